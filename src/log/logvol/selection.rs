@@ -1,0 +1,321 @@
+//! The blocks of one entry, in all the ways in which the connector spells them (section 6).
+
+use std::io::Read;
+
+use super::table::{Entry, selection_size};
+use crate::log::Logged;
+use crate::log::deflate::{inflate, largest_inflated};
+use crate::log::model::Selection;
+
+/// A way to read a body. Most bodies allow just one; for the others the size of the data decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Spelling {
+    /// As section 6.1 or 6.2 says, encoded counts being 1 or more.
+    Usual,
+    /// Encoded counts decoded by plain division: right for blocks with a count of zero.
+    Division,
+    /// A merged entry: one start and one count in turn (section 6.6).
+    Pairs,
+}
+
+/// The coordinates of an entry's blocks, not yet told apart.
+pub(super) struct Blocks {
+    /// Dimensions that the coordinates cover.
+    rank: usize,
+    count: usize,
+    coordinates: Coordinates,
+    spelling: Spelling,
+}
+
+enum Coordinates {
+    /// Starts and counts of `rank` values each; `merged` ones may be pairs.
+    Plain { values: Vec<i64>, merged: bool },
+    Encoded {
+        steps: Vec<i64>,
+        starts: Vec<i64>,
+        counts: Vec<i64>,
+    },
+}
+
+type Lists = (Vec<u64>, Vec<u64>);
+
+impl Blocks {
+    /// `rank`: of the dataset, less one where the entry carries a record number. `may_be_merged`:
+    /// the file was written with merging on.
+    pub fn parse(
+        entry: &Entry,
+        body: &[u8],
+        rank: usize,
+        may_be_merged: bool,
+    ) -> Result<Self, String> {
+        let (count, bytes) = unpack(entry, body, rank)?;
+        let values: Vec<i64> = bytes
+            .chunks_exact(8)
+            .map(|b| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+            .collect();
+        let size = bytes.len() as u64;
+        let merged = may_be_merged && entry.has_count() && entry.record.is_none();
+        let coordinates = if entry.is_encoded() && size == selection_size(rank as u64, count, true)
+        {
+            let (steps, lists) = values.split_at(rank.saturating_sub(1));
+            let (starts, counts) = lists.split_at(count as usize);
+            Coordinates::Encoded {
+                steps: steps.to_vec(),
+                starts: starts.to_vec(),
+                counts: counts.to_vec(),
+            }
+        } else if (merged || !entry.is_encoded())
+            && size == selection_size(rank as u64, count, false)
+        {
+            Coordinates::Plain { values, merged }
+        } else {
+            return Err(format!(
+                "{size} bytes of selection for {count} blocks of rank {rank}"
+            ));
+        };
+        Ok(Blocks {
+            rank,
+            count: count as usize,
+            coordinates,
+            spelling: Spelling::Usual,
+        })
+    }
+
+    pub fn spelling(&self) -> Spelling {
+        self.spelling
+    }
+
+    /// Picks the spelling whose elements take `data_size` bytes of the dataset. `drop`: leading
+    /// dimensions of the blocks that a record number of the sharing entry replaces.
+    pub fn choose(
+        &mut self,
+        dataset: &Logged<'_>,
+        data_size: i64,
+        drop: usize,
+    ) -> Result<(), String> {
+        let fits = |s: Spelling| {
+            let (_, counts) = self.lists(s).ok()?;
+            let elements = elements(&counts, self.rank, drop)?;
+            let bytes = i128::from(elements) * i128::from(dataset.element);
+            Some(bytes == i128::from(data_size))
+        };
+        match &self.coordinates {
+            Coordinates::Encoded { .. } => {
+                if fits(Spelling::Usual) != Some(true) && fits(Spelling::Division) == Some(true) {
+                    self.spelling = Spelling::Division;
+                }
+                Ok(())
+            }
+            Coordinates::Plain { merged: true, .. } if self.count > 1 => {
+                let inside = |s: &Spelling| self.is_inside(*s, dataset);
+                let possible: Vec<Spelling> = [Spelling::Pairs, Spelling::Usual]
+                    .into_iter()
+                    .filter(inside)
+                    .collect();
+                let fitting: Vec<Spelling> = possible
+                    .iter()
+                    .copied()
+                    .filter(|s| fits(*s) == Some(true))
+                    .collect();
+                self.spelling = match (fitting.as_slice(), possible.as_slice()) {
+                    ([one], _) | ([], [one]) => *one,
+                    _ => return Err("a merged entry that cannot be told apart".into()),
+                };
+                Ok(())
+            }
+            Coordinates::Plain { .. } => Ok(()),
+        }
+    }
+
+    /// Whether all blocks have elements and lie inside the dataset's extent.
+    fn is_inside(&self, spelling: Spelling, dataset: &Logged<'_>) -> bool {
+        let Ok((starts, counts)) = self.lists(spelling) else {
+            return false;
+        };
+        let dims = dataset.dims.iter().cycle();
+        starts
+            .iter()
+            .zip(&counts)
+            .zip(dims)
+            .all(|((s, c), dim)| *c > 0 && s.checked_add(*c).is_some_and(|end| end <= *dim))
+    }
+
+    /// The selection, without the first `drop` dimensions.
+    pub fn selection(&self, drop: usize) -> Result<Selection, String> {
+        let (starts, counts) = self.lists(self.spelling)?;
+        let rank = self.rank - drop;
+        if rank == 0 || drop == 0 {
+            return Selection::new(rank, &starts, &counts);
+        }
+        let without = |list: &[u64]| -> Vec<u64> {
+            let blocks = list.chunks_exact(self.rank);
+            blocks.flat_map(|b| b[drop..].iter().copied()).collect()
+        };
+        Selection::new(rank, &without(&starts), &without(&counts))
+    }
+
+    /// Starts and counts of all blocks, `rank` values each.
+    fn lists(&self, spelling: Spelling) -> Result<Lists, String> {
+        match &self.coordinates {
+            Coordinates::Plain { values, .. } => {
+                let values = values
+                    .iter()
+                    .map(|v| u64::try_from(*v).map_err(|_| format!("coordinate {v} is negative")))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(match spelling {
+                    Spelling::Pairs => unzip(&values, self.rank),
+                    _ => {
+                        let (starts, counts) = values.split_at(values.len() / 2);
+                        (starts.to_vec(), counts.to_vec())
+                    }
+                })
+            }
+            Coordinates::Encoded {
+                steps,
+                starts,
+                counts,
+            } => decode(steps, starts, counts, spelling),
+        }
+    }
+}
+
+/// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
+/// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
+fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), String> {
+    let (count, rest) = split_count(entry, body)?;
+    let wanted = |count| selection_size(rank as u64, count, entry.is_encoded());
+    let plain = selection_size(rank as u64, count, false);
+    if !entry.is_deflated() || [wanted(count), plain].contains(&(rest.len() as u64)) {
+        return Ok((count, rest.to_vec()));
+    }
+    if let Ok(bytes) = inflate(rest, wanted(count)) {
+        return Ok((count, bytes));
+    }
+    let mut whole = Vec::new();
+    flate2::read::ZlibDecoder::new(body)
+        .take(largest_inflated(body.len() as u64))
+        .read_to_end(&mut whole)
+        .map_err(|e| format!("a deflated selection that does not inflate: {e}"))?;
+    let (count, rest) = split_count(entry, &whole)?;
+    Ok((count, rest.to_vec()))
+}
+
+fn split_count<'a>(entry: &Entry, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+    if !entry.has_count() {
+        return Ok((1, body));
+    }
+    let (count, rest) = body
+        .split_first_chunk::<4>()
+        .ok_or("too short for a number of blocks")?;
+    let count = i32::from_le_bytes(*count);
+    match u64::try_from(count) {
+        Ok(n) if n > 0 => Ok((n, rest)),
+        _ => Err(format!("{count} blocks")),
+    }
+}
+
+/// Section 6.2.
+fn decode(
+    steps: &[i64],
+    starts: &[i64],
+    counts: &[i64],
+    spelling: Spelling,
+) -> Result<Lists, String> {
+    if steps.iter().any(|s| *s <= 0) {
+        // Only an extent without elements has such steps: then no block has any.
+        return Err(format!("encoding steps {steps:?}"));
+    }
+    let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
+    let rank = steps.len() + 1;
+    let mut lists = (
+        Vec::with_capacity(starts.len() * rank),
+        Vec::with_capacity(counts.len() * rank),
+    );
+    for (start, count) in starts.iter().zip(counts) {
+        if *start < 0 || *count < 0 {
+            return Err("a negative coordinate".into());
+        }
+        digits(i128::from(*start), steps, 0, &mut lists.0);
+        let over_ones = i128::from(*count) - of_ones;
+        if spelling == Spelling::Division || over_ones < 0 {
+            digits(i128::from(*count), steps, 0, &mut lists.1);
+        } else {
+            digits(over_ones, steps, 1, &mut lists.1);
+        }
+    }
+    Ok(lists)
+}
+
+/// Appends the mixed-radix digits of `value`, each plus `add`.
+fn digits(mut value: i128, steps: &[i64], add: u64, out: &mut Vec<u64>) {
+    for step in steps {
+        out.push((value / i128::from(*step)) as u64 + add);
+        value %= i128::from(*step);
+    }
+    out.push(value as u64 + add);
+}
+
+fn unzip(values: &[u64], rank: usize) -> Lists {
+    let mut lists = (Vec::new(), Vec::new());
+    for pair in values.chunks_exact((2 * rank).max(1)) {
+        lists.0.extend_from_slice(&pair[..rank]);
+        lists.1.extend_from_slice(&pair[rank..]);
+    }
+    lists
+}
+
+/// Elements of all blocks, leading dimensions left out; `None` past what can be counted.
+fn elements(counts: &[u64], rank: usize, drop: usize) -> Option<u64> {
+    if rank == 0 {
+        return Some(1);
+    }
+    counts.chunks_exact(rank).try_fold(0u64, |total, block| {
+        let product = block[drop..]
+            .iter()
+            .try_fold(1u64, |p, c| p.checked_mul(*c))?;
+        total.checked_add(product)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_count_that_equals_its_dimension_is_not_carried() {
+        // Section 6.2: extent (16,10), count (1,10) gives 20, which plain division reads as (2,0).
+        let usual = decode(&[10], &[0], &[20], Spelling::Usual).unwrap();
+        assert_eq!(usual.1, [1, 10]);
+        let division = decode(&[10], &[0], &[20], Spelling::Division).unwrap();
+        assert_eq!(division.1, [2, 0]);
+    }
+
+    #[test]
+    fn a_step_of_zero_is_refused() {
+        assert!(decode(&[0], &[1], &[13], Spelling::Usual).is_err());
+        assert!(decode(&[i64::MIN], &[1], &[13], Spelling::Usual).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_writer_encodes_decodes(
+            block in prop::collection::vec((1u64..9).prop_flat_map(|dim| {
+                (Just(dim), 0..dim).prop_flat_map(|(dim, start)| (Just(dim), Just(start), 1..=dim - start))
+            }), 2..5)
+        ) {
+            let dims: Vec<u64> = block.iter().map(|b| b.0).collect();
+            let steps: Vec<i64> = (0..dims.len() - 1)
+                .map(|i| dims[i + 1..].iter().product::<u64>() as i64)
+                .collect();
+            let encode = |values: Vec<u64>| -> i64 {
+                let last = values[values.len() - 1] as i64;
+                values.iter().zip(&steps).map(|(v, s)| *v as i64 * s).sum::<i64>() + last
+            };
+            let starts: Vec<u64> = block.iter().map(|b| b.1).collect();
+            let counts: Vec<u64> = block.iter().map(|b| b.2).collect();
+            let lists = decode(&steps, &[encode(starts.clone())], &[encode(counts.clone())], Spelling::Usual);
+            prop_assert_eq!(lists.unwrap(), (starts, counts));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Reading log layouts. One layout is one module behind [`Layout`]; nothing above this folder
+//! knows which one it is.
+
+pub mod deflate;
+pub mod logvol;
+pub mod model;
+pub mod source;
+
+use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use model::Record;
+use source::SourceFile;
+
+/// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Tables {
+    LogVol(logvol::Tables),
+}
+
+impl Tables {
+    pub fn layout(&self) -> &dyn Layout {
+        match self {
+            Tables::LogVol(tables) => tables,
+        }
+    }
+}
+
+/// A logged dataset as its layout has to know it to decode its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged<'a> {
+    /// The layout's own number of the dataset.
+    pub id: i64,
+    /// Current extent.
+    pub dims: &'a [u64],
+    /// Size of one element in bytes.
+    pub element: u64,
+    /// Whether stored bytes of another size than the raw ones went through the dataset's filters.
+    pub filtered: bool,
+}
+
+/// A way to lay out a log.
+pub trait Layout {
+    /// As `h5logfs inspect` names it.
+    fn name(&self) -> &'static str;
+
+    /// Reads the record tables: cost and memory grow with the entries, not with their blocks.
+    /// A table that is damaged is no error here: see [`RecordTable::faults`].
+    fn read_tables(
+        &self,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>>;
+}
+
+/// The entries of a log, by dataset.
+pub trait RecordTable: Send + Sync + Debug {
+    /// Damage that may hide entries of any dataset: no dataset of the log can be trusted.
+    fn faults(&self) -> &[String];
+
+    /// Decodes the records of one dataset.
+    fn records(&self, sources: &[SourceFile], dataset: &Logged<'_>) -> Result<DatasetRecords>;
+
+    /// Memory held, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// All records of one dataset.
+#[derive(Debug, Default)]
+pub struct DatasetRecords {
+    /// In the order in which they apply: later ones override earlier ones.
+    pub records: Vec<Record>,
+    /// Entries whose selection is unknown: they may concern any element.
+    pub faults: Vec<String>,
+    /// Bytes of selections that no other dataset had decoded before.
+    pub decoded: usize,
+}
+
+/// What a file looks like to the cheap test before a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appearance {
+    /// No HDF5 signature where one could be.
+    NotHdf5,
+    Hdf5,
+}
+
+/// Looks for an HDF5 signature at byte 0, 512, 1024, 2048, … (HDF5 File Format Specification,
+/// II.A). Reads a few bytes per place, never the file.
+pub fn appearance(file: &SourceFile) -> Result<Appearance> {
+    let mut at = 0;
+    while at + HDF5_SIGNATURE.len() as u64 <= file.len() {
+        let mut bytes = [0; HDF5_SIGNATURE.len()];
+        file.read_exact_at(&mut bytes, at)?;
+        if bytes == HDF5_SIGNATURE {
+            return Ok(Appearance::Hdf5);
+        }
+        at = if at == 0 { 512 } else { at * 2 };
+    }
+    Ok(Appearance::NotHdf5)
+}
+
+const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+
+/// Bytes searched for a layout's mark in a file that libhdf5 cannot open.
+const MARK_WINDOW: u64 = 1 << 20;
+
+/// Whether a damaged HDF5 file carries the mark of a log layout near its front: then it is to be
+/// refused, where any other damaged file is none of our business.
+pub fn carries_mark(file: &SourceFile) -> Result<bool> {
+    let mut front = vec![0; file.len().min(MARK_WINDOW) as usize];
+    file.read_exact_at(&mut front, 0)?;
+    Ok(front
+        .windows(logvol::MARK.len())
+        .any(|w| w == logvol::MARK.as_bytes()))
+}

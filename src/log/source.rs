@@ -1,0 +1,203 @@
+//! The files that hold log bytes: found below one folder, opened read-only, read with `pread`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A directory held by descriptor; every path below is resolved relative to it and never leaves
+/// it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+    /// For messages only.
+    path: PathBuf,
+}
+
+impl Folder {
+    pub fn open(path: &Path) -> Result<Self> {
+        let fd = rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|e| Error::io(path, e.into()))?;
+        Ok(Folder {
+            fd,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The folder that holds `file`, and the file's name in it; symbolic links are followed.
+    pub fn of_file(file: &Path) -> Result<(Self, PathBuf)> {
+        let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
+        match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) => Ok((Folder::open(parent)?, name.into())),
+            _ => Err(Error::bad_file(file, "is a directory")),
+        }
+    }
+
+    /// The path of `relative` as a user knows it.
+    pub fn full_path(&self, relative: &Path) -> PathBuf {
+        self.path.join(relative)
+    }
+
+    /// Opens a path below this folder. An empty path is the folder itself.
+    pub fn open_below(&self, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let relative = if relative.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            relative
+        };
+        let flags = flags | OFlags::CLOEXEC;
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        loop {
+            match rustix::fs::openat2(&self.fd, relative, flags, Mode::empty(), beneath) {
+                // A rename elsewhere in the tree raced with the look-up: the kernel asks us to try again.
+                Err(rustix::io::Errno::AGAIN) => continue,
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Opens a regular file for reading; anything else (a FIFO would block) is refused.
+    pub fn open_file(&self, relative: &Path) -> io::Result<File> {
+        let fd = self.open_below(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let file = File::from(fd);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        Ok(file)
+    }
+
+    /// The identity of whatever is at a path, without opening it for reading.
+    pub fn stat(&self, relative: &Path) -> io::Result<Identity> {
+        let fd = self.open_below(relative, OFlags::PATH)?;
+        Ok(Identity::from(&File::from(fd).metadata()?))
+    }
+
+    /// The names in a directory below this folder, without `.` and `..`.
+    pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
+        use std::os::unix::ffi::OsStringExt;
+        let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(fd)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What tells one state of a file from another: a file with the same identity has the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    /// Time of the last modification, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+}
+
+impl From<&std::fs::Metadata> for Identity {
+    fn from(m: &std::fs::Metadata) -> Self {
+        Identity {
+            device: m.dev(),
+            inode: m.ino(),
+            size: m.size(),
+            modified: (m.mtime(), m.mtime_nsec()),
+        }
+    }
+}
+
+/// One file that holds log bytes, open for reading, in the state in which the scan saw it.
+#[derive(Debug)]
+pub struct SourceFile {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl SourceFile {
+    pub fn open(folder: &Folder, relative: &Path) -> Result<Self> {
+        let path = folder.full_path(relative);
+        let opened = folder
+            .open_file(relative)
+            .and_then(|file| Ok((Identity::from(&file.metadata()?), file)));
+        match opened {
+            Ok((identity, file)) => Ok(SourceFile {
+                file,
+                path,
+                identity,
+            }),
+            Err(e) => Err(Error::io(path, e)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Length in bytes when it was opened.
+    pub fn len(&self) -> u64 {
+        self.identity.size
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fails when somebody has changed the file since: its bytes are no longer those of the snapshot.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let now = self.file.metadata().map_err(|e| Error::io(&self.path, e))?;
+        if Identity::from(&now) == self.identity {
+            Ok(())
+        } else {
+            Err(Error::Changed {
+                path: self.path.clone(),
+            })
+        }
+    }
+
+    /// Fills `buf` from `offset`; bytes past the end of the file are an error.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|e| {
+            let e = match e.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(
+                    e.kind(),
+                    format!("the file ends before {} bytes from {offset}", buf.len()),
+                ),
+                _ => e,
+            };
+            Error::io(&self.path, e)
+        })
+    }
+}
+
+impl AsFd for SourceFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
