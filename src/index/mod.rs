@@ -1,0 +1,89 @@
+//! Which records touch a chunk, in the order in which they apply.
+
+use std::ops::Range;
+
+use crate::boxes::{Bounds, BoxTree, Boxes};
+use crate::error::Result;
+use crate::log::model::Record;
+use crate::log::source::SourceFile;
+use crate::log::{Logged, RecordTable};
+
+/// All records of one dataset, ready to be asked.
+#[derive(Debug)]
+pub struct DatasetIndex {
+    records: Records,
+    tree: BoxTree,
+    /// Why elements of the dataset cannot be trusted, wherever they lie.
+    faults: Vec<String>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Records {
+    list: Vec<Record>,
+    bounds: Vec<Bounds>,
+    rank: usize,
+}
+
+impl Boxes for Records {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn len(&self) -> usize {
+        self.list.len()
+    }
+    fn side(&self, item: usize, dim: usize) -> Range<u64> {
+        self.bounds[item].start[dim]..self.bounds[item].end[dim]
+    }
+}
+
+impl DatasetIndex {
+    pub fn build(
+        table: &dyn RecordTable,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+    ) -> Result<Self> {
+        let found = table.records(sources, dataset)?;
+        let mut faults = table.faults().to_vec();
+        faults.extend(found.faults);
+        let records = Records {
+            bounds: found.records.iter().map(Record::bounds).collect(),
+            list: found.records,
+            rank: dataset.dims.len(),
+        };
+        let tree = BoxTree::build(&records);
+        let each = size_of::<Record>() + size_of::<Bounds>() + 16 * records.rank;
+        Ok(DatasetIndex {
+            bytes: found.decoded + tree.bytes() + records.list.len() * each,
+            records,
+            tree,
+            faults,
+        })
+    }
+
+    /// Every record, in the order in which they apply.
+    pub fn records(&self) -> &[Record] {
+        &self.records.list
+    }
+
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    /// The records with a block in `query`, in the order in which they apply; for each the numbers
+    /// of these blocks.
+    pub fn touching(&self, query: &Bounds) -> Vec<(&Record, Vec<usize>)> {
+        let numbers = self.tree.touching(&self.records, query);
+        numbers
+            .into_iter()
+            .map(|n| &self.records.list[n])
+            .map(|record| (record, record.blocks_touching(query)))
+            .filter(|(_, blocks)| !blocks.is_empty())
+            .collect()
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
