@@ -1,0 +1,236 @@
+//! The chunk index of the canonical file: a version-1 B-tree (HDF5 File Format Specification,
+//! III.A.1) over a complete chunk grid. Such a tree is perfect, so that every node's place and bytes
+//! are arithmetic.
+
+use std::ops::Range;
+
+/// "Indexed Storage Internal Node K" of the superblock: half the children of a full node.
+const K: u64 = 32;
+/// Children of a full node.
+const FAN_OUT: u64 = 2 * K;
+/// Signature, type, level, entries used, left and right sibling.
+const HEADER: u64 = 24;
+const UNDEFINED: u64 = u64::MAX;
+
+/// What a node says of one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Stored bytes of the chunk.
+    pub size: u32,
+    /// Bit i set: filter i of the pipeline was not applied.
+    pub filter_mask: u32,
+    /// Coordinates of its first element, and a zero for the dimension of the element's bytes.
+    pub origin: Vec<u64>,
+}
+
+/// The shape of the tree over a number of chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    chunks: u64,
+    node_size: u64,
+    /// Nodes of each level, leaves first.
+    levels: Vec<u64>,
+}
+
+impl Tree {
+    /// `rank`: of the dataset. `chunks` is at least 1.
+    pub fn new(chunks: u64, rank: usize) -> Self {
+        let mut levels = vec![chunks.div_ceil(FAN_OUT)];
+        while let Some(&top) = levels.last()
+            && top > 1
+        {
+            levels.push(top.div_ceil(FAN_OUT));
+        }
+        Tree {
+            chunks,
+            node_size: HEADER + (FAN_OUT + 1) * key_size(rank) + FAN_OUT * 8,
+            levels,
+        }
+    }
+
+    pub fn nodes(&self) -> u64 {
+        self.levels.iter().sum()
+    }
+
+    /// Bytes of all nodes. They lie level by level, leaves first, so that the root is the last.
+    pub fn len(&self) -> u64 {
+        self.nodes() * self.node_size
+    }
+
+    /// Where the root starts, from the first byte of the tree.
+    pub fn root(&self) -> u64 {
+        (self.nodes() - 1) * self.node_size
+    }
+
+    /// Level and place in its level of node `number`.
+    fn locate(&self, mut number: u64) -> (usize, u64) {
+        for (level, nodes) in self.levels.iter().enumerate() {
+            if number < *nodes {
+                return (level, number);
+            }
+            number -= nodes;
+        }
+        (self.levels.len() - 1, 0)
+    }
+
+    /// Chunks below one child of a node of this level.
+    fn stride(level: usize) -> u64 {
+        FAN_OUT.saturating_pow(level as u32)
+    }
+
+    /// First chunks of the children of a node, and the chunk that its last key names.
+    fn children(&self, level: usize, place: u64) -> (Vec<u64>, u64) {
+        let stride = Self::stride(level);
+        let first = place * stride * FAN_OUT;
+        let end = first
+            .saturating_add(stride.saturating_mul(FAN_OUT))
+            .min(self.chunks);
+        ((first..end).step_by(stride as usize).collect(), end)
+    }
+
+    /// Chunks whose keys a node holds, apart from the one past the tree's end.
+    pub fn keys_of(&self, number: u64) -> Vec<u64> {
+        let (level, place) = self.locate(number);
+        let (mut chunks, end) = self.children(level, place);
+        chunks.extend((end < self.chunks).then_some(end));
+        chunks
+    }
+
+    /// The bytes of node `number`.
+    ///
+    /// * `base`: address of the tree's first byte,
+    /// * `chunk_address`: of a chunk's stored bytes,
+    /// * `keys`: of the chunks that [`Tree::keys_of`] names, in that order,
+    /// * `chunk`: the chunk shape,
+    /// * `element`: bytes of one element.
+    pub fn node(
+        &self,
+        number: u64,
+        base: u64,
+        chunk_address: impl Fn(u64) -> u64,
+        keys: &[Key],
+        (chunk, element): (&[u64], u64),
+    ) -> Vec<u8> {
+        let (level, place) = self.locate(number);
+        let (children, _) = self.children(level, place);
+        let address = |level: usize, place: u64| {
+            let before: u64 = self.levels[..level].iter().sum();
+            base + (before + place) * self.node_size
+        };
+        let sibling = |place: Option<u64>| match place {
+            Some(p) if p < self.levels[level] => address(level, p),
+            _ => UNDEFINED,
+        };
+        let past_end = keys.last().map(|last| after(last, chunk, element));
+
+        let mut node = Vec::with_capacity(self.node_size as usize);
+        node.extend_from_slice(b"TREE");
+        node.extend_from_slice(&[1, level as u8]);
+        node.extend_from_slice(&(children.len() as u16).to_le_bytes());
+        node.extend_from_slice(&sibling(place.checked_sub(1)).to_le_bytes());
+        node.extend_from_slice(&sibling(place.checked_add(1)).to_le_bytes());
+        for (i, child) in children.iter().enumerate() {
+            put_key(&mut node, &keys[i]);
+            let child_address = match level {
+                0 => chunk_address(*child),
+                _ => address(level - 1, child / Self::stride(level)),
+            };
+            node.extend_from_slice(&child_address.to_le_bytes());
+        }
+        if let Some(last) = keys.get(children.len()).or(past_end.as_ref()) {
+            put_key(&mut node, last);
+        }
+        node.resize(self.node_size as usize, 0);
+        node
+    }
+
+    /// Nodes that lie in a range of the tree's bytes.
+    pub fn node_at(&self, offset: u64) -> (u64, Range<u64>) {
+        let number = offset / self.node_size;
+        (
+            number,
+            number * self.node_size..(number + 1) * self.node_size,
+        )
+    }
+}
+
+fn key_size(rank: usize) -> u64 {
+    8 + 8 * (rank as u64 + 1)
+}
+
+/// The key past the last chunk: greater than every chunk of the dataset.
+fn after(last: &Key, chunk: &[u64], element: u64) -> Key {
+    let mut origin: Vec<u64> = last.origin.iter().zip(chunk).map(|(o, c)| o + c).collect();
+    origin.push(element);
+    Key {
+        size: 0,
+        filter_mask: 0,
+        origin,
+    }
+}
+
+fn put_key(node: &mut Vec<u8>, key: &Key) {
+    node.extend_from_slice(&key.size.to_le_bytes());
+    node.extend_from_slice(&key.filter_mask.to_le_bytes());
+    for coordinate in &key.origin {
+        node.extend_from_slice(&coordinate.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_of_perfect_trees() {
+        let levels = |chunks| Tree::new(chunks, 1).levels;
+        assert_eq!(levels(1), [1]);
+        assert_eq!(levels(63), [1]);
+        assert_eq!(levels(64), [1]);
+        assert_eq!(levels(65), [2, 1]);
+        assert_eq!(levels(4096), [64, 1]);
+        assert_eq!(levels(4097), [65, 2, 1]);
+        assert_eq!(levels(10_000_000), [156_250, 2442, 39, 1]);
+    }
+
+    #[test]
+    fn every_chunk_has_one_leaf_and_every_node_one_parent() {
+        for chunks in [1, 63, 64, 65, 4096, 4097, 300_000] {
+            let tree = Tree::new(chunks, 2);
+            let mut seen = 0;
+            for level in 0..tree.levels.len() {
+                let mut next = 0;
+                for place in 0..tree.levels[level] {
+                    let (children, end) = tree.children(level, place);
+                    assert_eq!(children[0], next);
+                    assert!(children.len() as u64 <= FAN_OUT);
+                    next = end;
+                    seen += if level == 0 { children.len() as u64 } else { 0 };
+                }
+                assert_eq!(next, chunks, "level {level} of {chunks}");
+            }
+            assert_eq!(seen, chunks);
+        }
+    }
+
+    #[test]
+    fn a_node_fills_its_size_exactly() {
+        let tree = Tree::new(65, 1);
+        let key = |c: u64| Key {
+            size: 80,
+            filter_mask: 0,
+            origin: vec![c * 10, 0],
+        };
+        let keys: Vec<Key> = tree.keys_of(0).into_iter().map(key).collect();
+        assert_eq!(keys.len(), 65);
+        let node = tree.node(0, 4096, |c| 100_000 + c * 80, &keys, (&[10], 8));
+        assert_eq!(node.len() as u64, tree.node_size);
+        assert_eq!(&node[..8], b"TREE\x01\x00\x40\x00");
+        assert_eq!(
+            u64::from_le_bytes(node[8..16].try_into().unwrap()),
+            UNDEFINED
+        );
+        let right = u64::from_le_bytes(node[16..24].try_into().unwrap());
+        assert_eq!(right, 4096 + tree.node_size);
+    }
+}

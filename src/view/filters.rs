@@ -1,0 +1,230 @@
+//! The filters of chunks: what they make of raw bytes, in sizes that are known beforehand.
+//!
+//! Deflate is made of stored blocks (RFC 1951, 3.2.4): its size is arithmetic, every reader inflates
+//! it, and nothing is compressed on the way. Filters that we cannot produce are left out, and the
+//! chunk's filter mask says so.
+
+use crate::log::deflate::inflate;
+use crate::snapshot::Filter;
+
+/// Filter identifiers (HDF5 File Format Specification, IV.A.2.l).
+pub const DEFLATE: i32 = 1;
+pub const SHUFFLE: i32 = 2;
+pub const FLETCHER32: i32 = 3;
+
+/// The largest stored block of deflate.
+const STORED_BLOCK: u64 = 65_535;
+
+/// Whether we can apply this filter.
+pub fn can_produce(filter: &Filter) -> bool {
+    [DEFLATE, SHUFFLE, FLETCHER32].contains(&filter.id)
+}
+
+/// Bits of the filters that our chunks do without.
+pub fn mask(pipeline: &[Filter]) -> u32 {
+    let skipped = pipeline.iter().enumerate().filter(|(_, f)| !can_produce(f));
+    skipped.fold(0, |mask, (i, _)| {
+        mask | 1u32.checked_shl(i as u32).unwrap_or(0)
+    })
+}
+
+/// Stored bytes of a chunk of `raw` bytes; `None` past what can be counted.
+pub fn stored_size(raw: u64, pipeline: &[Filter]) -> Option<u64> {
+    pipeline.iter().try_fold(raw, |size, f| match f.id {
+        DEFLATE => deflated_size(size),
+        FLETCHER32 => size.checked_add(4),
+        _ => Some(size),
+    })
+}
+
+fn deflated_size(size: u64) -> Option<u64> {
+    let blocks = size.div_ceil(STORED_BLOCK).max(1);
+    blocks.checked_mul(5)?.checked_add(size)?.checked_add(2 + 4)
+}
+
+/// Applies the pipeline; the result has [`stored_size`] bytes.
+pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Vec<u8> {
+    for filter in pipeline {
+        bytes = match filter.id {
+            DEFLATE => deflate_stored(&bytes),
+            SHUFFLE => shuffle(&bytes, shuffle_width(filter)),
+            FLETCHER32 => {
+                let sum = fletcher32(&bytes);
+                bytes.extend_from_slice(&sum.to_le_bytes());
+                bytes
+            }
+            _ => bytes,
+        };
+    }
+    bytes
+}
+
+/// Undoes the whole pipeline, as a writer applied it to `raw` bytes.
+pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
+    if let Some(other) = pipeline.iter().find(|f| !can_produce(f)) {
+        return Err(format!("filter {} is none that h5logfs can undo", other.id));
+    }
+    let mut bytes = stored.to_vec();
+    for (i, filter) in pipeline.iter().enumerate().rev() {
+        bytes = match filter.id {
+            DEFLATE => {
+                if pipeline[..i].iter().any(|f| f.id == DEFLATE) {
+                    return Err("deflate appears twice in the pipeline".into());
+                }
+                let size = stored_size(raw, &pipeline[..i]).ok_or("too many bytes")?;
+                inflate(&bytes, size)?
+            }
+            SHUFFLE => unshuffle(&bytes, shuffle_width(filter)),
+            _ => strip_fletcher32(bytes)?,
+        };
+    }
+    if bytes.len() as u64 == raw {
+        Ok(bytes)
+    } else {
+        Err(format!("{} bytes instead of {raw}", bytes.len()))
+    }
+}
+
+fn shuffle_width(filter: &Filter) -> usize {
+    filter.values.first().map_or(1, |w| *w as usize).max(1)
+}
+
+/// Byte 0 of every element, then byte 1 of every element, and so on; a rest stays at the end.
+fn shuffle(bytes: &[u8], width: usize) -> Vec<u8> {
+    let count = bytes.len() / width;
+    let mut out = bytes.to_vec();
+    for byte in 0..width {
+        let plane = &mut out[byte * count..(byte + 1) * count];
+        for (to, element) in plane.iter_mut().zip(bytes.chunks_exact(width)) {
+            *to = element[byte];
+        }
+    }
+    out
+}
+
+fn unshuffle(bytes: &[u8], width: usize) -> Vec<u8> {
+    let count = bytes.len() / width;
+    let mut out = bytes.to_vec();
+    for byte in 0..width {
+        let plane = &bytes[byte * count..(byte + 1) * count];
+        for (from, element) in plane.iter().zip(out.chunks_exact_mut(width)) {
+            element[byte] = *from;
+        }
+    }
+    out
+}
+
+/// A zlib stream (RFC 1950) of stored blocks.
+fn deflate_stored(bytes: &[u8]) -> Vec<u8> {
+    let size = deflated_size(bytes.len() as u64).unwrap_or(0);
+    let mut out = Vec::with_capacity(size as usize);
+    // 32 KiB window, no dictionary, fastest level.
+    out.extend_from_slice(&[0x78, 0x01]);
+    let mut blocks = bytes.chunks(STORED_BLOCK as usize).peekable();
+    if blocks.peek().is_none() {
+        out.extend_from_slice(&[1, 0, 0, 0xff, 0xff]);
+    }
+    while let Some(block) = blocks.next() {
+        let len = block.len() as u16;
+        out.push(u8::from(blocks.peek().is_none()));
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&(!len).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+    out.extend_from_slice(&adler32(bytes).to_be_bytes());
+    out
+}
+
+fn adler32(bytes: &[u8]) -> u32 {
+    // The most bytes after which the sums still fit into 32 bits.
+    const UNREDUCED: usize = 5552;
+    let (mut a, mut b) = (1u32, 0u32);
+    for part in bytes.chunks(UNREDUCED) {
+        for byte in part {
+            a += u32::from(*byte);
+            b += a;
+        }
+        a %= 65_521;
+        b %= 65_521;
+    }
+    b << 16 | a
+}
+
+/// The checksum of HDF5's fletcher32 filter: over big-endian 16-bit words, stored little endian.
+fn fletcher32(bytes: &[u8]) -> u32 {
+    // The most words after which the sums still fit into 32 bits.
+    const UNREDUCED: usize = 360;
+    let reduce = |sum: u32| (sum & 0xffff) + (sum >> 16);
+    let (mut a, mut b) = (0u32, 0u32);
+    for part in bytes.chunks(2 * UNREDUCED) {
+        for word in part.chunks(2) {
+            let low = word.get(1).copied().unwrap_or(0);
+            a += u32::from(u16::from_be_bytes([word[0], low]));
+            b += a;
+        }
+        a = reduce(a);
+        b = reduce(b);
+    }
+    reduce(b) << 16 | reduce(a)
+}
+
+fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let split = bytes.len().checked_sub(4).ok_or("no room for a checksum")?;
+    let sum = fletcher32(&bytes[..split]);
+    if bytes[split..] != sum.to_le_bytes() {
+        return Err("fletcher32 checksum does not match".into());
+    }
+    bytes.truncate(split);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filter(id: i32, width: u32) -> Filter {
+        Filter {
+            id,
+            flags: 0,
+            values: vec![width],
+        }
+    }
+
+    fn pipeline() -> impl Strategy<Value = Vec<Filter>> {
+        let kinds = Just(vec![DEFLATE, SHUFFLE, FLETCHER32]).prop_shuffle();
+        (kinds, 0usize..4, 1u32..9)
+            .prop_map(|(ids, n, width)| ids[..n].iter().map(|id| filter(*id, width)).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_has_the_size_foretold_and_decodes(
+            bytes in prop::collection::vec(any::<u8>(), 1..200_000),
+            pipeline in pipeline(),
+        ) {
+            let raw = bytes.len() as u64;
+            let stored = encode(bytes.clone(), &pipeline);
+            prop_assert_eq!(Some(stored.len() as u64), stored_size(raw, &pipeline));
+            prop_assert_eq!(decode(&stored, raw, &pipeline).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn foreign_filters_are_masked() {
+        let szip = filter(4, 0);
+        let pipeline = [filter(SHUFFLE, 4), szip, filter(DEFLATE, 0)];
+        assert_eq!(mask(&pipeline), 0b010);
+        assert_eq!(stored_size(10, &pipeline), Some(10 + 11));
+        assert!(decode(b"x", 1, &pipeline).is_err());
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let sum = [filter(FLETCHER32, 0)];
+        let mut stored = encode(vec![7; 100], &sum);
+        stored[50] ^= 1;
+        assert!(decode(&stored, 100, &sum).is_err());
+        assert!(decode(b"abc", 3, &sum).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The chunk grid of one dataset: chunks numbered in row-major order.
+
+use crate::boxes::Bounds;
+
+/// The chunks of one dataset. A scalar is a grid of rank 0 with one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grid {
+    pub dims: Vec<u64>,
+    pub chunk: Vec<u64>,
+    /// Chunks along each dimension.
+    across: Vec<u64>,
+    len: u64,
+}
+
+impl Grid {
+    /// `None` where a chunk side is zero, or the chunks cannot be counted.
+    pub fn new(dims: &[u64], chunk: &[u64]) -> Option<Self> {
+        if dims.len() != chunk.len() || chunk.contains(&0) {
+            return None;
+        }
+        let across: Vec<u64> = dims
+            .iter()
+            .zip(chunk)
+            .map(|(d, c)| d.div_ceil(*c))
+            .collect();
+        let len = across.iter().try_fold(1u64, |n, a| n.checked_mul(*a))?;
+        chunk.iter().try_fold(1u64, |n, c| n.checked_mul(*c))?;
+        // The first element of a chunk, and the end of the last one, must have coordinates.
+        let ends = across.iter().zip(chunk).map(|(a, c)| a.checked_mul(*c));
+        ends.collect::<Option<Vec<_>>>()?;
+        Some(Grid {
+            dims: dims.to_vec(),
+            chunk: chunk.to_vec(),
+            across,
+            len,
+        })
+    }
+
+    /// Number of chunks.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Elements in one chunk, those past the dataset's edge included.
+    pub fn elements(&self) -> u64 {
+        self.chunk.iter().product()
+    }
+
+    /// Position of a chunk in the grid.
+    pub fn position(&self, mut number: u64) -> Vec<u64> {
+        let mut position = vec![0; self.across.len()];
+        for (p, across) in position.iter_mut().zip(&self.across).rev() {
+            *p = number % across;
+            number /= across;
+        }
+        position
+    }
+
+    /// Coordinates of a chunk's first element.
+    pub fn origin(&self, number: u64) -> Vec<u64> {
+        let position = self.position(number);
+        position
+            .iter()
+            .zip(&self.chunk)
+            .map(|(p, c)| p * c)
+            .collect()
+    }
+
+    /// The elements of a chunk that belong to the dataset.
+    pub fn bounds(&self, number: u64) -> Bounds {
+        let start = self.origin(number);
+        let sides = self.chunk.iter().zip(&self.dims);
+        let end = start.iter().zip(sides).map(|(s, (c, d))| (s + c).min(*d));
+        Bounds {
+            end: end.collect(),
+            start,
+        }
+    }
+
+    /// Whether no part of the chunk lies past the dataset's edge.
+    pub fn is_whole(&self, bounds: &Bounds) -> bool {
+        let sides = bounds.start.iter().zip(&bounds.end).zip(&self.chunk);
+        sides.into_iter().all(|((s, e), c)| e - s == *c)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_numbered_row_major_and_clipped() {
+        let grid = Grid::new(&[5, 7], &[2, 3]).unwrap();
+        assert_eq!(grid.len(), 9);
+        assert_eq!(grid.origin(5), [2, 6]);
+        let bounds = grid.bounds(8);
+        assert_eq!(
+            (bounds.start.clone(), bounds.end.clone()),
+            (vec![4, 6], vec![5, 7])
+        );
+        assert!(!grid.is_whole(&bounds));
+        assert!(grid.is_whole(&grid.bounds(0)));
+        assert_eq!(Grid::new(&[], &[]).unwrap().len(), 1);
+        assert!(Grid::new(&[0, 4], &[1, 4]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_refused() {
+        assert!(Grid::new(&[4], &[0]).is_none());
+        assert!(Grid::new(&[1 << 40, 1 << 40], &[1, 1]).is_none());
+        assert!(Grid::new(&[u64::MAX], &[u64::MAX - 1]).is_none());
+    }
+}
