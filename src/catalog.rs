@@ -1,0 +1,223 @@
+//! From a path to an opened view: the one place that keeps snapshots, and knows when a file has
+//! changed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+
+use crate::error::{Error, Result};
+use crate::log::source::{Folder, Identity, SourceFile};
+use crate::log::{Appearance, appearance};
+use crate::scan::{self, SUBFILE_FOLDER, scan};
+use crate::view::View;
+use crate::view::cache::{Budget, Generation};
+
+/// Files that the catalog remembers something about: a few hundred bytes each.
+const REMEMBERED: usize = 1 << 16;
+
+/// What a regular file is to a reader, as far as `stat` goes.
+#[derive(Debug, Clone)]
+pub enum Presented {
+    /// Not a log: its own bytes.
+    Plain,
+    /// A log file, presented as the canonical file.
+    View {
+        /// Tells one state of the log from the next.
+        generation: Generation,
+        /// Length of the canonical file.
+        len: u64,
+    },
+    /// A log file that cannot be presented: opening it is an error, which is none of its neighbours'.
+    Broken(Arc<Error>),
+}
+
+/// What is known of a path, and of which state of its files.
+#[derive(Debug, Clone)]
+struct Known {
+    identities: Vec<(PathBuf, Identity)>,
+    presented: Presented,
+    /// Alive while somebody has the view open, or the budget keeps it.
+    view: Weak<View>,
+}
+
+/// The log files below one folder. Shared by all threads.
+#[derive(Debug)]
+pub struct Catalog {
+    folder: Folder,
+    budget: Arc<Budget>,
+    known: Cache<PathBuf, Known>,
+    /// One scan at a time: libhdf5 would not do two at once anyway.
+    scanning: Mutex<()>,
+}
+
+impl Catalog {
+    /// `cache_size`: the memory budget in bytes, for all that is kept of all files.
+    pub fn new(folder: Folder, cache_size: u64) -> Self {
+        Catalog {
+            folder,
+            budget: Arc::new(Budget::new(cache_size)),
+            known: Cache::new(REMEMBERED),
+            scanning: Mutex::new(()),
+        }
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// What the regular file at `relative` is now. Scans it if it is new or has changed.
+    pub fn get(&self, relative: &Path) -> Result<Presented> {
+        self.known(relative).map(|k| k.presented)
+    }
+
+    /// Opens the view of the log file at `relative`, as it is now.
+    pub fn open(&self, relative: &Path) -> Result<Arc<View>> {
+        let known = self.known(relative)?;
+        match &known.presented {
+            Presented::View { generation, .. } => {
+                let kept = known.view.upgrade();
+                if let Some(view) = kept.or_else(|| self.budget.view(*generation)) {
+                    return Ok(view);
+                }
+                self.scan(relative)
+            }
+            Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
+            Presented::Plain => Err(Error::NotALog {
+                path: self.folder.full_path(relative),
+                reason: "plain file".into(),
+            }),
+        }
+    }
+
+    fn known(&self, relative: &Path) -> Result<Known> {
+        if let Some(known) = self.current(relative) {
+            return Ok(known);
+        }
+        // Most files of a tree are no logs: they need neither the lock nor libhdf5.
+        let source = SourceFile::open(&self.folder, relative)?;
+        if appearance(&source)? == Appearance::NotHdf5 {
+            let identity = vec![(relative.to_owned(), source.identity())];
+            return Ok(self.remember(relative, identity, Presented::Plain, Weak::new()));
+        }
+        let _one_at_a_time = self.scanning.lock();
+        match self.current(relative) {
+            Some(known) => Ok(known),
+            None => Ok(self.scan_locked(relative, &source).0),
+        }
+    }
+
+    /// What is known of the file, if it and its subfiles are still in the state that was seen.
+    fn current(&self, relative: &Path) -> Option<Known> {
+        let known = self.known.get(relative)?;
+        let same = known.identities.iter().all(|(path, identity)| {
+            let file = self.folder.stat(path);
+            file.is_ok_and(|now| now == *identity)
+        });
+        same.then_some(known)
+    }
+
+    fn scan(&self, relative: &Path) -> Result<Arc<View>> {
+        let _one_at_a_time = self.scanning.lock();
+        // Somebody else may have opened it meanwhile.
+        if let Some(view) = self.current(relative).and_then(|k| k.view.upgrade()) {
+            return Ok(view);
+        }
+        let source = SourceFile::open(&self.folder, relative)?;
+        let (known, view) = self.scan_locked(relative, &source);
+        match (view, known.presented) {
+            (Some(view), _) => Ok(view),
+            (None, Presented::Broken(error)) => Err(Error::Remembered(error)),
+            (None, _) => Err(Error::Changed {
+                path: source.path().to_owned(),
+            }),
+        }
+    }
+
+    /// Scans the file and remembers the outcome. `source`: the same file, for its identity should the
+    /// scan fail.
+    fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Known, Option<Arc<View>>) {
+        let start = Instant::now();
+        let opened = scan(&self.folder, relative)
+            .and_then(|snapshot| View::open(&self.folder, snapshot, Arc::clone(&self.budget)));
+        let own = || vec![(relative.to_owned(), source.identity())];
+        match opened {
+            Ok(view) => {
+                let view = Arc::new(view);
+                log::info!(
+                    "{}: scanned in {:.1?}: {} datasets, {} bytes as HDF5",
+                    source.path().display(),
+                    start.elapsed(),
+                    view.snapshot().datasets.len(),
+                    view.len()
+                );
+                for warning in &view.snapshot().warnings {
+                    log::warn!("{}: {warning}", source.path().display());
+                }
+                let sources = view.snapshot().sources.iter();
+                let identities = sources.map(|s| (s.path.clone(), s.identity)).collect();
+                let presented = Presented::View {
+                    generation: view.generation(),
+                    len: view.len(),
+                };
+                self.budget.keep_view(view.generation(), &view);
+                let weak = Arc::downgrade(&view);
+                (
+                    self.remember(relative, identities, presented, weak),
+                    Some(view),
+                )
+            }
+            Err(Error::NotALog { reason, .. }) => {
+                log::debug!("{}: passed through: {reason}", source.path().display());
+                (
+                    self.remember(relative, own(), Presented::Plain, Weak::new()),
+                    None,
+                )
+            }
+            Err(error) => {
+                log::error!("{error}");
+                let presented = Presented::Broken(Arc::new(error));
+                (self.remember(relative, own(), presented, Weak::new()), None)
+            }
+        }
+    }
+
+    fn remember(
+        &self,
+        relative: &Path,
+        identities: Vec<(PathBuf, Identity)>,
+        presented: Presented,
+        view: Weak<View>,
+    ) -> Known {
+        let known = Known {
+            identities,
+            presented,
+            view,
+        };
+        self.known.insert(relative.to_owned(), known.clone());
+        known
+    }
+
+    /// Whether `name`, a directory in `parent`, holds the subfiles of a log file beside it, and is
+    /// not shown.
+    pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> bool {
+        let Some(master) = name.as_bytes().strip_suffix(SUBFILE_FOLDER.as_bytes()) else {
+            return false;
+        };
+        let master = parent.join(std::ffi::OsString::from_vec(master.to_vec()));
+        let Ok(known) = self.known(&master) else {
+            return false;
+        };
+        let folder = scan::subfile_folder(&master);
+        match known.presented {
+            Presented::View { .. } => known.identities.iter().any(|(p, _)| p.starts_with(&folder)),
+            // Its subfiles may be just what is wrong with it.
+            Presented::Broken(_) => true,
+            Presented::Plain => false,
+        }
+    }
+}

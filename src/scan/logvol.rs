@@ -1,0 +1,379 @@
+//! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
+//! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::log::logvol::{Extent, MARK, Tables};
+use crate::log::source::{Folder, SourceFile};
+use crate::snapshot::Filter;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Config bit: the log lies in subfiles.
+const SUBFILED: i64 = 0x200;
+/// The root group that holds the log.
+const LOG_GROUP: &str = "_LOG";
+/// Which writer made the file (extension).
+const WRITER: &str = "_h5logfs_writer";
+/// Attributes of an anchor that are not the user's; the last two are extensions.
+const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
+const DIMS: &str = "_dims";
+const MAX_DIMS: &str = "_mdims";
+const ID: &str = "_ID";
+const CHUNK: &str = "_h5logfs_chunk";
+const FILTERS: &str = "_h5logfs_filters";
+
+/// The largest rank of a dataspace in HDF5.
+const MOST_DIMS: u64 = 32;
+/// Values in the longest description of a filter pipeline that is believed.
+const MOST_FILTER_VALUES: u64 = 4096;
+/// Filter flag: the dataset can do without.
+const OPTIONAL: u32 = 1;
+
+/// The root attribute `_int_att`.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    data_logs: i64,
+    metadata_logs: i64,
+    config: i64,
+    subfiles: i64,
+}
+
+impl Header {
+    /// `None` where the file is no log.
+    pub fn read(file: &Id) -> Result<Option<Self>> {
+        let root = h5::open_group(file, c"/")?;
+        let Some(attribute) = open(&root, MARK)? else {
+            return Ok(None);
+        };
+        match h5::read_integers(&attribute, 5).map_err(|e| format!("{MARK}: {e}"))?[..] {
+            [_, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
+                data_logs,
+                metadata_logs,
+                config,
+                subfiles,
+            })),
+            ref other => Err(format!("{MARK} has {} values, not 5", other.len())),
+        }
+    }
+
+    fn is_subfiled(&self) -> bool {
+        self.config & SUBFILED != 0
+    }
+}
+
+/// Section 1.3: under which name a stored name of a link is shown; `None` where it is internal.
+pub fn present_link(stored: &[u8], in_root: bool) -> Option<&[u8]> {
+    match stored {
+        _ if in_root && stored == LOG_GROUP.as_bytes() => None,
+        _ => Some(unescape(stored)),
+    }
+}
+
+/// Whose attribute a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    Root,
+    Anchor,
+    Other,
+}
+
+/// The same for attributes.
+pub fn present_attribute(stored: &[u8], owner: Owner) -> Option<&[u8]> {
+    let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
+    match owner {
+        Owner::Root if is(&[MARK, WRITER]) => None,
+        Owner::Anchor if is(&ANCHOR) => None,
+        _ => Some(unescape(stored)),
+    }
+}
+
+fn unescape(stored: &[u8]) -> &[u8] {
+    match stored {
+        [b'_', b'_', ..] => &stored[1..],
+        _ => stored,
+    }
+}
+
+/// The user's dataset that an anchor stands for.
+#[derive(Debug)]
+pub struct Anchor {
+    pub id: i64,
+    pub dims: Vec<u64>,
+    pub max_dims: Vec<Option<u64>>,
+    /// Chunk shape and filters where they were recorded, or why they cannot be believed.
+    pub chunk: Option<Result<Vec<u64>>>,
+    pub filters: Option<Result<Vec<Filter>>>,
+}
+
+impl Anchor {
+    /// Section 2. `None` where the dataset is a plain one.
+    pub fn read(dataset: &Id) -> Result<Option<Self>> {
+        if h5::dataset_space(dataset)? != Space::Null {
+            return Ok(None);
+        }
+        let integers = |name: &str, most| match open(dataset, name)? {
+            Some(a) => h5::read_integers(&a, most)
+                .map(Some)
+                .map_err(|e| format!("attribute {name}: {e}")),
+            None => Ok::<_, String>(None),
+        };
+        let (dims, max, id) = (
+            integers(DIMS, MOST_DIMS)?,
+            integers(MAX_DIMS, MOST_DIMS)?,
+            integers(ID, 1)?,
+        );
+        let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
+            return Ok(None);
+        };
+        let chunk = integers(CHUNK, MOST_DIMS).transpose();
+        let filters = integers(FILTERS, MOST_FILTER_VALUES).transpose();
+        let rank = dims.len();
+        if max.len() != rank || id.len() != 1 {
+            return Err(format!(
+                "an anchor with {rank} extents and {} limits",
+                max.len()
+            ));
+        }
+        let mut anchor = Anchor {
+            id: id[0],
+            dims: Vec::new(),
+            max_dims: Vec::new(),
+            chunk: chunk.map(|c| chunk_shape(&c?, rank)),
+            filters: filters.map(|f| pipeline(&f?)),
+        };
+        for (dim, max) in dims.into_iter().zip(max) {
+            let dim = u64::try_from(dim).map_err(|_| format!("an extent of {dim}"))?;
+            anchor.dims.push(dim);
+            // The connector writes -1 for unlimited; a limit under the extent could not be presented.
+            anchor
+                .max_dims
+                .push(u64::try_from(max).ok().map(|m| m.max(dim)));
+        }
+        Ok(Some(anchor))
+    }
+}
+
+fn open(object: &Id, name: &str) -> Result<Option<Id>> {
+    let name = CString::new(name).map_err(|e| e.to_string())?;
+    h5::open_attribute(object, &name)
+}
+
+fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
+    let sides = values
+        .iter()
+        .map(|v| u64::try_from(*v).ok().filter(|v| *v > 0));
+    match sides.collect::<Option<Vec<u64>>>() {
+        Some(shape) if shape.len() == rank => Ok(shape),
+        _ => Err(format!("{CHUNK} is {values:?} for rank {rank}")),
+    }
+}
+
+/// `id, flags, n, value[0..n]` for each filter.
+fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
+    let broken = || format!("{FILTERS} is {values:?}");
+    let words: Vec<u32> = values
+        .iter()
+        .map(|v| u32::try_from(*v).map_err(|_| broken()))
+        .collect::<Result<_>>()?;
+    let mut filters = Vec::new();
+    let mut rest = words.as_slice();
+    while let [id, flags, count, tail @ ..] = rest {
+        let count = *count as usize;
+        let values = tail.get(..count).ok_or_else(broken)?;
+        let mut filter = Filter {
+            id: i32::try_from(*id).map_err(|_| broken())?,
+            flags: *flags,
+            values: values.to_vec(),
+        };
+        if !crate::view::filters::can_produce(&filter) {
+            // Our chunks do without it, which a mandatory filter would not allow.
+            filter.flags |= OPTIONAL;
+        }
+        filters.push(filter);
+        rest = &tail[count..];
+    }
+    if rest.is_empty() {
+        Ok(filters)
+    } else {
+        Err(broken())
+    }
+}
+
+/// The files that hold the log, the master first, and where the tables and the data lie in them.
+pub fn find_log(
+    folder: &Folder,
+    relative: &Path,
+    master: (&Id, SourceFile),
+    header: Header,
+) -> Result<(Vec<(PathBuf, SourceFile)>, Tables)> {
+    let (file, master_file) = master;
+    let mut tables = Tables {
+        config: header.config as i32,
+        ..Tables::default()
+    };
+    let mut sources = vec![(relative.to_owned(), master_file)];
+    if header.is_subfiled() {
+        for path in subfiles(folder, relative, header.subfiles)? {
+            let source = SourceFile::open(folder, &path).map_err(|e| format!("subfile {e}"))?;
+            let name = source.path().display().to_string();
+            let file = super::open(&source).map_err(|e| format!("subfile {name}: {e}"))?;
+            let header = Header::read(&file)
+                .and_then(|h| h.ok_or_else(|| format!("no attribute {MARK}")))
+                .map_err(|e| format!("subfile {name}: {e}"))?;
+            let number = sources.len() as u16;
+            find_tables(&file, header, number, &mut tables)
+                .map_err(|e| format!("subfile {name}: {e}"))?;
+            sources.push((path, source));
+        }
+    } else {
+        find_tables(file, header, 0, &mut tables)?;
+    }
+    tables.data.sort_by_key(|e| (e.source, e.offset));
+    Ok((sources, tables))
+}
+
+/// The `_md_N` and `_ld_N` of one file. A crash in the middle of the close leaves the numbers in the
+/// header behind (section 12): what is there counts, and nothing that was promised may be missing.
+fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> Result<()> {
+    let root = h5::open_group(file, c"/")?;
+    let group = match h5::link_exists(&root, c"_LOG")? {
+        true => Some(h5::open_group(file, c"/_LOG")?),
+        false => None,
+    };
+    let kinds = [
+        ("_md", header.metadata_logs, &mut tables.metadata),
+        ("_ld", header.data_logs, &mut tables.data),
+    ];
+    for (kind, promised, list) in kinds {
+        let mut found = 0;
+        if let Some(group) = &group {
+            while let Some(extent) = extent(group, kind, found, source)? {
+                list.extend((extent.len > 0).then_some(extent));
+                found += 1;
+            }
+        }
+        if i64::from(found) < promised {
+            return Err(format!("/_LOG has {found} datasets {kind}_N of {promised}"));
+        }
+    }
+    Ok(())
+}
+
+fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Extent>> {
+    let name = format!("{kind}_{number}");
+    let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
+    if !h5::link_exists(group, &path)? {
+        return Ok(None);
+    }
+    let dataset = h5::open_dataset(group, &path)?;
+    let len = h5::storage_size(&dataset);
+    let contiguous = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
+    if contiguous != h5::StorageClass::Contiguous {
+        return Err(format!("/_LOG/{name} is not contiguous"));
+    }
+    let offset = match h5::dataset_offset(&dataset) {
+        Some(offset) => offset,
+        None if len == 0 => 0,
+        None => return Err(format!("/_LOG/{name} has no place in the file")),
+    };
+    if offset
+        .checked_add(len)
+        .is_none_or(|end| end > i64::MAX as u64)
+    {
+        return Err(format!("/_LOG/{name}: {len} bytes at {offset}"));
+    }
+    Ok(Some(Extent {
+        source,
+        number,
+        offset,
+        len,
+    }))
+}
+
+/// Directory of the subfiles of a log file.
+pub fn subfile_folder(relative: &Path) -> PathBuf {
+    let mut name = relative.as_os_str().to_owned();
+    name.push(SUBFILE_FOLDER);
+    name.into()
+}
+
+/// What the name of a subfile directory adds to that of its master.
+pub const SUBFILE_FOLDER: &str = ".subfiles";
+
+/// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
+/// subfiles there begin with.
+fn subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>> {
+    let count = u16::try_from(count)
+        .ok()
+        .filter(|n| (1..u16::MAX).contains(n))
+        .ok_or_else(|| format!("{count} subfiles"))?;
+    let directory = subfile_folder(relative);
+    let shown = folder.full_path(&directory);
+    let mut names: Vec<String> = folder
+        .list(&directory)
+        .map_err(|e| format!("{}: {e}", shown.display()))?
+        .into_iter()
+        .filter_map(|n| n.into_string().ok())
+        .collect();
+    names.sort();
+    let own = relative
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned());
+    let first = format!("{}.0", own.as_deref().unwrap_or_default());
+    let prefix = if names.contains(&first) {
+        own.unwrap_or_default()
+    } else {
+        let firsts: Vec<&str> = names.iter().filter_map(|n| n.strip_suffix(".0")).collect();
+        match firsts[..] {
+            [one] => one.to_owned(),
+            _ => return Err(format!("{}: {first} is missing", shown.display())),
+        }
+    };
+    Ok((0..count)
+        .map(|i| directory.join(format!("{prefix}.{i}")))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unescaped_and_internal_ones_hidden() {
+        assert_eq!(present_link(b"_LOG", true), None);
+        assert_eq!(present_link(b"_LOG", false), Some(&b"_LOG"[..]));
+        assert_eq!(present_link(b"__LOG", true), Some(&b"_LOG"[..]));
+        assert_eq!(present_link(b"_b", true), Some(&b"_b"[..]));
+        assert_eq!(present_attribute(b"_int_att", Owner::Root), None);
+        assert_eq!(
+            present_attribute(b"_int_att", Owner::Anchor),
+            Some(&b"_int_att"[..])
+        );
+        assert_eq!(present_attribute(b"_h5logfs_chunk", Owner::Anchor), None);
+        assert_eq!(
+            present_attribute(b"__FillValue", Owner::Anchor),
+            Some(&b"_FillValue"[..])
+        );
+    }
+
+    #[test]
+    fn pipelines_are_read_word_by_word() {
+        let both = pipeline(&[2, 0, 1, 8, 1, 0, 1, 6]).unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!((both[1].id, both[1].values.clone()), (1, vec![6]));
+        assert!(pipeline(&[2, 0]).is_err());
+        assert!(pipeline(&[2, 0, 5, 1]).is_err());
+        assert!(pipeline(&[-2, 0, 0]).is_err());
+        assert_eq!(pipeline(&[32015, 0, 0]).unwrap()[0].flags, OPTIONAL);
+    }
+
+    #[test]
+    fn chunk_shapes_have_the_datasets_rank() {
+        assert_eq!(chunk_shape(&[2, 3], 2), Ok(vec![2, 3]));
+        assert!(chunk_shape(&[2], 2).is_err());
+        assert!(chunk_shape(&[2, 0], 2).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! From a log file to a [`Snapshot`]. The only place where libhdf5 sees a user's file; it needs no
+//! more than a folder and a path, so that it can run in another process.
+//!
+//! * [`logvol`] knows what of the file is the layout's own.
+//! * [`tree`] walks the user's objects and makes them anew in an image.
+//! * [`references`] translates what points from one object to another.
+//! * [`shape`] chooses chunk shapes where none was recorded.
+
+mod logvol;
+mod references;
+mod shape;
+mod tree;
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::hdf5_sys::{self as h5, Id};
+use crate::log::source::{Folder, SourceFile};
+use crate::log::{Appearance, Tables, appearance, carries_mark};
+use crate::snapshot::{Snapshot, Source};
+
+pub use logvol::{SUBFILE_FOLDER, subfile_folder};
+
+/// User blocks up to this size are shown; they are kept in memory.
+const LARGEST_USER_BLOCK: u64 = 64 << 20;
+
+/// Scans the file at `relative` below `folder`.
+///
+/// [`Error::NotALog`] says that the file is none of ours; every other error is about a log file.
+pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
+    let source = SourceFile::open(folder, relative)?;
+    let path = source.path().to_owned();
+    let not_a_log = |reason: String| Error::NotALog {
+        path: path.clone(),
+        reason,
+    };
+    if appearance(&source)? == Appearance::NotHdf5 {
+        return Err(not_a_log(
+            "no HDF5 signature (a log file that was never closed has none either)".into(),
+        ));
+    }
+    let file = match open(&source) {
+        Ok(file) => file,
+        Err(e) if carries_mark(&source)? => return Err(Error::bad_file(path, e)),
+        Err(e) => return Err(not_a_log(e)),
+    };
+    match logvol::Header::read(&file) {
+        Ok(Some(header)) => {
+            scan_log(folder, relative, &file, source, header).map_err(|e| Error::bad_file(path, e))
+        }
+        Ok(None) => Err(not_a_log("plain HDF5".into())),
+        Err(e) => Err(Error::bad_file(path, e)),
+    }
+}
+
+/// Opens a file with libhdf5 by the descriptor that we hold, so that both see the same file.
+fn open(source: &SourceFile) -> std::result::Result<Id, String> {
+    h5::forbid_plugins()?;
+    let path = format!("/proc/self/fd/{}", source.as_fd().as_raw_fd());
+    let path = CString::new(path).map_err(|e| e.to_string())?;
+    h5::open_file(&path)
+}
+
+fn scan_log(
+    folder: &Folder,
+    relative: &Path,
+    file: &Id,
+    source: SourceFile,
+    header: logvol::Header,
+) -> std::result::Result<Snapshot, String> {
+    let user_block = read_user_block(file, &source)?;
+    let copied = tree::copy(file, &source, user_block.len() as u64)?;
+    let (sources, tables) = logvol::find_log(folder, relative, (file, source), header)?;
+    for (_, source) in &sources {
+        source.check_unchanged().map_err(|e| e.to_string())?;
+    }
+    Ok(Snapshot {
+        sources: sources
+            .into_iter()
+            .map(|(path, file)| Source {
+                path,
+                identity: file.identity(),
+            })
+            .collect(),
+        user_block,
+        image: copied.image,
+        datasets: copied.datasets,
+        log: Tables::LogVol(tables),
+        addresses: copied.addresses,
+        times: copied.times,
+        warnings: copied.warnings,
+    })
+}
+
+fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {
+    let size = h5::user_block(&h5::file_creation(file)?)?;
+    if size > LARGEST_USER_BLOCK {
+        return Err(format!("a user block of {size} bytes"));
+    }
+    let mut bytes = vec![0; size as usize];
+    source
+        .read_exact_at(&mut bytes, 0)
+        .map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
