@@ -1,0 +1,91 @@
+//! What `stat` tells of one file, as plain data.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Stat};
+
+/// The unit in which `stat` counts blocks, whatever the block size of the file system is.
+const STAT_BLOCK: u64 = 512;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    pub kind: FileType,
+    pub size: u64,
+    /// The mode without the file type.
+    pub permissions: u16,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// For device files, in the kernel's 32-bit form.
+    pub device_number: u32,
+    pub accessed: SystemTime,
+    pub modified: SystemTime,
+    pub changed: SystemTime,
+}
+
+impl Attributes {
+    pub fn with_size(self, size: u64) -> Self {
+        Attributes { size, ..self }
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.size.div_ceil(STAT_BLOCK)
+    }
+}
+
+impl From<&Stat> for Attributes {
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn from(stat: &Stat) -> Self {
+        Attributes {
+            kind: FileType::from_raw_mode(stat.st_mode),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            permissions: (stat.st_mode & 0o7777) as u16,
+            links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            device_number: device_number(stat.st_rdev as u64),
+            accessed: time(stat.st_atime as i64, stat.st_atime_nsec as u64),
+            modified: time(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: time(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+}
+
+/// The kernel packs a device number differently from the C library.
+fn device_number(rdev: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
+}
+
+/// Seconds may be negative (files older than 1970); nanoseconds always count forward.
+fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 {
+        UNIX_EPOCH.checked_sub(whole)
+    } else {
+        UNIX_EPOCH.checked_add(whole)
+    };
+    base.and_then(|base| base.checked_add(Duration::from_nanos(nanoseconds)))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_count_forward_within_the_second() {
+        let t = time(-2, 500_000_000);
+        assert_eq!(
+            UNIX_EPOCH.duration_since(t).unwrap(),
+            Duration::from_millis(1500)
+        );
+    }
+
+    #[test]
+    fn device_numbers_are_packed_as_the_kernel_does() {
+        assert_eq!(device_number(rustix::fs::makedev(10, 229)), 0x0ae5);
+        assert_eq!(device_number(rustix::fs::makedev(8, 0x123)), 0x0010_0823);
+    }
+}

@@ -1,0 +1,91 @@
+//! The one place where an error becomes an errno for the reader and a line in the log.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fuser::Errno;
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+
+/// Runs the work of one request. A failure, and a panic too, becomes the errno of the answer: one
+/// bad file must not end a thread that serves everybody.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(outcome) => outcome.map_err(|error| answer(&error)),
+        Err(panic) => {
+            log::error!("internal error: {}", panic_text(panic.as_ref()));
+            Err(Errno::EIO)
+        }
+    }
+}
+
+/// Logs `error` and gives the errno that a reader sees: its own for an error of the operating
+/// system, `EIO` for everything else.
+fn answer(error: &Error) -> Errno {
+    let source = match error {
+        Error::Io { source, .. } => source,
+        Error::Remembered(error) => return answer(error),
+        _ => {
+            log::error!("{error}");
+            return Errno::EIO;
+        }
+    };
+    if is_ordinary(source) {
+        log::debug!("{error}");
+    } else {
+        log::error!("{error}");
+    }
+    source.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
+}
+
+/// Answers that belong to everyday work, such as looking for a file that is not there.
+fn is_ordinary(error: &io::Error) -> bool {
+    matches!(
+        Os::from_io_error(error),
+        Some(
+            Os::NOENT | Os::STALE | Os::ACCESS | Os::PERM | Os::NOTDIR | Os::LOOP | Os::NAMETOOLONG
+        )
+    )
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "panic without a message"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errno_of(error: Error) -> i32 {
+        guarded::<()>(|| Err(error)).unwrap_err().code()
+    }
+
+    #[test]
+    fn an_error_of_the_operating_system_keeps_its_errno() {
+        let error = Error::io("f", Os::ACCESS.into());
+        assert_eq!(errno_of(error), Os::ACCESS.raw_os_error());
+    }
+
+    #[test]
+    fn everything_else_is_an_input_output_error() {
+        let eio = Os::IO.raw_os_error();
+        assert_eq!(errno_of(Error::bad_file("f", "torn")), eio);
+        assert_eq!(errno_of(Error::Changed { path: "f".into() }), eio);
+        let short = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert_eq!(errno_of(Error::io("f", short)), eio);
+    }
+
+    #[test]
+    fn a_panic_is_an_input_output_error() {
+        let outcome: Result<(), Errno> = guarded(|| panic!("a bug"));
+        assert_eq!(outcome.unwrap_err().code(), Os::IO.raw_os_error());
+    }
+}

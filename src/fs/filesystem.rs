@@ -1,0 +1,544 @@
+//! The adapter between fuser and `service`: requests taken apart, answers put together.
+//!
+//! Requests that only cost a round trip are answered `ENOSYS` on purpose, without a log line: the
+//! kernel remembers that for the life of the mount and stops asking.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::attributes::Attributes;
+use super::errno::guarded;
+use super::service::Service;
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
+    Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
+    OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+
+/// How long the kernel may use a name or attributes without asking again; the time it takes at
+/// most until a grown log shows.
+const TTL: Duration = Duration::from_secs(1);
+
+/// What `stat` recommends for one read.
+const BLOCK_SIZE: u32 = 4096;
+
+/// Requests that the kernel may have waiting, read-ahead above all.
+const MAX_BACKGROUND: u16 = 64;
+
+thread_local! {
+    /// One buffer a worker, reused: no allocation and no zeroing for each read.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+pub struct LogFilesystem(Service);
+
+impl LogFilesystem {
+    pub fn new(service: Service) -> Self {
+        LogFilesystem(service)
+    }
+}
+
+fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: attributes.size,
+        blocks: attributes.blocks(),
+        atime: attributes.accessed,
+        mtime: attributes.modified,
+        ctime: attributes.changed,
+        crtime: attributes.changed,
+        kind: file_type(attributes.kind),
+        perm: attributes.permissions,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: attributes.device_number,
+        blksize: BLOCK_SIZE,
+        flags: 0,
+    }
+}
+
+fn file_type(kind: rustix::fs::FileType) -> FileType {
+    use rustix::fs::FileType as Kind;
+    match kind {
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::CharacterDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
+    }
+}
+
+/// Asks for one capability at a time: fuser refuses all of a set when the kernel lacks one.
+fn request_capabilities(config: &mut KernelConfig) {
+    let wanted = [
+        // Look-ups and listings in one directory at the same time.
+        InitFlags::FUSE_PARALLEL_DIROPS,
+        // Cached pages of a plain file go when its time stamp or size changes.
+        InitFlags::FUSE_AUTO_INVAL_DATA,
+    ];
+    for capability in wanted {
+        if config.add_capabilities(capability).is_err() {
+            log::debug!("the kernel lacks {capability:?}");
+        }
+    }
+}
+
+impl Filesystem for LogFilesystem {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        request_capabilities(config);
+        // Both settings are wishes; on refusal the value that the kernel offers is taken.
+        if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
+            let _ = config.set_max_background(most);
+        }
+        if let Err(most) = config.set_max_readahead(u32::MAX) {
+            let _ = config.set_max_readahead(most);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match guarded(|| self.0.look_up(parent.0, name)) {
+            Ok((number, attributes)) => {
+                // Numbers are never used again, so there is one generation only.
+                reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
+        self.0.forget(ino.0, count);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match guarded(|| self.0.attributes(ino.0)) {
+            Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match guarded(|| self.0.link_target(ino.0)) {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        match guarded(|| self.0.open_file(ino.0)) {
+            Ok(open) if open.is_fixed => {
+                reply.opened(FileHandle(open.handle), FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            Ok(open) => reply.opened(FileHandle(open.handle), FopenFlags::empty()),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            let wanted = &mut buffer[..size];
+            match guarded(|| self.0.read(fh.0, offset, wanted)) {
+                Ok(filled) => reply.data(&buffer[..filled.min(size)]),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.close(ino.0, fh.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match guarded(|| self.0.open_directory(ino.0)) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listing = match guarded(|| self.0.listing(fh.0, offset == 0)) {
+            Ok(listing) => listing,
+            Err(errno) => return reply.error(errno),
+        };
+        let dots = [".", ".."].map(|name| (OsStr::new(name), ino.0, FileType::Directory));
+        let names = listing
+            .iter()
+            .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let all = dots.into_iter().chain(names).zip(1..).skip(start);
+        for ((name, inode, kind), next) in all {
+            if reply.add(INodeNo(inode), next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.0.close(ino.0, fh.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let space = match guarded(|| self.0.space()) {
+            Ok(space) => space,
+            Err(errno) => return reply.error(errno),
+        };
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        reply.statfs(
+            space.f_blocks,
+            space.f_bfree,
+            space.f_bavail,
+            space.f_files,
+            space.f_ffree,
+            narrow(space.f_bsize),
+            narrow(space.f_namemax),
+            narrow(space.f_frsize),
+        );
+    }
+
+    // Answers that the kernel remembers.
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn getxattr(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _size: u32,
+        reply: ReplyXattr,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: i64,
+        _whence: i32,
+        reply: ReplyLseek,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn poll(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _ph: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn bmap(&self, _req: &Request, _ino: INodeNo, _block: u32, _index: u64, reply: ReplyBmap) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn getlk(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        _typ: i32,
+        _pid: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn setlk(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        _typ: i32,
+        _pid: u32,
+        _sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    // Whatever would change something. The mount is read-only, so the kernel refuses most of it
+    // itself; an administrator can remount it writable, and then these stand.
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        _size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn mknod(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn mkdir(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn unlink(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn rmdir(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn symlink(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _target: &Path,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        _flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn create(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        _data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        _ino_in: INodeNo,
+        _fh_in: FileHandle,
+        _offset_in: u64,
+        _ino_out: INodeNo,
+        _fh_out: FileHandle,
+        _offset_out: u64,
+        _len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EROFS);
+    }
+
+    fn removexattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EROFS);
+    }
+}

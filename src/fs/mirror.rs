@@ -1,0 +1,231 @@
+//! What a path below the mounted folder is now.
+//!
+//! Every access goes through the descriptor of that folder, never through an absolute path: the
+//! mount may lie on top of the very folder that it shows.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Dir, FileType, OFlags, StatVfs};
+use rustix::io::Errno;
+
+use crate::catalog::{Catalog, Presented};
+use crate::error::{Error, Result};
+use crate::view::View;
+
+use super::attributes::Attributes;
+
+/// Tells one state of what bears a name from the next. Two states with the same version may share
+/// an inode and the pages that the kernel has cached for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// Shown as it is. The kind is part of it because the source may use an inode number again.
+    Source {
+        device: u64,
+        inode: u64,
+        /// The file type bits of the mode.
+        kind: u32,
+    },
+    /// A log file, in one of its generations.
+    View { generation: u64 },
+    /// A log file that cannot be presented; it is listed and does not open.
+    Broken { device: u64, inode: u64 },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub version: Version,
+    pub attributes: Attributes,
+}
+
+/// One name in a directory.
+#[derive(Debug)]
+pub struct Listed {
+    pub name: OsString,
+    pub kind: FileType,
+    pub inode: u64,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub enum Opened {
+    View(Arc<View>),
+    Plain(File),
+}
+
+/// Parts of the folder that the mount leaves out.
+#[derive(Debug, Default)]
+pub struct Limits {
+    /// The folder shows only this name: a single file was mounted.
+    pub only: Option<OsString>,
+    /// The mount point, where it lies inside the folder: following it would lead the daemon to
+    /// wait for itself.
+    pub without: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub struct Mirror {
+    catalog: Catalog,
+    limits: Limits,
+}
+
+impl Mirror {
+    pub fn new(catalog: Catalog, limits: Limits) -> Self {
+        Mirror { catalog, limits }
+    }
+
+    /// What `path` is now. A log file that cannot be presented is an entry like any other, with
+    /// the size of the log: its neighbours must stay visible to `ls`.
+    pub fn entry(&self, path: &Path) -> Result<Entry> {
+        let (attributes, device, inode) = self.stat(path)?;
+        let source = Version::Source {
+            device,
+            inode,
+            kind: attributes.kind.as_raw_mode(),
+        };
+        let broken = Version::Broken { device, inode };
+        let (version, attributes) = match attributes.kind {
+            FileType::Directory if self.is_hidden(path) => {
+                return Err(self.failure(path, Errno::NOENT));
+            }
+            FileType::RegularFile => match self.catalog.get(path) {
+                Ok(Presented::Plain) => (source, attributes),
+                Ok(Presented::View { generation, len }) => {
+                    (Version::View { generation }, attributes.with_size(len))
+                }
+                Ok(Presented::Broken(_)) | Err(_) => (broken, attributes),
+            },
+            _ => (source, attributes),
+        };
+        Ok(Entry {
+            version,
+            attributes,
+        })
+    }
+
+    /// Opens the regular file at `path`, if it is still in the state that `version` names.
+    pub fn open_file(&self, path: &Path, version: Version) -> Result<Opened> {
+        match (self.catalog.get(path)?, version) {
+            (Presented::View { .. }, Version::View { generation }) => {
+                let view = self.catalog.open(path)?;
+                if view.generation() == generation {
+                    Ok(Opened::View(view))
+                } else {
+                    Err(self.failure(path, Errno::STALE))
+                }
+            }
+            (Presented::Plain, Version::Source { device, inode, .. }) => {
+                self.open_plain(path, device, inode)
+            }
+            (Presented::Broken(error), Version::Broken { .. }) => Err(Error::Remembered(error)),
+            _ => Err(self.failure(path, Errno::STALE)),
+        }
+    }
+
+    fn open_plain(&self, path: &Path, device: u64, inode: u64) -> Result<Opened> {
+        use std::os::unix::fs::MetadataExt;
+        let folder = self.catalog.folder();
+        let opened = folder
+            .open_file(path)
+            .and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|e| Error::io(folder.full_path(path), e))?;
+        if (metadata.dev(), metadata.ino()) == (device, inode) {
+            Ok(Opened::Plain(file))
+        } else {
+            Err(self.failure(path, Errno::STALE))
+        }
+    }
+
+    pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
+        self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// The names in the open directory `fd` that are shown, without `.` and `..`.
+    pub fn list(&self, path: &Path, fd: &OwnedFd) -> Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        for entry in Dir::read_from(fd).map_err(|e| self.failure(path, e))? {
+            let entry = entry.map_err(|e| self.failure(path, e))?;
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let below = path.join(&name);
+            let kind = self.known_kind(&below, entry.file_type());
+            let hidden = kind == FileType::Directory && self.is_hidden(&below);
+            if !hidden && !self.is_left_out(&below) {
+                // Zero would mean a deleted entry.
+                let inode = entry.ino().max(1);
+                listed.push(Listed { name, kind, inode });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Some file systems do not keep the kind of a file in its directory.
+    fn known_kind(&self, path: &Path, kind: FileType) -> FileType {
+        if kind != FileType::Unknown || self.is_left_out(path) {
+            return kind;
+        }
+        self.stat(path)
+            .map_or(FileType::Unknown, |(attributes, ..)| attributes.kind)
+    }
+
+    /// The target of a symbolic link, unchanged.
+    pub fn link_target(&self, path: &Path) -> Result<Vec<u8>> {
+        let fd = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        rustix::fs::readlinkat(&fd, "", Vec::new())
+            .map(|target| target.into_bytes())
+            .map_err(|e| self.failure(path, e))
+    }
+
+    /// Space on the file system of the folder.
+    pub fn space(&self) -> Result<StatVfs> {
+        rustix::fs::fstatvfs(self.catalog.folder()).map_err(|e| self.failure(Path::new(""), e))
+    }
+
+    /// The error that `path` gives with the errno `errno`.
+    pub fn failure(&self, path: &Path, errno: Errno) -> Error {
+        Error::io(self.catalog.folder().full_path(path), errno.into())
+    }
+
+    fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+        if self.is_left_out(path) {
+            return Err(self.failure(path, Errno::NOENT));
+        }
+        let folder = self.catalog.folder();
+        folder
+            .open_below(path, flags)
+            .map_err(|e| Error::io(folder.full_path(path), e))
+    }
+
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn stat(&self, path: &Path) -> Result<(Attributes, u64, u64)> {
+        let fd = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failure(path, e))?;
+        Ok((
+            Attributes::from(&stat),
+            stat.st_dev as u64,
+            stat.st_ino as u64,
+        ))
+    }
+
+    fn is_hidden(&self, path: &Path) -> bool {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => self.catalog.is_hidden(parent, name),
+            _ => false,
+        }
+    }
+
+    fn is_left_out(&self, path: &Path) -> bool {
+        if path.as_os_str().is_empty() {
+            return false;
+        }
+        let other = |only: &OsString| path.as_os_str() != OsStr::new(only);
+        self.limits.only.as_ref().is_some_and(other) || self.limits.without.as_deref() == Some(path)
+    }
+}

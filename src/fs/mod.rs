@@ -1,0 +1,34 @@
+//! The mount: everything that knows FUSE, and the only part of the crate that does.
+//!
+//! | module | its job |
+//! |---|---|
+//! | `session` | the life of one mount: start, serve, signals, end |
+//! | `mounting` | a `/dev/fuse` descriptor, mounted and unmounted |
+//! | `mounts` | reading the kernel's table of mounts: which mount is ours |
+//! | `watch` | the small process that unmounts after the daemon has crashed |
+//! | `filesystem` | the adapter: fuser's requests and answers |
+//! | `service` | what each request means |
+//! | `mirror` | what a path below the mounted folder is now |
+//! | `tree` | inode numbers |
+//! | `handles` | open files and directories |
+//! | `attributes` | what `stat` tells of one file |
+//! | `errno` | the one place where an error becomes an errno and a log line |
+//!
+//! Only `filesystem`, `errno` and `session` name types of fuser; the rest can be tested without a
+//! kernel.
+
+mod attributes;
+mod errno;
+mod filesystem;
+mod handles;
+mod mirror;
+mod mounting;
+mod mounts;
+mod service;
+mod session;
+mod tree;
+mod watch;
+
+pub use mounts::MountId;
+pub use session::{Options, Running, start};
+pub use watch::watch;

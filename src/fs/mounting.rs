@@ -1,0 +1,372 @@
+//! A `/dev/fuse` descriptor, mounted and unmounted.
+//!
+//! fuser could do both, but it unmounts by path alone, also after somebody else has unmounted us
+//! and mounted something of their own there. So the mount is made here and handed over.
+
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::error::{Error, Result};
+
+use super::mounts::{MOUNT_TYPE, MountId, Mounts};
+
+const DEVICE: &str = "/dev/fuse";
+
+/// Where fusermount3 is looked for besides PATH; mount(8) starts its helpers without a PATH.
+const USUAL_FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+
+/// What to mount where.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Shown as the source in the table of mounts.
+    pub source: &'a Path,
+    /// As `checked_mount_point` gives it.
+    pub mount_point: &'a Path,
+    pub allow_other: bool,
+}
+
+/// A mount that we made; it is unmounted when this goes, unless somebody has done so already.
+#[derive(Debug)]
+pub struct Mounted {
+    id: MountId,
+    /// Nothing is left to unmount.
+    ended: bool,
+}
+
+impl Mounted {
+    pub fn id(&self) -> MountId {
+        self.id
+    }
+
+    /// Unmounts without waiting for open files; they can be read to the end.
+    pub fn unmount(&self) -> Result<()> {
+        match Mounts::now()?.path_of(self.id) {
+            Some(path) => unmount_lazily(path),
+            None => Ok(()),
+        }
+    }
+
+    /// To be called when the session has ended by itself: normally because the mount is gone, and
+    /// then whatever is at the path now is none of our business. A mount whose connection was cut
+    /// remains, though, and is in everybody's way. Tells whether the mount is gone.
+    pub fn clean_up(mut self) -> bool {
+        self.ended = true;
+        match unmount_if_dead(self.id) {
+            Ok(gone) => gone,
+            Err(error) => {
+                log::warn!("cannot unmount: {error}");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Err(error) = self.unmount() {
+            log::warn!("cannot unmount: {error}");
+        }
+    }
+}
+
+/// Unmounts the mount `id` if it is still there and nobody serves it. Tells whether it is gone.
+pub fn unmount_if_dead(id: MountId) -> Result<bool> {
+    match Mounts::now()?.path_of(id) {
+        Some(path) if is_dead(path) => unmount_lazily(path).map(|()| true),
+        still_there => Ok(still_there.is_none()),
+    }
+}
+
+/// Whether the file system at `path` has lost its daemon. Attributes that the kernel has cached
+/// would still look alive, so the question is forced through.
+fn is_dead(path: &Path) -> bool {
+    let answer = rustix::fs::statx(
+        CWD,
+        path,
+        AtFlags::STATX_FORCE_SYNC | AtFlags::NO_AUTOMOUNT,
+        StatxFlags::BASIC_STATS,
+    );
+    matches!(answer, Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// The mount point without symbolic links; an error that says what is wrong with it otherwise.
+pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
+    let real = real_path(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::bad_file(path, "the mount point does not exist"),
+        _ => Error::io(path, e),
+    })?;
+    if Mounts::now()?.ours_at(&real).is_some() {
+        let reason = if is_dead(&real) {
+            "an h5logfs that has died is still mounted here; unmount it first (umount, or fusermount3 -u)"
+        } else {
+            "an h5logfs is mounted here already"
+        };
+        return Err(Error::bad_file(path, reason));
+    }
+    let metadata = fs::metadata(&real).map_err(|e| Error::io(path, e))?;
+    if metadata.is_dir() {
+        Ok(real)
+    } else {
+        Err(Error::bad_file(
+            path,
+            "the mount point must be a directory, also when a single file is mounted",
+        ))
+    }
+}
+
+/// A dead mount cannot be resolved itself, but its parent can.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Err(e), Some(parent), Some(name)) if Errno::from_io_error(&e) == Some(Errno::NOTCONN) => {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        (outcome, ..) => outcome,
+    }
+}
+
+/// Mounts directly where the kernel lets us, else with the help of fusermount3.
+pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
+    let device = match mount_directly(request) {
+        Err(Errno::PERM | Errno::ACCESS) => mount_with_helper(request)?,
+        Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
+            return Err(Error::bad_file(
+                DEVICE,
+                "there is no FUSE device; is the kernel module fuse loaded?",
+            ));
+        }
+        other => other.map_err(|e| Error::io(request.mount_point, e.into()))?,
+    };
+    let id = Mounts::now()?
+        .ours_at(request.mount_point)
+        .ok_or_else(|| Error::bad_file(request.mount_point, "the mount has vanished again"))?;
+    Ok((device, Mounted { id, ended: false }))
+}
+
+pub fn open_device() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn mount_directly(request: &Request<'_>) -> Result<OwnedFd, Errno> {
+    let device = open_device()?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    for option in access_options(request) {
+        data.push(',');
+        data.push_str(option);
+    }
+    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
+    rustix::mount::mount(
+        request.source,
+        request.mount_point,
+        MOUNT_TYPE,
+        flags,
+        data.as_c_str(),
+    )?;
+    Ok(device)
+}
+
+/// Other users get in only past the permissions that the source's files have.
+fn access_options(request: &Request<'_>) -> &'static [&'static str] {
+    if request.allow_other {
+        &["allow_other", "default_permissions"]
+    } else {
+        &[]
+    }
+}
+
+/// fusermount3 is set-uid root: it opens the device, mounts, and sends the descriptor back through
+/// the socket that `_FUSE_COMMFD` names.
+fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
+    let helper = find_helper()?;
+    let failed = |e: io::Error| Error::io(&helper, e);
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|e| failed(e.into()))?;
+    // The command object, and with it our copy of the helper's end of the socket, goes with this
+    // statement: else a helper that fails would leave us waiting.
+    let child = Command::new(&helper)
+        .arg("-o")
+        .arg(helper_options(request))
+        .arg("--")
+        .arg(request.mount_point)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let received = receive_descriptor(&ours);
+    drop(ours);
+    let complaint = complaint_of(child).map_err(failed)?;
+    match (received, complaint) {
+        (Ok(Some(device)), None) => Ok(device),
+        (_, Some(complaint)) => Err(Error::bad_file(request.mount_point, complaint)),
+        (Err(e), None) => Err(failed(e.into())),
+        (Ok(None), None) => Err(Error::bad_file(&helper, "sent no descriptor")),
+    }
+}
+
+fn helper_options(request: &Request<'_>) -> OsString {
+    let mut options = b"ro,nosuid,nodev,subtype=h5logfs,fsname=".to_vec();
+    options.extend(escaped(request.source));
+    for option in access_options(request) {
+        options.push(b',');
+        options.extend(option.as_bytes());
+    }
+    OsString::from_vec(options)
+}
+
+/// A comma would end the option.
+fn escaped(path: &Path) -> Vec<u8> {
+    let mut escaped = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            escaped.push(b'\\');
+        }
+        escaped.push(*byte);
+    }
+    escaped
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    Ok(ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
+}
+
+/// What a program that failed has said; None when it did not fail.
+fn complaint_of(child: Child) -> io::Result<Option<String>> {
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(Some(if said.is_empty() {
+        format!("fusermount3 failed ({})", output.status)
+    } else {
+        said
+    }))
+}
+
+fn find_helper() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(USUAL_FOLDERS.map(PathBuf::from));
+    // An empty or relative entry of PATH would mean the current folder, which is anybody's.
+    let folders: Vec<PathBuf> = folders.filter(|f| f.is_absolute()).collect();
+    ["fusermount3", "fusermount"]
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| {
+            Error::bad_file(
+                "fusermount3",
+                "not found; install the package fuse3, or mount as root",
+            )
+        })
+}
+
+fn unmount_lazily(path: &Path) -> Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => unmount_with_helper(path),
+        other => other.map_err(|e| Error::io(path, e.into())),
+    }
+}
+
+fn unmount_with_helper(path: &Path) -> Result<()> {
+    let helper = find_helper()?;
+    let child = Command::new(&helper)
+        .args(["-u", "-z", "--"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    match child.and_then(complaint_of) {
+        Ok(None) => Ok(()),
+        Ok(Some(complaint)) => Err(Error::bad_file(path, complaint)),
+        Err(e) => Err(Error::io(&helper, e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(source: &str, allow_other: bool) -> Request<'_> {
+        Request {
+            source: Path::new(source),
+            mount_point: Path::new("/mnt"),
+            allow_other,
+        }
+    }
+
+    #[test]
+    fn a_source_cannot_smuggle_in_options() {
+        assert_eq!(
+            helper_options(&request("/a,suid\\", false)),
+            "ro,nosuid,nodev,subtype=h5logfs,fsname=/a\\,suid\\\\"
+        );
+    }
+
+    #[test]
+    fn others_get_in_past_permissions_only() {
+        let options = helper_options(&request("/a", true));
+        assert_eq!(
+            options,
+            "ro,nosuid,nodev,subtype=h5logfs,fsname=/a,allow_other,default_permissions"
+        );
+    }
+
+    #[test]
+    fn bad_mount_points_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = checked_mount_point(&folder.path().join("missing")).unwrap_err();
+        assert!(missing.to_string().contains("does not exist"), "{missing}");
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let file = checked_mount_point(&file).unwrap_err();
+        assert!(file.to_string().contains("must be a directory"), "{file}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The kernel's table of mounts, `/proc/self/mountinfo`.
+//!
+//! It tells which mount is ours without asking the file system behind it, which would mean to ask
+//! ourselves, or a daemon that is dead.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// The type under which our mounts are listed (`findmnt -t fuse.h5logfs`).
+pub const MOUNT_TYPE: &str = "fuse.h5logfs";
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Names one mount as long as it exists. The kernel uses the numbers again afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    mount: u32,
+    /// The device number that `stat` shows for its files.
+    major: u32,
+    minor: u32,
+}
+
+impl MountId {
+    /// The device number in the form in which /sys names it.
+    pub fn device(&self) -> String {
+        format!("{}:{}", self.major, self.minor)
+    }
+}
+
+impl fmt::Display for MountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.mount, self.major, self.minor)
+    }
+}
+
+impl FromStr for MountId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Option<Vec<u32>> = text.split(':').map(|n| n.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some(&[mount, major, minor]) => Ok(MountId {
+                mount,
+                major,
+                minor,
+            }),
+            _ => Err(format!("{text}: not of the form MOUNT:MAJOR:MINOR")),
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    id: MountId,
+    parent: u32,
+    mount_point: PathBuf,
+    fs_type: String,
+}
+
+/// The mounts at one moment.
+#[derive(Debug)]
+pub struct Mounts(Vec<Line>);
+
+impl Mounts {
+    pub fn now() -> Result<Self> {
+        let table = fs::read(TABLE).map_err(|e| Error::io(TABLE, e))?;
+        Ok(Mounts::parse(&table))
+    }
+
+    fn parse(table: &[u8]) -> Self {
+        let lines = table.split(|b| *b == b'\n');
+        Mounts(lines.filter_map(Line::parse).collect())
+    }
+
+    /// The h5logfs that a visitor of `mount_point` meets, if it is one.
+    pub fn ours_at(&self, mount_point: &Path) -> Option<MountId> {
+        let at_path = self.0.iter().filter(|m| m.mount_point == mount_point);
+        at_path
+            .filter(|m| !self.is_covered(m))
+            .find(|m| m.fs_type == MOUNT_TYPE)
+            .map(|m| m.id)
+    }
+
+    /// Where the mount `id` is, if it is still there and a visitor of its path meets it.
+    pub fn path_of(&self, id: MountId) -> Option<&Path> {
+        self.0
+            .iter()
+            .find(|m| m.id == id && m.fs_type == MOUNT_TYPE)
+            .filter(|m| !self.is_covered(m))
+            .map(|m| m.mount_point.as_path())
+    }
+
+    /// Whether another mount lies on top.
+    fn is_covered(&self, below: &Line) -> bool {
+        self.0
+            .iter()
+            .any(|m| m.parent == below.id.mount && m.mount_point == below.mount_point)
+    }
+}
+
+impl Line {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|b| *b == b' ');
+        let mount = number(fields.next()?)?;
+        let parent = number(fields.next()?)?;
+        let mut device = fields.next()?.split(|b| *b == b':');
+        let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
+        let mount_point = unescape(fields.nth(1)?);
+        // A lone dash ends the fields whose number varies.
+        fields.find(|field| *field == b"-")?;
+        let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
+        Some(Line {
+            id: MountId {
+                mount,
+                major,
+                minor,
+            },
+            parent,
+            mount_point,
+            fs_type,
+        })
+    }
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    OsStr::from_bytes(text).to_str()?.parse().ok()
+}
+
+/// The kernel writes blanks and backslashes in a path as a backslash and three octal digits.
+fn unescape(text: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = (first == b'\\')
+            .then(|| after.get(..3).and_then(octal))
+            .flatten();
+        match octal {
+            Some(byte) => {
+                path.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                path.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(path))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+40 22 0:50 / /mnt/a\\040b rw,nosuid,nodev master:3 shared:7 - fuse.h5logfs /data ro,user_id=0
+41 22 0:51 / /mnt/covered rw - fuse.h5logfs /data ro
+42 41 0:52 / /mnt/covered rw - tmpfs none rw
+43 22 0:53 / /mnt/auto rw - autofs systemd-1 rw
+44 43 0:54 / /mnt/auto ro - fuse.h5logfs /data ro
+";
+
+    fn id(text: &str) -> MountId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn our_mount_is_found_by_path_and_by_id() {
+        let mounts = Mounts::parse(TABLE);
+        let ours = id("40:0:50");
+        assert_eq!(mounts.ours_at(Path::new("/mnt/a b")), Some(ours));
+        assert_eq!(mounts.path_of(ours), Some(Path::new("/mnt/a b")));
+        assert_eq!(mounts.path_of(id("40:0:51")), None);
+    }
+
+    #[test]
+    fn a_covered_mount_is_not_at_its_path() {
+        let mounts = Mounts::parse(TABLE);
+        assert_eq!(mounts.ours_at(Path::new("/mnt/covered")), None);
+        assert_eq!(mounts.path_of(id("41:0:51")), None);
+    }
+
+    #[test]
+    fn a_mount_over_an_autofs_trigger_is_found() {
+        let mounts = Mounts::parse(TABLE);
+        assert_eq!(mounts.ours_at(Path::new("/mnt/auto")), Some(id("44:0:54")));
+    }
+
+    #[test]
+    fn numbers_that_another_type_uses_now_are_not_ours() {
+        let mounts = Mounts::parse(TABLE);
+        assert_eq!(mounts.path_of(id("42:0:52")), None);
+    }
+
+    #[test]
+    fn ids_can_be_written_and_read_again() {
+        assert_eq!(id("40:0:50").to_string(), "40:0:50");
+        assert_eq!(id("40:0:50").device(), "0:50");
+        assert!("40:0".parse::<MountId>().is_err());
+        assert!("a:b:c".parse::<MountId>().is_err());
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(b"a\\134b\\011c"), Path::new("a\\b\tc"));
+        assert_eq!(unescape(b"a\\9"), Path::new("a\\9"));
+    }
+}

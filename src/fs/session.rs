@@ -1,0 +1,258 @@
+//! The life of one mount: started, served, ended.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use fuser::{Config, Session, SessionACL};
+use rustix::process::{Resource, Rlimit};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::log::source::Folder;
+
+use super::filesystem::LogFilesystem;
+use super::mirror::{Limits, Mirror};
+use super::mounting::{self, Mounted, Request};
+use super::mounts::MountId;
+use super::service::Service;
+use super::watch::Watcher;
+
+/// The signals that end a mount.
+pub const STOP_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// How long those who have files open may go on reading after a stop signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Readers of views read on; a kernel that fetches 4 MiB ahead keeps the workers busy. Its own
+/// 128 KiB leave most of the throughput unused.
+const READ_AHEAD_KB: u64 = 4096;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A directory, or one file.
+    pub source: PathBuf,
+    pub mount_point: PathBuf,
+    /// Other users may use the mount, as far as the permissions of the files let them.
+    pub allow_other: bool,
+    /// Unmount also after a crash of the daemon.
+    pub auto_unmount: bool,
+    pub threads: usize,
+    /// The memory budget, in bytes.
+    pub cache_size: u64,
+}
+
+/// A mount that answers as soon as it is served. It goes when this goes.
+#[derive(Debug)]
+pub struct Running {
+    session: Session<LogFilesystem>,
+    mounted: Mounted,
+    watcher: Option<Watcher>,
+    signals: Signals,
+}
+
+enum Event {
+    /// The session is over: somebody has unmounted us.
+    Ended(io::Result<()>),
+    Signal(i32),
+}
+
+/// Mounts. When this returns, the mount is in place; requests wait until it is served.
+pub fn start(options: &Options) -> Result<Running> {
+    // From here on a stop signal is kept until somebody looks for it.
+    let signals = Signals::new(STOP_SIGNALS).map_err(|e| Error::io("signal handler", e))?;
+    raise_file_limit();
+    // The source first: the mount point may be the same directory.
+    let mount_point = mounting::checked_mount_point(&options.mount_point)?;
+    let (source, mirror) = open_source(options, &mount_point)?;
+    let filesystem = LogFilesystem::new(Service::new(mirror)?);
+    let (device, mounted) = mounting::mount(&Request {
+        source: &source,
+        mount_point: &mount_point,
+        allow_other: options.allow_other,
+    })?;
+    let session = Session::from_fd(filesystem, device, acl(options), config(options))
+        .map_err(|e| Error::io(&mount_point, e))?;
+    raise_read_ahead(mounted.id());
+    let watcher = if options.auto_unmount {
+        Some(Watcher::start(mounted.id())?)
+    } else {
+        None
+    };
+    log::info!("{} mounted at {}", source.display(), mount_point.display());
+    Ok(Running {
+        session,
+        mounted,
+        watcher,
+        signals,
+    })
+}
+
+/// The source by its real path, and what of it is shown.
+fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror)> {
+    let source = &options.source;
+    let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
+    let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
+    let (folder, limits) = if metadata.is_dir() {
+        let limits = Limits {
+            only: None,
+            without: inside(mount_point, &real),
+        };
+        (Folder::open(&real)?, limits)
+    } else if metadata.is_file() {
+        let (folder, name) = Folder::of_file(&real)?;
+        let limits = Limits {
+            only: Some(name.into_os_string()),
+            without: None,
+        };
+        (folder, limits)
+    } else {
+        return Err(Error::bad_file(
+            source,
+            "only a directory or a regular file can be mounted",
+        ));
+    };
+    let catalog = Catalog::new(folder, options.cache_size);
+    Ok((real, Mirror::new(catalog, limits)))
+}
+
+/// The path of `inner` below `folder`, if it lies there. The folder itself may be mounted over: it
+/// is held open from before.
+fn inside(inner: &Path, folder: &Path) -> Option<PathBuf> {
+    let below = inner.strip_prefix(folder).ok()?;
+    (!below.as_os_str().is_empty()).then(|| below.to_owned())
+}
+
+fn acl(options: &Options) -> SessionACL {
+    if options.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.acl = acl(options);
+    config.n_threads = Some(options.threads.max(1));
+    // A device descriptor for each worker has to be opened anew, which is not everywhere allowed
+    // to everybody; sharing one is only a little slower.
+    config.clone_fd = mounting::open_device().is_ok();
+    config
+}
+
+/// Many log files of many parts are open at the same time.
+fn raise_file_limit() {
+    let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        log::debug!("cannot raise the limit of open files: {e}");
+    }
+}
+
+/// Only root may do this; others need a udev rule.
+fn raise_read_ahead(id: MountId) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let setting = format!("/sys/class/bdi/{}/read_ahead_kb", id.device());
+    let now = fs::read_to_string(&setting).map(|text| text.trim().parse().unwrap_or(0));
+    let outcome = match now {
+        Ok(kb) if kb >= READ_AHEAD_KB => Ok(()),
+        Ok(_) => fs::write(&setting, READ_AHEAD_KB.to_string()),
+        Err(e) => Err(e),
+    };
+    if let Err(e) = outcome {
+        log::warn!("{setting}: cannot raise the read-ahead, reading will be slower: {e}");
+    }
+}
+
+impl Running {
+    /// Serves until the mount is gone, or a stop signal has ended it.
+    pub fn serve(self) -> Result<()> {
+        let Running {
+            session,
+            mounted,
+            watcher,
+            signals,
+        } = self;
+        let (events, inbox) = mpsc::channel();
+        serve_in_thread(session, events.clone())?;
+        report_signals(signals, events)?;
+        let outcome = wait_for_end(&inbox, &mounted);
+        let gone = mounted.clean_up();
+        if let Some(watcher) = watcher.filter(|_| gone) {
+            watcher.dismiss();
+        }
+        log::info!("unmounted");
+        outcome.map_err(|e| Error::io("FUSE session", e))
+    }
+}
+
+fn serve_in_thread(session: Session<LogFilesystem>, events: Sender<Event>) -> Result<()> {
+    spawn("session", move || {
+        let outcome = session.run();
+        // Nobody listens any more when the process is about to end.
+        let _ = events.send(Event::Ended(outcome));
+    })
+}
+
+fn report_signals(mut signals: Signals, events: Sender<Event>) -> Result<()> {
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map(drop)
+        .map_err(|e| Error::io(format!("thread {name}"), e))
+}
+
+/// Waits for the end of the session. A stop signal unmounts; those who have files open get some
+/// time to finish, which a second signal cuts short.
+fn wait_for_end(inbox: &Receiver<Event>, mounted: &Mounted) -> io::Result<()> {
+    match inbox.recv() {
+        Ok(Event::Ended(outcome)) => return outcome,
+        Ok(Event::Signal(signal)) => log::info!("signal {signal}: unmounting"),
+        Err(_) => return Ok(()),
+    }
+    if let Err(error) = mounted.unmount() {
+        log::error!("cannot unmount: {error}");
+    }
+    match inbox.recv_timeout(GRACE) {
+        Ok(Event::Ended(outcome)) => outcome,
+        Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
+            log::warn!("files are still open; whoever reads on will get an error");
+            Ok(())
+        }
+        Err(RecvTimeoutError::Disconnected) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_below_the_source_is_left_out() {
+        let inside = |inner, folder| inside(Path::new(inner), Path::new(folder));
+        assert_eq!(inside("/a/b/c", "/a"), Some("b/c".into()));
+        assert_eq!(inside("/a", "/a"), None);
+        assert_eq!(inside("/ab", "/a"), None);
+    }
+}

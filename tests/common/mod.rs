@@ -1,0 +1,273 @@
+//! A mount for one test: mounted when made, unmounted when dropped, also after a failed assertion.
+
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_h5logfs");
+
+/// How long something may take that normally takes a moment.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const NOBODY: u32 = 65534;
+
+/// Who mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    /// Whoever runs the tests.
+    Caller,
+    /// An ordinary user, though root runs the tests.
+    Nobody,
+}
+
+impl User {
+    /// Why this user cannot mount here, if so.
+    fn hindrance(self) -> Option<&'static str> {
+        if !Path::new("/dev/fuse").exists() {
+            return Some("there is no /dev/fuse");
+        }
+        if let Some(why) = self.hindrance_to_act() {
+            return Some(why);
+        }
+        // fusermount3 opens the device with the rights of the user who calls it.
+        if !self.succeeds("sh", &["-c", ": <>/dev/fuse"]) {
+            return Some("the user may not open /dev/fuse");
+        }
+        let needs_helper = self == User::Nobody || !is_root();
+        if needs_helper && !is_installed("fusermount3") {
+            return Some("fusermount3 is not installed");
+        }
+        None
+    }
+
+    /// Why nothing can be run as this user, if so.
+    fn hindrance_to_act(self) -> Option<&'static str> {
+        match self {
+            User::Caller => None,
+            User::Nobody if !is_root() => Some("only root can act as another user"),
+            User::Nobody if !is_installed("setpriv") => Some("setpriv is not installed"),
+            User::Nobody if !self.succeeds(PROGRAM, &["--help"]) => {
+                Some("the user nobody cannot run the program that was built")
+            }
+            User::Nobody => None,
+        }
+    }
+
+    fn succeeds(self, program: &str, arguments: &[&str]) -> bool {
+        let output = self.command(program).args(arguments).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    /// A command that runs as this user.
+    pub fn command(self, program: &str) -> Command {
+        match self {
+            User::Caller => Command::new(program),
+            User::Nobody => {
+                let mut command = Command::new("setpriv");
+                command
+                    .arg(format!("--reuid={NOBODY}"))
+                    .arg(format!("--regid={NOBODY}"))
+                    .args(["--clear-groups", "--", program]);
+                command
+            }
+        }
+    }
+
+    /// A directory that belongs to this user.
+    pub fn folder(self) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        if self == User::Nobody {
+            std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        folder
+    }
+}
+
+/// Whether `user` can mount here; says why not.
+pub fn can_mount(user: User) -> bool {
+    no_hindrance(user.hindrance())
+}
+
+/// Whether programs can be run as `user` here; says why not.
+pub fn can_act(user: User) -> bool {
+    no_hindrance(user.hindrance_to_act())
+}
+
+fn no_hindrance(hindrance: Option<&str>) -> bool {
+    if let Some(why) = hindrance {
+        eprintln!("skipped: {why}");
+    }
+    hindrance.is_none()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// A source that is mounted at a directory of its own.
+#[derive(Debug)]
+pub struct Mounted {
+    pub user: User,
+    pub daemon: Pid,
+    mount_point: PathBuf,
+    // Goes last: it can be removed only when nothing is mounted there any more.
+    _folder: TempDir,
+}
+
+impl Mounted {
+    pub fn new(source: &Path, options: &str) -> Self {
+        Mounted::by(User::Caller, source, options)
+    }
+
+    /// Fails the test when the mount fails.
+    pub fn by(user: User, source: &Path, options: &str) -> Self {
+        let folder = user.folder();
+        let output = mount(user, source, folder.path(), options);
+        assert!(output.status.success(), "{}", messages(&output));
+        Mounted::at(user, folder)
+    }
+
+    /// Takes charge of what is mounted at `folder`.
+    pub fn at(user: User, folder: TempDir) -> Self {
+        let mount_point = folder.path().to_owned();
+        let daemon = daemon_of(&mount_point);
+        let Some(daemon) = daemon else {
+            let _ = rustix::mount::unmount(&mount_point, UnmountFlags::DETACH);
+            panic!("no daemon serves {}", mount_point.display());
+        };
+        Mounted {
+            user,
+            daemon,
+            mount_point,
+            _folder: folder,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.mount_point
+    }
+
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.mount_point.join(name)
+    }
+
+    pub fn send(&self, signal: Signal) {
+        rustix::process::kill_process(self.daemon, signal).unwrap();
+    }
+
+    /// Waits until neither the mount nor its daemon is left.
+    pub fn expect_gone(&self) {
+        let path = &self.mount_point;
+        wait_until("the mount is gone", || mount_type(path).is_none());
+        wait_until("the daemon is gone", || !is_running(self.daemon));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if mount_type(&self.mount_point).as_deref() == Some("fuse.h5logfs") {
+            unmount_by_force(self.user, &self.mount_point);
+        }
+        // The number may be somebody else's by now, so make sure.
+        if daemon_of(&self.mount_point) == Some(self.daemon) {
+            let _ = rustix::process::kill_process(self.daemon, Signal::KILL);
+        }
+    }
+}
+
+fn unmount_by_force(user: User, path: &Path) {
+    if is_root() {
+        let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
+    } else {
+        let _ = user
+            .command("fusermount3")
+            .args(["-u", "-z", "--"])
+            .arg(path)
+            .output();
+    }
+}
+
+/// Runs `h5logfs mount`; it comes back when the mount is up.
+pub fn mount(user: User, source: &Path, mount_point: &Path, options: &str) -> Output {
+    let mut command = user.command(PROGRAM);
+    command.arg("mount").arg(source).arg(mount_point);
+    if !options.is_empty() {
+        command.args(["-o", options]);
+    }
+    command.output().unwrap()
+}
+
+pub fn messages(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The type of the mount that lies on top at `path`, if one does.
+pub fn mount_type(path: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let path = path.to_str().unwrap();
+    let line = table
+        .lines()
+        .rfind(|line| line.split(' ').nth(4) == Some(path))?;
+    let (_, after) = line.split_once(" - ")?;
+    Some(after.split(' ').next()?.to_owned())
+}
+
+/// The process that serves `mount_point`, in the background or in the foreground.
+fn daemon_of(mount_point: &Path) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter_map(Pid::from_raw)
+        .find(|pid| {
+            let arguments = command_line(*pid);
+            let has = |wanted: &[u8]| arguments.split(|b| *b == 0).any(|a| a == wanted);
+            (has(b"--daemon-child") || has(b"-f")) && has(mount_point.as_os_str().as_bytes())
+        })
+}
+
+/// Empty for a process that is gone, or has ended and waits to be reaped.
+fn command_line(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default()
+}
+
+pub fn is_running(pid: Pid) -> bool {
+    !command_line(pid).is_empty()
+}
+
+pub fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A source with a file and a directory.
+pub fn source(user: User) -> TempDir {
+    let source = user.folder();
+    fs::write(source.path().join("file"), "some text\n").unwrap();
+    fs::create_dir(source.path().join("directory")).unwrap();
+    fs::write(source.path().join("directory/inner"), vec![7; 300_000]).unwrap();
+    source
+}
+
+/// The errno of a failure; None for success.
+pub fn errno<T>(outcome: io::Result<T>) -> Option<Errno> {
+    outcome.err().and_then(|e| Errno::from_io_error(&e))
+}
