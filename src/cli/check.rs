@@ -1,0 +1,95 @@
+//! `h5logfs check`: reads all that a view would read, and reports each fault.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::log::model::Record;
+use crate::view::View;
+
+/// Read everything that a log file's view would read, and report each fault
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The log files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Memory for chunks and indexes
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
+    pub cache_size: u64,
+}
+
+pub fn run(args: CheckArgs) -> Result<()> {
+    let mut bad = 0;
+    for file in &args.files {
+        let faults = match super::open(file, args.cache_size) {
+            Ok(view) => check(&view),
+            Err(e) => vec![e.to_string()],
+        };
+        for fault in &faults {
+            println!("{fault}");
+        }
+        match faults.len() {
+            0 => println!("{}: good", file.display()),
+            n => println!("{}: {n} faults", file.display()),
+        }
+        bad += usize::from(!faults.is_empty());
+    }
+    if bad > 0 {
+        bail!("{bad} of {} files have faults", args.files.len());
+    }
+    Ok(())
+}
+
+fn check(view: &View) -> Vec<String> {
+    let warnings = view.snapshot().warnings.iter();
+    for warning in warnings {
+        println!("{}: note: {warning}", view.path().display());
+    }
+    (0..view.snapshot().datasets.len())
+        .flat_map(|number| check_dataset(view, number))
+        .collect()
+}
+
+/// Faults of one dataset: of its records, then of its chunks. What concerns the whole dataset is said
+/// once, not for every chunk.
+fn check_dataset(view: &View, number: usize) -> Vec<String> {
+    let dataset = &view.snapshot().datasets[number];
+    let about = |text: &str| {
+        format!(
+            "{}: dataset {}: {text}",
+            view.path().display(),
+            dataset.name
+        )
+    };
+    if dataset.logged().is_some() {
+        let index = match view.index(number) {
+            Ok(index) => index,
+            Err(e) => return vec![e.to_string()],
+        };
+        if !index.faults().is_empty() {
+            return index.faults().iter().map(|f| about(f)).collect();
+        }
+        let bad = |r: &Record| {
+            r.fault
+                .as_ref()
+                .map(|f| about(&format!("{:?}: {f}", r.bounds())))
+        };
+        let faults: Vec<String> = index.records().iter().filter_map(bad).collect();
+        if !faults.is_empty() {
+            return faults;
+        }
+    }
+    let mut faults = Vec::new();
+    for chunk in 0..view.grid(number).len() {
+        match view.check_chunk(number, chunk) {
+            Ok(()) => {}
+            Err(e) => faults.push(e.to_string()),
+        }
+        if dataset.logged().is_none() && !faults.is_empty() {
+            break;
+        }
+    }
+    faults
+}

@@ -1,0 +1,96 @@
+//! `h5logfs export`: the canonical file, written to disk.
+
+use std::io::{IsTerminal, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::view::View;
+
+/// Bytes written at once.
+const STEP: u64 = 4 << 20;
+
+/// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The log file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// The file to write; it appears when it is complete
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// Replace OUT if it exists
+    #[arg(long)]
+    pub force: bool,
+
+    /// Memory for chunks and indexes
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
+    pub cache_size: u64,
+}
+
+pub fn run(args: ExportArgs) -> Result<()> {
+    if !args.force && args.out.symlink_metadata().is_ok() {
+        bail!(
+            "{}: exists already (--force replaces it)",
+            args.out.display()
+        );
+    }
+    let view = super::open(&args.file, args.cache_size)?;
+    let folder = match args.out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let writing = || format!("cannot write {}", args.out.display());
+    // In the same folder, so that giving it its name is one step.
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".h5logfs-export-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(folder)
+        .with_context(writing)?;
+    write(&view, temporary.as_file_mut()).with_context(writing)?;
+    temporary.as_file().sync_all().with_context(writing)?;
+    let named = match args.force {
+        true => temporary.persist(&args.out).map_err(|e| e.error),
+        false => temporary.persist_noclobber(&args.out).map_err(|e| e.error),
+    };
+    named.with_context(writing)?;
+    Ok(())
+}
+
+fn write(view: &View, out: &mut std::fs::File) -> Result<()> {
+    let progress = progress(view.len());
+    let mut buf = vec![0; STEP as usize];
+    let mut at = 0;
+    while at < view.len() {
+        let extent = view.extent_at(at)?;
+        if extent.hole {
+            at = extent.range.end;
+            out.seek(SeekFrom::Start(at))?;
+        }
+        while !extent.hole && at < extent.range.end {
+            let len = STEP.min(extent.range.end - at) as usize;
+            view.read_at(at, &mut buf[..len])?;
+            out.write_all(&buf[..len])?;
+            at += len as u64;
+            progress.set_position(at);
+        }
+    }
+    // A hole at the end has written nothing.
+    out.set_len(view.len())?;
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn progress(len: u64) -> ProgressBar {
+    const STYLE: &str = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(len).with_style(style)
+}

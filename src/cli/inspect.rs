@@ -1,0 +1,323 @@
+//! `h5logfs inspect`: what a log file holds.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use crate::boxes::Bounds;
+use crate::log::model::{Encoding, Record};
+use crate::snapshot::{Content, Dataset, Storage};
+use crate::view::{Source, View};
+
+/// Show what a log file holds: its datasets, and the records that make them up
+#[derive(Debug, Clone, Args)]
+pub struct InspectArgs {
+    /// The log file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// List every record
+    #[arg(long)]
+    pub records: bool,
+
+    /// Show which bytes of the log make up each chunk of this dataset
+    #[arg(long, value_name = "DATASET")]
+    pub map: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Memory for chunks and indexes
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
+    pub cache_size: u64,
+}
+
+pub fn run(args: InspectArgs) -> Result<()> {
+    let view = super::open(&args.file, args.cache_size)?;
+    if let Some(name) = &args.map {
+        let map = chunk_map(&view, name)?;
+        return match args.json {
+            true => print_json(&map),
+            false => {
+                print_map(&map);
+                Ok(())
+            }
+        };
+    }
+    let report = Report::of(&view, args.records)?;
+    match args.json {
+        true => print_json(&report),
+        false => {
+            report.print();
+            Ok(())
+        }
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    file: PathBuf,
+    layout: &'static str,
+    sources: Vec<PathBuf>,
+    /// Length of the canonical file.
+    canonical_bytes: u64,
+    metadata_bytes: usize,
+    datasets: Vec<DatasetReport>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct DatasetReport {
+    name: String,
+    datatype: String,
+    shape: Vec<u64>,
+    /// `null` is unlimited.
+    max_shape: Vec<Option<u64>>,
+    /// `null` for contiguous storage.
+    chunk: Option<Vec<u64>>,
+    filters: Vec<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logged: Option<LoggedReport>,
+    faults: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct LoggedReport {
+    records: usize,
+    blocks: usize,
+    /// Stored bytes of all records.
+    bytes: u64,
+    /// Share of the elements that some record wrote.
+    covered: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<Vec<RecordReport>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RecordReport {
+    source: u16,
+    offset: u64,
+    stored: u64,
+    encoding: &'static str,
+    /// Start and count of each block.
+    blocks: Vec<(Vec<u64>, Vec<u64>)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
+}
+
+impl Report {
+    fn of(view: &View, with_records: bool) -> Result<Self> {
+        let snapshot = view.snapshot();
+        let datasets = (0..snapshot.datasets.len())
+            .map(|number| DatasetReport::of(view, number, with_records))
+            .collect::<Result<_>>()?;
+        Ok(Report {
+            file: view.path(),
+            layout: snapshot.log.layout().name(),
+            sources: snapshot.sources.iter().map(|s| s.path.clone()).collect(),
+            canonical_bytes: view.len(),
+            metadata_bytes: snapshot.image.len(),
+            datasets,
+            warnings: snapshot.warnings.clone(),
+        })
+    }
+
+    fn print(&self) {
+        println!("{}: {} log", self.file.display(), self.layout);
+        if self.sources.len() > 1 {
+            println!("  {} subfiles", self.sources.len() - 1);
+        }
+        println!(
+            "  as HDF5: {} bytes, {} of them metadata",
+            self.canonical_bytes, self.metadata_bytes
+        );
+        for warning in &self.warnings {
+            println!("  note: {warning}");
+        }
+        for dataset in &self.datasets {
+            dataset.print();
+        }
+    }
+}
+
+impl DatasetReport {
+    fn of(view: &View, number: usize, with_records: bool) -> Result<Self> {
+        let dataset = &view.snapshot().datasets[number];
+        let mut faults = Vec::new();
+        let logged = match &dataset.content {
+            Content::Logged { .. } => {
+                let index = view.index(number)?;
+                faults.extend(index.faults().iter().cloned());
+                let records = index.records();
+                faults.extend(
+                    records
+                        .iter()
+                        .filter_map(|r| r.fault.as_ref())
+                        .map(|f| f.to_string()),
+                );
+                Some(LoggedReport {
+                    records: records.len(),
+                    blocks: records.iter().map(|r| r.selection.blocks()).sum(),
+                    bytes: records.iter().map(|r| r.stored).sum(),
+                    covered: view.covered(number)?,
+                    list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
+                })
+            }
+            Content::Unreadable(reason) => {
+                faults.push(reason.clone());
+                None
+            }
+            Content::Extent { .. } => None,
+        };
+        Ok(DatasetReport {
+            name: dataset.name.clone(),
+            datatype: dataset.datatype.clone(),
+            shape: dataset.dims.clone(),
+            max_shape: dataset.max_dims.clone(),
+            chunk: match &dataset.storage {
+                Storage::Chunked(chunk) => Some(chunk.clone()),
+                Storage::Contiguous => None,
+            },
+            filters: dataset.filters.iter().map(|f| f.id).collect(),
+            logged,
+            faults,
+        })
+    }
+
+    fn print(&self) {
+        let mut line = format!("{}: {} {:?}", self.name, self.datatype, self.shape);
+        if self.max_shape.contains(&None) {
+            let limits = self.max_shape.iter();
+            let limits = limits.map(|m| m.map_or("unlimited".to_owned(), |m| m.to_string()));
+            line += &format!(" of at most [{}]", limits.collect::<Vec<_>>().join(", "));
+        }
+        if let Some(chunk) = &self.chunk {
+            line += &format!(", chunks {chunk:?}");
+        }
+        if !self.filters.is_empty() {
+            let names: Vec<String> = self.filters.iter().map(|id| filter_name(*id)).collect();
+            line += &format!(", filters {}", names.join(" "));
+        }
+        println!("{line}");
+        match &self.logged {
+            Some(logged) => logged.print(),
+            None => println!("  not logged"),
+        }
+        for fault in &self.faults {
+            println!("  fault: {fault}");
+        }
+    }
+}
+
+fn filter_name(id: i32) -> String {
+    match id {
+        1 => "deflate".into(),
+        2 => "shuffle".into(),
+        3 => "fletcher32".into(),
+        4 => "szip".into(),
+        5 => "nbit".into(),
+        6 => "scaleoffset".into(),
+        other => other.to_string(),
+    }
+}
+
+impl LoggedReport {
+    fn print(&self) {
+        println!(
+            "  {} records, {} blocks, {} bytes logged, {:.1} % covered",
+            self.records,
+            self.blocks,
+            self.bytes,
+            self.covered * 100.0
+        );
+        for record in self.list.iter().flatten() {
+            record.print();
+        }
+    }
+}
+
+impl RecordReport {
+    fn of(record: &Record) -> Self {
+        let block = |number| {
+            let Bounds { start, end } = record.block(number);
+            let count = start.iter().zip(&end).map(|(s, e)| e - s).collect();
+            (start, count)
+        };
+        RecordReport {
+            source: record.source,
+            offset: record.offset,
+            stored: record.stored,
+            encoding: match record.encoding {
+                Encoding::Raw => "raw",
+                Encoding::Deflate => "deflate",
+                Encoding::RawOrDeflate => "raw or deflate",
+                Encoding::Pipeline => "filtered",
+            },
+            blocks: (0..record.selection.blocks()).map(block).collect(),
+            fault: record.fault.as_ref().map(|f| f.to_string()),
+        }
+    }
+
+    fn print(&self) {
+        println!(
+            "    {} bytes ({}) at {} of file {}",
+            self.stored, self.encoding, self.offset, self.source
+        );
+        for (start, count) in &self.blocks {
+            println!("      start {start:?} count {count:?}");
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ChunkReport {
+    /// Position in the chunk grid.
+    chunk: Vec<u64>,
+    /// Offset and bytes in the canonical file.
+    offset: u64,
+    stored: u64,
+    /// What it is made of, in the order in which it applies; what none of it covers is fill value.
+    made_of: Vec<Source>,
+}
+
+fn chunk_map(view: &View, name: &str) -> Result<Vec<ChunkReport>> {
+    let datasets = &view.snapshot().datasets;
+    let same = |d: &Dataset| d.name.trim_start_matches('/') == name.trim_start_matches('/');
+    let Some(number) = datasets.iter().position(same) else {
+        bail!("{}: no logged dataset {name}", view.path().display());
+    };
+    (0..view.grid(number).len())
+        .map(|chunk| {
+            let (offset, stored) = view.chunk_place(number, chunk)?;
+            Ok(ChunkReport {
+                chunk: view.grid(number).position(chunk),
+                offset,
+                stored,
+                made_of: view.chunk_sources(number, chunk)?,
+            })
+        })
+        .collect()
+}
+
+fn print_map(map: &[ChunkReport]) {
+    for chunk in map {
+        println!(
+            "chunk {:?}: {} bytes at {}",
+            chunk.chunk, chunk.stored, chunk.offset
+        );
+        for source in &chunk.made_of {
+            println!(
+                "  start {:?} count {:?}: from {} bytes at {} of file {}",
+                source.start, source.count, source.stored, source.offset, source.source
+            );
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `h5logfs mount`: the arguments, and the way from them to a mount that is served.
+
+mod background;
+mod logging;
+mod options;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::fs::{self, MountId};
+
+use options::MountOptions;
+
+/// Mount a directory of log files; each of them reads as a canonical HDF5 file.
+#[derive(Debug, Clone, Args)]
+pub struct MountArgs {
+    /// The directory that holds the log files, or one log file
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+
+    /// The directory at which they appear
+    #[arg(value_name = "MNT")]
+    pub mount_point: PathBuf,
+
+    /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G],
+    /// threads=N, log_file=PATH; those of mount(8) are accepted
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+
+    /// Stay in the foreground and log to standard error
+    #[arg(short, long)]
+    pub foreground: bool,
+
+    /// This process is the daemon, started by the one that the user called
+    #[arg(long, hide = true)]
+    pub daemon_child: bool,
+}
+
+/// The process that unmounts after a crash of the daemon; started by the daemon only.
+#[derive(Debug, Clone, Args)]
+pub struct WatchArgs {
+    /// The mount, as MOUNT:MAJOR:MINOR
+    pub mount: MountId,
+}
+
+pub fn run(args: MountArgs) -> anyhow::Result<()> {
+    let options = MountOptions::parse(&args.options)?;
+    if args.foreground {
+        logging::to_stderr();
+        fs::start(&session_options(&args, &options))?.serve()?;
+        Ok(())
+    } else if args.daemon_child {
+        serve_in_background(&args, &options)
+    } else {
+        background::start_daemon(&args)
+    }
+}
+
+pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
+    Ok(fs::watch(args.mount)?)
+}
+
+fn serve_in_background(args: &MountArgs, options: &MountOptions) -> anyhow::Result<()> {
+    background::leave_session();
+    logging::for_daemon(options.log_file.as_deref())?;
+    let running = fs::start(&session_options(args, options))?;
+    background::report_ready()?;
+    // Nobody sees standard error from here on.
+    running
+        .serve()
+        .inspect_err(|error| log::error!("{error}"))?;
+    Ok(())
+}
+
+fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
+    fs::Options {
+        source: args.source.clone(),
+        mount_point: args.mount_point.clone(),
+        allow_other: options.allow_other,
+        auto_unmount: options.auto_unmount,
+        threads: options.threads,
+        cache_size: options.cache_size,
+    }
+}

@@ -1,0 +1,91 @@
+//! Going to the background: the process that the user has called starts this program again as the
+//! daemon and waits until the mount is up, or has failed.
+//!
+//! The daemon reports through its standard output, a pipe. Its messages go to the same standard
+//! error as ours until then.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::Context;
+
+use super::MountArgs;
+
+const READY: &str = "ready";
+
+/// Starts the daemon and returns when the mount is up. When it fails, it has said why: then this
+/// process ends, as the daemon did.
+pub fn start_daemon(args: &MountArgs) -> anyhow::Result<()> {
+    let mut daemon = command(args)?.spawn().context("cannot start the daemon")?;
+    if says_ready(&mut daemon)? {
+        return Ok(());
+    }
+    let status = daemon.wait().context("waiting for the daemon")?;
+    std::process::exit(exit_code(status));
+}
+
+fn command(args: &MountArgs) -> anyhow::Result<Command> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.args(["mount", "--daemon-child"]);
+    for list in &args.options {
+        command.arg("-o").arg(list);
+    }
+    // The daemon starts in this same folder, so relative paths mean the same there.
+    command
+        .arg("--")
+        .args([&args.source, &args.mount_point])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
+/// Waits for the daemon's word, or for its end.
+fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
+    let stdout = daemon.stdout.take().context("the daemon has no output")?;
+    let mut line = String::new();
+    BufReader::new(stdout)
+        .read_line(&mut line)
+        .context("waiting for the daemon")?;
+    Ok(line.trim_end() == READY)
+}
+
+/// A daemon that said nothing and ended well has still not mounted anything.
+fn exit_code(status: ExitStatus) -> i32 {
+    match status.code() {
+        Some(0) | None => {
+            eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
+            1
+        }
+        Some(code) => code,
+    }
+}
+
+/// The daemon's side: no terminal may send it signals. Fails only for the leader of a process
+/// group, which a freshly started daemon is not.
+pub fn leave_session() {
+    if let Err(e) = rustix::process::setsid() {
+        log::debug!("cannot start a session: {e}");
+    }
+}
+
+/// The daemon's side: tells the waiting process that the mount is up, and lets go of everything
+/// that belongs to the user's terminal.
+pub fn report_ready() -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{READY}")
+        .and_then(|()| stdout.flush())
+        .context("the process that waited for the mount is gone")?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .context("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    std::env::set_current_dir(Path::new("/")).context("/")?;
+    Ok(())
+}

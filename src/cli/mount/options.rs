@@ -1,0 +1,223 @@
+//! Mount options, as `-o` and /etc/fstab give them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, bail, ensure};
+
+const DEFAULT_CACHE_SIZE: u64 = 256 << 20;
+const MAX_THREADS: usize = 64;
+
+/// What mount(8), mount.fuse3, systemd and fstab add and the mount does not depend on: it is
+/// read-only, without devices and set-uid programs, whatever they say.
+const IGNORED: [&str; 31] = [
+    "rw",
+    "ro",
+    "dev",
+    "nodev",
+    "suid",
+    "nosuid",
+    "exec",
+    "noexec",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "lazytime",
+    "nolazytime",
+    "sync",
+    "async",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "defaults",
+    "_netdev",
+    "nofail",
+    // Always set together with allow_other.
+    "default_permissions",
+    "",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOptions {
+    pub allow_other: bool,
+    pub auto_unmount: bool,
+    /// In bytes.
+    pub cache_size: u64,
+    pub threads: usize,
+    pub log_file: Option<PathBuf>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            allow_other: false,
+            auto_unmount: false,
+            cache_size: DEFAULT_CACHE_SIZE,
+            threads: default_threads(),
+            log_file: None,
+        }
+    }
+}
+
+/// Requests wait for storage more than for the processor, so there are more threads than cores.
+fn default_threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    (2 * cores).clamp(4, MAX_THREADS)
+}
+
+impl MountOptions {
+    /// Each of `lists` is the value of one `-o`; later options win.
+    pub fn parse(lists: &[OsString]) -> anyhow::Result<Self> {
+        let mut options = MountOptions::default();
+        for list in lists {
+            for option in list.as_bytes().split(|b| *b == b',') {
+                options.set(option)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &[u8]) -> anyhow::Result<()> {
+        let (name, value) = match option.iter().position(|b| *b == b'=') {
+            Some(at) => (&option[..at], Some(&option[at + 1..])),
+            None => (option, None),
+        };
+        let name = String::from_utf8_lossy(name).into_owned();
+        match (name.as_str(), value) {
+            ("allow_other", None) => self.allow_other = true,
+            ("auto_unmount", None) => self.auto_unmount = true,
+            ("cache_size", Some(value)) => self.cache_size = size(value)?,
+            ("threads", Some(value)) => self.threads = threads(value)?,
+            ("log_file", Some(value)) => self.log_file = Some(path(value)?),
+            ("cache_size" | "threads" | "log_file", None) => {
+                bail!("mount option {name} needs a value: {name}=…")
+            }
+            ("comment", Some(_)) => {}
+            (name, None) if IGNORED.contains(&name) => {}
+            (name, _) if name.starts_with("x-") => {}
+            _ => bail!(
+                "unknown mount option {}",
+                OsStr::from_bytes(option).display()
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// A number of bytes, with a binary suffix or without.
+fn size(value: &[u8]) -> anyhow::Result<u64> {
+    let text = String::from_utf8_lossy(value);
+    crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("cache_size={e}"))
+}
+
+fn threads(value: &[u8]) -> anyhow::Result<usize> {
+    let text = String::from_utf8_lossy(value);
+    text.parse()
+        .ok()
+        .filter(|n| (1..=MAX_THREADS).contains(n))
+        .with_context(|| format!("threads={text}: not a number from 1 to {MAX_THREADS}"))
+}
+
+fn path(value: &[u8]) -> anyhow::Result<PathBuf> {
+    ensure!(!value.is_empty(), "log_file= names no file");
+    Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(lists: &[&str]) -> anyhow::Result<MountOptions> {
+        let lists: Vec<OsString> = lists.iter().map(OsString::from).collect();
+        MountOptions::parse(&lists)
+    }
+
+    fn complaint(list: &str) -> String {
+        parse(&[list]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn nothing_given_means_the_defaults() {
+        let options = parse(&[]).unwrap();
+        assert_eq!(options, MountOptions::default());
+        assert_eq!(options.cache_size, 256 * 1024 * 1024);
+        assert!((4..=64).contains(&options.threads));
+    }
+
+    #[test]
+    fn options_may_be_joined_or_repeated() {
+        let options = parse(&[
+            "allow_other,cache_size=2G",
+            "threads=3,auto_unmount,log_file=/tmp/a=b",
+        ])
+        .unwrap();
+        assert_eq!(
+            options,
+            MountOptions {
+                allow_other: true,
+                auto_unmount: true,
+                cache_size: 2 << 30,
+                threads: 3,
+                log_file: Some("/tmp/a=b".into()),
+            }
+        );
+    }
+
+    #[test]
+    fn sizes_have_binary_suffixes() {
+        let size_of = |text: &str| parse(&[&format!("cache_size={text}")]).unwrap().cache_size;
+        assert_eq!(size_of("0"), 0);
+        assert_eq!(size_of("4096"), 4096);
+        assert_eq!(size_of("7k"), 7 << 10);
+        assert_eq!(size_of("64M"), 64 << 20);
+        for bad in ["", "M", "1T", "-1", "1.5G", "99999999999G", "1ü"] {
+            let complaint = complaint(&format!("cache_size={bad}"));
+            assert!(complaint.contains("not a size"), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_has_bounds() {
+        for bad in ["0", "65", "many", ""] {
+            let complaint = complaint(&format!("threads={bad}"));
+            assert!(complaint.contains("from 1 to 64"), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn what_mount_adds_is_ignored() {
+        let list = "rw,dev,suid,,noatime,_netdev,nofail,user,defaults,x-systemd.automount,\
+                    x-gvfs-name=logs,comment=mine,default_permissions";
+        assert_eq!(parse(&[list]).unwrap(), MountOptions::default());
+    }
+
+    #[test]
+    fn unknown_options_are_named() {
+        for unknown in [
+            "allow_others",
+            "direct_io",
+            "fsname=x",
+            "allow_other=1",
+            "rw=1",
+        ] {
+            let complaint = complaint(&format!("rw,{unknown}"));
+            assert!(complaint.contains(unknown), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn a_missing_value_is_named() {
+        assert!(complaint("threads").contains("threads=…"));
+        assert!(complaint("log_file=").contains("log_file="));
+    }
+}

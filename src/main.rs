@@ -1,0 +1,100 @@
+//! The `h5logfs` program: a thin front of [`h5logfs::cli`].
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use h5logfs::cli::{check, export, inspect};
+
+/// Shows log-layout files as canonical HDF5, without conversion.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "The form that mount(8) uses, `h5logfs SRC MNT -o OPTIONS`, means `h5logfs mount`."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[cfg(feature = "mount")]
+    Mount(h5logfs::cli::mount::MountArgs),
+    Inspect(inspect::InspectArgs),
+    Export(export::ExportArgs),
+    Check(check::CheckArgs),
+    #[cfg(feature = "mount")]
+    #[command(hide = true)]
+    UnmountWatch(h5logfs::cli::mount::WatchArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(with_subcommand(std::env::args_os().collect()));
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("h5logfs: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        #[cfg(feature = "mount")]
+        Command::Mount(args) => h5logfs::cli::mount::run(args),
+        #[cfg(feature = "mount")]
+        Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
+        Command::Inspect(args) => with_log(|| inspect::run(args)),
+        Command::Export(args) => with_log(|| export::run(args)),
+        Command::Check(args) => with_log(|| check::run(args)),
+    }
+}
+
+/// Messages of the library go to standard error; what a command itself has to say is not among them.
+fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
+    command()
+}
+
+/// `h5logfs SRC MNT …`, as mount(8) calls it, becomes `h5logfs mount SRC MNT …`.
+fn with_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
+    let command = Cli::command();
+    let known =
+        |arg: &OsString| arg == "help" || command.get_subcommands().any(|c| arg == c.get_name());
+    let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    match args.get(1) {
+        Some(first) if first == "-o" => args.insert(1, "mount".into()),
+        Some(first) if !known(first) && !is_option(first) && args.len() > 2 => {
+            args.insert(1, "mount".into());
+        }
+        _ => {}
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(args: &[&str]) -> Vec<OsString> {
+        with_subcommand(args.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn the_form_of_mount_8_means_mount() {
+        let mount = ["h5logfs", "mount", "/src", "/mnt", "-o", "ro"];
+        assert_eq!(completed(&["h5logfs", "/src", "/mnt", "-o", "ro"]), mount);
+        assert_eq!(completed(&mount), mount);
+        assert_eq!(completed(&["h5logfs", "--help"]), ["h5logfs", "--help"]);
+        assert_eq!(completed(&["h5logfs", "typo"]), ["h5logfs", "typo"]);
+        let options_first = completed(&["h5logfs", "-o", "ro", "/src", "/mnt"]);
+        assert_eq!(options_first[1], "mount");
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
