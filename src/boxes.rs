@@ -2,6 +2,7 @@
 //!
 //! Used twice: over the blocks of one selection, and over the records of one dataset.
 
+use std::fmt;
 use std::ops::Range;
 
 /// Items under one node of the tree.
@@ -27,9 +28,21 @@ impl Bounds {
         (!empty).then_some(Bounds { start, end })
     }
 
+    /// Length of each side.
+    pub fn count(&self) -> impl Iterator<Item = u64> + '_ {
+        self.start.iter().zip(&self.end).map(|(s, e)| e - s)
+    }
+
     pub fn contains(&self, other: &Bounds) -> bool {
         self.start.iter().zip(&other.start).all(|(a, b)| a <= b)
             && self.end.iter().zip(&other.end).all(|(a, b)| a >= b)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count: Vec<u64> = self.count().collect();
+        write!(f, "start {:?} count {count:?}", self.start)
     }
 }
 
@@ -44,7 +57,7 @@ fn min_each(a: &[u64], b: &[u64]) -> Vec<u64> {
 /// A list of boxes that can be asked for one by one, without storing them twice.
 pub trait Boxes {
     fn rank(&self) -> usize;
-    fn len(&self) -> usize;
+    fn number(&self) -> usize;
     /// Start and end of box `item` along `dim`.
     fn side(&self, item: usize, dim: usize) -> Range<u64>;
 
@@ -74,7 +87,7 @@ struct Level(Vec<u64>);
 impl BoxTree {
     pub fn build(items: &impl Boxes) -> Self {
         let natural = Level::of_items(items, |i| i);
-        if items.len() <= FAN_OUT * FAN_OUT {
+        if items.number() <= FAN_OUT * FAN_OUT {
             return Self::stack(None, natural, items.rank());
         }
         let order = z_order(items);
@@ -102,7 +115,7 @@ impl BoxTree {
     pub fn touching(&self, items: &impl Boxes, query: &Bounds) -> Vec<usize> {
         let mut found = Vec::new();
         if items.rank() == 0 {
-            found.extend(0..items.len());
+            found.extend(0..items.number());
             return found;
         }
         if let Some(top) = self.levels.last() {
@@ -135,7 +148,7 @@ impl BoxTree {
             }
             return;
         }
-        for position in children.start..children.end.min(items.len()) {
+        for position in children.start..children.end.min(items.number()) {
             let item = match &self.order {
                 Some(order) => order[position] as usize,
                 None => position,
@@ -156,10 +169,10 @@ impl BoxTree {
 impl Level {
     fn of_items(items: &impl Boxes, at: impl Fn(usize) -> usize) -> Self {
         let rank = items.rank();
-        let groups = items.len().div_ceil(FAN_OUT);
+        let groups = items.number().div_ceil(FAN_OUT);
         let mut bounds = Vec::with_capacity(groups * 2 * rank);
         for group in 0..groups {
-            let members = group * FAN_OUT..((group + 1) * FAN_OUT).min(items.len());
+            let members = group * FAN_OUT..((group + 1) * FAN_OUT).min(items.number());
             let sides = |d| members.clone().map(move |m| (m, d));
             for d in 0..rank {
                 let start = sides(d).map(|(m, d)| items.side(at(m), d).start).min();
@@ -217,7 +230,7 @@ fn z_order(items: &impl Boxes) -> Vec<u32> {
     };
     let spans: Vec<(u64, u64)> = (0..used)
         .map(|d| {
-            let centres = || (0..items.len()).map(|i| centre(i, d));
+            let centres = || (0..items.number()).map(|i| centre(i, d));
             let low = centres().min().unwrap_or(0);
             (low, centres().max().unwrap_or(0) - low)
         })
@@ -238,7 +251,7 @@ fn z_order(items: &impl Boxes) -> Vec<u32> {
         }
         key
     };
-    let mut order: Vec<u32> = (0..items.len() as u32).collect();
+    let mut order: Vec<u32> = (0..items.number() as u32).collect();
     order.sort_by_cached_key(|&i| key(i as usize));
     order
 }
@@ -248,13 +261,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[derive(Debug)]
     struct List(Vec<Bounds>);
 
     impl Boxes for List {
         fn rank(&self) -> usize {
             self.0.first().map_or(1, Bounds::rank)
         }
-        fn len(&self) -> usize {
+        fn number(&self) -> usize {
             self.0.len()
         }
         fn side(&self, item: usize, dim: usize) -> Range<u64> {
@@ -280,7 +294,7 @@ mod tests {
         #[test]
         fn finds_what_a_full_search_finds((list, query) in case()) {
             let tree = BoxTree::build(&list);
-            let wanted: Vec<usize> = (0..list.len())
+            let wanted: Vec<usize> = (0..list.number())
                 .filter(|&i| list.0[i].intersection(&query).is_some())
                 .collect();
             if !list.0.is_empty() {

@@ -1,6 +1,7 @@
 //! The `h5logfs` program: a thin front of [`h5logfs::cli`].
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -33,11 +34,23 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(with_subcommand(std::env::args_os().collect()));
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("h5logfs: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whoever read the output has had enough, as `head` has.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = match error.downcast_ref::<io::Error>() {
+        Some(e) => Some(e.kind()),
+        None => error
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind),
+    };
+    kind == Some(io::ErrorKind::BrokenPipe)
 }
 
 fn run(command: Command) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! `h5logfs check`: reads all that a view would read, and reports each fault.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -21,18 +22,25 @@ pub struct CheckArgs {
 }
 
 pub fn run(args: CheckArgs) -> Result<()> {
+    let out = &mut io::stdout().lock();
     let mut bad = 0;
     for file in &args.files {
         let faults = match super::open(file, args.cache_size) {
-            Ok(view) => check(&view),
+            Ok(view) => {
+                for warning in &view.snapshot().warnings {
+                    writeln!(out, "{}: note: {warning}", file.display())?;
+                }
+                check(&view)
+            }
             Err(e) => vec![e.to_string()],
         };
         for fault in &faults {
-            println!("{fault}");
+            writeln!(out, "{fault}")?;
         }
         match faults.len() {
-            0 => println!("{}: good", file.display()),
-            n => println!("{}: {n} faults", file.display()),
+            0 => writeln!(out, "{}: good", file.display())?,
+            1 => writeln!(out, "{}: 1 fault", file.display())?,
+            n => writeln!(out, "{}: {n} faults", file.display())?,
         }
         bad += usize::from(!faults.is_empty());
     }
@@ -43,10 +51,6 @@ pub fn run(args: CheckArgs) -> Result<()> {
 }
 
 fn check(view: &View) -> Vec<String> {
-    let warnings = view.snapshot().warnings.iter();
-    for warning in warnings {
-        println!("{}: note: {warning}", view.path().display());
-    }
     (0..view.snapshot().datasets.len())
         .flat_map(|number| check_dataset(view, number))
         .collect()
@@ -74,7 +78,7 @@ fn check_dataset(view: &View, number: usize) -> Vec<String> {
         let bad = |r: &Record| {
             r.fault
                 .as_ref()
-                .map(|f| about(&format!("{:?}: {f}", r.bounds())))
+                .map(|f| about(&format!("{}: {f}", r.bounds())))
         };
         let faults: Vec<String> = index.records().iter().filter_map(bad).collect();
         if !faults.is_empty() {

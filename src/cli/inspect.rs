@@ -1,12 +1,12 @@
 //! `h5logfs inspect`: what a log file holds.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use crate::boxes::Bounds;
 use crate::log::model::{Encoding, Record};
 use crate::snapshot::{Content, Dataset, Storage};
 use crate::view::{Source, View};
@@ -37,29 +37,20 @@ pub struct InspectArgs {
 
 pub fn run(args: InspectArgs) -> Result<()> {
     let view = super::open(&args.file, args.cache_size)?;
+    let out = &mut io::stdout().lock();
     if let Some(name) = &args.map {
-        let map = chunk_map(&view, name)?;
-        return match args.json {
-            true => print_json(&map),
-            false => {
-                print_map(&map);
-                Ok(())
-            }
-        };
+        return print_map(&view, name, args.json, out);
     }
     let report = Report::of(&view, args.records)?;
     match args.json {
-        true => print_json(&report),
-        false => {
-            report.print();
-            Ok(())
-        }
+        true => print_json(&report, out),
+        false => Ok(report.print(out)?),
     }
 }
 
-fn print_json(value: &impl Serialize) -> Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+fn print_json(value: &impl Serialize, out: &mut impl Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    Ok(writeln!(out)?)
 }
 
 #[derive(Debug, Serialize)]
@@ -130,21 +121,23 @@ impl Report {
         })
     }
 
-    fn print(&self) {
-        println!("{}: {} log", self.file.display(), self.layout);
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}: {} log", self.file.display(), self.layout)?;
         if self.sources.len() > 1 {
-            println!("  {} subfiles", self.sources.len() - 1);
+            writeln!(out, "  {} subfiles", self.sources.len() - 1)?;
         }
-        println!(
+        writeln!(
+            out,
             "  as HDF5: {} bytes, {} of them metadata",
             self.canonical_bytes, self.metadata_bytes
-        );
+        )?;
         for warning in &self.warnings {
-            println!("  note: {warning}");
+            writeln!(out, "  note: {warning}")?;
         }
         for dataset in &self.datasets {
-            dataset.print();
+            dataset.print(out)?;
         }
+        Ok(())
     }
 }
 
@@ -192,7 +185,7 @@ impl DatasetReport {
         })
     }
 
-    fn print(&self) {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let mut line = format!("{}: {} {:?}", self.name, self.datatype, self.shape);
         if self.max_shape.contains(&None) {
             let limits = self.max_shape.iter();
@@ -206,14 +199,15 @@ impl DatasetReport {
             let names: Vec<String> = self.filters.iter().map(|id| filter_name(*id)).collect();
             line += &format!(", filters {}", names.join(" "));
         }
-        println!("{line}");
+        writeln!(out, "{line}")?;
         match &self.logged {
-            Some(logged) => logged.print(),
-            None => println!("  not logged"),
+            Some(logged) => logged.print(out)?,
+            None => writeln!(out, "  not logged")?,
         }
         for fault in &self.faults {
-            println!("  fault: {fault}");
+            writeln!(out, "  fault: {fault}")?;
         }
+        Ok(())
     }
 }
 
@@ -230,26 +224,27 @@ fn filter_name(id: i32) -> String {
 }
 
 impl LoggedReport {
-    fn print(&self) {
-        println!(
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
             "  {} records, {} blocks, {} bytes logged, {:.1} % covered",
             self.records,
             self.blocks,
             self.bytes,
             self.covered * 100.0
-        );
+        )?;
         for record in self.list.iter().flatten() {
-            record.print();
+            record.print(out)?;
         }
+        Ok(())
     }
 }
 
 impl RecordReport {
     fn of(record: &Record) -> Self {
         let block = |number| {
-            let Bounds { start, end } = record.block(number);
-            let count = start.iter().zip(&end).map(|(s, e)| e - s).collect();
-            (start, count)
+            let block = record.block(number);
+            (block.start.clone(), block.count().collect())
         };
         RecordReport {
             source: record.source,
@@ -266,14 +261,16 @@ impl RecordReport {
         }
     }
 
-    fn print(&self) {
-        println!(
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
             "    {} bytes ({}) at {} of file {}",
             self.stored, self.encoding, self.offset, self.source
-        );
+        )?;
         for (start, count) in &self.blocks {
-            println!("      start {start:?} count {count:?}");
+            writeln!(out, "      start {start:?} count {count:?}")?;
         }
+        Ok(())
     }
 }
 
@@ -288,36 +285,56 @@ struct ChunkReport {
     made_of: Vec<Source>,
 }
 
-fn chunk_map(view: &View, name: &str) -> Result<Vec<ChunkReport>> {
+/// One chunk at a time: a dataset may have millions.
+fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Result<()> {
     let datasets = &view.snapshot().datasets;
     let same = |d: &Dataset| d.name.trim_start_matches('/') == name.trim_start_matches('/');
     let Some(number) = datasets.iter().position(same) else {
         bail!("{}: no logged dataset {name}", view.path().display());
     };
-    (0..view.grid(number).len())
-        .map(|chunk| {
-            let (offset, stored) = view.chunk_place(number, chunk)?;
-            Ok(ChunkReport {
-                chunk: view.grid(number).position(chunk),
-                offset,
-                stored,
-                made_of: view.chunk_sources(number, chunk)?,
-            })
-        })
-        .collect()
+    let chunks = view.grid(number).len();
+    if json {
+        writeln!(out, "[")?;
+    }
+    for chunk in 0..chunks {
+        let report = ChunkReport::of(view, number, chunk)?;
+        if json {
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out, "{}", if chunk + 1 < chunks { "," } else { "" })?;
+        } else {
+            report.print(out)?;
+        }
+    }
+    if json {
+        writeln!(out, "]")?;
+    }
+    Ok(())
 }
 
-fn print_map(map: &[ChunkReport]) {
-    for chunk in map {
-        println!(
+impl ChunkReport {
+    fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
+        let (offset, stored) = view.chunk_place(number, chunk);
+        Ok(ChunkReport {
+            chunk: view.grid(number).position(chunk),
+            offset,
+            stored,
+            made_of: view.chunk_sources(number, chunk)?,
+        })
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
             "chunk {:?}: {} bytes at {}",
-            chunk.chunk, chunk.stored, chunk.offset
-        );
-        for source in &chunk.made_of {
-            println!(
+            self.chunk, self.stored, self.offset
+        )?;
+        for source in &self.made_of {
+            writeln!(
+                out,
                 "  start {:?} count {:?}: from {} bytes at {} of file {}",
                 source.start, source.count, source.stored, source.offset, source.source
-            );
+            )?;
         }
+        Ok(())
     }
 }

@@ -29,7 +29,7 @@ impl Boxes for Records {
     fn rank(&self) -> usize {
         self.rank
     }
-    fn len(&self) -> usize {
+    fn number(&self) -> usize {
         self.list.len()
     }
     fn side(&self, item: usize, dim: usize) -> Range<u64> {

@@ -119,7 +119,7 @@ impl Boxes for Selection {
     fn rank(&self) -> usize {
         self.rank
     }
-    fn len(&self) -> usize {
+    fn number(&self) -> usize {
         self.blocks()
     }
     fn side(&self, block: usize, dim: usize) -> Range<u64> {

@@ -45,7 +45,8 @@ impl Header {
     /// `None` where the file is no log.
     pub fn read(file: &Id) -> Result<Option<Self>> {
         let root = h5::open_group(file, c"/")?;
-        let Some(attribute) = open(&root, MARK)? else {
+        let name = CString::new(MARK).map_err(|e| e.to_string())?;
+        let Some(attribute) = h5::find_attribute(&root, &name)? else {
             return Ok(None);
         };
         match h5::read_integers(&attribute, 5).map_err(|e| format!("{MARK}: {e}"))?[..] {
@@ -109,16 +110,17 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Section 2. `None` where the dataset is a plain one.
-    pub fn read(dataset: &Id) -> Result<Option<Self>> {
+    /// Section 2. `names`: of the dataset's attributes. `None` where the dataset is a plain one.
+    pub fn read(dataset: &Id, names: &[CString]) -> Result<Option<Self>> {
         if h5::dataset_space(dataset)? != Space::Null {
             return Ok(None);
         }
-        let integers = |name: &str, most| match open(dataset, name)? {
-            Some(a) => h5::read_integers(&a, most)
-                .map(Some)
-                .map_err(|e| format!("attribute {name}: {e}")),
-            None => Ok::<_, String>(None),
+        let integers = |wanted: &str, most| {
+            let found = names.iter().find(|n| n.as_bytes() == wanted.as_bytes());
+            let read =
+                |name: &CString| h5::read_integers(&h5::open_attribute(dataset, name)?, most);
+            let values = found.map(read).transpose();
+            values.map_err(|e| format!("attribute {wanted}: {e}"))
         };
         let (dims, max, id) = (
             integers(DIMS, MOST_DIMS)?,
@@ -154,11 +156,6 @@ impl Anchor {
         }
         Ok(Some(anchor))
     }
-}
-
-fn open(object: &Id, name: &str) -> Result<Option<Id>> {
-    let name = CString::new(name).map_err(|e| e.to_string())?;
-    h5::open_attribute(object, &name)
 }
 
 fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {

@@ -2,6 +2,7 @@
 //! shape and none has a byte of storage, but for small ones that were never logged.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 
 use super::logvol::{self, Anchor, Owner};
 use super::references::Translator;
@@ -35,8 +36,9 @@ pub struct Copied {
 pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
     let root = h5::open_group(file, c"/")?;
     let creation = h5::new_file_creation()?;
-    h5::copy_group_properties(&h5::file_creation(file)?, &creation)?;
-    if has_large_attribute(&root, &h5::object_info(&root)?)? {
+    h5::copy_group_properties(&h5::group_creation(&root)?, &creation)?;
+    let names = h5::attribute_names(&root)?;
+    if has_large_attribute(&root, &h5::object_info(&root)?, &names)? {
         h5::allow_large_attributes(&creation)?;
     }
     let image = h5::create_in_memory(&creation)?;
@@ -114,7 +116,8 @@ impl Copier<'_> {
             new: &new_root,
             path: "/",
         };
-        self.finish_object(&pair, Owner::Root, &info)?;
+        let names = h5::attribute_names(&root)?;
+        self.finish_object(&pair, Owner::Root, (&info, &names))?;
         let mut groups = vec![(root, new_root, String::new())];
         while let Some((old, new, path)) = groups.pop() {
             let mut found = Vec::new();
@@ -178,7 +181,8 @@ impl Copier<'_> {
             }
             Kind::Group => {
                 let creation = h5::group_creation(&old)?;
-                if has_large_attribute(&old, &info)? {
+                let names = h5::attribute_names(&old)?;
+                if has_large_attribute(&old, &info, &names)? {
                     h5::allow_large_attributes(&creation)?;
                 }
                 let new = h5::create_group(parent, link, &creation)?;
@@ -188,7 +192,7 @@ impl Copier<'_> {
                     new: &new,
                     path,
                 };
-                self.finish_object(&pair, Owner::Other, &info)?;
+                self.finish_object(&pair, Owner::Other, (&info, &names))?;
                 groups.push((old, new, path.to_owned()));
                 Ok(())
             }
@@ -227,7 +231,7 @@ impl Copier<'_> {
         &mut self,
         pair: &Pair<'_>,
         owner: Owner,
-        info: &h5::ObjectInfo,
+        (info, names): (&h5::ObjectInfo, &[CString]),
     ) -> Result<()> {
         if let Some(text) = h5::comment(pair.old)? {
             h5::set_comment(pair.new, &text)?;
@@ -244,10 +248,7 @@ impl Copier<'_> {
                 birth: or_change(birth),
             });
         }
-        if info.attributes == 0 {
-            return Ok(());
-        }
-        if !self.attributes(pair, owner, None)? {
+        if !self.attributes(pair, owner, names, None)? {
             self.later.push(Later {
                 old: info.address,
                 new,
@@ -266,14 +267,13 @@ impl Copier<'_> {
         &mut self,
         pair: &Pair<'_>,
         owner: Owner,
+        names: &[CString],
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
-        let count = h5::object_info(pair.old)?.attributes;
         let mut shown = Vec::new();
-        for attribute in h5::open_attributes(pair.old, count)? {
-            let stored = h5::attribute_name(&attribute)?;
-            if let Some(name) = logvol::present_attribute(&stored, owner) {
-                shown.push((name.to_vec(), attribute));
+        for stored in names {
+            if let Some(name) = logvol::present_attribute(stored.to_bytes(), owner) {
+                shown.push((name.to_vec(), h5::open_attribute(pair.old, stored)?));
             }
         }
         if translator.is_none() {
@@ -330,7 +330,8 @@ impl Copier<'_> {
             let lost = translator.lost;
             match later.work {
                 Work::Attributes(owner) => {
-                    self.attributes(&pair, owner, Some(&mut translator))?;
+                    let names = h5::attribute_names(&old)?;
+                    self.attributes(&pair, owner, &names, Some(&mut translator))?;
                 }
                 Work::Elements => elements(&old, &new, Some(&mut translator))
                     .map_err(|e| format!("dataset {}: {e}", later.path))?,
@@ -372,7 +373,8 @@ impl Copier<'_> {
             new: &new,
             path: "a committed datatype",
         };
-        self.finish_object(&pair, Owner::Other, &h5::object_info(old)?)?;
+        let (info, names) = (h5::object_info(old)?, h5::attribute_names(old)?);
+        self.finish_object(&pair, Owner::Other, (&info, &names))?;
         Ok(new)
     }
 
@@ -380,11 +382,12 @@ impl Copier<'_> {
 
     fn dataset(&mut self, old: &Id, info: &h5::ObjectInfo, spot: &Spot<'_>) -> Result<()> {
         let creation = h5::dataset_creation(old)?;
-        if has_large_attribute(old, info)? {
+        let names = h5::attribute_names(old)?;
+        if has_large_attribute(old, info, &names)? {
             h5::allow_large_attributes(&creation)?;
         }
         h5::track_times(&creation, info.times[2] != 0)?;
-        let new = match Anchor::read(old)? {
+        let new = match Anchor::read(old, &names)? {
             Some(anchor) => self.logged(old, &creation, anchor, spot)?,
             None => self.plain(old, &creation, spot)?,
         };
@@ -407,7 +410,7 @@ impl Copier<'_> {
         } else {
             Owner::Other
         };
-        self.finish_object(&pair, owner, info)
+        self.finish_object(&pair, owner, (info, &names))
     }
 
     /// The dataset that an anchor stands for. What of it cannot be believed or served makes its
@@ -451,7 +454,7 @@ impl Copier<'_> {
                 filtered,
             },
         };
-        let dataset = self.describe(&id, &datatype, plan, spot.path)?;
+        let dataset = self.describe(&id, creation, &datatype, plan, spot.path)?;
         self.out.datasets.push(Dataset {
             references,
             content,
@@ -492,9 +495,20 @@ impl Copier<'_> {
     }
 
     /// What the snapshot says of a dataset just made, but for its content.
-    fn describe(&self, id: &Id, datatype: &Id, plan: Plan, path: &str) -> Result<Dataset> {
-        let creation = h5::dataset_creation(id)?;
-        let filters = h5::filters(&creation)?.into_iter();
+    fn describe(
+        &self,
+        id: &Id,
+        creation: &Id,
+        datatype: &Id,
+        plan: Plan,
+        path: &str,
+    ) -> Result<Dataset> {
+        // Filters may have put values of their own into the pipeline when the dataset was made.
+        let filters = match h5::has_filters(creation)? {
+            true => h5::filters(&h5::dataset_creation(id)?)?,
+            false => Vec::new(),
+        };
+        let filters = filters.into_iter();
         let filters = filters.map(|(id, flags, values)| Filter { id, flags, values });
         let has_pointers = Shape::of(datatype)?.has_pointers();
         Ok(Dataset {
@@ -504,7 +518,7 @@ impl Copier<'_> {
             element: h5::type_size(datatype)? as u64,
             fill: match has_pointers {
                 true => Vec::new(),
-                false => h5::fill_value(&creation, datatype)?,
+                false => h5::fill_value(creation, datatype)?,
             },
             filters: filters.collect(),
             dims: plan.dims,
@@ -600,7 +614,7 @@ impl Copier<'_> {
         spot: &Spot<'_>,
     ) -> Result<New> {
         let id = self.create(creation, datatype, &plan, &[], spot)?;
-        let dataset = self.describe(&id, datatype, plan, spot.path)?;
+        let dataset = self.describe(&id, creation, datatype, plan, spot.path)?;
         self.out.datasets.push(Dataset { content, ..dataset });
         Ok(New {
             id,
@@ -676,14 +690,16 @@ fn limit(max: u64) -> Option<u64> {
 
 /// Whether an object has an attribute that only the newer object headers can hold. In the older
 /// ones there can be none.
-fn has_large_attribute(object: &Id, info: &h5::ObjectInfo) -> Result<bool> {
+fn has_large_attribute(object: &Id, info: &h5::ObjectInfo, names: &[CString]) -> Result<bool> {
     if info.version < 2 {
         return Ok(false);
     }
-    let attributes = h5::open_attributes(object, info.attributes)?;
-    Ok(attributes
-        .iter()
-        .any(|a| h5::attribute_storage(a) >= LARGE_ATTRIBUTE))
+    for name in names {
+        if h5::attribute_storage(&h5::open_attribute(object, name)?) >= LARGE_ATTRIBUTE {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Copies the elements of a dataset, some rows at a time.

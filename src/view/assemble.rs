@@ -22,6 +22,9 @@ const BATCH: usize = 1 << 16;
 /// A reason why a chunk cannot be had; the caller knows file, dataset and chunk.
 pub type Fault = String;
 
+/// The bytes of a record's selection.
+pub type Decoded = Result<Arc<[u8]>, Fault>;
+
 /// The records that decide what one chunk holds, in the order in which they apply: none of them is
 /// hidden under a later one that covers the chunk whole.
 pub struct Touching<'a> {
@@ -75,7 +78,7 @@ pub struct Assembly<'a> {
     pub sources: &'a [SourceFile],
     pub addresses: &'a [(u64, u64)],
     /// Decoded bytes of a record that is not stored raw.
-    pub decoded: &'a dyn Fn(&Record) -> Result<Arc<[u8]>, Fault>,
+    pub decoded: &'a dyn Fn(&Record) -> Decoded,
 }
 
 impl Assembly<'_> {
@@ -121,8 +124,8 @@ impl Assembly<'_> {
         let element = self.dataset.element;
         let before = record.selection.elements_before(number);
         let rank = common.rank();
-        let count: Vec<u64> = (0..rank).map(|d| common.end[d] - common.start[d]).collect();
-        let block_side: Vec<u64> = (0..rank).map(|d| block.end[d] - block.start[d]).collect();
+        let count: Vec<u64> = common.count().collect();
+        let block_side: Vec<u64> = block.count().collect();
         let chunk_side = &self.grid.chunk;
 
         // Dimensions from `inner` on make one stretch of contiguous bytes on both sides.

@@ -20,12 +20,7 @@ pub fn elements(index: &DatasetIndex, chunk: &Bounds) -> u64 {
 }
 
 fn volume(bounds: &Bounds) -> u64 {
-    bounds
-        .start
-        .iter()
-        .zip(&bounds.end)
-        .map(|(s, e)| e - s)
-        .product()
+    bounds.count().product()
 }
 
 /// Paints a map of the chunk, one bit an element, row by row.

@@ -83,8 +83,7 @@ impl Grid {
 
     /// Whether no part of the chunk lies past the dataset's edge.
     pub fn is_whole(&self, bounds: &Bounds) -> bool {
-        let sides = bounds.start.iter().zip(&bounds.end).zip(&self.chunk);
-        sides.into_iter().all(|((s, e), c)| e - s == *c)
+        bounds.count().eq(self.chunk.iter().copied())
     }
 }
 

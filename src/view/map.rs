@@ -5,7 +5,9 @@ use super::filters;
 use super::grid::Grid;
 use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 
-/// Alignment of the parts of the file, and of the chunks of one dataset where they fill a page.
+/// Alignment of the parts of the file, of the chunks of each dataset, and of every chunk that is large
+/// against a page. A page cannot be read in part, so that bytes which cannot be had take all the rest
+/// of their page with them: a dataset shares no page with another one.
 const PAGE: u64 = 4096;
 /// Alignment of everything else.
 const WORD: u64 = 8;
@@ -51,7 +53,7 @@ impl Placement {
             grid,
             raw,
             stored,
-            slot: stored.checked_next_multiple_of(WORD)?,
+            slot: stored.checked_next_multiple_of(if stored >= 16 * PAGE { PAGE } else { WORD })?,
             tree,
             chunks: 0,
         })
@@ -110,24 +112,20 @@ impl AddressMap {
         }
         let mut cursor = Cursor::new(snapshot.user_block.len() as u64);
         cursor.place(snapshot.image.len() as u64, 1, Part::Front);
-        cursor.end = cursor.end.next_multiple_of(PAGE);
+        // The trees lie close together, from a page of their own on.
+        let mut align = PAGE;
         for (number, place) in datasets.iter_mut().enumerate() {
             if let Some((tree, start)) = &mut place.tree {
                 *start = cursor
-                    .place(tree.len(), WORD, Part::Tree(number))
+                    .place(tree.len(), align, Part::Tree(number))
                     .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
+                align = WORD;
             }
         }
-        cursor.end = cursor.end.next_multiple_of(PAGE);
         for (number, place) in datasets.iter_mut().enumerate() {
             let len = place.chunk_bytes();
-            let align = if len.is_some_and(|l| l >= PAGE) {
-                PAGE
-            } else {
-                WORD
-            };
             place.chunks = len
-                .and_then(|len| cursor.place(len, align, Part::Chunks(number)))
+                .and_then(|len| cursor.place(len, PAGE, Part::Chunks(number)))
                 .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
         }
         Ok(AddressMap {
@@ -173,9 +171,17 @@ impl Cursor {
         }
     }
 
+    /// Moves on to a multiple in the file, where pages are counted, not among the addresses.
+    fn align(&mut self, align: u64) -> Option<()> {
+        let file_end = self.end.checked_add(self.user_block)?;
+        self.end = file_end.checked_next_multiple_of(align)? - self.user_block;
+        Some(())
+    }
+
     /// The address of `len` bytes; `None` where the file would become too long.
     fn place(&mut self, len: u64, align: u64, part: Part) -> Option<u64> {
-        let start = self.end.checked_next_multiple_of(align)?;
+        self.align(align)?;
+        let start = self.end;
         let end = start.checked_add(len)?;
         let file_end = end.checked_add(self.user_block)?;
         if file_end > LONGEST_FILE {

@@ -28,7 +28,7 @@ use crate::log::RecordTable;
 use crate::log::model::Record;
 use crate::log::source::{Folder, SourceFile};
 use crate::snapshot::{Content, Dataset, Snapshot};
-use assemble::{Assembly, Fault, Touching, decode_record};
+use assemble::{Assembly, Decoded, Fault, Touching, decode_record};
 use btree::Key;
 use cache::{Budget, Generation};
 pub use grid::Grid;
@@ -159,12 +159,12 @@ impl View {
                 buf.copy_from_slice(&self.front[from..from + len]);
                 Ok(len)
             }
-            Some(Part::Tree(dataset)) => self.read_node(dataset, within, buf),
+            Some(Part::Tree(dataset)) => Ok(self.read_node(dataset, within, buf)),
             Some(Part::Chunks(dataset)) => self.read_chunk(dataset, within, buf),
         }
     }
 
-    fn read_node(&self, number: usize, within: u64, buf: &mut [u8]) -> Result<usize> {
+    fn read_node(&self, number: usize, within: u64, buf: &mut [u8]) -> usize {
         let place = &self.map.datasets[number];
         let Some((tree, base)) = &place.tree else {
             unreachable!("a part of the map that is a tree belongs to a dataset that has one");
@@ -175,7 +175,7 @@ impl View {
             .keys_of(node)
             .into_iter()
             .map(|chunk| self.key(number, chunk))
-            .collect::<Result<_>>()?;
+            .collect();
         let address = |chunk| place.chunk_address(chunk);
         let bytes = tree.node(
             node,
@@ -184,41 +184,38 @@ impl View {
             &keys,
             (&place.grid.chunk, dataset.element),
         );
-        Ok(copy_from(&bytes, (within - range.start) as usize, buf))
+        copy_from(&bytes, (within - range.start) as usize, buf)
     }
 
     /// What the chunk index says of a chunk.
-    fn key(&self, number: usize, chunk: u64) -> Result<Key> {
+    fn key(&self, number: usize, chunk: u64) -> Key {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let mut origin = place.grid.origin(chunk);
         origin.push(0);
-        let (size, filter_mask) = match self.as_logged(number, chunk)? {
+        let (size, filter_mask) = match self.as_logged(number, chunk) {
             Some(stored) => (stored, 0),
             None => (place.stored, filters::mask(&dataset.filters)),
         };
-        Ok(Key {
+        Key {
             // Checked when the map was made.
             size: size as u32,
             filter_mask,
             origin,
-        })
+        }
     }
 
     /// Stored bytes of a chunk that is served as it lies in the log. Only where records went through
     /// the dataset's filters does that have to be asked of the index. A chunk that cannot be had is
-    /// none: reading it says why.
-    fn as_logged(&self, number: usize, chunk: u64) -> Result<Option<u64>> {
+    /// none: the tree stays readable, and reading the chunk says why.
+    fn as_logged(&self, number: usize, chunk: u64) -> Option<u64> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         if !matches!(dataset.content, Content::Logged { filtered: true, .. }) {
-            return Ok(None);
+            return None;
         }
-        let index = self.index(number)?;
-        Ok(match Touching::new(&index, &place.grid, chunk) {
-            Ok(touching) => touching
-                .as_logged(dataset, &place.grid, place.slot)
-                .map(|record| record.stored),
-            Err(_) => None,
-        })
+        let index = self.index(number).ok()?;
+        let touching = Touching::new(&index, &place.grid, chunk).ok()?;
+        let record = touching.as_logged(dataset, &place.grid, place.slot)?;
+        Some(record.stored)
     }
 
     fn read_chunk(&self, number: usize, within: u64, buf: &mut [u8]) -> Result<usize> {
@@ -299,12 +296,7 @@ impl View {
     }
 
     /// Decoded bytes of a record; kept where other chunks will want them too.
-    fn decoded(
-        &self,
-        number: usize,
-        record: &Record,
-        touching: &Touching<'_>,
-    ) -> Result<Arc<[u8]>, Fault> {
+    fn decoded(&self, number: usize, record: &Record, touching: &Touching<'_>) -> Decoded {
         let dataset = &self.snapshot.datasets[number];
         let decode = || {
             let stored = self.stored_bytes(record)?;
@@ -425,11 +417,11 @@ impl View {
     }
 
     /// Offset in the canonical file and stored bytes of a chunk.
-    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
+    pub fn chunk_place(&self, number: usize, chunk: u64) -> (u64, u64) {
         let place = &self.map.datasets[number];
-        let stored = self.as_logged(number, chunk)?.unwrap_or(place.stored);
+        let stored = self.as_logged(number, chunk).unwrap_or(place.stored);
         let user_block = self.snapshot.user_block.len() as u64;
-        Ok((user_block + place.chunk_address(chunk), stored))
+        (user_block + place.chunk_address(chunk), stored)
     }
 
     /// What a chunk is made of, in the order in which it applies.
@@ -441,19 +433,12 @@ impl View {
         for (record, blocks) in &touching.records {
             for block in blocks {
                 let common = record.block(*block).intersection(&touching.bounds);
-                sources.extend(common.map(|common| {
-                    Source {
-                        source: record.source,
-                        offset: record.offset,
-                        stored: record.stored,
-                        count: common
-                            .start
-                            .iter()
-                            .zip(&common.end)
-                            .map(|(s, e)| e - s)
-                            .collect(),
-                        start: common.start,
-                    }
+                sources.extend(common.map(|common| Source {
+                    source: record.source,
+                    offset: record.offset,
+                    stored: record.stored,
+                    count: common.count().collect(),
+                    start: common.start,
                 }));
             }
         }

@@ -3,6 +3,8 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub mod readers;
+
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

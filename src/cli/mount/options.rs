@@ -115,9 +115,17 @@ impl MountOptions {
 }
 
 /// A number of bytes, with a binary suffix or without.
+/// Room for some chunks of the usual size and the tables that lead to them.
+const SMALLEST_CACHE: u64 = 16 << 20;
+
 fn size(value: &[u8]) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(value);
-    crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("cache_size={e}"))
+    let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("cache_size={e}"))?;
+    ensure!(
+        size >= SMALLEST_CACHE,
+        "cache_size={text}: less than 16M, with which little can be read"
+    );
+    Ok(size)
 }
 
 fn threads(value: &[u8]) -> anyhow::Result<usize> {
@@ -176,11 +184,12 @@ mod tests {
     #[test]
     fn sizes_have_binary_suffixes() {
         let size_of = |text: &str| parse(&[&format!("cache_size={text}")]).unwrap().cache_size;
-        assert_eq!(size_of("0"), 0);
-        assert_eq!(size_of("4096"), 4096);
-        assert_eq!(size_of("7k"), 7 << 10);
+        assert_eq!(size_of("16777216"), 16 << 20);
+        assert_eq!(size_of("70000k"), 70_000 << 10);
         assert_eq!(size_of("64M"), 64 << 20);
-        for bad in ["", "M", "1T", "-1", "1.5G", "99999999999G", "1ü"] {
+        assert_eq!(size_of("1T"), 1 << 40);
+        assert!(complaint("cache_size=0").contains("less than 16M"));
+        for bad in ["", "M", "1P", "-1", "1.5G", "99999999999G", "1ü"] {
             let complaint = complaint(&format!("cache_size={bad}"));
             assert!(complaint.contains("not a size"), "{complaint}");
         }

@@ -88,8 +88,7 @@ impl EntryTable {
                 found: &mut found,
             };
             if let Err(reason) = walk.table() {
-                let path = sources[usize::from(table.source)].path().display();
-                let fault = format!("{path}: _md_{}: {reason}", table.number);
+                let fault = format!("{}: {reason}", walk.window.name());
                 found.faults.push(fault);
             }
         }
@@ -131,9 +130,7 @@ impl Walk<'_> {
                 .filter(|end| (start..=len).contains(end))
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
             if let Err(reason) = self.section(start, end) {
-                let path = self.window.source.path().display();
-                let number = self.window.number;
-                let fault = format!("{path}: _md_{number}: section {section}: {reason}");
+                let fault = format!("{}: section {section}: {reason}", self.window.name());
                 self.found.faults.push(fault);
             }
             start = end;
@@ -268,7 +265,7 @@ pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
 /// Buffered reads of a table that is walked mostly forward.
 struct Window<'a> {
     source: &'a SourceFile,
-    number: u32,
+    table: Extent,
     /// The table in the file.
     start: u64,
     len: u64,
@@ -281,11 +278,23 @@ impl<'a> Window<'a> {
     fn new(source: &'a SourceFile, table: &Extent) -> Self {
         Window {
             source,
-            number: table.number,
+            table: *table,
             start: table.offset,
             len: table.len,
             at: 0,
             buffer: Vec::new(),
+        }
+    }
+
+    /// The table, as messages name it: who reports them says which log it belongs to.
+    fn name(&self) -> String {
+        match self.table.source {
+            0 => format!("_md_{}", self.table.number),
+            _ => format!(
+                "{}: _md_{}",
+                self.source.path().display(),
+                self.table.number
+            ),
         }
     }
 

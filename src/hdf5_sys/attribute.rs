@@ -1,0 +1,114 @@
+//! Attributes.
+
+use super::*;
+
+/// The names of an object's attributes: in creation order where the object keeps it, else in that
+/// of its header.
+pub fn attribute_names(object: &Id) -> Result<Vec<CString>> {
+    unsafe extern "C" fn visit(
+        _: hid_t,
+        name: *const c_char,
+        _: *const H5A_info_t,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: libhdf5 passes a name and our own list.
+        unsafe {
+            let names = &mut *data.cast::<Vec<CString>>();
+            names.push(CStr::from_ptr(name).to_owned());
+        }
+        0
+    }
+    let mut names: Vec<CString> = Vec::new();
+    let mut position = 0;
+    h5!(H5Aiterate2(
+        object.0,
+        H5_index_t::H5_INDEX_CRT_ORDER,
+        H5_iter_order_t::H5_ITER_INC,
+        &mut position,
+        Some(visit),
+        (&raw mut names).cast()
+    ))?;
+    Ok(names)
+}
+
+pub fn open_attribute(object: &Id, name: &CStr) -> Result<Id> {
+    Id::new(h5!(H5Aopen(object.0, name.as_ptr(), DEFAULT)))
+}
+
+/// An attribute by its name, if there is one.
+pub fn find_attribute(object: &Id, name: &CStr) -> Result<Option<Id>> {
+    match h5!(H5Aexists(object.0, name.as_ptr()))? {
+        0 => Ok(None),
+        _ => open_attribute(object, name).map(Some),
+    }
+}
+
+pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
+    let mut info = H5A_info_t::default();
+    h5!(H5Aget_info(attribute.0, &mut info))?;
+    Ok(info.cset == H5T_cset_t::H5T_CSET_UTF8)
+}
+
+pub fn attribute_storage(attribute: &Id) -> u64 {
+    hdf5::sync::sync(|| unsafe { H5Aget_storage_size(attribute.0) })
+}
+
+pub fn attribute_space(attribute: &Id) -> Result<Id> {
+    Id::new(h5!(H5Aget_space(attribute.0)))
+}
+
+pub fn attribute_type(attribute: &Id) -> Result<Id> {
+    Id::new(h5!(H5Aget_type(attribute.0)))
+}
+
+/// The values of an attribute, in its own type.
+pub fn read_attribute(attribute: &Id) -> Result<Values> {
+    let space = attribute_space(attribute)?;
+    let datatype = attribute_type(attribute)?;
+    let mut values = Values::zeros(datatype, space)?;
+    if !values.bytes.is_empty() {
+        let buffer = values.bytes.as_mut_ptr().cast();
+        h5!(H5Aread(attribute.0, values.datatype.0, buffer))?;
+    }
+    Ok(values)
+}
+
+/// The integers of an attribute, whatever their width in the file; at most `most` of them.
+pub fn read_integers(attribute: &Id, most: u64) -> Result<Vec<i64>> {
+    let count = Space::of(&attribute_space(attribute)?)?.elements();
+    let count = count.filter(|n| *n <= most).ok_or("too many values")?;
+    let datatype = attribute_type(attribute)?;
+    let class = hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) });
+    if class != H5T_class_t::H5T_INTEGER {
+        return Err("not integers".into());
+    }
+    let mut values = vec![0i64; count as usize];
+    if count > 0 {
+        let buffer = values.as_mut_ptr().cast();
+        h5!(H5Aread(attribute.0, *H5T_NATIVE_INT64, buffer))?;
+    }
+    Ok(values)
+}
+
+/// Makes an attribute of the values' type (or `datatype`, its committed form) and space.
+pub fn write_attribute(
+    object: &Id,
+    (name, utf8): (&[u8], bool),
+    datatype: &Id,
+    values: &Values,
+) -> Result<()> {
+    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
+    let attribute = Id::new(h5!(H5Acreate2(
+        object.0,
+        name.as_ptr(),
+        datatype.0,
+        values.space.0,
+        acpl,
+        DEFAULT
+    )))?;
+    if values.bytes.is_empty() {
+        return Ok(());
+    }
+    let buffer = values.bytes.as_ptr().cast();
+    h5!(H5Awrite(attribute.0, values.datatype.0, buffer)).map(drop)
+}

@@ -1,0 +1,190 @@
+//! Datasets and their creation properties.
+
+use super::*;
+
+pub fn open_dataset(group: &Id, name: &CStr) -> Result<Id> {
+    Id::new(h5!(H5Dopen2(group.0, name.as_ptr(), DEFAULT)))
+}
+
+pub fn dataset_space(dataset: &Id) -> Result<Space> {
+    Space::of(&Id::new(h5!(H5Dget_space(dataset.0)))?)
+}
+
+pub fn dataset_type(dataset: &Id) -> Result<Id> {
+    Id::new(h5!(H5Dget_type(dataset.0)))
+}
+
+pub fn dataset_creation(dataset: &Id) -> Result<Id> {
+    Id::new(h5!(H5Dget_create_plist(dataset.0)))
+}
+
+/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` where it has none.
+pub fn dataset_offset(dataset: &Id) -> Option<u64> {
+    let offset = hdf5::sync::sync(|| unsafe { H5Dget_offset(dataset.0) });
+    (offset != UNDEFINED).then_some(offset)
+}
+
+pub fn storage_size(dataset: &Id) -> u64 {
+    hdf5::sync::sync(|| unsafe { H5Dget_storage_size(dataset.0) })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageClass {
+    Compact,
+    Contiguous,
+    Chunked,
+    /// Its elements lie in other files.
+    Elsewhere,
+}
+
+pub fn storage_class(creation: &Id) -> Result<StorageClass> {
+    if h5!(H5Pget_external_count(creation.0))? > 0 {
+        return Ok(StorageClass::Elsewhere);
+    }
+    Ok(match h5!(H5Pget_layout(creation.0) as c_int)? {
+        0 => StorageClass::Compact,
+        1 => StorageClass::Contiguous,
+        2 => StorageClass::Chunked,
+        _ => StorageClass::Elsewhere,
+    })
+}
+
+pub fn set_contiguous(creation: &Id) -> Result<()> {
+    h5!(H5Pset_layout(creation.0, H5D_layout_t::H5D_CONTIGUOUS))?;
+    h5!(H5Pset_alloc_time(
+        creation.0,
+        H5D_alloc_time_t::H5D_ALLOC_TIME_LATE
+    ))
+    .map(drop)
+}
+
+pub fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
+    h5!(H5Pset_chunk(
+        creation.0,
+        chunk.len() as c_int,
+        chunk.as_ptr()
+    ))?;
+    h5!(H5Pset_alloc_time(
+        creation.0,
+        H5D_alloc_time_t::H5D_ALLOC_TIME_INCR
+    ))
+    .map(drop)
+}
+
+/// Whether the dataset keeps the time of its last change.
+pub fn track_times(creation: &Id, track: bool) -> Result<()> {
+    h5!(H5Pset_obj_track_times(creation.0, track.into())).map(drop)
+}
+
+pub fn has_filters(creation: &Id) -> Result<bool> {
+    h5!(H5Pget_nfilters(creation.0)).map(|n| n > 0)
+}
+
+pub fn remove_filters(creation: &Id) -> Result<()> {
+    const ALL: c_int = 0;
+    match has_filters(creation)? {
+        true => h5!(H5Premove_filter(creation.0, ALL)).map(drop),
+        false => Ok(()),
+    }
+}
+
+pub fn add_filter(creation: &Id, id: i32, flags: u32, values: &[u32]) -> Result<()> {
+    h5!(H5Pset_filter(
+        creation.0,
+        id,
+        flags,
+        values.len(),
+        values.as_ptr()
+    ))
+    .map(drop)
+}
+
+/// The filters of a pipeline: identifier, flags, values.
+pub fn filters(creation: &Id) -> Result<Vec<(i32, u32, Vec<u32>)>> {
+    const MOST_VALUES: usize = 256;
+    let mut filters = Vec::new();
+    for number in 0..h5!(H5Pget_nfilters(creation.0))? as c_uint {
+        let (mut flags, mut config) = (0, 0);
+        let mut count = MOST_VALUES;
+        let mut values = vec![0; MOST_VALUES];
+        let id = h5!(H5Pget_filter2(
+            creation.0,
+            number,
+            &mut flags,
+            &mut count,
+            values.as_mut_ptr(),
+            0,
+            ptr::null_mut(),
+            &mut config
+        ))?;
+        if count > MOST_VALUES {
+            return Err(format!("filter {id} has {count} values"));
+        }
+        values.truncate(count);
+        filters.push((id, flags, values));
+    }
+    Ok(filters)
+}
+
+/// One element of fill value in the given type; empty where none was defined by the user.
+pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
+    let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
+    h5!(H5Pfill_value_defined(creation.0, &mut state))?;
+    if state != H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED {
+        return Ok(Vec::new());
+    }
+    let mut value = vec![0u8; type_size(datatype)?];
+    h5!(H5Pget_fill_value(
+        creation.0,
+        datatype.0,
+        value.as_mut_ptr().cast()
+    ))?;
+    Ok(value)
+}
+
+pub fn create_dataset(
+    parent: &Id,
+    link: &Link,
+    datatype: &Id,
+    space: &Id,
+    creation: &Id,
+) -> Result<Id> {
+    let (name, lcpl) = (
+        c_name(&link.name)?,
+        name_properties(Named::Link, link.utf8)?,
+    );
+    Id::new(h5!(H5Dcreate2(
+        parent.0,
+        name.as_ptr(),
+        datatype.0,
+        space.0,
+        lcpl,
+        creation.0,
+        DEFAULT
+    )))
+}
+
+/// The selected elements of a dataset, in its own type.
+pub fn read_elements(dataset: &Id, values: &mut Values, memory: &Id, file: &Id) -> Result<()> {
+    h5!(H5Dread(
+        dataset.0,
+        values.datatype.0,
+        memory.0,
+        file.0,
+        DEFAULT,
+        values.bytes.as_mut_ptr().cast()
+    ))
+    .map(drop)
+}
+
+pub fn write_elements(dataset: &Id, values: &Values, memory: &Id, file: &Id) -> Result<()> {
+    h5!(H5Dwrite(
+        dataset.0,
+        values.datatype.0,
+        memory.0,
+        file.0,
+        DEFAULT,
+        values.bytes.as_ptr().cast()
+    ))
+    .map(drop)
+}

@@ -1,0 +1,109 @@
+//! Dataspaces, selections, and references to them.
+
+use super::*;
+
+/// The extent of a dataspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Space {
+    Null,
+    /// Without dimensions: a scalar. `max` holds [`UNLIMITED`] for unlimited dimensions.
+    Simple {
+        dims: Vec<u64>,
+        max: Vec<u64>,
+    },
+}
+
+impl Space {
+    pub fn of(id: &Id) -> Result<Self> {
+        let class = hdf5::sync::sync(|| unsafe { H5Sget_simple_extent_type(id.0) });
+        if class == H5S_class_t::H5S_NULL {
+            return Ok(Space::Null);
+        }
+        let rank = h5!(H5Sget_simple_extent_ndims(id.0))? as usize;
+        let (mut dims, mut max) = (vec![0; rank], vec![0; rank]);
+        h5!(H5Sget_simple_extent_dims(
+            id.0,
+            dims.as_mut_ptr(),
+            max.as_mut_ptr()
+        ))?;
+        Ok(Space::Simple { dims, max })
+    }
+
+    /// Number of elements; `None` past what can be counted.
+    pub fn elements(&self) -> Option<u64> {
+        match self {
+            Space::Null => Some(0),
+            Space::Simple { dims, .. } => dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d)),
+        }
+    }
+
+    pub fn create(&self) -> Result<Id> {
+        match self {
+            Space::Null => Id::new(h5!(H5Screate(H5S_class_t::H5S_NULL))),
+            Space::Simple { dims, .. } if dims.is_empty() => {
+                Id::new(h5!(H5Screate(H5S_class_t::H5S_SCALAR)))
+            }
+            Space::Simple { dims, max } => {
+                let rank = dims.len() as c_int;
+                Id::new(h5!(H5Screate_simple(rank, dims.as_ptr(), max.as_ptr())))
+            }
+        }
+    }
+}
+
+pub fn select_block(space: &Id, start: &[u64], count: &[u64], add: bool) -> Result<()> {
+    let how = match add {
+        true => H5S_seloper_t::H5S_SELECT_OR,
+        false => H5S_seloper_t::H5S_SELECT_SET,
+    };
+    h5!(H5Sselect_hyperslab(
+        space.0,
+        how,
+        start.as_ptr(),
+        ptr::null(),
+        count.as_ptr(),
+        ptr::null()
+    ))
+    .map(drop)
+}
+
+/// A hyperslab in libhdf5's own four terms.
+pub fn select_regular(space: &Id, [start, stride, count, block]: [&[u64]; 4]) -> Result<()> {
+    h5!(H5Sselect_hyperslab(
+        space.0,
+        H5S_seloper_t::H5S_SELECT_SET,
+        start.as_ptr(),
+        stride.as_ptr(),
+        count.as_ptr(),
+        block.as_ptr()
+    ))
+    .map(drop)
+}
+
+/// Points, the coordinates of each in turn.
+pub fn select_points(space: &Id, number: usize, coordinates: &[u64]) -> Result<()> {
+    h5!(H5Sselect_elements(
+        space.0,
+        H5S_seloper_t::H5S_SELECT_SET,
+        number,
+        coordinates.as_ptr()
+    ))
+    .map(drop)
+}
+
+pub fn select_none(space: &Id) -> Result<()> {
+    h5!(H5Sselect_none(space.0)).map(drop)
+}
+
+/// A reference to the selected elements of a dataset.
+pub fn create_region_reference(dataset: &Id, space: &Id) -> Result<[u8; 12]> {
+    let mut reference = [0u8; 12];
+    h5!(H5Rcreate(
+        reference.as_mut_ptr().cast(),
+        dataset.0,
+        c".".as_ptr(),
+        H5R_type_t::H5R_DATASET_REGION,
+        space.0
+    ))?;
+    Ok(reference)
+}

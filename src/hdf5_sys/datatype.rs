@@ -1,0 +1,191 @@
+//! Datatypes, and what of them matters for moving values.
+
+use super::*;
+
+/// What matters of a datatype for moving values: where references and variable-length parts lie.
+/// Offsets and sizes are those of memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// Bytes that can be copied as they are.
+    Plain,
+    /// A variable-length string: a pointer in memory.
+    VariableString,
+    ObjectReference,
+    RegionReference,
+    /// Members that are not plain.
+    Compound(Vec<(usize, Shape)>),
+    Array {
+        count: usize,
+        size: usize,
+        base: Box<Shape>,
+    },
+    /// A variable-length sequence: in memory a length and a pointer.
+    Sequence {
+        size: usize,
+        base: Box<Shape>,
+    },
+}
+
+/// Nesting that no sane type has.
+const DEEPEST: usize = 64;
+
+impl Shape {
+    pub fn of(datatype: &Id) -> Result<Self> {
+        Self::nested(datatype, 0)
+    }
+
+    fn nested(datatype: &Id, depth: usize) -> Result<Self> {
+        if depth > DEEPEST {
+            return Err("a datatype nested too deeply".into());
+        }
+        let class = hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) });
+        let base = || {
+            let base = Id::new(h5!(H5Tget_super(datatype.0)))?;
+            Ok::<_, String>((type_size(&base)?, Self::nested(&base, depth + 1)?))
+        };
+        Ok(match class {
+            H5T_class_t::H5T_STRING if h5!(H5Tis_variable_str(datatype.0))? > 0 => {
+                Shape::VariableString
+            }
+            H5T_class_t::H5T_REFERENCE => match type_size(datatype)? {
+                8 => Shape::ObjectReference,
+                12 => Shape::RegionReference,
+                other => return Err(format!("a reference of {other} bytes")),
+            },
+            H5T_class_t::H5T_COMPOUND => {
+                let mut members = Vec::new();
+                for number in 0..h5!(H5Tget_nmembers(datatype.0))? as c_uint {
+                    let member = Id::new(h5!(H5Tget_member_type(datatype.0, number)))?;
+                    let shape = Self::nested(&member, depth + 1)?;
+                    if shape != Shape::Plain {
+                        let offset = hdf5::sync::sync(|| unsafe {
+                            H5Tget_member_offset(datatype.0, number)
+                        });
+                        members.push((offset, shape));
+                    }
+                }
+                match members.is_empty() {
+                    true => Shape::Plain,
+                    false => Shape::Compound(members),
+                }
+            }
+            H5T_class_t::H5T_ARRAY => match base()? {
+                (_, Shape::Plain) => Shape::Plain,
+                (size, base) => Shape::Array {
+                    count: type_size(datatype)? / size.max(1),
+                    size,
+                    base: Box::new(base),
+                },
+            },
+            H5T_class_t::H5T_VLEN => {
+                let (size, base) = base()?;
+                Shape::Sequence {
+                    size,
+                    base: Box::new(base),
+                }
+            }
+            _ => Shape::Plain,
+        })
+    }
+
+    /// Whether values hold pointers to memory of libhdf5.
+    pub fn has_pointers(&self) -> bool {
+        match self {
+            Shape::VariableString | Shape::Sequence { .. } => true,
+            Shape::Compound(members) => members.iter().any(|(_, m)| m.has_pointers()),
+            Shape::Array { base, .. } => base.has_pointers(),
+            _ => false,
+        }
+    }
+
+    pub fn has_references(&self) -> bool {
+        match self {
+            Shape::ObjectReference | Shape::RegionReference => true,
+            Shape::Compound(members) => members.iter().any(|(_, m)| m.has_references()),
+            Shape::Array { base, .. } | Shape::Sequence { base, .. } => base.has_references(),
+            _ => false,
+        }
+    }
+
+    pub fn has_regions(&self) -> bool {
+        match self {
+            Shape::RegionReference => true,
+            Shape::Compound(members) => members.iter().any(|(_, m)| m.has_regions()),
+            Shape::Array { base, .. } | Shape::Sequence { base, .. } => base.has_regions(),
+            _ => false,
+        }
+    }
+
+    /// Offsets of the object references in an element without pointers.
+    pub fn object_references(&self, at: usize, found: &mut Vec<u64>) {
+        match self {
+            Shape::ObjectReference => found.push(at as u64),
+            Shape::Compound(members) => {
+                for (offset, member) in members {
+                    member.object_references(at + offset, found);
+                }
+            }
+            Shape::Array { count, size, base } => {
+                for i in 0..*count {
+                    base.object_references(at + i * size, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+pub fn type_size(datatype: &Id) -> Result<usize> {
+    match hdf5::sync::sync(|| unsafe { H5Tget_size(datatype.0) }) {
+        0 => Err("a datatype without a size".into()),
+        size => Ok(size),
+    }
+}
+
+/// The address of a committed type; `None` for one that belongs to its user alone.
+pub fn committed(datatype: &Id) -> Result<Option<u64>> {
+    match h5!(H5Tcommitted(datatype.0))? > 0 {
+        true => address(datatype).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Commits a copy of a type to a file, as yet without a name.
+pub fn commit_copy(file: &Id, datatype: &Id) -> Result<Id> {
+    let copy = Id::new(h5!(H5Tcopy(datatype.0)))?;
+    let creation = Id::new(h5!(H5Tget_create_plist(datatype.0)))?;
+    h5!(H5Tcommit_anon(file.0, copy.0, creation.0, DEFAULT))?;
+    Ok(copy)
+}
+
+/// The type in the words of a person: `32-bit integer`, `compound of 24 bytes`.
+pub fn describe_type(datatype: &Id) -> String {
+    let size = type_size(datatype).unwrap_or(0);
+    let big = hdf5::sync::sync(|| unsafe { H5Tget_order(datatype.0) }) == H5T_order_t::H5T_ORDER_BE;
+    let order = if big { ", big-endian" } else { "" };
+    match hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) }) {
+        H5T_class_t::H5T_INTEGER => {
+            let sign = hdf5::sync::sync(|| unsafe { H5Tget_sign(datatype.0) });
+            let letter = if sign == H5T_sign_t::H5T_SGN_NONE {
+                'u'
+            } else {
+                'i'
+            };
+            format!("{letter}{}{order}", size * 8)
+        }
+        H5T_class_t::H5T_FLOAT => format!("f{}{order}", size * 8),
+        H5T_class_t::H5T_STRING => match h5!(H5Tis_variable_str(datatype.0)) {
+            Ok(found) if found > 0 => "string".into(),
+            _ => format!("string of {size}"),
+        },
+        H5T_class_t::H5T_BITFIELD => format!("bits {}{order}", size * 8),
+        H5T_class_t::H5T_OPAQUE => format!("opaque of {size}"),
+        H5T_class_t::H5T_COMPOUND => format!("compound of {size}"),
+        H5T_class_t::H5T_REFERENCE if size == 8 => "object reference".into(),
+        H5T_class_t::H5T_REFERENCE => "region reference".into(),
+        H5T_class_t::H5T_ENUM => format!("enum {}{order}", size * 8),
+        H5T_class_t::H5T_VLEN => "sequence".into(),
+        H5T_class_t::H5T_ARRAY => format!("array of {size}"),
+        _ => format!("{size} bytes"),
+    }
+}

@@ -1,0 +1,157 @@
+//! The raw libhdf5 calls that the safe crate lacks, each wrapped once.
+//!
+//! libhdf5 is not reentrant: every call takes the process-wide lock. Errors are libhdf5's own words.
+//! Names that come from a file are bytes, not necessarily UTF-8.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
+use hdf5_metno_sys::h5a::*;
+use hdf5_metno_sys::h5d::*;
+use hdf5_metno_sys::h5f::*;
+use hdf5_metno_sys::h5g::*;
+use hdf5_metno_sys::h5i::{H5Idec_ref, H5Iinc_ref, hid_t};
+use hdf5_metno_sys::h5l::*;
+use hdf5_metno_sys::h5o::*;
+use hdf5_metno_sys::h5p::*;
+use hdf5_metno_sys::h5pl::H5PLset_loading_state;
+use hdf5_metno_sys::h5r::*;
+use hdf5_metno_sys::h5s::*;
+use hdf5_metno_sys::h5t::*;
+
+pub use hdf5_metno_sys::h5s::H5S_UNLIMITED as UNLIMITED;
+
+pub type Result<T> = std::result::Result<T, String>;
+
+/// An address that libhdf5 has not assigned.
+const UNDEFINED: u64 = u64::MAX;
+
+const DEFAULT: hid_t = H5P_DEFAULT;
+
+/// Calls libhdf5 under its lock; a negative result is an error.
+///
+/// SAFETY of the calls: identifiers come from libhdf5 itself and are held by an [`Id`], so that they
+/// are alive; pointers are to memory of this process that outlives the call, of the size that the
+/// call is told or documents.
+macro_rules! h5 {
+    ($call:expr) => {
+        hdf5::sync::sync(|| check(unsafe { $call }))
+    };
+}
+
+fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
+    if result >= T::from(0) {
+        return Ok(result);
+    }
+    Err(hdf5::Error::query().map_or_else(
+        |_| "libhdf5 failed and does not say why".to_owned(),
+        |e| e.to_string(),
+    ))
+}
+
+mod attribute;
+mod dataset;
+mod dataspace;
+mod datatype;
+mod group;
+mod object;
+mod values;
+
+pub use attribute::*;
+pub use dataset::*;
+pub use dataspace::*;
+pub use datatype::*;
+pub use group::*;
+pub use object::*;
+pub use values::*;
+
+/// An identifier that is given back when dropped.
+#[derive(Debug)]
+pub struct Id(hid_t);
+
+impl Id {
+    fn new(id: Result<hid_t>) -> Result<Self> {
+        id.map(Id)
+    }
+}
+
+impl Clone for Id {
+    fn clone(&self) -> Self {
+        // Fails for a dead identifier only, which an Id never is.
+        let _ = h5!(H5Iinc_ref(self.0));
+        Id(self.0)
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        let _ = h5!(H5Idec_ref(self.0));
+    }
+}
+
+fn c_name(name: &[u8]) -> Result<CString> {
+    CString::new(name).map_err(|_| "a name with a zero byte".to_owned())
+}
+
+/// Forbids libhdf5 to load filter plugins: code that a user's file or environment names.
+pub fn forbid_plugins() -> Result<()> {
+    let mut none: c_int = 0;
+    h5!(H5PLset_loading_state(&mut none)).map(drop)
+}
+
+/// Opens a file for reading; never locks it.
+pub fn open_file(path: &CStr) -> Result<Id> {
+    let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
+    h5!(H5Pset_file_locking(access.0, 0, 1))?;
+    Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDONLY, access.0)))
+}
+
+/// Creates a file in memory only, of the oldest format that can hold what is put into it.
+/// `creation`: of the root group.
+pub fn create_in_memory(creation: &Id) -> Result<Id> {
+    const INCREMENT: usize = 1 << 20;
+    let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
+    h5!(H5Pset_fapl_core(access.0, INCREMENT, 0))?;
+    h5!(H5Pset_libver_bounds(
+        access.0,
+        H5F_libver_t::H5F_LIBVER_EARLIEST,
+        H5F_LIBVER_LATEST
+    ))?;
+    let name = c"image";
+    Id::new(h5!(H5Fcreate(
+        name.as_ptr(),
+        H5F_ACC_TRUNC,
+        creation.0,
+        access.0
+    )))
+}
+
+/// The bytes of an in-memory file.
+pub fn file_image(file: &Id) -> Result<Vec<u8>> {
+    h5!(H5Fflush(file.0, H5F_scope_t::H5F_SCOPE_LOCAL))?;
+    let len = h5!(H5Fget_file_image(file.0, ptr::null_mut(), 0))?;
+    let mut image = vec![0u8; len as usize];
+    h5!(H5Fget_file_image(
+        file.0,
+        image.as_mut_ptr().cast(),
+        image.len()
+    ))?;
+    Ok(image)
+}
+
+pub fn file_creation(file: &Id) -> Result<Id> {
+    Id::new(h5!(H5Fget_create_plist(file.0)))
+}
+
+pub fn new_file_creation() -> Result<Id> {
+    Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_CREATE)))
+}
+
+/// Bytes of the user block in front of a file.
+pub fn user_block(creation: &Id) -> Result<u64> {
+    let mut size = 0;
+    h5!(H5Pget_userblock(creation.0, &mut size))?;
+    Ok(size)
+}

@@ -1,0 +1,112 @@
+//! Values in memory, on their way from one file to another.
+
+use super::*;
+
+/// Values in memory as libhdf5 lays them out; variable-length parts are its own allocations.
+#[derive(Debug)]
+pub struct Values {
+    pub(super) datatype: Id,
+    pub(super) space: Id,
+    pub(super) bytes: Vec<u8>,
+    shape: Shape,
+    size: usize,
+}
+
+/// Bytes of one attribute, or of one stretch of a dataset, that are moved at once.
+const LARGEST_VALUES: u64 = 1 << 30;
+
+impl Values {
+    /// Room for the elements of `space`.
+    pub fn zeros(datatype: Id, space: Id) -> Result<Self> {
+        let size = type_size(&datatype)?;
+        let bytes = Space::of(&space)?
+            .elements()
+            .and_then(|n| n.checked_mul(size as u64))
+            .filter(|n| *n <= LARGEST_VALUES)
+            .ok_or("too many values")?;
+        Ok(Values {
+            shape: Shape::of(&datatype)?,
+            datatype,
+            space,
+            size,
+            bytes: vec![0; bytes as usize],
+        })
+    }
+
+    pub fn datatype(&self) -> &Id {
+        &self.datatype
+    }
+
+    /// Calls `change` with every reference: 8 bytes of an object's, 12 of a region's.
+    pub fn change_references(
+        &mut self,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        if !self.shape.has_references() {
+            return Ok(());
+        }
+        for element in self.bytes.chunks_exact_mut(self.size) {
+            change_in(&self.shape, element, change)?;
+        }
+        Ok(())
+    }
+}
+
+fn change_in(
+    shape: &Shape,
+    value: &mut [u8],
+    change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+) -> Result<()> {
+    match shape {
+        Shape::ObjectReference => change(&mut value[..8]),
+        Shape::RegionReference => change(&mut value[..12]),
+        Shape::Compound(members) => members
+            .iter()
+            .try_for_each(|(offset, member)| change_in(member, &mut value[*offset..], change)),
+        Shape::Array { count, size, base } => value
+            .chunks_exact_mut(*size)
+            .take(*count)
+            .try_for_each(|element| change_in(base, element, change)),
+        Shape::Sequence { size, base } if base.has_references() => {
+            let mut sequence = hvl_t {
+                len: 0,
+                p: ptr::null_mut(),
+            };
+            // SAFETY: a sequence in memory is one `hvl_t`, which libhdf5 filled when it read the
+            // value: `len` elements of `size` bytes at `p`, or nothing.
+            let elements = unsafe {
+                ptr::copy_nonoverlapping(
+                    value.as_ptr(),
+                    (&raw mut sequence).cast(),
+                    size_of::<hvl_t>(),
+                );
+                match sequence.p.is_null() {
+                    true => &mut [],
+                    false => std::slice::from_raw_parts_mut(
+                        sequence.p.cast::<u8>(),
+                        sequence.len.saturating_mul(*size),
+                    ),
+                }
+            };
+            elements
+                .chunks_exact_mut(*size)
+                .try_for_each(|element| change_in(base, element, change))
+        }
+        Shape::Plain | Shape::VariableString | Shape::Sequence { .. } => Ok(()),
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        if self.shape.has_pointers() && !self.bytes.is_empty() {
+            let buffer = self.bytes.as_mut_ptr().cast();
+            // What libhdf5 allocated it frees; there is nobody to tell if it cannot.
+            let _ = h5!(H5Dvlen_reclaim(
+                self.datatype.0,
+                self.space.0,
+                DEFAULT,
+                buffer
+            ));
+        }
+    }
+}

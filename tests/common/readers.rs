@@ -1,0 +1,149 @@
+//! The programs that read what is mounted, old and new, and the corpus that they read.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+/// A Python with h5py.
+#[derive(Debug, Clone)]
+pub struct Python {
+    pub name: &'static str,
+    program: PathBuf,
+}
+
+impl Python {
+    /// Debian's, with libhdf5 1.10.
+    pub fn old() -> Option<Self> {
+        Self::find("old h5py", "H5LOGFS_TEST_PYTHON_OLD", "/usr/bin/python3")
+    }
+
+    /// The project's own environment, with current packages and libhdf5 2.
+    pub fn new() -> Option<Self> {
+        let program = project().join(".venv/bin/python");
+        Self::find("new h5py", "H5LOGFS_TEST_PYTHON_NEW", program)
+    }
+
+    /// Those of the two that are here; `make test` sets up both.
+    pub fn all() -> Vec<Self> {
+        [Self::old(), Self::new()].into_iter().flatten().collect()
+    }
+
+    /// An interpreter that was promised in the environment has to work; one that is merely usual may
+    /// be missing.
+    fn find(name: &'static str, variable: &str, usual: impl Into<PathBuf>) -> Option<Self> {
+        let promised = std::env::var_os(variable);
+        let python = Python {
+            name,
+            program: promised
+                .as_ref()
+                .map_or_else(|| usual.into(), PathBuf::from),
+        };
+        let works = python.command().args(["-c", "import h5py"]).output();
+        if works.is_ok_and(|output| output.status.success()) {
+            return Some(python);
+        }
+        let program = python.program.display();
+        assert!(promised.is_none(), "{variable}={program} has no h5py");
+        eprintln!("skipped: {program} has no h5py; `make test` sets it up");
+        None
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        // Nothing of the caller's Python may leak in.
+        command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+        command
+    }
+
+    /// Runs a script of `tests/tools`.
+    pub fn tool(&self, tool: &str) -> Command {
+        let mut command = self.command();
+        command.arg(project().join("tests/tools").join(tool));
+        command
+    }
+
+    /// Runs a piece of Python; fails the test where it fails. Returns what it prints.
+    pub fn run(&self, code: &str, arguments: &[&Path]) -> String {
+        let output = self.command().args(["-c", code]).args(arguments).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}: {}", self.name, said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Whether two files are the same to a reader, apart from what a log does not record; what
+    /// differs if not.
+    pub fn same(&self, got: &Path, expected: &Path) -> Result<(), String> {
+        let mut command = self.tool("h5same.py");
+        command.arg("--as-logged").arg(got).arg(expected);
+        let output = command.output().unwrap();
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} with {}: {}",
+                got.display(),
+                self.name,
+                said(&output)
+            )),
+        }
+    }
+}
+
+/// All that a program had to say.
+pub fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+pub fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The small cases, part of the project.
+pub fn corpus() -> PathBuf {
+    project().join("tests/corpus")
+}
+
+/// The whole corpus, where it lies beside the project.
+pub fn whole_corpus() -> Option<PathBuf> {
+    let folder = project().join("../shared/corpus/logvol");
+    if folder.is_dir() {
+        return folder.canonicalize().ok();
+    }
+    eprintln!("skipped: {} is not there", folder.display());
+    None
+}
+
+/// Names of the cases in a corpus that have an expected file.
+pub fn cases(corpus: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(corpus).unwrap().flatten();
+    let mut names: Vec<String> = files
+        .filter_map(|f| f.file_name().into_string().ok())
+        .filter_map(|f| f.strip_suffix(".expected.h5").map(str::to_owned))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "no cases in {}", corpus.display());
+    names
+}
+
+/// Checks every item, a few at a time; fails the test with all that went wrong.
+pub fn check_all<T: Send>(items: Vec<T>, check: impl Fn(T) -> Result<(), String> + Sync) {
+    let queue = Mutex::new(VecDeque::from(items));
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(item) = queue.lock().unwrap().pop_front() else {
+                        break;
+                    };
+                    if let Err(failure) = check(item) {
+                        failures.lock().unwrap().push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
