@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -16,6 +16,10 @@ use crate::log::{Appearance, appearance};
 use crate::scan::{self, SUBFILE_FOLDER, scan};
 use crate::view::View;
 use crate::view::cache::{Budget, Generation};
+
+/// How long a failure is believed: long enough that many readers of a broken file cause one scan, not
+/// so long that a file whose cause is mended elsewhere (a subfile that arrives late) stays broken.
+const BROKEN_FOR: Duration = Duration::from_secs(10);
 
 /// Files that the catalog remembers something about: a few hundred bytes each.
 const REMEMBERED: usize = 1 << 16;
@@ -41,6 +45,7 @@ pub enum Presented {
 struct Known {
     identities: Vec<(PathBuf, Identity)>,
     presented: Presented,
+    since: Instant,
     /// Alive while somebody has the view open, or the budget keeps it.
     view: Weak<View>,
 }
@@ -80,11 +85,12 @@ impl Catalog {
         let known = self.known(relative)?;
         match &known.presented {
             Presented::View { generation, .. } => {
-                let kept = known.view.upgrade();
-                if let Some(view) = kept.or_else(|| self.budget.view(*generation)) {
-                    return Ok(view);
+                // The budget is asked first: views that are opened often shall be kept.
+                let kept = self.budget.view(*generation);
+                match kept.or_else(|| known.view.upgrade()) {
+                    Some(view) => Ok(view),
+                    None => self.scan(relative),
                 }
-                self.scan(relative)
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
             Presented::Plain => Err(Error::NotALog {
@@ -114,6 +120,9 @@ impl Catalog {
     /// What is known of the file, if it and its subfiles are still in the state that was seen.
     fn current(&self, relative: &Path) -> Option<Known> {
         let known = self.known.get(relative)?;
+        if matches!(known.presented, Presented::Broken(_)) && known.since.elapsed() > BROKEN_FOR {
+            return None;
+        }
         let same = known.identities.iter().all(|(path, identity)| {
             let file = self.folder.stat(path);
             file.is_ok_and(|now| now == *identity)
@@ -164,7 +173,7 @@ impl Catalog {
                     generation: view.generation(),
                     len: view.len(),
                 };
-                self.budget.keep_view(view.generation(), &view);
+                self.budget.keep_view(&view);
                 let weak = Arc::downgrade(&view);
                 (
                     self.remember(relative, identities, presented, weak),
@@ -196,6 +205,7 @@ impl Catalog {
         let known = Known {
             identities,
             presented,
+            since: Instant::now(),
             view,
         };
         self.known.insert(relative.to_owned(), known.clone());

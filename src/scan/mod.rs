@@ -3,9 +3,11 @@
 //!
 //! * [`logvol`] knows what of the file is the layout's own.
 //! * [`tree`] walks the user's objects and makes them anew in an image.
+//! * [`dataset`] makes the datasets among them.
 //! * [`references`] translates what points from one object to another.
 //! * [`shape`] chooses chunk shapes where none was recorded.
 
+mod dataset;
 mod logvol;
 mod references;
 mod shape;

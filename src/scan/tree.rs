@@ -4,23 +4,17 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use super::logvol::{self, Anchor, Owner};
+use super::dataset::{Spot, elements};
+use super::logvol::{self, Owner};
 use super::references::Translator;
-use super::shape;
-use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Space, StorageClass, Target, Values};
+use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use crate::log::source::SourceFile;
-use crate::snapshot::{Content, Dataset, Filter, ObjectTimes, Storage};
+use crate::snapshot::{Dataset, ObjectTimes};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// Attributes from this size on do not fit into the header of an object (64 KiB, less its own words).
 const LARGE_ATTRIBUTE: u64 = 64_000;
-/// Contiguous datasets that were never logged are served from the log file from this size on.
-const WORTH_AN_EXTENT: u64 = 64 << 10;
-/// The most bytes of such datasets that are copied into the image.
-const MOST_COPIED: u64 = 256 << 20;
-/// Bytes of them that are moved at once.
-const STRETCH: u64 = 8 << 20;
 
 /// What a walk through a file yields.
 #[derive(Debug, Default)]
@@ -64,47 +58,39 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
     Ok(out)
 }
 
-struct Copier<'a> {
-    file: &'a Id,
-    source: &'a SourceFile,
-    base: u64,
-    image: Id,
+pub(super) struct Copier<'a> {
+    pub(super) file: &'a Id,
+    pub(super) source: &'a SourceFile,
+    pub(super) base: u64,
+    pub(super) image: Id,
     /// Addresses of the objects made so far, by those in the file.
-    objects: HashMap<u64, u64>,
+    pub(super) objects: HashMap<u64, u64>,
     /// Committed types in the image, by their addresses in the file.
-    committed: HashMap<u64, Id>,
+    pub(super) committed: HashMap<u64, Id>,
     /// Objects with references among their attributes or elements: these can be written only when
     /// all objects have their addresses.
-    later: Vec<Later>,
-    copied_bytes: u64,
-    out: Copied,
+    pub(super) later: Vec<Later>,
+    pub(super) copied_bytes: u64,
+    pub(super) out: Copied,
 }
 
-struct Later {
-    old: u64,
-    new: u64,
-    path: String,
-    work: Work,
+pub(super) struct Later {
+    pub(super) old: u64,
+    pub(super) new: u64,
+    pub(super) path: String,
+    pub(super) work: Work,
 }
 
-enum Work {
+pub(super) enum Work {
     Attributes(Owner),
     Elements,
 }
 
-/// Where a new object gets its first name.
-struct Spot<'a> {
-    parent: &'a Id,
-    link: &'a Link,
-    /// The whole path, for messages.
-    path: &'a str,
-}
-
 /// One object on both sides.
-struct Pair<'a> {
-    old: &'a Id,
-    new: &'a Id,
-    path: &'a str,
+pub(super) struct Pair<'a> {
+    pub(super) old: &'a Id,
+    pub(super) new: &'a Id,
+    pub(super) path: &'a str,
 }
 
 impl Copier<'_> {
@@ -227,7 +213,7 @@ impl Copier<'_> {
     }
 
     /// What all objects have besides their content: attributes, comment, times.
-    fn finish_object(
+    pub(super) fn finish_object(
         &mut self,
         pair: &Pair<'_>,
         owner: Owner,
@@ -351,7 +337,7 @@ impl Copier<'_> {
     // --- datatypes -------------------------------------------------------------------------------
 
     /// The form of a type of the file that objects of the image can be made with.
-    fn type_in_image(&mut self, datatype: &Id) -> Result<Id> {
+    pub(super) fn type_in_image(&mut self, datatype: &Id) -> Result<Id> {
         match h5::committed(datatype)? {
             Some(address) => {
                 let old = h5::open_object(self.file, address)?;
@@ -377,320 +363,15 @@ impl Copier<'_> {
         self.finish_object(&pair, Owner::Other, (&info, &names))?;
         Ok(new)
     }
-
-    // --- datasets --------------------------------------------------------------------------------
-
-    fn dataset(&mut self, old: &Id, info: &h5::ObjectInfo, spot: &Spot<'_>) -> Result<()> {
-        let creation = h5::dataset_creation(old)?;
-        let names = h5::attribute_names(old)?;
-        if has_large_attribute(old, info, &names)? {
-            h5::allow_large_attributes(&creation)?;
-        }
-        h5::track_times(&creation, info.times[2] != 0)?;
-        let new = match Anchor::read(old, &names)? {
-            Some(anchor) => self.logged(old, &creation, anchor, spot)?,
-            None => self.plain(old, &creation, spot)?,
-        };
-        self.objects.insert(info.address, h5::address(&new.id)?);
-        if let Some(work) = new.later {
-            self.later.push(Later {
-                old: info.address,
-                new: h5::address(&new.id)?,
-                path: spot.path.to_owned(),
-                work,
-            });
-        }
-        let pair = Pair {
-            old,
-            new: &new.id,
-            path: spot.path,
-        };
-        let owner = if new.anchor {
-            Owner::Anchor
-        } else {
-            Owner::Other
-        };
-        self.finish_object(&pair, owner, (info, &names))
-    }
-
-    /// The dataset that an anchor stands for. What of it cannot be believed or served makes its
-    /// elements unreadable, not the file.
-    fn logged(&mut self, old: &Id, creation: &Id, anchor: Anchor, spot: &Spot<'_>) -> Result<New> {
-        let datatype = h5::dataset_type(old)?;
-        let shape = Shape::of(&datatype)?;
-        let filtered = anchor.filters.is_some();
-        let mut plan = Plan::of(&datatype, &anchor, anchor.chunk.clone())?;
-        let recorded = anchor.filters.clone().unwrap_or(Ok(Vec::new()));
-        let mut trouble = match (&shape, &anchor.chunk, &recorded) {
-            (s, ..) if s.has_pointers() => Some(
-                "variable-length elements were logged as pointers of the writing program".into(),
-            ),
-            (s, ..) if s.has_regions() => Some("region references among logged elements".into()),
-            (_, Some(Err(e)), _) | (_, _, Err(e)) => Some(e.clone()),
-            _ => None,
-        };
-        let filters = match anchor.dims.is_empty() {
-            true => Vec::new(),
-            false => recorded.unwrap_or_default(),
-        };
-        let made = self.create(creation, &datatype, &plan, &filters, spot);
-        let id = match made {
-            Ok(id) => id,
-            Err(e) => {
-                // What was recorded is not accepted by libhdf5: show the dataset, not its elements.
-                trouble.get_or_insert(e);
-                plan = Plan::of(&datatype, &anchor, None)?;
-                self.create(creation, &datatype, &plan, &[], spot)?
-            }
-        };
-        let mut references = Vec::new();
-        if trouble.is_none() {
-            shape.object_references(0, &mut references);
-        }
-        let content = match trouble {
-            Some(reason) => Content::Unreadable(reason),
-            None => Content::Logged {
-                id: anchor.id,
-                filtered,
-            },
-        };
-        let dataset = self.describe(&id, creation, &datatype, plan, spot.path)?;
-        self.out.datasets.push(Dataset {
-            references,
-            content,
-            ..dataset
-        });
-        Ok(New {
-            id,
-            anchor: true,
-            later: None,
-        })
-    }
-
-    /// Makes a dataset without storage.
-    fn create(
-        &mut self,
-        creation: &Id,
-        datatype: &Id,
-        plan: &Plan,
-        filters: &[Filter],
-        spot: &Spot<'_>,
-    ) -> Result<Id> {
-        h5::remove_filters(creation)?;
-        match &plan.storage {
-            Storage::Contiguous => h5::set_contiguous(creation)?,
-            Storage::Chunked(chunk) => h5::set_chunked(creation, chunk)?,
-        }
-        for filter in filters {
-            h5::add_filter(creation, filter.id, filter.flags, &filter.values)?;
-        }
-        let datatype = self.type_in_image(datatype)?;
-        h5::create_dataset(
-            spot.parent,
-            spot.link,
-            &datatype,
-            &plan.space().create()?,
-            creation,
-        )
-    }
-
-    /// What the snapshot says of a dataset just made, but for its content.
-    fn describe(
-        &self,
-        id: &Id,
-        creation: &Id,
-        datatype: &Id,
-        plan: Plan,
-        path: &str,
-    ) -> Result<Dataset> {
-        // Filters may have put values of their own into the pipeline when the dataset was made.
-        let filters = match h5::has_filters(creation)? {
-            true => h5::filters(&h5::dataset_creation(id)?)?,
-            false => Vec::new(),
-        };
-        let filters = filters.into_iter();
-        let filters = filters.map(|(id, flags, values)| Filter { id, flags, values });
-        let has_pointers = Shape::of(datatype)?.has_pointers();
-        Ok(Dataset {
-            name: path.to_owned(),
-            header: h5::address(id)?,
-            datatype: h5::describe_type(datatype),
-            element: h5::type_size(datatype)? as u64,
-            fill: match has_pointers {
-                true => Vec::new(),
-                false => h5::fill_value(creation, datatype)?,
-            },
-            filters: filters.collect(),
-            dims: plan.dims,
-            max_dims: plan.max_dims,
-            storage: plan.storage,
-            references: Vec::new(),
-            content: Content::Unreadable(String::new()),
-        })
-    }
-
-    /// A dataset that was never logged: copied with its elements; a large contiguous one is served
-    /// from where it lies.
-    fn plain(&mut self, old: &Id, creation: &Id, spot: &Spot<'_>) -> Result<New> {
-        let datatype = h5::dataset_type(old)?;
-        let space = h5::dataset_space(old)?;
-        let shape = Shape::of(&datatype)?;
-        let class = h5::storage_class(creation)?;
-        let stored = h5::storage_size(old);
-        let movable = !shape.has_pointers() && !shape.has_references();
-        if class == StorageClass::Contiguous
-            && movable
-            && stored >= WORTH_AN_EXTENT
-            && let Some(offset) = h5::dataset_offset(old)
-        {
-            let content = Content::Extent {
-                source: 0,
-                offset,
-                len: stored,
-            };
-            let plan = Plan::contiguous(space);
-            return self.placed(&datatype, creation, plan, content, spot);
-        }
-        let bytes = space
-            .elements()
-            .and_then(|n| n.checked_mul(h5::type_size(&datatype).unwrap_or(1) as u64));
-        let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
-        let nothing = stored == 0 && class != StorageClass::Compact;
-        if !nothing && total.is_none_or(|t| t > MOST_COPIED) {
-            let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
-            return self.unreadable(&datatype, creation, space, reason, spot);
-        }
-        let in_image = self.type_in_image(&datatype)?;
-        let new = h5::create_dataset(
-            spot.parent,
-            spot.link,
-            &in_image,
-            &space.create()?,
-            creation,
-        )?;
-        let mut made = New {
-            id: new,
-            anchor: false,
-            later: None,
-        };
-        if nothing || class == StorageClass::Elsewhere {
-            return Ok(made);
-        }
-        self.copied_bytes = total.unwrap_or(MOST_COPIED);
-        if shape.has_references() {
-            made.later = Some(Work::Elements);
-            return Ok(made);
-        }
-        match elements(old, &made.id, None) {
-            Ok(()) => Ok(made),
-            Err(reason) => {
-                drop(made);
-                h5::delete_link(spot.parent, spot.link)?;
-                self.unreadable(&datatype, creation, space, reason, spot)
-            }
-        }
-    }
-
-    fn unreadable(
-        &mut self,
-        datatype: &Id,
-        creation: &Id,
-        space: Space,
-        reason: String,
-        spot: &Spot<'_>,
-    ) -> Result<New> {
-        let plan = Plan::chosen(space, h5::type_size(datatype)? as u64);
-        let content = Content::Unreadable(reason);
-        self.placed(datatype, creation, plan, content, spot)
-    }
-
-    /// A dataset that was never logged, and whose bytes are not in the image.
-    fn placed(
-        &mut self,
-        datatype: &Id,
-        creation: &Id,
-        plan: Plan,
-        content: Content,
-        spot: &Spot<'_>,
-    ) -> Result<New> {
-        let id = self.create(creation, datatype, &plan, &[], spot)?;
-        let dataset = self.describe(&id, creation, datatype, plan, spot.path)?;
-        self.out.datasets.push(Dataset { content, ..dataset });
-        Ok(New {
-            id,
-            anchor: false,
-            later: None,
-        })
-    }
-}
-
-/// A dataset just made in the image.
-struct New {
-    id: Id,
-    anchor: bool,
-    /// What is left to do when all objects are there.
-    later: Option<Work>,
-}
-
-/// Extent and storage of a dataset to be made.
-struct Plan {
-    dims: Vec<u64>,
-    max_dims: Vec<Option<u64>>,
-    storage: Storage,
-}
-
-impl Plan {
-    fn of(datatype: &Id, anchor: &Anchor, recorded: Option<Result<Vec<u64>>>) -> Result<Self> {
-        let element = h5::type_size(datatype)? as u64;
-        let chosen = || shape::choose(&anchor.dims, &anchor.max_dims, element);
-        let storage = match (anchor.dims.is_empty(), recorded) {
-            (true, _) => Storage::Contiguous,
-            (false, Some(Ok(chunk))) => Storage::Chunked(chunk),
-            (false, _) => Storage::Chunked(chosen()),
-        };
-        Ok(Plan {
-            dims: anchor.dims.clone(),
-            max_dims: anchor.max_dims.clone(),
-            storage,
-        })
-    }
-
-    fn contiguous(space: Space) -> Self {
-        let (dims, max_dims) = match space {
-            Space::Null => (vec![0], vec![Some(0)]),
-            Space::Simple { dims, max } => (dims, max.into_iter().map(limit).collect()),
-        };
-        Plan {
-            dims,
-            max_dims,
-            storage: Storage::Contiguous,
-        }
-    }
-
-    fn chosen(space: Space, element: u64) -> Self {
-        let mut plan = Self::contiguous(space);
-        if !plan.dims.is_empty() {
-            plan.storage = Storage::Chunked(shape::choose(&plan.dims, &plan.max_dims, element));
-        }
-        plan
-    }
-
-    fn space(&self) -> Space {
-        let max = self.max_dims.iter().map(|m| m.unwrap_or(h5::UNLIMITED));
-        Space::Simple {
-            dims: self.dims.clone(),
-            max: max.collect(),
-        }
-    }
-}
-
-fn limit(max: u64) -> Option<u64> {
-    (max != h5::UNLIMITED).then_some(max)
 }
 
 /// Whether an object has an attribute that only the newer object headers can hold. In the older
 /// ones there can be none.
-fn has_large_attribute(object: &Id, info: &h5::ObjectInfo, names: &[CString]) -> Result<bool> {
+pub(super) fn has_large_attribute(
+    object: &Id,
+    info: &h5::ObjectInfo,
+    names: &[CString],
+) -> Result<bool> {
     if info.version < 2 {
         return Ok(false);
     }
@@ -700,44 +381,4 @@ fn has_large_attribute(object: &Id, info: &h5::ObjectInfo, names: &[CString]) ->
         }
     }
     Ok(false)
-}
-
-/// Copies the elements of a dataset, some rows at a time.
-fn elements(old: &Id, new: &Id, mut translator: Option<&mut Translator<'_>>) -> Result<()> {
-    let Space::Simple { dims, .. } = h5::dataset_space(old)? else {
-        return Ok(());
-    };
-    if dims.contains(&0) {
-        return Ok(());
-    }
-    let datatype = h5::dataset_type(old)?;
-    let row = dims.iter().skip(1).product::<u64>() * h5::type_size(&datatype)? as u64;
-    let step = (STRETCH / row.max(1)).max(1);
-    let rows = dims.first().copied().unwrap_or(1);
-    let mut at = 0;
-    while at < rows {
-        let mut count = dims.clone();
-        let mut start = vec![0; dims.len()];
-        if let (Some(c), Some(s)) = (count.first_mut(), start.first_mut()) {
-            *c = step.min(rows - at);
-            *s = at;
-        }
-        let file_space = h5::dataset_space(old)?.create()?;
-        if !dims.is_empty() {
-            h5::select_block(&file_space, &start, &count, false)?;
-        }
-        let memory = Space::Simple {
-            max: count.clone(),
-            dims: count,
-        };
-        let memory = memory.create()?;
-        let mut values = Values::zeros(datatype.clone(), memory.clone())?;
-        h5::read_elements(old, &mut values, &memory, &file_space)?;
-        if let Some(translator) = translator.as_deref_mut() {
-            values.change_references(&mut |r| translator.translate(r))?;
-        }
-        h5::write_elements(new, &values, &memory, &file_space)?;
-        at += step;
-    }
-    Ok(())
 }

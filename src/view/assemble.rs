@@ -1,5 +1,6 @@
 //! Making one chunk: fill value, then the blocks of the records that touch it, later over earlier.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::filters;
@@ -53,6 +54,14 @@ impl<'a> Touching<'a> {
             Some(fault) => Err(fault.to_string()),
             None => Ok(Touching { bounds, records }),
         }
+    }
+
+    /// The source files that the records lie in.
+    pub fn sources(&self) -> BTreeSet<usize> {
+        self.records
+            .iter()
+            .map(|(r, _)| usize::from(r.source))
+            .collect()
     }
 
     /// The record whose stored bytes are this chunk's stored bytes as they lie, if there is one: it

@@ -1,10 +1,14 @@
-//! The memory budget of the process, and what it is spent on: chunks, inflated records, indexes,
-//! record tables, views. What has to go first is decided across all of them.
+//! The memory budget of the process, and what it is spent on.
 //!
-//! `quick_cache` rather than a locked `lru`: it weighs entries in bytes, a scan through one large
-//! dataset does not drive out what others use again and again, and of several threads that miss the
-//! same entry one makes it while the others wait, which is just what eight pieces of a chunk need.
+//! Half of it is for bytes: chunks, and records that had to be decoded. The other half is for what
+//! leads to bytes: views, record tables, indexes. A reader that goes once through a large dataset
+//! fills the first half, and must not make the daemon forget what it knows of every file.
+//!
+//! `quick_cache` rather than a locked `lru`: it weighs entries in bytes, what is used again and again
+//! outlives what passes by once, and of several threads that miss the same entry one makes it while
+//! the others wait, which is just what the eight pieces of a chunk need that a kernel asks for at once.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -17,23 +21,27 @@ use crate::log::RecordTable;
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
 
+/// Names bytes that are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
-    View(Generation),
-    Table(Generation),
-    Index(Generation, u32),
-    /// Stored bytes of a chunk.
+pub(super) enum BytesKey {
+    /// Stored bytes of a chunk: dataset, number in its grid.
     Chunk(Generation, u32, u64),
-    /// Decoded bytes of a record, by source file and offset.
+    /// Decoded bytes of a record: source file, offset.
     Record(Generation, u16, u64),
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum LeadKey {
+    View(Generation),
+    Table(Generation),
+    Index(Generation, u32),
+}
+
 #[derive(Debug, Clone)]
-enum Value {
+enum Lead {
     View(Arc<View>),
     Table(Arc<dyn RecordTable>),
     Index(Arc<DatasetIndex>),
-    Bytes(Arc<[u8]>),
 }
 
 /// Bytes that an entry is charged besides its value.
@@ -42,148 +50,127 @@ const OVERHEAD: u64 = 128;
 #[derive(Debug, Clone)]
 struct Weights;
 
-impl Weighter<Key, Value> for Weights {
-    fn weight(&self, _: &Key, value: &Value) -> u64 {
-        let bytes = match value {
-            Value::View(view) => view.weight(),
-            Value::Table(table) => table.bytes() as u64,
-            Value::Index(index) => index.bytes() as u64,
-            Value::Bytes(bytes) => bytes.len() as u64,
-        };
-        bytes + OVERHEAD
+impl Weighter<LeadKey, Lead> for Weights {
+    fn weight(&self, _: &LeadKey, lead: &Lead) -> u64 {
+        OVERHEAD
+            + match lead {
+                Lead::View(view) => view.weight(),
+                Lead::Table(table) => table.bytes() as u64,
+                Lead::Index(index) => index.bytes() as u64,
+            }
+    }
+}
+
+impl Weighter<BytesKey, Arc<[u8]>> for Weights {
+    fn weight(&self, _: &BytesKey, bytes: &Arc<[u8]>) -> u64 {
+        OVERHEAD + bytes.len() as u64
     }
 }
 
 /// Shared by all views of a process.
 #[derive(Debug)]
 pub struct Budget {
-    cache: Cache<Key, Value, Weights>,
-    bytes: u64,
+    leads: Cache<LeadKey, Lead, Weights>,
+    bytes: Cache<BytesKey, Arc<[u8]>, Weights>,
+    half: u64,
 }
 
-/// Entries that the cache makes room for at the start; it grows.
-const ESTIMATED_ENTRIES: usize = 1024;
-
 impl Budget {
-    /// `bytes`: the most that all entries together may hold.
-    pub fn new(bytes: u64) -> Self {
-        // One shard: with more of them each would have its share only, and a large chunk fit into none.
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(ESTIMATED_ENTRIES)
-            .weight_capacity(bytes)
-            .build();
-        let cache = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                Weights,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            ),
-            Err(_) => Cache::with_weighter(ESTIMATED_ENTRIES, bytes, Weights),
-        };
-        Budget { cache, bytes }
+    /// `size`: the most bytes that all entries together may hold.
+    pub fn new(size: u64) -> Self {
+        let half = size / 2;
+        Budget {
+            leads: cache(half),
+            bytes: cache(half),
+            half,
+        }
     }
 
-    /// The whole budget in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// The most that a chunk or a record may take.
+    pub fn largest(&self) -> u64 {
+        self.half
     }
 
     /// Bytes in use now.
     pub fn used(&self) -> u64 {
-        self.cache.weight()
+        self.leads.weight() + self.bytes.weight()
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
-        match self.cache.get(&Key::View(generation)) {
-            Some(Value::View(view)) => Some(view),
+        match self.leads.get(&LeadKey::View(generation)) {
+            Some(Lead::View(view)) => Some(view),
             _ => None,
         }
     }
 
-    pub fn keep_view(&self, generation: Generation, view: &Arc<View>) {
-        let value = Value::View(Arc::clone(view));
-        self.cache.insert(Key::View(generation), value);
+    pub fn keep_view(&self, view: &Arc<View>) {
+        let key = LeadKey::View(view.generation());
+        self.leads.insert(key, Lead::View(Arc::clone(view)));
     }
 
-    pub fn drop_view(&self, generation: Generation) {
-        self.cache.remove(&Key::View(generation));
-    }
-
+    /// The record tables of a log, made by one thread while others that want them wait.
     pub(super) fn table<E>(
         &self,
         generation: Generation,
         make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
     ) -> Result<Arc<dyn RecordTable>, E> {
-        self.get(Key::Table(generation), Value::Table, Value::table, make)
+        let key = LeadKey::Table(generation);
+        match self
+            .leads
+            .get_or_insert_with(&key, || make().map(Lead::Table))?
+        {
+            Lead::Table(table) => Ok(table),
+            _ => unreachable!("under the key of a table lies a table"),
+        }
     }
 
+    /// The index of a dataset, likewise.
     pub(super) fn index<E>(
         &self,
         generation: Generation,
         dataset: u32,
         make: impl FnOnce() -> Result<Arc<DatasetIndex>, E>,
     ) -> Result<Arc<DatasetIndex>, E> {
-        let key = Key::Index(generation, dataset);
-        self.get(key, Value::Index, Value::index, make)
-    }
-
-    pub(super) fn chunk<E>(
-        &self,
-        generation: Generation,
-        dataset: u32,
-        chunk: u64,
-        make: impl FnOnce() -> Result<Arc<[u8]>, E>,
-    ) -> Result<Arc<[u8]>, E> {
-        let key = Key::Chunk(generation, dataset, chunk);
-        self.get(key, Value::Bytes, Value::bytes, make)
-    }
-
-    pub(super) fn record<E>(
-        &self,
-        generation: Generation,
-        source: u16,
-        offset: u64,
-        make: impl FnOnce() -> Result<Arc<[u8]>, E>,
-    ) -> Result<Arc<[u8]>, E> {
-        let key = Key::Record(generation, source, offset);
-        self.get(key, Value::Bytes, Value::bytes, make)
-    }
-
-    /// The entry, made by one thread while others that want it wait.
-    fn get<T, E>(
-        &self,
-        key: Key,
-        wrap: impl FnOnce(T) -> Value,
-        unwrap: impl FnOnce(Value) -> Option<T>,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let value = self.cache.get_or_insert_with(&key, || make().map(wrap))?;
-        match unwrap(value) {
-            Some(found) => Ok(found),
-            None => unreachable!("the kind of a key is the kind of its value"),
+        let key = LeadKey::Index(generation, dataset);
+        match self
+            .leads
+            .get_or_insert_with(&key, || make().map(Lead::Index))?
+        {
+            Lead::Index(index) => Ok(index),
+            _ => unreachable!("under the key of an index lies an index"),
         }
+    }
+
+    /// Bytes of a chunk or a record, likewise.
+    pub(super) fn bytes<E>(
+        &self,
+        key: BytesKey,
+        make: impl FnOnce() -> Result<Arc<[u8]>, E>,
+    ) -> Result<Arc<[u8]>, E> {
+        self.bytes.get_or_insert_with(&key, make)
     }
 }
 
-impl Value {
-    fn table(self) -> Option<Arc<dyn RecordTable>> {
-        match self {
-            Value::Table(table) => Some(table),
-            _ => None,
-        }
-    }
-    fn index(self) -> Option<Arc<DatasetIndex>> {
-        match self {
-            Value::Index(index) => Some(index),
-            _ => None,
-        }
-    }
-    fn bytes(self) -> Option<Arc<[u8]>> {
-        match self {
-            Value::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
+/// A cache that holds entries of `bytes` bytes together.
+fn cache<K: Eq + Hash + Clone, V: Clone>(bytes: u64) -> Cache<K, V, Weights>
+where
+    Weights: Weighter<K, V>,
+{
+    /// It makes room for more when they come.
+    const ENTRIES: usize = 1024;
+    // One shard: of several each would have its share only, and a large chunk would fit into none.
+    let options = OptionsBuilder::new()
+        .shards(1)
+        .estimated_items_capacity(ENTRIES)
+        .weight_capacity(bytes)
+        .build();
+    match options {
+        Ok(options) => Cache::with_options(
+            options,
+            Weights,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        ),
+        Err(_) => Cache::with_weighter(ENTRIES, bytes, Weights),
     }
 }

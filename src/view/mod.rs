@@ -30,7 +30,7 @@ use crate::log::source::{Folder, SourceFile};
 use crate::snapshot::{Content, Dataset, Snapshot};
 use assemble::{Assembly, Decoded, Fault, Touching, decode_record};
 use btree::Key;
-use cache::{Budget, Generation};
+use cache::{Budget, BytesKey, Generation};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
 
@@ -127,7 +127,7 @@ impl View {
         let memory = self.snapshot.bytes() + self.front.len() + places;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let limit = descriptors.current.unwrap_or(u64::MAX).max(64);
-        let share = self.budget.bytes() / (limit / 2);
+        let share = self.budget.largest() / (limit / 2);
         memory as u64 + share * self.sources.len() as u64
     }
 
@@ -249,18 +249,17 @@ impl View {
         }
         let len = buf.len().min((stored - within) as usize);
         let file = &self.sources[usize::from(source)];
-        file.check_unchanged()?;
         file.read_exact_at(&mut buf[..len], offset + within)
             .map_err(|e| self.bad_data(number, "contiguous data".into(), e))?;
+        file.check_unchanged()?;
         Ok(len)
     }
 
     /// Stored bytes of a chunk: as the canonical file has them.
     pub fn chunk(&self, number: usize, chunk: u64) -> Result<Arc<[u8]>> {
-        self.budget
-            .chunk(self.generation, number as u32, chunk, || {
-                self.make_chunk(number, chunk).map(Arc::from)
-            })
+        let key = BytesKey::Chunk(self.generation, number as u32, chunk);
+        let make = || self.make_chunk(number, chunk).map(Arc::from);
+        self.budget.bytes(key, make)
     }
 
     fn make_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
@@ -269,29 +268,31 @@ impl View {
         if let Content::Unreadable(reason) = &dataset.content {
             return Err(fault(reason.clone()));
         }
-        if place.raw > self.budget.bytes() || place.stored > self.budget.bytes() {
-            return Err(fault(format!(
-                "a chunk of {} bytes does not fit into the memory budget of {} (cache_size)",
-                place.raw.max(place.stored),
-                self.budget.bytes()
-            )));
-        }
+        self.check_fits(place.raw.max(place.stored), "a chunk")
+            .map_err(fault)?;
         let index = self.index(number)?;
         let touching = Touching::new(&index, &place.grid, chunk).map_err(fault)?;
-        for file in &self.sources {
-            file.check_unchanged()?;
+        let stored = match touching.as_logged(dataset, &place.grid, place.slot) {
+            Some(record) => self.stored_bytes(record).map_err(fault)?,
+            None => self.assemble(number, &touching).map_err(fault)?,
+        };
+        // Only now is it certain that all bytes were those that the scan saw.
+        for source in touching.sources() {
+            self.sources[source].check_unchanged()?;
         }
-        if let Some(record) = touching.as_logged(dataset, &place.grid, place.slot) {
-            return self.stored_bytes(record).map_err(fault);
-        }
+        Ok(stored)
+    }
+
+    fn assemble(&self, number: usize, touching: &Touching<'_>) -> Result<Vec<u8>, Fault> {
+        let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let assembly = Assembly {
             dataset,
             grid: &place.grid,
             sources: &self.sources,
             addresses: &self.snapshot.addresses,
-            decoded: &|record| self.decoded(number, record, &touching),
+            decoded: &|record| self.decoded(number, record, touching),
         };
-        let raw = assembly.raw_chunk(&touching, place.raw).map_err(fault)?;
+        let raw = assembly.raw_chunk(touching, place.raw)?;
         Ok(filters::encode(raw, &dataset.filters))
     }
 
@@ -303,17 +304,23 @@ impl View {
             decode_record(record, stored, dataset).map(Arc::from)
         };
         let raw = record.selection.elements().saturating_mul(dataset.element);
-        if raw > self.budget.bytes() {
-            return Err(format!(
-                "a filtered record of {raw} bytes does not fit into the memory budget of {} (cache_size)",
-                self.budget.bytes()
-            ));
-        }
+        self.check_fits(raw.max(record.stored), "a filtered record")?;
         if touching.bounds.contains(&record.bounds()) {
             return decode();
         }
-        self.budget
-            .record(self.generation, record.source, record.offset, decode)
+        let key = BytesKey::Record(self.generation, record.source, record.offset);
+        self.budget.bytes(key, decode)
+    }
+
+    /// Memory is bounded by an option, whatever a file asks for.
+    fn check_fits(&self, bytes: u64, what: &str) -> Result<(), Fault> {
+        let largest = self.budget.largest();
+        if bytes <= largest {
+            return Ok(());
+        }
+        Err(format!(
+            "{what} of {bytes} bytes is larger than half of cache_size, {largest} bytes"
+        ))
     }
 
     fn stored_bytes(&self, record: &Record) -> Result<Vec<u8>, Fault> {
