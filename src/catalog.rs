@@ -83,6 +83,7 @@ impl Catalog {
     /// Opens the view of the log file at `relative`, as it is now.
     pub fn open(&self, relative: &Path) -> Result<Arc<View>> {
         let known = self.known(relative)?;
+        log::debug!("{}: opened", self.folder.full_path(relative).display());
         match &known.presented {
             Presented::View { generation, .. } => {
                 // The budget is asked first: views that are opened often shall be kept.

@@ -20,7 +20,22 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// From blocks of one rank, listed one after the other. Blocks without elements are dropped.
+    /// The selection of rank 0.
+    pub fn one_element() -> Self {
+        Selection {
+            rank: 0,
+            starts: Vec::new(),
+            counts: Vec::new(),
+            before: vec![0, 1],
+            bounds: Bounds {
+                start: Vec::new(),
+                end: Vec::new(),
+            },
+            tree: BoxTree::default(),
+        }
+    }
+
+    /// From blocks of one rank (1 at the least), listed one after the other. Blocks without elements are dropped.
     /// Fails where a block ends past 2^63-1, or the elements cannot be counted.
     pub fn new(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Self, String> {
         let mut selection = Selection {
@@ -34,10 +49,6 @@ impl Selection {
             },
             tree: BoxTree::default(),
         };
-        if rank == 0 {
-            selection.before.push(1);
-            return Ok(selection);
-        }
         for (start, count) in starts.chunks_exact(rank).zip(counts.chunks_exact(rank)) {
             selection.push(start, count)?;
         }
@@ -111,7 +122,8 @@ impl Selection {
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        (self.starts.len() + self.counts.len() + self.before.len()) * 8 + self.tree.bytes()
+        let numbers = self.starts.len() + self.counts.len() + self.before.len();
+        size_of::<Self>() + numbers * 8 + self.tree.bytes()
     }
 }
 

@@ -44,8 +44,10 @@ impl<'a> Touching<'a> {
         }
         let bounds = grid.bounds(chunk);
         let mut records = index.touching(&bounds);
-        let covers = |(record, blocks): &(&Record, Vec<usize>)| {
-            blocks.iter().any(|b| record.block(*b).contains(&bounds))
+        let covers = |(record, blocks): &(&Record, Vec<usize>)| match blocks.as_slice() {
+            [one] => record.block(*one).contains(&bounds),
+            // Could be too, but to ask that of every block of every record would cost more.
+            _ => false,
         };
         if let Some(last) = records.iter().rposition(covers) {
             records.drain(..last);

@@ -174,3 +174,60 @@ where
         Err(_) => Cache::with_weighter(ENTRIES, bytes, Weights),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn bytes(len: usize) -> Arc<[u8]> {
+        vec![7; len].into()
+    }
+
+    #[test]
+    fn one_thread_makes_a_missing_entry_and_the_others_wait() {
+        let budget = Budget::new(1 << 20);
+        let made = AtomicUsize::new(0);
+        let start = Barrier::new(8);
+        let make = || {
+            made.fetch_add(1, Ordering::SeqCst);
+            // Give the others time to come and ask.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            Ok::<_, ()>(bytes(1000))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    let got = budget.bytes(BytesKey::Chunk(1, 0, 0), make);
+                    assert_eq!(got.unwrap().len(), 1000);
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_not_kept() {
+        let budget = Budget::new(1 << 20);
+        let key = || BytesKey::Record(1, 0, 0);
+        assert_eq!(budget.bytes(key(), || Err("torn")), Err("torn"));
+        assert_eq!(budget.bytes(key(), || Ok::<_, ()>(bytes(3))), Ok(bytes(3)));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_budget_allows() {
+        let budget = Budget::new(1 << 20);
+        for chunk in 0..1000 {
+            let made = budget.bytes(BytesKey::Chunk(1, 0, chunk), || Ok::<_, ()>(bytes(10_000)));
+            assert_eq!(made.unwrap().len(), 10_000);
+            assert!(budget.used() <= 1 << 20);
+        }
+        // What does not fit at all is made each time, and kept never.
+        let large = budget.bytes(BytesKey::Chunk(2, 0, 0), || Ok::<_, ()>(bytes(1 << 20)));
+        assert_eq!(large.unwrap().len(), 1 << 20);
+        assert!(budget.used() <= 1 << 20);
+    }
+}

@@ -75,6 +75,7 @@ impl Layout for Tables {
             tables: self.clone(),
             entries: EntryTable::read(sources, &self.metadata, &ranks, merged)?,
             selections: Mutex::default(),
+            one_element: Arc::new(Selection::one_element()),
         }))
     }
 }
@@ -89,6 +90,8 @@ struct LogVolTable {
     entries: EntryTable,
     /// Selections in use by the index of some dataset; entries share them, across datasets too.
     selections: Mutex<HashMap<SelectionKey, Weak<Selection>>>,
+    /// The selection of a scalar, and of a single element along a record dimension.
+    one_element: Arc<Selection>,
 }
 
 impl RecordTable for LogVolTable {
@@ -227,6 +230,10 @@ impl LogVolTable {
         let wanted = rank - usize::from(lead.is_some() && rank > 0);
         if lead.is_some() && rank == 0 {
             return Err("a record number for a scalar dataset".into());
+        }
+        if wanted == 0 {
+            // One element, and nothing that could be spelled out: all such entries share one.
+            return Ok(Arc::clone(&self.one_element));
         }
         let fits = |s: &Selection| {
             s.elements().checked_mul(dataset.element) == u64::try_from(entry.data_size).ok()

@@ -144,7 +144,7 @@ impl Blocks {
     pub fn selection(&self, drop: usize) -> Result<Selection, String> {
         let (starts, counts) = self.lists(self.spelling)?;
         let rank = self.rank - drop;
-        if rank == 0 || drop == 0 {
+        if drop == 0 {
             return Selection::new(rank, &starts, &counts);
         }
         let without = |list: &[u64]| -> Vec<u64> {
