@@ -86,6 +86,18 @@ pub struct Filter {
     pub values: Vec<u32>,
 }
 
+/// Filters that the view can apply and undo.
+pub const DEFLATE: i32 = 1;
+pub const SHUFFLE: i32 = 2;
+pub const FLETCHER32: i32 = 3;
+
+impl Filter {
+    /// Whether the view can apply it; chunks do without the others, and their filter mask says so.
+    pub fn can_apply(&self) -> bool {
+        [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
+    }
+}
+
 /// Where the elements come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {

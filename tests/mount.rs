@@ -237,7 +237,7 @@ fn a_new_mount_may_follow_at_once() {
 fn options_that_mount_adds_are_accepted() {
     as_each_user(|user| {
         let source = source(user);
-        let options = "rw,dev,suid,noatime,_netdev,x-systemd.automount,threads=2,cache_size=8M";
+        let options = "rw,dev,suid,noatime,_netdev,x-systemd.automount,threads=2,cache_size=16M";
         let mounted = Mounted::by(user, source.path(), options);
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table

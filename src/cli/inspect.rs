@@ -313,7 +313,7 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
 
 impl ChunkReport {
     fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
-        let (offset, stored) = view.chunk_place(number, chunk);
+        let (offset, stored) = view.chunk_place(number, chunk)?;
         Ok(ChunkReport {
             chunk: view.grid(number).position(chunk),
             offset,

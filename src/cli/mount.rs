@@ -24,7 +24,7 @@ pub struct MountArgs {
     #[arg(value_name = "MNT")]
     pub mount_point: PathBuf,
 
-    /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G],
+    /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T],
     /// threads=N, log_file=PATH; those of mount(8) are accepted
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,

@@ -185,7 +185,7 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
             flags: *flags,
             values: values.to_vec(),
         };
-        if !crate::view::filters::can_produce(&filter) {
+        if !filter.can_apply() {
             // Our chunks do without it, which a mandatory filter would not allow.
             filter.flags |= OPTIONAL;
         }

@@ -5,24 +5,14 @@
 //! chunk's filter mask says so.
 
 use crate::log::deflate::inflate;
-use crate::snapshot::Filter;
-
-/// Filter identifiers (HDF5 File Format Specification, IV.A.2.l).
-pub const DEFLATE: i32 = 1;
-pub const SHUFFLE: i32 = 2;
-pub const FLETCHER32: i32 = 3;
+use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 
 /// The largest stored block of deflate.
 const STORED_BLOCK: u64 = 65_535;
 
-/// Whether we can apply this filter.
-pub fn can_produce(filter: &Filter) -> bool {
-    [DEFLATE, SHUFFLE, FLETCHER32].contains(&filter.id)
-}
-
 /// Bits of the filters that our chunks do without.
 pub fn mask(pipeline: &[Filter]) -> u32 {
-    let skipped = pipeline.iter().enumerate().filter(|(_, f)| !can_produce(f));
+    let skipped = pipeline.iter().enumerate().filter(|(_, f)| !f.can_apply());
     skipped.fold(0, |mask, (i, _)| {
         mask | 1u32.checked_shl(i as u32).unwrap_or(0)
     })
@@ -61,7 +51,7 @@ pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Vec<u8> {
 
 /// Undoes the whole pipeline, as a writer applied it to `raw` bytes.
 pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
-    if let Some(other) = pipeline.iter().find(|f| !can_produce(f)) {
+    if let Some(other) = pipeline.iter().find(|f| !f.can_apply()) {
         return Err(format!("filter {} is none that h5logfs can undo", other.id));
     }
     let mut bytes = stored.to_vec();

@@ -10,7 +10,7 @@ mod assemble;
 mod btree;
 pub mod cache;
 mod coverage;
-pub mod filters;
+mod filters;
 mod grid;
 mod map;
 mod patch;
@@ -159,12 +159,12 @@ impl View {
                 buf.copy_from_slice(&self.front[from..from + len]);
                 Ok(len)
             }
-            Some(Part::Tree(dataset)) => Ok(self.read_node(dataset, within, buf)),
+            Some(Part::Tree(dataset)) => self.read_node(dataset, within, buf),
             Some(Part::Chunks(dataset)) => self.read_chunk(dataset, within, buf),
         }
     }
 
-    fn read_node(&self, number: usize, within: u64, buf: &mut [u8]) -> usize {
+    fn read_node(&self, number: usize, within: u64, buf: &mut [u8]) -> Result<usize> {
         let place = &self.map.datasets[number];
         let Some((tree, base)) = &place.tree else {
             unreachable!("a part of the map that is a tree belongs to a dataset that has one");
@@ -175,7 +175,7 @@ impl View {
             .keys_of(node)
             .into_iter()
             .map(|chunk| self.key(number, chunk))
-            .collect();
+            .collect::<Result<_>>()?;
         let address = |chunk| place.chunk_address(chunk);
         let bytes = tree.node(
             node,
@@ -184,38 +184,40 @@ impl View {
             &keys,
             (&place.grid.chunk, dataset.element),
         );
-        copy_from(&bytes, (within - range.start) as usize, buf)
+        Ok(copy_from(&bytes, (within - range.start) as usize, buf))
     }
 
     /// What the chunk index says of a chunk.
-    fn key(&self, number: usize, chunk: u64) -> Key {
+    fn key(&self, number: usize, chunk: u64) -> Result<Key> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let mut origin = place.grid.origin(chunk);
         origin.push(0);
-        let (size, filter_mask) = match self.as_logged(number, chunk) {
+        let (size, filter_mask) = match self.as_logged(number, chunk)? {
             Some(stored) => (stored, 0),
             None => (place.stored, filters::mask(&dataset.filters)),
         };
-        Key {
+        Ok(Key {
             // Checked when the map was made.
             size: size as u32,
             filter_mask,
             origin,
-        }
+        })
     }
 
     /// Stored bytes of a chunk that is served as it lies in the log. Only where records went through
     /// the dataset's filters does that have to be asked of the index. A chunk that cannot be had is
     /// none: the tree stays readable, and reading the chunk says why.
-    fn as_logged(&self, number: usize, chunk: u64) -> Option<u64> {
+    fn as_logged(&self, number: usize, chunk: u64) -> Result<Option<u64>> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         if !matches!(dataset.content, Content::Logged { filtered: true, .. }) {
-            return None;
+            return Ok(None);
         }
-        let index = self.index(number).ok()?;
-        let touching = Touching::new(&index, &place.grid, chunk).ok()?;
-        let record = touching.as_logged(dataset, &place.grid, place.slot)?;
-        Some(record.stored)
+        let index = self.index(number)?;
+        let Ok(touching) = Touching::new(&index, &place.grid, chunk) else {
+            return Ok(None);
+        };
+        let record = touching.as_logged(dataset, &place.grid, place.slot);
+        Ok(record.map(|r| r.stored))
     }
 
     fn read_chunk(&self, number: usize, within: u64, buf: &mut [u8]) -> Result<usize> {
@@ -276,10 +278,7 @@ impl View {
             Some(record) => self.stored_bytes(record).map_err(fault)?,
             None => self.assemble(number, &touching).map_err(fault)?,
         };
-        // Only now is it certain that all bytes were those that the scan saw.
-        for source in touching.sources() {
-            self.sources[source].check_unchanged()?;
-        }
+        self.check_unchanged(touching.sources())?;
         Ok(stored)
     }
 
@@ -339,22 +338,34 @@ impl View {
         };
         self.budget.index(self.generation, number as u32, || {
             let table = self.table()?;
-            DatasetIndex::build(table.as_ref(), &self.sources, &logged).map(Arc::new)
+            let index = DatasetIndex::build(table.as_ref(), &self.sources, &logged)?;
+            self.check_unchanged(0..self.sources.len())?;
+            self.check_fits(index.bytes() as u64, "the index")
+                .map_err(|e| self.bad_data(number, "all of it".into(), e))?;
+            Ok(Arc::new(index))
         })
     }
 
     /// The record tables of the log.
     fn table(&self) -> Result<Arc<dyn RecordTable>> {
         self.budget.table(self.generation, || {
-            let logged: Vec<_> = self
-                .snapshot
-                .datasets
-                .iter()
-                .filter_map(Dataset::logged)
-                .collect();
+            let datasets = self.snapshot.datasets.iter();
+            let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();
-            layout.read_tables(&self.sources, &logged).map(Arc::from)
+            let table = layout.read_tables(&self.sources, &logged)?;
+            self.check_unchanged(0..self.sources.len())?;
+            self.check_fits(table.bytes() as u64, "the list of records")
+                .map_err(|e| Error::bad_file(self.path(), e))?;
+            Ok(Arc::from(table))
         })
+    }
+
+    /// Asked after the bytes were read: only then is it certain that they were those that the scan
+    /// saw.
+    fn check_unchanged(&self, sources: impl IntoIterator<Item = usize>) -> Result<()> {
+        sources
+            .into_iter()
+            .try_for_each(|source| self.sources[source].check_unchanged())
     }
 
     /// The chunk grid of a dataset.
@@ -424,11 +435,11 @@ impl View {
     }
 
     /// Offset in the canonical file and stored bytes of a chunk.
-    pub fn chunk_place(&self, number: usize, chunk: u64) -> (u64, u64) {
+    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
         let place = &self.map.datasets[number];
-        let stored = self.as_logged(number, chunk).unwrap_or(place.stored);
+        let stored = self.as_logged(number, chunk)?.unwrap_or(place.stored);
         let user_block = self.snapshot.user_block.len() as u64;
-        (user_block + place.chunk_address(chunk), stored)
+        Ok((user_block + place.chunk_address(chunk), stored))
     }
 
     /// What a chunk is made of, in the order in which it applies.

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# demo.sh PROGRAM FOLDER: mounts the sample logs and reads them with programs that know nothing of
+# logs. Leaves nothing behind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+program=$(realpath "$1")
+sample=$2
+old=${H5LOGFS_TEST_PYTHON_OLD:-/usr/bin/python3}
+new=${H5LOGFS_TEST_PYTHON_NEW:-.venv/bin/python}
+work=$(mktemp -d "${TMPDIR:-/tmp}/h5logfs-demo.XXXXXX")
+mnt=$work/mnt
+messages=$work/messages
+mkdir "$mnt"
+
+is_mounted() {
+    mountpoint -q "$mnt"
+}
+
+unmount() {
+    if [ "$(id -u)" -eq 0 ]; then umount -l "$mnt"; else fusermount3 -u -z "$mnt"; fi
+}
+
+# Also after a failure, and after Ctrl-C.
+clean_up() {
+    local outcome=$?
+    ! is_mounted || unmount || true
+    if [ $outcome -ne 0 ]; then
+        echo "The demo has failed. What the daemon said:" >&2
+        cat "$messages" >&2 2>/dev/null || true
+    fi
+    rmdir "$mnt" && rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '\n\033[1m# %s\033[0m\n' "$1"; }
+[ -t 1 ] || say() { printf '\n# %s\n' "$1"; }
+
+# Shows a command in short, and what it prints.
+run() {
+    local text="$*"
+    text=${text//"$program"/h5logfs}
+    text=${text//"$mnt"/MNT}
+    text=${text//" -o log_file=$messages"/}
+    printf '$ %s\n' "$text"
+    "$@"
+}
+
+say "1. Log files, as a parallel job has left them ($sample)"
+run ls -l "$sample"
+say "   What HDF5 programs make of one: a dataset without elements"
+run h5dump -d /T -A 0 "$sample/weather.nc"
+
+say "2. Mount the directory. The same names are ordinary HDF5 files now"
+run "$program" mount "$sample" "$mnt" -o "log_file=$messages"
+run ls -l "$mnt"
+
+say "3. What the log holds: datasets, and the records that make them up"
+run "$program" inspect "$sample/steps.h5"
+
+say "4. h5dump: the true shape, then a part of the data"
+run h5dump -H -d /field "$mnt/steps.h5"
+run h5dump -d /field -s 4,0,0 -c 1,2,6 -m '%g' -y "$mnt/steps.h5" |
+    sed -n '1p; / DATA {/,/ }/p'
+
+say "5. h5py, with the old libhdf5 of Debian and with a current one"
+read_with_h5py='
+import sys, h5py
+with h5py.File(sys.argv[1]) as f:
+    field = f["field"][...]
+    print(f"h5py {h5py.__version__}, libhdf5 {h5py.version.hdf5_version}:",
+          f"field {field.shape} {field.dtype}, sum {field.sum():g}")'
+for python in "$old" "$new"; do
+    printf '$ %s: h5py.File("MNT/steps.h5")["field"][...]\n' "${python#"$PWD"/}"
+    "$python" -c "$read_with_h5py" "$mnt/steps.h5"
+done
+
+say "6. netCDF: a log that the netCDF library has written"
+run ncdump -h "$mnt/weather.nc"
+say "   and with xarray"
+printf '$ %s: xarray.open_dataset("MNT/weather.nc")["T"]\n' "${new#"$PWD"/}"
+"$new" -c '
+import sys, xarray
+with xarray.open_dataset(sys.argv[1], engine="netcdf4") as data:
+    t = data["T"]
+    print(t.dims, t.shape, f"mean {float(t.mean()):g}, {int(t.isnull().sum())} missing values")' "$mnt/weather.nc"
+
+say "7. Unmount"
+if [ "$(id -u)" -eq 0 ]; then
+    run umount "$mnt"
+else
+    run fusermount3 -u "$mnt"
+fi
+printf '\nThe demo is over. docs/user-guide.md tells more.\n'

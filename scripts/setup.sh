@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# setup.sh build|demo|test: installs what a build, the demo or the tests need: Debian packages, and
+# for the latter two current Python readers in .venv. What is there already is left alone, so that a
+# second run does nothing and needs no network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+purpose=${1:-test}
+packages=(gcc libc6-dev pkg-config libhdf5-dev)
+case $purpose in
+build) ;;
+demo | test) packages+=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv) ;;
+*)
+    echo "usage: setup.sh build|demo|test" >&2
+    exit 2
+    ;;
+esac
+
+fail() {
+    printf 'setup: %s\n' "$@" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "root is needed for: $*" "Run it as root, then try again."
+    fi
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+install_packages() {
+    if ! command -v dpkg-query >/dev/null; then
+        echo "setup: not a Debian system: the counterparts of these packages are taken to be there:" "${packages[@]}" >&2
+        return
+    fi
+    local missing=() package
+    for package in "${packages[@]}"; do
+        is_installed "$package" || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    echo "setup: installing" "${missing[@]}"
+    local lock=(-o DPkg::Lock::Timeout=300)
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+check_cargo() {
+    command -v cargo >/dev/null ||
+        fail "cargo is not there. Rust 1.88 or later is needed: see https://rustup.rs"
+}
+
+# Debian's interpreter, whatever else PATH offers: the virtual environment must not depend on it.
+install_readers() {
+    local list=tests/requirements.txt done=.venv/installed.txt
+    if cmp -s "$list" "$done" && .venv/bin/python -c 'import h5py, netCDF4, xarray, h5netcdf' 2>/dev/null; then
+        return
+    fi
+    echo "setup: installing the Python readers of $list in .venv"
+    rm -rf .venv
+    /usr/bin/python3 -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r "$list"
+    cp "$list" "$done"
+}
+
+check_fuse() {
+    if [ ! -e /dev/fuse ] && [ "$(id -u)" -eq 0 ] && command -v modprobe >/dev/null; then
+        modprobe fuse 2>/dev/null || true
+    fi
+    [ -e /dev/fuse ] || fail "/dev/fuse is not there, so nothing can be mounted." \
+        "Load the kernel module as root: modprobe fuse" \
+        "In a container, start it with: --device /dev/fuse --cap-add SYS_ADMIN"
+    if ! (: <>/dev/fuse) 2>/dev/null; then
+        fail "$(id -un) may not open /dev/fuse ($(stat -c %A /dev/fuse))." \
+            "Debian's own setting is: chmod 666 /dev/fuse (as root)"
+    fi
+}
+
+install_packages
+check_cargo
+if [ "$purpose" != build ]; then
+    install_readers
+    check_fuse
+fi

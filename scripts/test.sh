@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# test.sh [ARGUMENTS]: cargo test. Where root runs it and /dev/fuse is closed to users (Debian's own
+# setting is open), it runs in a mount namespace of its own, with a device that users may open: else
+# the tests of mounts by ordinary users could only be skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+run=("${CARGO:-cargo}" test "$@")
+if [ "$(id -u)" -ne 0 ] || [ "$(($(stat -c '0%a' /dev/fuse) & 6))" -eq 6 ] || ! unshare --mount true 2>/dev/null; then
+    exec "${run[@]}"
+fi
+
+open_device='
+    folder=$1; shift
+    mount -t tmpfs -o dev,mode=755 h5logfs-test "$folder"
+    mknod -m 666 "$folder/fuse" c 10 229
+    mount --bind "$folder/fuse" /dev/fuse
+    exec "$@"
+'
+folder=$(mktemp -d)
+trap 'rmdir "$folder"' EXIT
+unshare --mount sh -ec "$open_device" sh "$folder" "${run[@]}"
