@@ -37,6 +37,7 @@ pub mod error;
 #[cfg(feature = "mount")]
 pub mod fs;
 mod hdf5_sys;
+mod image;
 pub mod index;
 pub mod log;
 pub mod scan;

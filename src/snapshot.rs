@@ -24,8 +24,6 @@ pub struct Snapshot {
     /// Object addresses in the log file and in the image, by the former: object references among
     /// logged data are translated by it.
     pub addresses: Vec<(u64, u64)>,
-    /// Times of the objects that keep some.
-    pub times: Vec<ObjectTimes>,
     /// What the view cannot show as it was, for a person to read.
     pub warnings: Vec<String>,
 }
@@ -35,16 +33,6 @@ pub struct Source {
     /// Relative to the folder that was scanned.
     pub path: PathBuf,
     pub identity: Identity,
-}
-
-/// Times in seconds since 1970, to be put into the object header at `header` of the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectTimes {
-    pub header: u64,
-    pub access: u32,
-    pub modification: u32,
-    pub change: u32,
-    pub birth: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,6 +146,6 @@ impl Snapshot {
         self.image.len()
             + self.user_block.len()
             + self.datasets.iter().map(dataset).sum::<usize>()
-            + (self.addresses.len() + self.times.len()) * 16
+            + self.addresses.len() * 16
     }
 }

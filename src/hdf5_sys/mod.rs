@@ -6,6 +6,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
 use hdf5_metno_sys::h5a::*;
@@ -119,7 +120,10 @@ pub fn create_in_memory(creation: &Id) -> Result<Id> {
         H5F_libver_t::H5F_LIBVER_EARLIEST,
         H5F_LIBVER_LATEST
     ))?;
-    let name = c"image";
+    // The in-memory driver takes files of one name for one file.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = c_name(format!("image {number}").as_bytes())?;
     Id::new(h5!(H5Fcreate(
         name.as_ptr(),
         H5F_ACC_TRUNC,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::boxes::{Bounds, BoxTree, Boxes};
 
 /// The blocks that one write covered, in the order in which their elements lie in the log.
-/// Rank 0 is the selection of a scalar: one block of one element.
+/// In rank 0, the selection of a scalar, every block is the one element.
 #[derive(Debug)]
 pub struct Selection {
     rank: usize,
@@ -20,13 +20,13 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The selection of rank 0.
-    pub fn one_element() -> Self {
+    /// The selection of rank 0: the one element there is, written so many times.
+    pub fn without_coordinates(times: usize) -> Self {
         Selection {
             rank: 0,
             starts: Vec::new(),
             counts: Vec::new(),
-            before: vec![0, 1],
+            before: (0..=times as u64).collect(),
             bounds: Bounds {
                 start: Vec::new(),
                 end: Vec::new(),
@@ -115,7 +115,7 @@ impl Selection {
     /// Numbers of the blocks that touch `query`, ascending.
     pub fn touching(&self, query: &Bounds) -> Vec<usize> {
         if self.rank == 0 {
-            return vec![0];
+            return (0..self.blocks()).collect();
         }
         self.tree.touching(self, query)
     }

@@ -91,7 +91,6 @@ fn scan_log(
         datasets: copied.datasets,
         log: Tables::LogVol(tables),
         addresses: copied.addresses,
-        times: copied.times,
         warnings: copied.warnings,
     })
 }

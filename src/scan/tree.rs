@@ -8,8 +8,9 @@ use super::dataset::{Spot, elements};
 use super::logvol::{self, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
+use crate::image::{Image, ObjectTimes};
 use crate::log::source::SourceFile;
-use crate::snapshot::{Dataset, ObjectTimes};
+use crate::snapshot::Dataset;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -22,7 +23,6 @@ pub struct Copied {
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
     pub addresses: Vec<(u64, u64)>,
-    pub times: Vec<ObjectTimes>,
     pub warnings: Vec<String>,
 }
 
@@ -45,6 +45,7 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
         committed: HashMap::new(),
         later: Vec::new(),
         copied_bytes: 0,
+        times: Vec::new(),
         out: Copied::default(),
     };
     let new_root = h5::open_group(&image, c"/")?;
@@ -54,7 +55,11 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
     out.addresses = copier.objects.into_iter().collect();
     out.addresses.sort_unstable();
     drop(copier.committed);
-    out.image = h5::file_image(&image)?;
+    let mut image = Image::new(h5::file_image(&image)?);
+    for times in &copier.times {
+        image.set_times(times)?;
+    }
+    out.image = image.into_bytes();
     Ok(out)
 }
 
@@ -71,6 +76,8 @@ pub(super) struct Copier<'a> {
     /// all objects have their addresses.
     pub(super) later: Vec<Later>,
     pub(super) copied_bytes: u64,
+    /// libhdf5 writes the time of the scan; the user wants those of the objects.
+    times: Vec<ObjectTimes>,
     pub(super) out: Copied,
 }
 
@@ -226,7 +233,7 @@ impl Copier<'_> {
         let [access, modification, change, birth] = info.times;
         if change != 0 {
             let or_change = |time| if time == 0 { change } else { time };
-            self.out.times.push(ObjectTimes {
+            self.times.push(ObjectTimes {
                 header: new,
                 access: or_change(access),
                 modification: or_change(modification),

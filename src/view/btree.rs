@@ -88,11 +88,12 @@ impl Tree {
         ((first..end).step_by(stride as usize).collect(), end)
     }
 
-    /// Chunks whose keys a node holds, apart from the one past the tree's end.
+    /// Chunks whose keys a node needs: the first of each child, and the first of the next node. Where
+    /// there is no next node, the last chunk of all: the node ends with a key past it.
     pub fn keys_of(&self, number: u64) -> Vec<u64> {
         let (level, place) = self.locate(number);
         let (mut chunks, end) = self.children(level, place);
-        chunks.extend((end < self.chunks).then_some(end));
+        chunks.push(end.min(self.chunks - 1));
         chunks
     }
 
@@ -112,7 +113,7 @@ impl Tree {
         (chunk, element): (&[u64], u64),
     ) -> Vec<u8> {
         let (level, place) = self.locate(number);
-        let (children, _) = self.children(level, place);
+        let (children, end) = self.children(level, place);
         let address = |level: usize, place: u64| {
             let before: u64 = self.levels[..level].iter().sum();
             base + (before + place) * self.node_size
@@ -121,7 +122,6 @@ impl Tree {
             Some(p) if p < self.levels[level] => address(level, p),
             _ => UNDEFINED,
         };
-        let past_end = keys.last().map(|last| after(last, chunk, element));
 
         let mut node = Vec::with_capacity(self.node_size as usize);
         node.extend_from_slice(b"TREE");
@@ -137,8 +137,10 @@ impl Tree {
             };
             node.extend_from_slice(&child_address.to_le_bytes());
         }
-        if let Some(last) = keys.get(children.len()).or(past_end.as_ref()) {
-            put_key(&mut node, last);
+        match keys.last() {
+            Some(next) if end < self.chunks => put_key(&mut node, next),
+            Some(last) => put_key(&mut node, &after(last, chunk, element)),
+            None => {}
         }
         node.resize(self.node_size as usize, 0);
         node

@@ -75,7 +75,7 @@ impl Layout for Tables {
             tables: self.clone(),
             entries: EntryTable::read(sources, &self.metadata, &ranks, merged)?,
             selections: Mutex::default(),
-            one_element: Arc::new(Selection::one_element()),
+            one_element: Arc::new(Selection::without_coordinates(1)),
         }))
     }
 }
@@ -231,7 +231,8 @@ impl LogVolTable {
         if lead.is_some() && rank == 0 {
             return Err("a record number for a scalar dataset".into());
         }
-        if wanted == 0 {
+        let spelled = &self.entries.entries[target as usize];
+        if wanted == 0 && !spelled.has_count() {
             // One element, and nothing that could be spelled out: all such entries share one.
             return Ok(Arc::clone(&self.one_element));
         }
@@ -248,7 +249,6 @@ impl LogVolTable {
             return Ok(selection);
         }
 
-        let spelled = &self.entries.entries[target as usize];
         let table = self.tables.metadata[usize::from(spelled.table)];
         let body = spelled
             .read_body(&sources[usize::from(table.source)])

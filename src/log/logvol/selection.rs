@@ -95,7 +95,10 @@ impl Blocks {
     ) -> Result<(), String> {
         let fits = |s: Spelling| {
             let (_, counts) = self.lists(s).ok()?;
-            let elements = elements(&counts, self.rank, drop)?;
+            let elements = match self.rank {
+                0 => self.count as u64,
+                rank => elements(&counts, rank, drop)?,
+            };
             let bytes = i128::from(elements) * i128::from(dataset.element);
             Some(bytes == i128::from(data_size))
         };
@@ -144,6 +147,9 @@ impl Blocks {
     pub fn selection(&self, drop: usize) -> Result<Selection, String> {
         let (starts, counts) = self.lists(self.spelling)?;
         let rank = self.rank - drop;
+        if rank == 0 {
+            return Ok(Selection::without_coordinates(self.count));
+        }
         if drop == 0 {
             return Selection::new(rank, &starts, &counts);
         }
@@ -182,15 +188,21 @@ impl Blocks {
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
 /// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
 fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), String> {
-    let (count, rest) = split_count(entry, body)?;
     let wanted = |count| selection_size(rank as u64, count, entry.is_encoded());
-    let plain = selection_size(rank as u64, count, false);
-    if !entry.is_deflated() || [wanted(count), plain].contains(&(rest.len() as u64)) {
-        return Ok((count, rest.to_vec()));
+    let outside = split_count(entry, body);
+    if !entry.is_deflated() {
+        return outside.map(|(count, rest)| (count, rest.to_vec()));
     }
-    if let Ok(bytes) = inflate(rest, wanted(count)) {
-        return Ok((count, bytes));
+    if let Ok((count, rest)) = outside {
+        let plain = selection_size(rank as u64, count, false);
+        if [wanted(count), plain].contains(&(rest.len() as u64)) {
+            return Ok((count, rest.to_vec()));
+        }
+        if let Ok(bytes) = inflate(rest, wanted(count)) {
+            return Ok((count, bytes));
+        }
     }
+    // The count is inside.
     let mut whole = Vec::new();
     flate2::read::ZlibDecoder::new(body)
         .take(largest_inflated(body.len() as u64))
@@ -266,9 +278,6 @@ fn unzip(values: &[u64], rank: usize) -> Lists {
 
 /// Elements of all blocks, leading dimensions left out; `None` past what can be counted.
 fn elements(counts: &[u64], rank: usize, drop: usize) -> Option<u64> {
-    if rank == 0 {
-        return Some(1);
-    }
     counts.chunks_exact(rank).try_fold(0u64, |total, block| {
         let product = block[drop..]
             .iter()

@@ -214,7 +214,7 @@ impl Walk<'_> {
             true => i64::from(self.window.i32_at(at + head)?),
             false => 1,
         };
-        if blocks <= 0 {
+        if blocks <= 0 && flags & DEFL == 0 {
             return Err(format!("{blocks} blocks"));
         }
         let Some(&rank) = self.ranks.get(&dataset) else {
