@@ -252,3 +252,47 @@ fn ten_million_chunks() {
         assert_eq!(element, chunk.to_le_bytes(), "chunk at {origin:?}");
     }
 }
+
+/// Filters that the view cannot apply stay in the pipeline, and the chunks' masks leave them out.
+#[test]
+fn filters_that_cannot_be_applied_are_masked() {
+    let foreign = |id, values: &[u32]| Filter {
+        id,
+        flags: 0,
+        values: values.to_vec(),
+    };
+    let (szip, scale_offset, zstd) = (
+        foreign(4, &[141, 32]),
+        foreign(6, &[2, 0]),
+        foreign(32015, &[3]),
+    );
+    let pipelines = [
+        vec![szip],
+        vec![scale_offset],
+        vec![zstd.clone()],
+        vec![Filter::shuffle(4), zstd, Filter::deflate(6)],
+    ];
+    let elements: Vec<u8> = (0..1200).map(|i| (i % 251) as u8).collect();
+    let datasets = pipelines.iter().enumerate().map(|(id, pipeline)| {
+        let dataset = Dataset::new(&format!("d{id}"), id as i32, Type::I32, &[20, 15]);
+        dataset.chunked(&[8, 15]).filtered(pipeline)
+    });
+    let entry = |id| Entry::one(id as i32, &[0, 0], &[20, 15], elements.clone());
+    let entries = (0..pipelines.len()).map(entry).collect();
+    let log = LogFile::with(datasets.collect(), entries);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.h5");
+    log.write(&path);
+    let exported = folder.path().join("view.h5");
+    export(&open_view(&path).unwrap(), &exported);
+    let shown = raw::open_file(&exported);
+    for (number, (pipeline, mask)) in pipelines.iter().zip([1, 1, 1, 2]).enumerate() {
+        let dataset = raw::open(&shown, &format!("d{number}"));
+        assert_eq!(
+            raw::filter_ids(&dataset),
+            pipeline.iter().map(|f| f.id).collect::<Vec<_>>()
+        );
+        assert_eq!(chunk_info(&dataset, &[8, 0]).2, mask);
+        assert_eq!(raw::read(&dataset), elements);
+    }
+}

@@ -3,6 +3,7 @@
 #![cfg(feature = "mount")]
 
 mod common;
+mod encoder;
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 
 use common::readers::{Python, corpus, said};
 use common::{Mounted, PROGRAM, User, can_mount, errno, wait_until};
+use encoder::{Dataset, Entry, LogFile, Type};
 
 /// A folder with copies of some corpus cases, subfiles included.
 fn folder_of(names: &[&str]) -> tempfile::TempDir {
@@ -369,4 +371,44 @@ fn a_closed_pipe_ends_a_command_quietly() {
     command.args(["-c", "\"$0\" inspect --records \"$1\" | head -n 1"]);
     let output = command.arg(PROGRAM).arg(log).output().unwrap();
     assert!(output.stderr.is_empty(), "{}", said(&output));
+}
+
+/// Sixteen thousand datasets, a record each: one scan, however often the file is opened.
+#[test]
+fn a_log_of_many_datasets() {
+    const DATASETS: usize = 16_384;
+    let Some(python) = Python::old() else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let datasets = (0..DATASETS).map(|id| {
+        let name = format!("d{id:05}");
+        Dataset::new(&name, id as i32, Type::I32, &[3, 4])
+    });
+    let entries = (0..DATASETS).map(|id| {
+        let data = (0..12).flat_map(|i| (id as i32 * 12 + i).to_le_bytes());
+        Entry::one(id as i32, &[0, 0], &[3, 4], data.collect())
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = LogFile::with(datasets.collect(), entries.collect());
+    log.write(&folder.path().join("many.h5"));
+    let messages = folder.path().join("messages");
+    let mounted = Mounted::new(folder.path(), &format!("log_file={}", messages.display()));
+    let code = "
+import h5py, numpy, sys
+for _ in range(2):
+    with h5py.File(sys.argv[1], 'r') as f:
+        print(len(f), all((f[f'd{i:05}'][()].ravel() == numpy.arange(12) + 12 * i).all() for i in range(0, len(f), 99)))
+";
+    let seen = python.run(code, &[&mounted.join("many.h5")]);
+    assert_eq!(seen, "16384 True\n16384 True\n");
+    let messages = fs::read_to_string(&messages).unwrap();
+    let scans: Vec<&str> = messages
+        .lines()
+        .filter(|l| l.contains("scanned in"))
+        .collect();
+    assert_eq!(scans.len(), 1, "{scans:?}");
+    eprintln!("{}", scans[0]);
 }
