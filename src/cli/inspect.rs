@@ -115,7 +115,7 @@ impl Report {
             layout: snapshot.log.layout().name(),
             sources: snapshot.sources.iter().map(|s| s.path.clone()).collect(),
             canonical_bytes: view.len(),
-            metadata_bytes: snapshot.image.len(),
+            metadata_bytes: view.front_len(),
             datasets,
             warnings: snapshot.warnings.clone(),
         })

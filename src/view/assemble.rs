@@ -1,8 +1,8 @@
 //! Making one chunk: fill value, then the blocks of the records that touch it, later over earlier.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use super::cache::Bytes;
 use super::filters;
 use super::grid::Grid;
 use crate::boxes::Bounds;
@@ -24,7 +24,7 @@ const BATCH: usize = 1 << 16;
 pub type Fault = String;
 
 /// The bytes of a record's selection.
-pub type Decoded = Result<Arc<[u8]>, Fault>;
+pub type Decoded = Result<Bytes, Fault>;
 
 /// The records that decide what one chunk holds, in the order in which they apply: none of them is
 /// hidden under a later one that covers the chunk whole.

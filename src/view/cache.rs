@@ -21,6 +21,9 @@ use crate::log::RecordTable;
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
 
+/// Bytes that several readers share; a vector, so that making them shared copies nothing.
+pub type Bytes = Arc<Vec<u8>>;
+
 /// Names bytes that are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum BytesKey {
@@ -54,15 +57,15 @@ impl Weighter<LeadKey, Lead> for Weights {
     fn weight(&self, _: &LeadKey, lead: &Lead) -> u64 {
         OVERHEAD
             + match lead {
-                Lead::View(view) => view.weight(),
+                Lead::View(view) => view.weight,
                 Lead::Table(table) => table.bytes() as u64,
                 Lead::Index(index) => index.bytes() as u64,
             }
     }
 }
 
-impl Weighter<BytesKey, Arc<[u8]>> for Weights {
-    fn weight(&self, _: &BytesKey, bytes: &Arc<[u8]>) -> u64 {
+impl Weighter<BytesKey, Bytes> for Weights {
+    fn weight(&self, _: &BytesKey, bytes: &Bytes) -> u64 {
         OVERHEAD + bytes.len() as u64
     }
 }
@@ -71,7 +74,7 @@ impl Weighter<BytesKey, Arc<[u8]>> for Weights {
 #[derive(Debug)]
 pub struct Budget {
     leads: Cache<LeadKey, Lead, Weights>,
-    bytes: Cache<BytesKey, Arc<[u8]>, Weights>,
+    bytes: Cache<BytesKey, Bytes, Weights>,
     half: u64,
 }
 
@@ -145,8 +148,8 @@ impl Budget {
     pub(super) fn bytes<E>(
         &self,
         key: BytesKey,
-        make: impl FnOnce() -> Result<Arc<[u8]>, E>,
-    ) -> Result<Arc<[u8]>, E> {
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
         self.bytes.get_or_insert_with(&key, make)
     }
 }
@@ -182,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    fn bytes(len: usize) -> Arc<[u8]> {
-        vec![7; len].into()
+    fn bytes(len: usize) -> Bytes {
+        Arc::new(vec![7; len])
     }
 
     #[test]

@@ -14,13 +14,11 @@ mod filters;
 mod grid;
 mod map;
 mod patch;
+mod survey;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::index::DatasetIndex;
@@ -30,12 +28,11 @@ use crate::log::source::{Folder, SourceFile};
 use crate::snapshot::{Content, Dataset, Snapshot};
 use assemble::{Assembly, Decoded, Fault, Touching, decode_record};
 use btree::Key;
+pub use cache::Bytes;
 use cache::{Budget, BytesKey, Generation};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
-
-/// Bytes read at once where nothing is done with them.
-const STEP: u64 = 1 << 20;
+pub use survey::{Extent, Source};
 
 /// One state of one log file, presented as canonical HDF5. Reads run in parallel.
 #[derive(Debug)]
@@ -46,32 +43,14 @@ pub struct View {
     front: Vec<u8>,
     sources: Vec<SourceFile>,
     budget: Arc<Budget>,
-}
-
-/// Bytes of the log that a chunk is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Source {
-    /// Which source file, and the stored bytes of the record in it.
-    pub source: u16,
-    pub offset: u64,
-    pub stored: u64,
-    /// The elements that one of its blocks gives to the chunk.
-    pub start: Vec<u64>,
-    pub count: Vec<u64>,
-}
-
-/// A stretch of the canonical file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extent {
-    pub range: Range<u64>,
-    /// All zeros, known without a look at the log's data: no record touches it.
-    pub hole: bool,
+    /// What the view is charged in the budget.
+    weight: u64,
 }
 
 impl View {
     /// Opens the files that `snapshot` was made of, below `folder`; fails with [`Error::Changed`]
     /// where one of them is no longer what the scan saw.
-    pub fn open(folder: &Folder, snapshot: Snapshot, budget: Arc<Budget>) -> Result<Self> {
+    pub fn open(folder: &Folder, mut snapshot: Snapshot, budget: Arc<Budget>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
@@ -85,8 +64,12 @@ impl View {
         }
         let main = sources.first().map_or(Path::new(""), SourceFile::path);
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(main, e))?;
-        let front = patch::front(&snapshot, &map).map_err(|e| Error::bad_file(main, e))?;
+        let image = std::mem::take(&mut snapshot.image);
+        let front = patch::front(image, &snapshot, &map).map_err(|e| Error::bad_file(main, e))?;
+        let places = map.datasets.len() * size_of::<Placement>() * 2;
+        let memory = snapshot.bytes() + front.len() + places;
         Ok(View {
+            weight: memory as u64 + sources.len() as u64 * descriptor_charge(&budget),
             generation: NEXT.fetch_add(1, Ordering::Relaxed),
             map,
             front,
@@ -101,6 +84,7 @@ impl View {
         self.generation
     }
 
+    /// What the scan saw, but for the image, which is in the front of the file now.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -120,15 +104,9 @@ impl View {
         self.len() == 0
     }
 
-    /// What the view is charged in the budget: its memory, and its descriptors in the measure in
-    /// which they would use up the process's limit of them.
-    fn weight(&self) -> u64 {
-        let places = self.map.datasets.len() * size_of::<Placement>() * 2;
-        let memory = self.snapshot.bytes() + self.front.len() + places;
-        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let limit = descriptors.current.unwrap_or(u64::MAX).max(64);
-        let share = self.budget.largest() / (limit / 2);
-        memory as u64 + share * self.sources.len() as u64
+    /// Bytes of user block and metadata, which stand in front of everything.
+    pub fn front_len(&self) -> usize {
+        self.front.len()
     }
 
     /// Fills `buf` with the bytes from `offset` on. Returns how many there are: fewer than asked
@@ -258,9 +236,9 @@ impl View {
     }
 
     /// Stored bytes of a chunk: as the canonical file has them.
-    pub fn chunk(&self, number: usize, chunk: u64) -> Result<Arc<[u8]>> {
+    pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
         let key = BytesKey::Chunk(self.generation, number as u32, chunk);
-        let make = || self.make_chunk(number, chunk).map(Arc::from);
+        let make = || self.make_chunk(number, chunk).map(Arc::new);
         self.budget.bytes(key, make)
     }
 
@@ -300,7 +278,7 @@ impl View {
         let dataset = &self.snapshot.datasets[number];
         let decode = || {
             let stored = self.stored_bytes(record)?;
-            decode_record(record, stored, dataset).map(Arc::from)
+            decode_record(record, stored, dataset).map(Arc::new)
         };
         let raw = record.selection.elements().saturating_mul(dataset.element);
         self.check_fits(raw.max(record.stored), "a filtered record")?;
@@ -373,110 +351,6 @@ impl View {
         &self.map.datasets[number].grid
     }
 
-    /// The stretch of the file that starts at `offset`: as far as it is alike, hole or not. Past the
-    /// end it is empty.
-    pub fn extent_at(&self, offset: u64) -> Result<Extent> {
-        if offset >= self.len() {
-            return Ok(Extent {
-                range: offset..offset,
-                hole: true,
-            });
-        }
-        let (part, start, end) = self.map.at(offset);
-        let Some(Part::Chunks(number)) = part else {
-            return Ok(Extent {
-                range: offset..end,
-                hole: part.is_none(),
-            });
-        };
-        let place = &self.map.datasets[number];
-        let first = (offset - start) / place.slot;
-        let hole = self.is_hole(number, first)?;
-        let mut next = first + 1;
-        while next < place.grid.len() && self.is_hole(number, next)? == hole {
-            next += 1;
-        }
-        Ok(Extent {
-            range: offset..(start + next * place.slot).min(end),
-            hole,
-        })
-    }
-
-    /// Whether a chunk is all zeros because nothing was ever written to it.
-    fn is_hole(&self, number: usize, chunk: u64) -> Result<bool> {
-        let dataset = &self.snapshot.datasets[number];
-        let plain = dataset.filters.is_empty() && dataset.fill.iter().all(|b| *b == 0);
-        if !plain || dataset.logged().is_none() {
-            return Ok(false);
-        }
-        self.is_untouched(number, chunk)
-    }
-
-    fn is_untouched(&self, number: usize, chunk: u64) -> Result<bool> {
-        let index = self.index(number)?;
-        let bounds = self.map.datasets[number].grid.bounds(chunk);
-        Ok(index.faults().is_empty() && index.touching(&bounds).is_empty())
-    }
-
-    /// Makes a chunk that some record touches, to see whether it can be had.
-    pub fn check_chunk(&self, number: usize, chunk: u64) -> Result<()> {
-        match &self.snapshot.datasets[number].content {
-            Content::Extent { len, .. } => {
-                let mut buf = vec![0; STEP.min(*len) as usize];
-                let mut at = 0;
-                while at < *len {
-                    at += self.read_chunk(number, at, &mut buf)? as u64;
-                }
-                Ok(())
-            }
-            Content::Logged { .. } if self.is_untouched(number, chunk)? => Ok(()),
-            _ => self.make_chunk(number, chunk).map(drop),
-        }
-    }
-
-    /// Offset in the canonical file and stored bytes of a chunk.
-    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
-        let place = &self.map.datasets[number];
-        let stored = self.as_logged(number, chunk)?.unwrap_or(place.stored);
-        let user_block = self.snapshot.user_block.len() as u64;
-        Ok((user_block + place.chunk_address(chunk), stored))
-    }
-
-    /// What a chunk is made of, in the order in which it applies.
-    pub fn chunk_sources(&self, number: usize, chunk: u64) -> Result<Vec<Source>> {
-        let index = self.index(number)?;
-        let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
-        let touching = Touching::new(&index, self.grid(number), chunk).map_err(fault)?;
-        let mut sources = Vec::new();
-        for (record, blocks) in &touching.records {
-            for block in blocks {
-                let common = record.block(*block).intersection(&touching.bounds);
-                sources.extend(common.map(|common| Source {
-                    source: record.source,
-                    offset: record.offset,
-                    stored: record.stored,
-                    count: common.count().collect(),
-                    start: common.start,
-                }));
-            }
-        }
-        Ok(sources)
-    }
-
-    /// Share of a logged dataset's elements that some record wrote, from 0 to 1.
-    pub fn covered(&self, number: usize) -> Result<f64> {
-        let index = self.index(number)?;
-        let grid = self.grid(number);
-        let total: u64 = grid.dims.iter().product();
-        let covered: u64 = (0..grid.len())
-            .map(|chunk| coverage::elements(&index, &grid.bounds(chunk)))
-            .sum();
-        Ok(match total {
-            0 => 1.0,
-            _ => covered as f64 / total as f64,
-        })
-    }
-
     fn chunk_name(&self, number: usize, chunk: u64) -> String {
         format!("chunk {:?}", self.grid(number).position(chunk))
     }
@@ -489,6 +363,14 @@ impl View {
             reason: reason.to_string(),
         }
     }
+}
+
+/// What an open file is charged: its share of the budget is that of the process's descriptors, half
+/// of which views may keep.
+fn descriptor_charge(budget: &Budget) -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let limit = limit.current.unwrap_or(u64::MAX).max(2);
+    budget.largest() / (limit / 2)
 }
 
 /// Copies what there is from `at` on; returns how much.

@@ -7,8 +7,8 @@ use crate::snapshot::{Snapshot, Storage};
 type Result<T> = std::result::Result<T, String>;
 
 /// The front of the canonical file: user block and completed image.
-pub fn front(snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>> {
-    let mut image = Image::new(snapshot.image.clone());
+pub fn front(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>> {
+    let mut image = Image::new(image);
     for (dataset, place) in snapshot.datasets.iter().zip(&map.datasets) {
         if let Some(address) = place.index_address() {
             let chunked = matches!(dataset.storage, Storage::Chunked(_));
@@ -19,7 +19,9 @@ pub fn front(snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>> {
     }
     let user_block = snapshot.user_block.len() as u64;
     image.set_superblock(user_block, map.len())?;
-    let mut front = snapshot.user_block.clone();
-    front.extend_from_slice(&image.into_bytes());
-    Ok(front)
+    let image = image.into_bytes();
+    match user_block {
+        0 => Ok(image),
+        _ => Ok([snapshot.user_block.clone(), image].concat()),
+    }
 }

@@ -1,0 +1,141 @@
+//! Questions about a view that no reader of its bytes asks: what is a hole, what is sound, what is a
+//! chunk made of, how much was written.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::assemble::Touching;
+use super::map::Part;
+use super::{View, coverage};
+use crate::error::Result;
+use crate::snapshot::Content;
+
+/// Bytes read at once where nothing is done with them.
+const STEP: u64 = 1 << 20;
+
+/// Bytes of the log that a chunk is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// Which source file, and the stored bytes of the record in it.
+    pub source: u16,
+    pub offset: u64,
+    pub stored: u64,
+    /// The elements that one of its blocks gives to the chunk.
+    pub start: Vec<u64>,
+    pub count: Vec<u64>,
+}
+
+/// A stretch of the canonical file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    pub range: Range<u64>,
+    /// All zeros, known without a look at the log's data: no record touches it.
+    pub hole: bool,
+}
+
+impl View {
+    /// The stretch of the file that starts at `offset`: as far as it is alike, hole or not. Past the
+    /// end it is empty.
+    pub fn extent_at(&self, offset: u64) -> Result<Extent> {
+        if offset >= self.len() {
+            return Ok(Extent {
+                range: offset..offset,
+                hole: true,
+            });
+        }
+        let (part, start, end) = self.map.at(offset);
+        let Some(Part::Chunks(number)) = part else {
+            return Ok(Extent {
+                range: offset..end,
+                hole: part.is_none(),
+            });
+        };
+        let place = &self.map.datasets[number];
+        let first = (offset - start) / place.slot;
+        let hole = self.is_hole(number, first)?;
+        let mut next = first + 1;
+        while next < place.grid.len() && self.is_hole(number, next)? == hole {
+            next += 1;
+        }
+        Ok(Extent {
+            range: offset..(start + next * place.slot).min(end),
+            hole,
+        })
+    }
+
+    /// Whether a chunk is all zeros because nothing was ever written to it.
+    fn is_hole(&self, number: usize, chunk: u64) -> Result<bool> {
+        let dataset = &self.snapshot.datasets[number];
+        let plain = dataset.filters.is_empty() && dataset.fill.iter().all(|b| *b == 0);
+        if !plain || dataset.logged().is_none() {
+            return Ok(false);
+        }
+        self.is_untouched(number, chunk)
+    }
+
+    fn is_untouched(&self, number: usize, chunk: u64) -> Result<bool> {
+        let index = self.index(number)?;
+        let bounds = self.map.datasets[number].grid.bounds(chunk);
+        Ok(index.faults().is_empty() && index.touching(&bounds).is_empty())
+    }
+
+    /// Makes a chunk that some record touches, to see whether it can be had.
+    pub fn check_chunk(&self, number: usize, chunk: u64) -> Result<()> {
+        match &self.snapshot.datasets[number].content {
+            Content::Extent { len, .. } => {
+                let mut buf = vec![0; STEP.min(*len) as usize];
+                let mut at = 0;
+                while at < *len {
+                    at += self.read_chunk(number, at, &mut buf)? as u64;
+                }
+                Ok(())
+            }
+            Content::Logged { .. } if self.is_untouched(number, chunk)? => Ok(()),
+            _ => self.make_chunk(number, chunk).map(drop),
+        }
+    }
+
+    /// Offset in the canonical file and stored bytes of a chunk.
+    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
+        let place = &self.map.datasets[number];
+        let stored = self.as_logged(number, chunk)?.unwrap_or(place.stored);
+        let user_block = self.snapshot.user_block.len() as u64;
+        Ok((user_block + place.chunk_address(chunk), stored))
+    }
+
+    /// What a chunk is made of, in the order in which it applies.
+    pub fn chunk_sources(&self, number: usize, chunk: u64) -> Result<Vec<Source>> {
+        let index = self.index(number)?;
+        let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
+        let touching = Touching::new(&index, self.grid(number), chunk).map_err(fault)?;
+        let mut sources = Vec::new();
+        for (record, blocks) in &touching.records {
+            for block in blocks {
+                let common = record.block(*block).intersection(&touching.bounds);
+                sources.extend(common.map(|common| Source {
+                    source: record.source,
+                    offset: record.offset,
+                    stored: record.stored,
+                    count: common.count().collect(),
+                    start: common.start,
+                }));
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Share of a logged dataset's elements that some record wrote, from 0 to 1.
+    pub fn covered(&self, number: usize) -> Result<f64> {
+        let index = self.index(number)?;
+        let grid = self.grid(number);
+        let total: u64 = grid.dims.iter().product();
+        let covered: u64 = (0..grid.len())
+            .map(|chunk| coverage::elements(&index, &grid.bounds(chunk)))
+            .sum();
+        Ok(match total {
+            0 => 1.0,
+            _ => covered as f64 / total as f64,
+        })
+    }
+}
