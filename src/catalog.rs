@@ -189,7 +189,8 @@ impl Catalog {
                 )
             }
             Err(error) => {
-                log::error!("{error}");
+                // Whoever opens the file is told, and the log with it.
+                log::debug!("{error}");
                 let presented = Presented::Broken(Arc::new(error));
                 (self.remember(relative, own(), presented, Weak::new()), None)
             }

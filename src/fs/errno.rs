@@ -1,10 +1,13 @@
 //! The one place where an error becomes an errno for the reader and a line in the log.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 use fuser::Errno;
+use parking_lot::Mutex;
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
@@ -28,16 +31,36 @@ fn answer(error: &Error) -> Errno {
         Error::Io { source, .. } => source,
         Error::Remembered(error) => return answer(error),
         _ => {
-            log::error!("{error}");
+            complain(error);
             return Errno::EIO;
         }
     };
     if is_ordinary(source) {
         log::debug!("{error}");
     } else {
-        log::error!("{error}");
+        complain(error);
     }
     source.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
+}
+
+/// A failure that is met again this soon is told at the level of debugging only: a kernel that asks
+/// for each page of a damaged chunk must not fill the log.
+const QUIET: Duration = Duration::from_secs(10);
+/// Failures that are remembered for that.
+const REMEMBERED: usize = 64;
+
+fn complain(error: &Error) {
+    static RECENT: Mutex<VecDeque<(Instant, String)>> = Mutex::new(VecDeque::new());
+    let text = error.to_string();
+    let mut recent = RECENT.lock();
+    recent.retain(|(when, _)| when.elapsed() < QUIET);
+    if recent.iter().any(|(_, known)| *known == text) {
+        log::debug!("{text}");
+        return;
+    }
+    log::error!("{text}");
+    recent.truncate(REMEMBERED - 1);
+    recent.push_front((Instant::now(), text));
 }
 
 /// Answers that belong to everyday work, such as looking for a file that is not there.
