@@ -105,12 +105,8 @@ impl Copier<'_> {
                 filtered,
             },
         };
-        let dataset = self.describe(&id, creation, &datatype, plan, spot.path)?;
-        self.out.datasets.push(Dataset {
-            references,
-            content,
-            ..dataset
-        });
+        let content = (content, references);
+        self.describe((&id, spot.path), creation, &datatype, plan, content)?;
         Ok(New {
             id,
             anchor: true,
@@ -145,15 +141,15 @@ impl Copier<'_> {
         )
     }
 
-    /// What the snapshot says of a dataset just made, but for its content.
+    /// Puts a dataset just made into the snapshot. `references`: where in an element they lie.
     fn describe(
-        &self,
-        id: &Id,
+        &mut self,
+        (id, path): (&Id, &str),
         creation: &Id,
         datatype: &Id,
         plan: Plan,
-        path: &str,
-    ) -> Result<Dataset> {
+        (content, references): (Content, Vec<u64>),
+    ) -> Result<()> {
         // Filters may have put values of their own into the pipeline when the dataset was made.
         let filters = match h5::has_filters(creation)? {
             true => h5::filters(&h5::dataset_creation(id)?)?,
@@ -162,7 +158,7 @@ impl Copier<'_> {
         let filters = filters.into_iter();
         let filters = filters.map(|(id, flags, values)| Filter { id, flags, values });
         let has_pointers = Shape::of(datatype)?.has_pointers();
-        Ok(Dataset {
+        self.out.datasets.push(Dataset {
             name: path.to_owned(),
             header: h5::address(id)?,
             datatype: h5::describe_type(datatype),
@@ -175,9 +171,10 @@ impl Copier<'_> {
             dims: plan.dims,
             max_dims: plan.max_dims,
             storage: plan.storage,
-            references: Vec::new(),
-            content: Content::Unreadable(String::new()),
-        })
+            references,
+            content,
+        });
+        Ok(())
     }
 
     /// A dataset that was never logged: copied with its elements; a large contiguous one is served
@@ -265,8 +262,8 @@ impl Copier<'_> {
         spot: &Spot<'_>,
     ) -> Result<New> {
         let id = self.create(creation, datatype, &plan, &[], spot)?;
-        let dataset = self.describe(&id, creation, datatype, plan, spot.path)?;
-        self.out.datasets.push(Dataset { content, ..dataset });
+        let content = (content, Vec::new());
+        self.describe((&id, spot.path), creation, datatype, plan, content)?;
         Ok(New {
             id,
             anchor: false,
