@@ -82,9 +82,18 @@ check_fuse() {
     fi
 }
 
+# fusermount3 unmounts for an ordinary user only where this is. An installed system has it, in just
+# this form; a bare root directory, as a chroot has, lacks it.
+provide_mtab() {
+    [ -e /etc/mtab ] && return
+    echo "setup: /etc/mtab is missing: making it a link to /proc/self/mounts"
+    as_root ln -sf ../proc/self/mounts /etc/mtab
+}
+
 install_packages
 check_cargo
 if [ "$purpose" != build ]; then
     install_readers
     check_fuse
+    provide_mtab
 fi

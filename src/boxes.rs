@@ -3,7 +3,7 @@
 //! Used twice: over the blocks of one selection, and over the records of one dataset.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Items under one node of the tree.
 const FAN_OUT: usize = 16;
@@ -114,39 +114,62 @@ impl BoxTree {
     /// Numbers of the items that touch `query`, ascending.
     pub fn touching(&self, items: &impl Boxes, query: &Bounds) -> Vec<usize> {
         let mut found = Vec::new();
-        if items.rank() == 0 {
-            found.extend(0..items.number());
-            return found;
-        }
-        if let Some(top) = self.levels.last() {
-            for node in 0..top.len(items.rank()) {
-                self.descend(items, query, self.levels.len() - 1, node, &mut found);
-            }
-        }
+        let _ = self.visit(items, query, &mut |item| {
+            found.push(item);
+            ControlFlow::Continue(())
+        });
         if self.order.is_some() {
             found.sort_unstable();
         }
         found
     }
 
+    /// Whether an item that touches `query` is wanted; asks no more once one is.
+    pub fn any(
+        &self,
+        items: &impl Boxes,
+        query: &Bounds,
+        mut wanted: impl FnMut(usize) -> bool,
+    ) -> bool {
+        let stopped = self.visit(items, query, &mut |item| match wanted(item) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        stopped.is_break()
+    }
+
+    /// Shows `visit` the items that touch `query`, in the order of the tree, until it breaks off.
+    fn visit(
+        &self,
+        items: &impl Boxes,
+        query: &Bounds,
+        visit: &mut impl FnMut(usize) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if items.rank() == 0 {
+            return (0..items.number()).try_for_each(visit);
+        }
+        match self.levels.len().checked_sub(1) {
+            Some(top) => (0..self.levels[top].len(items.rank()))
+                .try_for_each(|node| self.descend(items, query, (top, node), visit)),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
     fn descend(
         &self,
         items: &impl Boxes,
         query: &Bounds,
-        level: usize,
-        node: usize,
-        found: &mut Vec<usize>,
-    ) {
+        (level, node): (usize, usize),
+        visit: &mut impl FnMut(usize) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         if !self.levels[level].touches(node, query) {
-            return;
+            return ControlFlow::Continue(());
         }
         let children = node * FAN_OUT..(node + 1) * FAN_OUT;
         if level > 0 {
             let end = children.end.min(self.levels[level - 1].len(items.rank()));
-            for child in children.start..end {
-                self.descend(items, query, level - 1, child, found);
-            }
-            return;
+            return (children.start..end)
+                .try_for_each(|child| self.descend(items, query, (level - 1, child), visit));
         }
         for position in children.start..children.end.min(items.number()) {
             let item = match &self.order {
@@ -154,9 +177,10 @@ impl BoxTree {
                 None => position,
             };
             if items.touches(item, query) {
-                found.push(item);
+                visit(item)?;
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Memory held, in bytes.
@@ -298,6 +322,7 @@ mod tests {
                 .filter(|&i| list.0[i].intersection(&query).is_some())
                 .collect();
             if !list.0.is_empty() {
+                prop_assert_eq!(tree.any(&list, &query, |_| true), !wanted.is_empty());
                 prop_assert_eq!(tree.touching(&list, &query), wanted);
             }
         }

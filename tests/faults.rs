@@ -327,6 +327,27 @@ fn record_tables_that_changed_after_the_log_was_opened() {
     }
 }
 
+/// A dataset of so many chunks that nobody could look at each.
+#[test]
+fn very_many_chunks_that_nobody_wrote() {
+    const CHUNKS: u64 = 1 << 40;
+    let vast = Dataset::new("vast", 0, Type::U8, &[CHUNKS]).chunked(&[1]);
+    let entry = |at| Entry::one(0, &[at], &[2], vec![1, 2]);
+    let log = LogFile::with(vec![vast], vec![entry(7), entry(CHUNKS / 3)]);
+    let (_folder, path) = place(&log);
+    let view = open_view(&path).unwrap();
+    view.check_dataset(0, &mut |fault| panic!("{fault}"));
+    assert_eq!(view.covered(0).unwrap(), 4.0 / CHUNKS as f64);
+    let mut extents = Vec::new();
+    let (mut at, _) = view.chunk_place(0, 0).unwrap();
+    while at < view.len() {
+        let extent = view.extent_at(at).unwrap();
+        at = extent.range.end;
+        extents.push(extent.hole);
+    }
+    assert_eq!(extents, [true, false, true, false, true]);
+}
+
 #[test]
 fn a_file_cut_inside_its_data() {
     // The data come last, so that cutting them leaves the rest.

@@ -86,14 +86,6 @@ fn check_dataset(view: &View, number: usize) -> Vec<String> {
         }
     }
     let mut faults = Vec::new();
-    for chunk in 0..view.grid(number).len() {
-        match view.check_chunk(number, chunk) {
-            Ok(()) => {}
-            Err(e) => faults.push(e.to_string()),
-        }
-        if dataset.logged().is_none() && !faults.is_empty() {
-            break;
-        }
-    }
+    view.check_dataset(number, &mut |e| faults.push(e.to_string()));
     faults
 }

@@ -22,7 +22,7 @@ pub struct InspectArgs {
     #[arg(long)]
     pub records: bool,
 
-    /// Show which bytes of the log make up each chunk of this dataset
+    /// Show which bytes of the log make up each chunk of this dataset that has any
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
@@ -292,21 +292,23 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
     let Some(number) = datasets.iter().position(same) else {
         bail!("{}: no logged dataset {name}", view.path().display());
     };
-    let chunks = view.grid(number).len();
-    if json {
-        writeln!(out, "[")?;
-    }
-    for chunk in 0..chunks {
+    let (mut found, mut from) = (0u64, 0);
+    while let Some(chunk) = view.next_touched(number, from)? {
         let report = ChunkReport::of(view, number, chunk)?;
         if json {
+            write!(out, "{}", if found == 0 { "[\n" } else { ",\n" })?;
             serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out, "{}", if chunk + 1 < chunks { "," } else { "" })?;
         } else {
             report.print(out)?;
         }
+        found += 1;
+        from = chunk + 1;
     }
-    if json {
-        writeln!(out, "]")?;
+    match (json, found) {
+        (true, 0) => writeln!(out, "[]")?,
+        (true, _) => writeln!(out, "\n]")?,
+        (false, 0) => writeln!(out, "no record touches {name}")?,
+        (false, _) => {}
     }
     Ok(())
 }

@@ -133,7 +133,13 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     if state != H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED {
         return Ok(Vec::new());
     }
-    let mut value = vec![0u8; type_size(datatype)?];
+    // It is a message of an object header, whose length has 16 bits.
+    const LARGEST: usize = 1 << 16;
+    let size = type_size(datatype)?;
+    if size > LARGEST {
+        return Err(format!("a fill value of {size} bytes"));
+    }
+    let mut value = vec![0u8; size];
     h5!(H5Pget_fill_value(
         creation.0,
         datatype.0,

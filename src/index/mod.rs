@@ -82,6 +82,12 @@ impl DatasetIndex {
             .collect()
     }
 
+    /// Whether some record has a block in `query`.
+    pub fn is_touched(&self, query: &Bounds) -> bool {
+        let touches = |n: usize| self.records.list[n].touches(query);
+        self.tree.any(&self.records, query, touches)
+    }
+
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -1,5 +1,6 @@
 //! What every log layout comes down to: records, and the selections that they wrote.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -114,10 +115,12 @@ impl Selection {
 
     /// Numbers of the blocks that touch `query`, ascending.
     pub fn touching(&self, query: &Bounds) -> Vec<usize> {
-        if self.rank == 0 {
-            return (0..self.blocks()).collect();
-        }
         self.tree.touching(self, query)
+    }
+
+    /// Whether some block touches `query`.
+    pub fn touches(&self, query: &Bounds) -> bool {
+        self.tree.any(self, query, |_| true)
     }
 
     /// Memory held, in bytes.
@@ -190,15 +193,29 @@ impl Record {
 
     /// Numbers of the blocks that touch `query`, a box of the dataset's rank.
     pub fn blocks_touching(&self, query: &Bounds) -> Vec<usize> {
-        let Some(lead) = self.lead else {
-            return self.selection.touching(query);
-        };
-        if !(query.start[0]..query.end[0]).contains(&lead) {
-            return Vec::new();
+        match self.without_lead(query) {
+            Some(query) => self.selection.touching(&query),
+            None => Vec::new(),
         }
-        self.selection.touching(&Bounds {
-            start: query.start[1..].to_vec(),
-            end: query.end[1..].to_vec(),
+    }
+
+    /// Whether some block touches `query`.
+    pub fn touches(&self, query: &Bounds) -> bool {
+        self.without_lead(query)
+            .is_some_and(|query| self.selection.touches(&query))
+    }
+
+    /// The part of `query` that the selection can tell apart; `None` where the lead lies outside.
+    fn without_lead<'a>(&self, query: &'a Bounds) -> Option<Cow<'a, Bounds>> {
+        let Some(lead) = self.lead else {
+            return Some(Cow::Borrowed(query));
+        };
+        let inside = (query.start[0]..query.end[0]).contains(&lead);
+        inside.then(|| {
+            Cow::Owned(Bounds {
+                start: query.start[1..].to_vec(),
+                end: query.end[1..].to_vec(),
+            })
         })
     }
 }
@@ -249,5 +266,6 @@ mod tests {
         };
         assert_eq!(record.blocks_touching(&query(0..8)), [0]);
         assert!(record.blocks_touching(&query(0..7)).is_empty());
+        assert!(record.touches(&query(7..8)) && !record.touches(&query(8..9)));
     }
 }

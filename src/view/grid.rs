@@ -60,14 +60,72 @@ impl Grid {
         position
     }
 
-    /// Coordinates of a chunk's first element.
-    pub fn origin(&self, number: u64) -> Vec<u64> {
-        let position = self.position(number);
+    /// The inverse of [`Grid::position`].
+    fn number(&self, position: &[u64]) -> u64 {
+        let sides = position.iter().zip(&self.across);
+        sides.fold(0, |number, (p, across)| number * across + p)
+    }
+
+    /// The first chunk from number `from` on whose elements satisfy `wanted`, which also has to say
+    /// whether that may be so of any chunk in a larger box. Chunks in boxes where it may not are
+    /// passed over together: there can be more of them than anybody could count through.
+    pub fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
+        match self.len {
+            0 => None,
+            _ => self.find_in(
+                vec![0; self.across.len()],
+                self.across.clone(),
+                from,
+                wanted,
+            ),
+        }
+    }
+
+    /// The same among the chunks with positions from `low` to before `high`, whose numbers are
+    /// without gaps: only the first side that is longer than one may be cut.
+    fn find_in(
+        &self,
+        low: Vec<u64>,
+        high: Vec<u64>,
+        from: u64,
+        wanted: &mut impl FnMut(&Bounds) -> bool,
+    ) -> Option<u64> {
+        let last: Vec<u64> = high.iter().map(|h| h - 1).collect();
+        if self.number(&last) < from {
+            return None;
+        }
+        let (start, ends) = (self.origin_of(&low), self.origin_of(&high));
+        let end = ends
+            .iter()
+            .zip(&self.dims)
+            .map(|(e, d)| *e.min(d))
+            .collect();
+        if !wanted(&Bounds { start, end }) {
+            return None;
+        }
+        let Some(cut) = (0..low.len()).find(|d| high[*d] - low[*d] > 1) else {
+            return Some(self.number(&low));
+        };
+        let middle = low[cut] + (high[cut] - low[cut]) / 2;
+        let (mut first_high, mut second_low) = (high.clone(), low.clone());
+        first_high[cut] = middle;
+        second_low[cut] = middle;
+        self.find_in(low, first_high, from, wanted)
+            .or_else(|| self.find_in(second_low, high, from, wanted))
+    }
+
+    /// Coordinates of the first element of the chunk at a position.
+    fn origin_of(&self, position: &[u64]) -> Vec<u64> {
         position
             .iter()
             .zip(&self.chunk)
             .map(|(p, c)| p * c)
             .collect()
+    }
+
+    /// Coordinates of a chunk's first element.
+    pub fn origin(&self, number: u64) -> Vec<u64> {
+        self.origin_of(&self.position(number))
     }
 
     /// The elements of a chunk that belong to the dataset.
@@ -105,6 +163,30 @@ mod tests {
         assert!(grid.is_whole(&grid.bounds(0)));
         assert_eq!(Grid::new(&[], &[]).unwrap().len(), 1);
         assert!(Grid::new(&[0, 4], &[1, 4]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_chunk_among_very_many_is_found() {
+        let grid = Grid::new(&[1 << 40, 7, 5], &[1, 2, 5]).unwrap();
+        let there = Bounds {
+            start: vec![1 << 35, 5, 0],
+            end: vec![(1 << 35) + 1, 6, 1],
+        };
+        let mut asked = 0;
+        let mut wanted = |b: &Bounds| {
+            asked += 1;
+            b.intersection(&there).is_some()
+        };
+        let number = grid.find(0, &mut wanted).unwrap();
+        assert_eq!(grid.position(number), [1 << 35, 2, 0]);
+        assert_eq!(grid.find(number, &mut wanted), Some(number));
+        assert_eq!(grid.find(number + 1, &mut wanted), None);
+        assert!(asked < 1000, "{asked}");
+        let all: Vec<u64> = (0..9)
+            .filter_map(|from| Grid::new(&[5, 7], &[2, 3])?.find(from, &mut |_| true))
+            .collect();
+        assert_eq!(all, (0..9).collect::<Vec<_>>());
+        assert_eq!(Grid::new(&[], &[]).unwrap().find(0, &mut |_| true), Some(0));
     }
 
     #[test]

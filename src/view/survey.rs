@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::assemble::Touching;
 use super::map::Part;
 use super::{View, coverage};
-use crate::error::Result;
+use crate::boxes::Bounds;
+use crate::error::{Error, Result};
 use crate::snapshot::Content;
 
 /// Bytes read at once where nothing is done with them.
@@ -52,48 +53,76 @@ impl View {
             });
         };
         let place = &self.map.datasets[number];
+        let data = |range| Extent { range, hole: false };
+        if !self.has_holes(number) {
+            return Ok(data(offset..end));
+        }
         let first = (offset - start) / place.slot;
-        let hole = self.is_hole(number, first)?;
-        let mut next = first + 1;
-        while next < place.grid.len() && self.is_hole(number, next)? == hole {
+        let mut next = match self.next_touched(number, first)? {
+            Some(touched) if touched > first => {
+                let end = start + touched * place.slot;
+                let range = offset..end;
+                return Ok(Extent { range, hole: true });
+            }
+            Some(touched) => touched + 1,
+            None => {
+                let range = offset..end;
+                return Ok(Extent { range, hole: true });
+            }
+        };
+        while self.next_touched(number, next)? == Some(next) {
             next += 1;
         }
-        Ok(Extent {
-            range: offset..(start + next * place.slot).min(end),
-            hole,
-        })
+        Ok(data(offset..(start + next * place.slot).min(end)))
     }
 
-    /// Whether a chunk is all zeros because nothing was ever written to it.
-    fn is_hole(&self, number: usize, chunk: u64) -> Result<bool> {
+    /// Whether chunks that nobody wrote are all zeros.
+    fn has_holes(&self, number: usize) -> bool {
         let dataset = &self.snapshot.datasets[number];
         let plain = dataset.filters.is_empty() && dataset.fill.iter().all(|b| *b == 0);
-        if !plain || dataset.logged().is_none() {
-            return Ok(false);
-        }
-        self.is_untouched(number, chunk)
+        plain && dataset.logged().is_some()
     }
 
-    fn is_untouched(&self, number: usize, chunk: u64) -> Result<bool> {
+    /// The first chunk from number `from` on that some record of a logged dataset touches, or may
+    /// touch where its records have faults.
+    pub fn next_touched(&self, number: usize, from: u64) -> Result<Option<u64>> {
         let index = self.index(number)?;
-        let bounds = self.map.datasets[number].grid.bounds(chunk);
-        Ok(index.faults().is_empty() && index.touching(&bounds).is_empty())
+        let all = !index.faults().is_empty();
+        let mut wanted = |bounds: &Bounds| all || index.is_touched(bounds);
+        Ok(self.grid(number).find(from, &mut wanted))
     }
 
-    /// Makes a chunk that some record touches, to see whether it can be had.
-    pub fn check_chunk(&self, number: usize, chunk: u64) -> Result<()> {
-        match &self.snapshot.datasets[number].content {
-            Content::Extent { len, .. } => {
-                let mut buf = vec![0; STEP.min(*len) as usize];
-                let mut at = 0;
-                while at < *len {
-                    at += self.read_chunk(number, at, &mut buf)? as u64;
-                }
-                Ok(())
-            }
-            Content::Logged { .. } if self.is_untouched(number, chunk)? => Ok(()),
-            _ => self.make_chunk(number, chunk).map(drop),
+    /// Reads all that a dataset has in the log, and hands on what is wrong: for a logged one with each
+    /// chunk that some record touches.
+    pub fn check_dataset(&self, number: usize, fault: &mut impl FnMut(Error)) {
+        let checked = match self.snapshot.datasets[number].content {
+            Content::Logged { .. } => self.check_chunks(number, fault),
+            Content::Extent { len, .. } => self.check_extent(number, len),
+            Content::Unreadable(_) => self.make_chunk(number, 0).map(drop),
+        };
+        if let Err(e) = checked {
+            fault(e);
         }
+    }
+
+    fn check_chunks(&self, number: usize, fault: &mut impl FnMut(Error)) -> Result<()> {
+        let mut from = 0;
+        while let Some(chunk) = self.next_touched(number, from)? {
+            if let Err(e) = self.make_chunk(number, chunk) {
+                fault(e);
+            }
+            from = chunk + 1;
+        }
+        Ok(())
+    }
+
+    fn check_extent(&self, number: usize, len: u64) -> Result<()> {
+        let mut buf = vec![0; STEP.min(len) as usize];
+        let mut at = 0;
+        while at < len {
+            at += self.read_chunk(number, at, &mut buf)? as u64;
+        }
+        Ok(())
     }
 
     /// Offset in the canonical file and stored bytes of a chunk.
@@ -130,9 +159,12 @@ impl View {
         let index = self.index(number)?;
         let grid = self.grid(number);
         let total: u64 = grid.dims.iter().product();
-        let covered: u64 = (0..grid.len())
-            .map(|chunk| coverage::elements(&index, &grid.bounds(chunk)))
-            .sum();
+        let mut covered = 0;
+        let mut from = 0;
+        while let Some(chunk) = grid.find(from, &mut |bounds| index.is_touched(bounds)) {
+            covered += coverage::elements(&index, &grid.bounds(chunk));
+            from = chunk + 1;
+        }
         Ok(match total {
             0 => 1.0,
             _ => covered as f64 / total as f64,
