@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
+use crate::log::find_signature;
 use crate::log::source::{Folder, Identity, SourceFile};
-use crate::log::{Appearance, appearance};
 use crate::scan::{self, SUBFILE_FOLDER, scan};
 use crate::view::View;
 use crate::view::cache::{Budget, Generation};
@@ -48,6 +48,17 @@ struct Known {
     since: Instant,
     /// Alive while somebody has the view open, or the budget keeps it.
     view: Weak<View>,
+}
+
+impl Known {
+    fn new(identities: Vec<(PathBuf, Identity)>, presented: Presented, view: Weak<View>) -> Self {
+        Known {
+            identities,
+            presented,
+            since: Instant::now(),
+            view,
+        }
+    }
 }
 
 /// The log files below one folder. Shared by all threads.
@@ -107,9 +118,10 @@ impl Catalog {
         }
         // Most files of a tree are no logs: they need neither the lock nor libhdf5.
         let source = SourceFile::open(&self.folder, relative)?;
-        if appearance(&source)? == Appearance::NotHdf5 {
+        if find_signature(&source)?.is_none() {
             let identity = vec![(relative.to_owned(), source.identity())];
-            return Ok(self.remember(relative, identity, Presented::Plain, Weak::new()));
+            let known = Known::new(identity, Presented::Plain, Weak::new());
+            return Ok(self.remember(relative, known));
         }
         let _one_at_a_time = self.scanning.lock();
         match self.current(relative) {
@@ -128,6 +140,9 @@ impl Catalog {
             let file = self.folder.stat(path);
             file.is_ok_and(|now| now == *identity)
         });
+        if !same {
+            self.forget(relative);
+        }
         same.then_some(known)
     }
 
@@ -176,42 +191,42 @@ impl Catalog {
                 };
                 self.budget.keep_view(&view);
                 let weak = Arc::downgrade(&view);
-                (
-                    self.remember(relative, identities, presented, weak),
-                    Some(view),
-                )
+                let known = Known::new(identities, presented, weak);
+                (self.remember(relative, known), Some(view))
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{}: passed through: {reason}", source.path().display());
-                (
-                    self.remember(relative, own(), Presented::Plain, Weak::new()),
-                    None,
-                )
+                let known = Known::new(own(), Presented::Plain, Weak::new());
+                (self.remember(relative, known), None)
             }
             Err(error) => {
                 // Whoever opens the file is told, and the log with it.
                 log::debug!("{error}");
+                // What the system refused now it may grant at once: that says nothing of the file.
+                let passing = matches!(error, Error::Io { .. } | Error::Changed { .. });
                 let presented = Presented::Broken(Arc::new(error));
-                (self.remember(relative, own(), presented, Weak::new()), None)
+                let known = Known::new(own(), presented, Weak::new());
+                match passing {
+                    true => (known, None),
+                    false => (self.remember(relative, known), None),
+                }
             }
         }
     }
 
-    fn remember(
-        &self,
-        relative: &Path,
-        identities: Vec<(PathBuf, Identity)>,
-        presented: Presented,
-        view: Weak<View>,
-    ) -> Known {
-        let known = Known {
-            identities,
-            presented,
-            since: Instant::now(),
-            view,
-        };
+    fn remember(&self, relative: &Path, known: Known) -> Known {
         self.known.insert(relative.to_owned(), known.clone());
         known
+    }
+
+    /// Lets go of what is known of a path that is no more, or no more what it was: a view that nobody
+    /// has open must not keep the space of a deleted file.
+    pub fn forget(&self, relative: &Path) {
+        if let Some((_, known)) = self.known.remove(relative)
+            && let Presented::View { generation, .. } = known.presented
+        {
+            self.budget.drop_view(generation);
+        }
     }
 
     /// Whether `name`, a directory in `parent`, holds the subfiles of a log file beside it, and is

@@ -12,12 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused: opening, reading, listing.
-    #[error("{}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{}: {cause}", path.display())]
+    Io { path: PathBuf, cause: io::Error },
 
     /// The file is none that this crate presents: another kind of file, or a plain HDF5 file.
     #[error("{}: not a log file: {reason}", path.display())]
@@ -50,7 +46,7 @@ impl Error {
     pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::Io {
             path: path.into(),
-            source,
+            cause: source,
         }
     }
 

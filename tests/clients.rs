@@ -413,3 +413,30 @@ for _ in range(2):
     assert_eq!(scans.len(), 1, "{scans:?}");
     eprintln!("{}", scans[0]);
 }
+
+/// An export that is interrupted leaves nothing behind.
+#[test]
+fn an_interrupted_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.h5");
+    // Too much to be written before the signal comes; not sparse, for the fill value is no zero.
+    let mut vast = Dataset::new("vast", 0, Type::U8, &[1 << 38]);
+    vast.fill = Some(vec![7]);
+    LogFile::with(vec![vast], Vec::new()).write(&log);
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("export")
+        .arg(&log)
+        .arg(folder.path().join("out.h5"));
+    let mut child = command.spawn().unwrap();
+    let others = || fs::read_dir(folder.path()).unwrap().count() - 1;
+    wait_until("the export has begun", || others() == 1);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(2)
+    );
+    assert_eq!(others(), 0);
+}

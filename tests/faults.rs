@@ -348,6 +348,53 @@ fn very_many_chunks_that_nobody_wrote() {
     assert_eq!(extents, [true, false, true, false, true]);
 }
 
+/// Numbers of blocks that take no bytes in the table must not be believed either.
+#[test]
+fn very_many_blocks_without_coordinates() {
+    let scalar = Dataset::new("bad", 0, Type::U8, &[]);
+    let one = || (Vec::new(), Vec::new());
+    let mut log = with_bad(scalar, vec![Entry::many(0, vec![one(), one()], vec![1, 2])]);
+    let (_folder, path) = place(&log);
+    assert_eq!(read(&open_view(&path).unwrap(), "/bad").unwrap(), [2]);
+    log.config = 0xa;
+    let (tables, len) = extents(&path, "_md")[0];
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut table = vec![0; len as usize];
+    file.read_exact_at(&mut table, tables).unwrap();
+    let count = table
+        .windows(4)
+        .rposition(|w| w == 2i32.to_le_bytes())
+        .unwrap();
+    file.write_all_at(&i32::MAX.to_le_bytes(), tables + count as u64)
+        .unwrap();
+    let view = open_view(&path).unwrap();
+    assert_says(&refusal(&view, "/bad"), "2147483647 blocks in 2 bytes");
+}
+
+/// What the file says must not lead libhdf5 to other files.
+#[test]
+fn a_log_group_behind_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.h5");
+    let entry = Entry::one(0, &[0], &[4], vec![1, 2, 3, 4]);
+    let good = Dataset::new("good", 0, Type::U8, &[4]);
+    LogFile::with(vec![good], vec![entry]).write_with(&path, |_| {});
+    {
+        let file = raw::open_file_to_change(&path);
+        raw::hard_link(&file, "_LOG", &file, "elsewhere");
+        raw::delete_link(&file, "_LOG");
+        raw::external_link("other.h5", "/_LOG", &file, "_LOG");
+    }
+    match scan_file(&path) {
+        Err(Error::BadFile { reason, .. }) => assert_says(&reason, "no hard link"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_file_cut_inside_its_data() {
     // The data come last, so that cutting them leaves the rest.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::log::model::Record;
 use crate::view::View;
 
 /// Read everything that a log file's view would read, and report each fault
@@ -56,33 +55,18 @@ fn check(view: &View) -> Vec<String> {
         .collect()
 }
 
-/// Faults of one dataset: of its records, then of its chunks. What concerns the whole dataset is said
-/// once, not for every chunk.
+/// Faults of one dataset, chunk by chunk. What concerns the whole dataset is said once.
 fn check_dataset(view: &View, number: usize) -> Vec<String> {
     let dataset = &view.snapshot().datasets[number];
-    let about = |text: &str| {
-        format!(
-            "{}: dataset {}: {text}",
-            view.path().display(),
-            dataset.name
-        )
-    };
     if dataset.logged().is_some() {
         let index = match view.index(number) {
             Ok(index) => index,
             Err(e) => return vec![e.to_string()],
         };
         if !index.faults().is_empty() {
-            return index.faults().iter().map(|f| about(f)).collect();
-        }
-        let bad = |r: &Record| {
-            r.fault
-                .as_ref()
-                .map(|f| about(&format!("{}: {f}", r.bounds())))
-        };
-        let faults: Vec<String> = index.records().iter().filter_map(bad).collect();
-        if !faults.is_empty() {
-            return faults;
+            let about = format!("{}: dataset {}", view.path().display(), dataset.name);
+            let faults = index.faults().iter();
+            return faults.map(|f| format!("{about}: {f}")).collect();
         }
     }
     let mut faults = Vec::new();

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::view::View;
 
@@ -39,6 +41,11 @@ pub fn run(args: ExportArgs) -> Result<()> {
             args.out.display()
         );
     }
+    if let Ok(there) = args.out.symlink_metadata()
+        && !there.is_file()
+    {
+        bail!("{}: is not a regular file", args.out.display());
+    }
     let view = super::open(&args.file, args.cache_size)?;
     let folder = match args.out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -51,6 +58,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .tempfile_in(folder)
         .with_context(writing)?;
+    remove_at_signal(temporary.path().to_owned()).with_context(writing)?;
     write(&view, temporary.as_file_mut()).with_context(writing)?;
     temporary.as_file().sync_all().with_context(writing)?;
     let named = match args.force {
@@ -58,6 +66,19 @@ pub fn run(args: ExportArgs) -> Result<()> {
         false => temporary.persist_noclobber(&args.out).map_err(|e| e.error),
     };
     named.with_context(writing)?;
+    Ok(())
+}
+
+/// Whoever interrupts an export does not want what there is of it.
+fn remove_at_signal(temporary: PathBuf) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let _ = std::fs::remove_file(temporary);
+            // Ends the process as the signal would have done.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
     Ok(())
 }
 

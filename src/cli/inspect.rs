@@ -55,9 +55,9 @@ fn print_json(value: &impl Serialize, out: &mut impl Write) -> Result<()> {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    file: PathBuf,
+    file: String,
     layout: &'static str,
-    sources: Vec<PathBuf>,
+    sources: Vec<String>,
     /// Length of the canonical file.
     canonical_bytes: u64,
     metadata_bytes: usize,
@@ -111,9 +111,13 @@ impl Report {
             .map(|number| DatasetReport::of(view, number, with_records))
             .collect::<Result<_>>()?;
         Ok(Report {
-            file: view.path(),
+            file: view.path().to_string_lossy().into_owned(),
             layout: snapshot.log.layout().name(),
-            sources: snapshot.sources.iter().map(|s| s.path.clone()).collect(),
+            sources: snapshot
+                .sources
+                .iter()
+                .map(|s| s.path.to_string_lossy().into_owned())
+                .collect(),
             canonical_bytes: view.len(),
             metadata_bytes: view.front_len(),
             datasets,
@@ -122,7 +126,7 @@ impl Report {
     }
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{}: {} log", self.file.display(), self.layout)?;
+        writeln!(out, "{}: {} log", self.file, self.layout)?;
         if self.sources.len() > 1 {
             writeln!(out, "  {} subfiles", self.sources.len() - 1)?;
         }
@@ -283,6 +287,9 @@ struct ChunkReport {
     stored: u64,
     /// What it is made of, in the order in which it applies; what none of it covers is fill value.
     made_of: Vec<Source>,
+    /// Why it cannot be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
 }
 
 /// One chunk at a time: a dataset may have millions.
@@ -316,11 +323,16 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
 impl ChunkReport {
     fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
         let (offset, stored) = view.chunk_place(number, chunk)?;
+        let (made_of, fault) = match view.chunk_sources(number, chunk) {
+            Ok(sources) => (sources, None),
+            Err(e) => (Vec::new(), Some(e.to_string())),
+        };
         Ok(ChunkReport {
             chunk: view.grid(number).position(chunk),
             offset,
             stored,
-            made_of: view.chunk_sources(number, chunk)?,
+            made_of,
+            fault,
         })
     }
 
@@ -336,6 +348,9 @@ impl ChunkReport {
                 "  start {:?} count {:?}: from {} bytes at {} of file {}",
                 source.start, source.count, source.stored, source.offset, source.source
             )?;
+        }
+        if let Some(fault) = &self.fault {
+            writeln!(out, "  fault: {fault}")?;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
 /// system, `EIO` for everything else.
 fn answer(error: &Error) -> Errno {
     let source = match error {
-        Error::Io { source, .. } => source,
+        Error::Io { cause: source, .. } => source,
         Error::Remembered(error) => return answer(error),
         _ => {
             complain(error);

@@ -81,7 +81,8 @@ impl Mirror {
     /// What `path` is now. A log file that cannot be presented is an entry like any other, with
     /// the size of the log: its neighbours must stay visible to `ls`.
     pub fn entry(&self, path: &Path) -> Result<Entry> {
-        let (attributes, device, inode) = self.stat(path)?;
+        let (attributes, device, inode) =
+            self.stat(path).inspect_err(|_| self.catalog.forget(path))?;
         let source = Version::Source {
             device,
             inode,

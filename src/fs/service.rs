@@ -164,7 +164,7 @@ mod tests {
 
     fn errno<T: std::fmt::Debug>(outcome: Result<T>) -> Os {
         match outcome {
-            Err(Error::Io { source, .. }) => Os::from_io_error(&source).unwrap(),
+            Err(Error::Io { cause: source, .. }) => Os::from_io_error(&source).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -99,14 +99,16 @@ pub fn add_filter(creation: &Id, id: i32, flags: u32, values: &[u32]) -> Result<
     .map(drop)
 }
 
+/// Values of one filter that are believed.
+pub const MOST_FILTER_VALUES: usize = 256;
+
 /// The filters of a pipeline: identifier, flags, values.
 pub fn filters(creation: &Id) -> Result<Vec<(i32, u32, Vec<u32>)>> {
-    const MOST_VALUES: usize = 256;
     let mut filters = Vec::new();
     for number in 0..h5!(H5Pget_nfilters(creation.0))? as c_uint {
         let (mut flags, mut config) = (0, 0);
-        let mut count = MOST_VALUES;
-        let mut values = vec![0; MOST_VALUES];
+        let mut count = MOST_FILTER_VALUES;
+        let mut values = vec![0; MOST_FILTER_VALUES];
         let id = h5!(H5Pget_filter2(
             creation.0,
             number,
@@ -117,7 +119,7 @@ pub fn filters(creation: &Id) -> Result<Vec<(i32, u32, Vec<u32>)>> {
             ptr::null_mut(),
             &mut config
         ))?;
-        if count > MOST_VALUES {
+        if count > MOST_FILTER_VALUES {
             return Err(format!("filter {id} has {count} values"));
         }
         values.truncate(count);

@@ -203,7 +203,17 @@ pub fn delete_link(parent: &Id, link: &Link) -> Result<()> {
     h5!(H5Ldelete(parent.0, name.as_ptr(), DEFAULT)).map(drop)
 }
 
-/// Whether a link of this name exists in the group.
-pub fn link_exists(group: &Id, name: &CStr) -> Result<bool> {
-    h5!(H5Lexists(group.0, name.as_ptr(), DEFAULT)).map(|found| found > 0)
+/// Whether a hard link of this name exists in the group. A link of another kind is an error: to
+/// follow it could lead libhdf5 anywhere in the file system.
+pub fn hard_link_exists(group: &Id, name: &CStr) -> Result<bool> {
+    if h5!(H5Lexists(group.0, name.as_ptr(), DEFAULT))? == 0 {
+        return Ok(false);
+    }
+    let mut info = H5L_info1_t::default();
+    h5!(H5Lget_info1(group.0, name.as_ptr(), &mut info, DEFAULT))?;
+    // SAFETY: `info` is ours; the kind is read as a number, for it may be none of the enumeration.
+    match unsafe { (&raw const info.type_).cast::<c_int>().read() } {
+        0 => Ok(true),
+        _ => Err(format!("{name:?} is no hard link")),
+    }
 }

@@ -54,7 +54,10 @@ impl DatasetIndex {
         let tree = BoxTree::build(&records);
         let each = size_of::<Record>() + size_of::<Bounds>() + 16 * records.rank;
         Ok(DatasetIndex {
-            bytes: found.decoded + tree.bytes() + records.list.len() * each,
+            bytes: found.decoded
+                + tree.bytes()
+                + records.list.len() * each
+                + faults.iter().map(String::len).sum::<usize>(),
             records,
             tree,
             faults,
@@ -70,16 +73,27 @@ impl DatasetIndex {
         &self.faults
     }
 
-    /// The records with a block in `query`, in the order in which they apply; for each the numbers
-    /// of these blocks.
-    pub fn touching(&self, query: &Bounds) -> Vec<(&Record, Vec<usize>)> {
-        let numbers = self.tree.touching(&self.records, query);
-        numbers
-            .into_iter()
-            .map(|n| &self.records.list[n])
-            .map(|record| (record, record.blocks_touching(query)))
-            .filter(|(_, blocks)| !blocks.is_empty())
-            .collect()
+    /// The records that decide what `query` holds, in the order in which they apply; for each the
+    /// numbers of its blocks there. Records before the last one that covers all of it with one block
+    /// are left out.
+    pub fn deciding(&self, query: &Bounds) -> Vec<(&Record, Vec<usize>)> {
+        let mut found = Vec::new();
+        for number in self.tree.touching(&self.records, query).into_iter().rev() {
+            let record = &self.records.list[number];
+            let blocks = record.blocks_touching(query);
+            // More blocks could cover it too, but to ask that of each would cost more.
+            let covers = match blocks.as_slice() {
+                [] => continue,
+                [one] => record.block(*one).contains(query),
+                _ => false,
+            };
+            found.push((record, blocks));
+            if covers {
+                break;
+            }
+        }
+        found.reverse();
+        found
     }
 
     /// Whether some record has a block in `query`.

@@ -78,27 +78,19 @@ pub struct DatasetRecords {
     pub decoded: usize,
 }
 
-/// What a file looks like to the cheap test before a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appearance {
-    /// No HDF5 signature where one could be.
-    NotHdf5,
-    Hdf5,
-}
-
 /// Looks for an HDF5 signature at byte 0, 512, 1024, 2048, … (HDF5 File Format Specification,
 /// II.A). Reads a few bytes per place, never the file.
-pub fn appearance(file: &SourceFile) -> Result<Appearance> {
+pub fn find_signature(file: &SourceFile) -> Result<Option<u64>> {
     let mut at = 0;
     while at + HDF5_SIGNATURE.len() as u64 <= file.len() {
         let mut bytes = [0; HDF5_SIGNATURE.len()];
         file.read_exact_at(&mut bytes, at)?;
         if bytes == HDF5_SIGNATURE {
-            return Ok(Appearance::Hdf5);
+            return Ok(Some(at));
         }
         at = if at == 0 { 512 } else { at * 2 };
     }
-    Ok(Appearance::NotHdf5)
+    Ok(None)
 }
 
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
@@ -106,11 +98,12 @@ const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// Bytes searched for a layout's mark in a file that libhdf5 cannot open.
 const MARK_WINDOW: u64 = 1 << 20;
 
-/// Whether a damaged HDF5 file carries the mark of a log layout near its front: then it is to be
+/// Whether a damaged HDF5 file carries the mark of a log layout near its signature: then it is to be
 /// refused, where any other damaged file is none of our business.
-pub fn carries_mark(file: &SourceFile) -> Result<bool> {
-    let mut front = vec![0; file.len().min(MARK_WINDOW) as usize];
-    file.read_exact_at(&mut front, 0)?;
+pub fn carries_mark(file: &SourceFile, signature: u64) -> Result<bool> {
+    let left = file.len().saturating_sub(signature);
+    let mut front = vec![0; left.min(MARK_WINDOW) as usize];
+    file.read_exact_at(&mut front, signature)?;
     Ok(front
         .windows(logvol::MARK.len())
         .any(|w| w == logvol::MARK.as_bytes()))

@@ -38,9 +38,10 @@ impl Copier<'_> {
             h5::allow_large_attributes(&creation)?;
         }
         h5::track_times(&creation, info.times[2] != 0)?;
-        let new = match Anchor::read(old, &names)? {
-            Some(anchor) => self.logged(old, &creation, anchor, spot)?,
-            None => self.plain(old, &creation, spot)?,
+        let new = match Anchor::read(old, &names) {
+            Ok(Some(anchor)) => self.logged(old, &creation, anchor, spot)?,
+            Ok(None) => self.plain(old, &creation, spot)?,
+            Err(reason) => self.unbelievable(old, &creation, reason, spot)?,
         };
         self.objects.insert(info.address, h5::address(&new.id)?);
         if let Some(work) = new.later {
@@ -111,6 +112,26 @@ impl Copier<'_> {
             id,
             anchor: true,
             later: None,
+        })
+    }
+
+    /// A dataset whose anchor does not say what it is: shown as a scalar that cannot be read.
+    fn unbelievable(
+        &mut self,
+        old: &Id,
+        creation: &Id,
+        reason: String,
+        spot: &Spot<'_>,
+    ) -> Result<New> {
+        let scalar = Space::Simple {
+            dims: Vec::new(),
+            max: Vec::new(),
+        };
+        let datatype = h5::dataset_type(old)?;
+        let new = self.unreadable(&datatype, creation, scalar, reason, spot)?;
+        Ok(New {
+            anchor: true,
+            ..new
         })
     }
 
@@ -203,7 +224,8 @@ impl Copier<'_> {
             .elements()
             .and_then(|n| n.checked_mul(h5::type_size(&datatype).unwrap_or(1) as u64));
         let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
-        let nothing = stored == 0 && class != StorageClass::Compact;
+        let elsewhere = class == StorageClass::Elsewhere;
+        let nothing = elsewhere || (stored == 0 && class != StorageClass::Compact);
         if !nothing && total.is_none_or(|t| t > MOST_COPIED) {
             let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
             return self.unreadable(&datatype, creation, space, reason, spot);
@@ -221,7 +243,7 @@ impl Copier<'_> {
             anchor: false,
             later: None,
         };
-        if nothing || class == StorageClass::Elsewhere {
+        if nothing {
             return Ok(made);
         }
         self.copied_bytes = total.unwrap_or(MOST_COPIED);

@@ -1,7 +1,8 @@
 //! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
 //! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::hdf5_sys::{self as h5, Id, Space};
@@ -28,7 +29,7 @@ const FILTERS: &str = "_h5logfs_filters";
 /// The largest rank of a dataspace in HDF5.
 const MOST_DIMS: u64 = 32;
 /// Values in the longest description of a filter pipeline that is believed.
-const MOST_FILTER_VALUES: u64 = 4096;
+const MOST_PIPELINE_VALUES: u64 = 4096;
 /// Filter flag: the dataset can do without.
 const OPTIONAL: u32 = 1;
 
@@ -131,7 +132,7 @@ impl Anchor {
             return Ok(None);
         };
         let chunk = integers(CHUNK, MOST_DIMS).transpose();
-        let filters = integers(FILTERS, MOST_FILTER_VALUES).transpose();
+        let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
         let rank = dims.len();
         if max.len() != rank || id.len() != 1 {
             return Err(format!(
@@ -180,6 +181,9 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     while let [id, flags, count, tail @ ..] = rest {
         let count = *count as usize;
         let values = tail.get(..count).ok_or_else(broken)?;
+        if count > h5::MOST_FILTER_VALUES {
+            return Err(format!("{FILTERS} has a filter of {count} values"));
+        }
         let mut filter = Filter {
             id: i32::try_from(*id).map_err(|_| broken())?,
             flags: *flags,
@@ -236,7 +240,7 @@ pub fn find_log(
 /// header behind (section 12): what is there counts, and nothing that was promised may be missing.
 fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> Result<()> {
     let root = h5::open_group(file, c"/")?;
-    let group = match h5::link_exists(&root, c"_LOG")? {
+    let group = match h5::hard_link_exists(&root, c"_LOG")? {
         true => Some(h5::open_group(file, c"/_LOG")?),
         false => None,
     };
@@ -262,7 +266,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
 fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Extent>> {
     let name = format!("{kind}_{number}");
     let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
-    if !h5::link_exists(group, &path)? {
+    if !h5::hard_link_exists(group, &path)? {
         return Ok(None);
     }
     let dataset = h5::open_dataset(group, &path)?;
@@ -309,29 +313,35 @@ fn subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>
         .ok_or_else(|| format!("{count} subfiles"))?;
     let directory = subfile_folder(relative);
     let shown = folder.full_path(&directory);
-    let mut names: Vec<String> = folder
+    let names = folder
         .list(&directory)
-        .map_err(|e| format!("{}: {e}", shown.display()))?
-        .into_iter()
-        .filter_map(|n| n.into_string().ok())
-        .collect();
-    names.sort();
-    let own = relative
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned());
-    let first = format!("{}.0", own.as_deref().unwrap_or_default());
-    let prefix = if names.contains(&first) {
-        own.unwrap_or_default()
+        .map_err(|e| format!("{}: {e}", shown.display()))?;
+    let own = relative.file_name().unwrap_or_default();
+    let prefix = if names.contains(&numbered(own, 0)) {
+        own
     } else {
-        let firsts: Vec<&str> = names.iter().filter_map(|n| n.strip_suffix(".0")).collect();
+        let firsts: Vec<&OsStr> = names
+            .iter()
+            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
+            .map(OsStr::from_bytes)
+            .collect();
         match firsts[..] {
-            [one] => one.to_owned(),
-            _ => return Err(format!("{}: {first} is missing", shown.display())),
+            [one] => one,
+            _ => {
+                let first = directory.join(numbered(own, 0));
+                return Err(format!("{} is missing", folder.full_path(&first).display()));
+            }
         }
     };
     Ok((0..count)
-        .map(|i| directory.join(format!("{prefix}.{i}")))
+        .map(|i| directory.join(numbered(prefix, i)))
         .collect())
+}
+
+fn numbered(prefix: &OsStr, number: u16) -> OsString {
+    let mut name = prefix.to_owned();
+    name.push(format!(".{number}"));
+    name
 }
 
 #[cfg(test)]

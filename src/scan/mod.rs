@@ -20,7 +20,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::log::source::{Folder, SourceFile};
-use crate::log::{Appearance, Tables, appearance, carries_mark};
+use crate::log::{Tables, carries_mark, find_signature};
 use crate::snapshot::{Snapshot, Source};
 
 pub use logvol::{SUBFILE_FOLDER, subfile_folder};
@@ -38,15 +38,22 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
         path: path.clone(),
         reason,
     };
-    if appearance(&source)? == Appearance::NotHdf5 {
+    let Some(signature) = find_signature(&source)? else {
         return Err(not_a_log(
             "no HDF5 signature (a log file that was never closed has none either)".into(),
         ));
-    }
+    };
     let file = match open(&source) {
         Ok(file) => file,
-        Err(e) if carries_mark(&source)? => return Err(Error::bad_file(path, e)),
-        Err(e) => return Err(not_a_log(e)),
+        Err(e) => {
+            // libhdf5 does not tell why: a lack of descriptors or of rights says nothing about the
+            // file, and must not make it a plain one.
+            probe(&source)?;
+            return Err(match carries_mark(&source, signature)? {
+                true => Error::bad_file(path, e),
+                false => not_a_log(e),
+            });
+        }
     };
     match logvol::Header::read(&file) {
         Ok(Some(header)) => {
@@ -57,11 +64,20 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
     }
 }
 
-/// Opens a file with libhdf5 by the descriptor that we hold, so that both see the same file.
+/// The path by which libhdf5 opens the very file that we hold.
+fn path_of(source: &SourceFile) -> String {
+    format!("/proc/self/fd/{}", source.as_fd().as_raw_fd())
+}
+
+/// Opens a file just as libhdf5 does, for the reason why it cannot be.
+fn probe(source: &SourceFile) -> Result<()> {
+    let opened = std::fs::File::open(path_of(source));
+    opened.map(drop).map_err(|e| Error::io(source.path(), e))
+}
+
 fn open(source: &SourceFile) -> std::result::Result<Id, String> {
     h5::forbid_plugins()?;
-    let path = format!("/proc/self/fd/{}", source.as_fd().as_raw_fd());
-    let path = CString::new(path).map_err(|e| e.to_string())?;
+    let path = CString::new(path_of(source)).map_err(|e| e.to_string())?;
     h5::open_file(&path)
 }
 

@@ -1,7 +1,7 @@
 //! Walking the user's objects and making them anew in an image, in which every dataset has its true
 //! shape and none has a byte of storage, but for small ones that were never logged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 
 use super::dataset::{Spot, elements};
@@ -197,17 +197,17 @@ impl Copier<'_> {
     fn presented_links(&mut self, group: &Id, path: &str) -> Result<Vec<Link>> {
         let mut links = h5::links(group)?;
         let stored: Vec<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
-        let taken: std::collections::HashSet<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+        let taken: HashSet<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         let in_root = path.is_empty();
         links.retain_mut(|link| {
             let Some(shown) = logvol::present_link(&link.name, in_root) else {
                 return false;
             };
-            let hidden = logvol::present_link(shown, in_root).is_none();
             if shown == link.name.as_slice() {
                 return true;
             }
-            if taken.contains(shown) && !hidden {
+            // Only one that is itself shown as it is stands in the way.
+            if taken.contains(shown) && logvol::present_link(shown, in_root) == Some(shown) {
                 let name = String::from_utf8_lossy(&link.name);
                 let text = format!("link {path}/{name}: its unescaped name is taken");
                 self.out.warnings.push(text);
@@ -264,8 +264,17 @@ impl Copier<'_> {
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
         let mut shown = Vec::new();
+        let mut taken = HashSet::new();
         for stored in names {
-            if let Some(name) = logvol::present_attribute(stored.to_bytes(), owner) {
+            let Some(name) = logvol::present_attribute(stored.to_bytes(), owner) else {
+                continue;
+            };
+            // An escaped name that falls on one that was never escaped keeps its stored form.
+            let clashes = name != stored.to_bytes()
+                && names.iter().any(|n| n.to_bytes() == name)
+                && logvol::present_attribute(name, owner) == Some(name);
+            let name = if clashes { stored.to_bytes() } else { name };
+            if taken.insert(name) {
                 shown.push((name.to_vec(), h5::open_attribute(pair.old, stored)?));
             }
         }

@@ -43,15 +43,7 @@ impl<'a> Touching<'a> {
             return Err(fault.clone());
         }
         let bounds = grid.bounds(chunk);
-        let mut records = index.touching(&bounds);
-        let covers = |(record, blocks): &(&Record, Vec<usize>)| match blocks.as_slice() {
-            [one] => record.block(*one).contains(&bounds),
-            // Could be too, but to ask that of every block of every record would cost more.
-            _ => false,
-        };
-        if let Some(last) = records.iter().rposition(covers) {
-            records.drain(..last);
-        }
+        let records = index.deciding(&bounds);
         match records.iter().find_map(|(r, _)| r.fault.as_ref()) {
             Some(fault) => Err(fault.to_string()),
             None => Ok(Touching { bounds, records }),

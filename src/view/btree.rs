@@ -34,18 +34,21 @@ pub struct Tree {
 
 impl Tree {
     /// `rank`: of the dataset. `chunks` is at least 1.
-    pub fn new(chunks: u64, rank: usize) -> Self {
+    /// `None` where the tree would be longer than any file.
+    pub fn new(chunks: u64, rank: usize) -> Option<Self> {
         let mut levels = vec![chunks.div_ceil(FAN_OUT)];
         while let Some(&top) = levels.last()
             && top > 1
         {
             levels.push(top.div_ceil(FAN_OUT));
         }
-        Tree {
+        let node_size = HEADER + (FAN_OUT + 1) * key_size(rank) + FAN_OUT * 8;
+        levels.iter().sum::<u64>().checked_mul(node_size)?;
+        Some(Tree {
             chunks,
-            node_size: HEADER + (FAN_OUT + 1) * key_size(rank) + FAN_OUT * 8,
+            node_size,
             levels,
-        }
+        })
     }
 
     pub fn nodes(&self) -> u64 {
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn shapes_of_perfect_trees() {
-        let levels = |chunks| Tree::new(chunks, 1).levels;
+        let levels = |chunks| Tree::new(chunks, 1).unwrap().levels;
         assert_eq!(levels(1), [1]);
         assert_eq!(levels(63), [1]);
         assert_eq!(levels(64), [1]);
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn every_chunk_has_one_leaf_and_every_node_one_parent() {
         for chunks in [1, 63, 64, 65, 4096, 4097, 300_000] {
-            let tree = Tree::new(chunks, 2);
+            let tree = Tree::new(chunks, 2).unwrap();
             let mut seen = 0;
             for level in 0..tree.levels.len() {
                 let mut next = 0;
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_node_fills_its_size_exactly() {
-        let tree = Tree::new(65, 1);
+        let tree = Tree::new(65, 1).unwrap();
         let key = |c: u64| Key {
             size: 80,
             filter_mask: 0,

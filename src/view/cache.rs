@@ -106,6 +106,10 @@ impl Budget {
         }
     }
 
+    pub fn drop_view(&self, generation: Generation) {
+        self.leads.remove(&LeadKey::View(generation));
+    }
+
     pub fn keep_view(&self, view: &Arc<View>) {
         let key = LeadKey::View(view.generation());
         self.leads.insert(key, Lead::View(Arc::clone(view)));

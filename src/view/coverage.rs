@@ -6,7 +6,7 @@ use crate::index::DatasetIndex;
 /// Elements of `chunk` that at least one record covers.
 pub fn elements(index: &DatasetIndex, chunk: &Bounds) -> u64 {
     let mut parts = Vec::new();
-    for (record, blocks) in index.touching(chunk) {
+    for (record, blocks) in index.deciding(chunk) {
         parts.extend(
             blocks
                 .iter()

@@ -47,8 +47,10 @@ impl Placement {
         if chunked && u32::try_from(stored).is_err() {
             return None;
         }
-        let tree =
-            (chunked && !grid.is_empty()).then(|| (Tree::new(grid.len(), dataset.dims.len()), 0));
+        let tree = match chunked && !grid.is_empty() {
+            true => Some((Tree::new(grid.len(), dataset.dims.len())?, 0)),
+            false => None,
+        };
         Some(Placement {
             grid,
             raw,

@@ -114,10 +114,10 @@ impl MountOptions {
     }
 }
 
-/// A number of bytes, with a binary suffix or without.
 /// Room for some chunks of the usual size and the tables that lead to them.
 const SMALLEST_CACHE: u64 = 16 << 20;
 
+/// A number of bytes, with a binary suffix or without.
 fn size(value: &[u8]) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(value);
     let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("cache_size={e}"))?;

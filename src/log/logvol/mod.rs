@@ -131,7 +131,7 @@ type Order = (u16, u32, u64);
 
 impl LogVolTable {
     fn place(&self, entry: &Entry) -> String {
-        let md = &self.tables.metadata[usize::from(entry.table)];
+        let md = &self.tables.metadata[entry.table as usize];
         format!(
             "entry at byte {} of _md_{}",
             entry.position - md.offset,
@@ -169,7 +169,7 @@ impl LogVolTable {
         if raw == 0 {
             return Ok(None);
         }
-        let source = self.tables.metadata[usize::from(entry.table)].source;
+        let source = self.tables.metadata[entry.table as usize].source;
         let mut record = Record {
             selection,
             lead,
@@ -243,18 +243,20 @@ impl LogVolTable {
             let key = (target, wanted, spelling);
             self.selections.lock().get(&key).and_then(Weak::upgrade)
         };
+        // Only of encoded and of merged blocks is there more than one way to read them.
+        let merged = self.tables.config & MERGED != 0;
         if let Some(selection) = known(Spelling::Usual)
-            && fits(&selection)
+            && (fits(&selection) || !(merged || spelled.is_encoded()))
         {
             return Ok(selection);
         }
 
-        let table = self.tables.metadata[usize::from(spelled.table)];
+        let table = self.tables.metadata[spelled.table as usize];
         let body = spelled
             .read_body(&sources[usize::from(table.source)])
             .map_err(|e| e.to_string())?;
         let own_rank = rank - usize::from(spelled.record.is_some() && rank > 0);
-        let mut blocks = Blocks::parse(spelled, &body, own_rank, self.tables.config & MERGED != 0)?;
+        let mut blocks = Blocks::parse(spelled, &body, own_rank, merged)?;
         blocks.choose(dataset, entry.data_size, own_rank - wanted)?;
         let spelling = blocks.spelling();
         if let Some(selection) = known(spelling) {

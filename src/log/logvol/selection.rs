@@ -102,6 +102,12 @@ impl Blocks {
             let bytes = i128::from(elements) * i128::from(dataset.element);
             Some(bytes == i128::from(data_size))
         };
+        // Where there are no coordinates, nothing but the data bounds the number of blocks.
+        let stored = u64::try_from(data_size).unwrap_or(0);
+        let least = (self.count as u64).saturating_mul(dataset.element);
+        if self.rank == drop && least > largest_inflated(stored) {
+            return Err(format!("{} blocks in {stored} bytes of data", self.count));
+        }
         match &self.coordinates {
             Coordinates::Encoded { .. } => {
                 if fits(Spelling::Usual) != Some(true) && fits(Spelling::Division) == Some(true) {
@@ -185,6 +191,9 @@ impl Blocks {
     }
 }
 
+/// Bytes of the largest selection that is inflated.
+const LARGEST_UNPACKED: u64 = 64 << 20;
+
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
 /// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
 fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), String> {
@@ -198,14 +207,16 @@ fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), Str
         if [wanted(count), plain].contains(&(rest.len() as u64)) {
             return Ok((count, rest.to_vec()));
         }
-        if let Ok(bytes) = inflate(rest, wanted(count)) {
+        if wanted(count) <= LARGEST_UNPACKED
+            && let Ok(bytes) = inflate(rest, wanted(count))
+        {
             return Ok((count, bytes));
         }
     }
     // The count is inside.
     let mut whole = Vec::new();
     flate2::read::ZlibDecoder::new(body)
-        .take(largest_inflated(body.len() as u64))
+        .take(LARGEST_UNPACKED)
         .read_to_end(&mut whole)
         .map_err(|e| format!("a deflated selection that does not inflate: {e}"))?;
     let (count, rest) = split_count(entry, &whole)?;

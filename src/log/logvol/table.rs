@@ -35,7 +35,7 @@ pub(super) struct Entry {
     /// where it claims to share the selection of something that is no such entry.
     pub target: Option<u32>,
     /// Which `_md_N`, as a position in the list of tables.
-    pub table: u16,
+    pub table: u32,
     flags: u8,
     size: u32,
 }
@@ -82,17 +82,25 @@ impl EntryTable {
         for (number, table) in tables.iter().enumerate() {
             let mut walk = Walk {
                 window: Window::new(&sources[usize::from(table.source)], table),
-                table: number as u16,
+                table: number as u32,
                 ranks,
                 merged,
                 found: &mut found,
             };
             if let Err(reason) = walk.table() {
                 let fault = format!("{}: {reason}", walk.window.name());
-                found.faults.push(fault);
+                found.add_fault(fault);
             }
         }
         Ok(found)
+    }
+
+    /// One fault is enough to distrust the log; more are told only for a person to read.
+    fn add_fault(&mut self, fault: String) {
+        const MOST: usize = 100;
+        if self.faults.len() < MOST {
+            self.faults.push(fault);
+        }
     }
 
     pub fn of_dataset(&self, id: i64) -> &[u32] {
@@ -108,7 +116,7 @@ impl EntryTable {
 /// A walk through one table. Errors are reasons why it could not be followed further.
 struct Walk<'a> {
     window: Window<'a>,
-    table: u16,
+    table: u32,
     ranks: &'a HashMap<i64, usize>,
     merged: bool,
     found: &'a mut EntryTable,
@@ -131,7 +139,7 @@ impl Walk<'_> {
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
             if let Err(reason) = self.section(start, end) {
                 let fault = format!("{}: section {section}: {reason}", self.window.name());
-                self.found.faults.push(fault);
+                self.found.add_fault(fault);
             }
             start = end;
         }
