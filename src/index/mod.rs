@@ -73,22 +73,17 @@ impl DatasetIndex {
         &self.faults
     }
 
-    /// The records that decide what `query` holds, in the order in which they apply; for each the
-    /// numbers of its blocks there. Records before the last one that covers all of it with one block
-    /// are left out.
-    pub fn deciding(&self, query: &Bounds) -> Vec<(&Record, Vec<usize>)> {
+    /// The records that decide what `query` holds, in the order in which they apply. Those before the
+    /// last one that covers all of it with one block are left out.
+    pub fn deciding(&self, query: &Bounds) -> Vec<&Record> {
         let mut found = Vec::new();
         for number in self.tree.touching(&self.records, query).into_iter().rev() {
             let record = &self.records.list[number];
-            let blocks = record.blocks_touching(query);
-            // More blocks could cover it too, but to ask that of each would cost more.
-            let covers = match blocks.as_slice() {
-                [] => continue,
-                [one] => record.block(*one).contains(query),
-                _ => false,
-            };
-            found.push((record, blocks));
-            if covers {
+            if !record.touches(query) {
+                continue;
+            }
+            found.push(record);
+            if self.records.bounds[number].contains(query) && record.covers(query) {
                 break;
             }
         }

@@ -205,6 +205,15 @@ impl Record {
             .is_some_and(|query| self.selection.touches(&query))
     }
 
+    /// Whether one block covers `query` whole, as far as that can be told at little cost: several
+    /// blocks there are not looked at one by one.
+    pub fn covers(&self, query: &Bounds) -> bool {
+        match self.blocks_touching(query).as_slice() {
+            [one] => self.block(*one).contains(query),
+            _ => false,
+        }
+    }
+
     /// The part of `query` that the selection can tell apart; `None` where the lead lies outside.
     fn without_lead<'a>(&self, query: &'a Bounds) -> Option<Cow<'a, Bounds>> {
         let Some(lead) = self.lead else {

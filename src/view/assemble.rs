@@ -30,7 +30,7 @@ pub type Decoded = Result<Bytes, Fault>;
 /// hidden under a later one that covers the chunk whole.
 pub struct Touching<'a> {
     pub bounds: Bounds,
-    pub records: Vec<(&'a Record, Vec<usize>)>,
+    pub records: Vec<&'a Record>,
 }
 
 impl<'a> Touching<'a> {
@@ -44,7 +44,7 @@ impl<'a> Touching<'a> {
         }
         let bounds = grid.bounds(chunk);
         let records = index.deciding(&bounds);
-        match records.iter().find_map(|(r, _)| r.fault.as_ref()) {
+        match records.iter().find_map(|r| r.fault.as_ref()) {
             Some(fault) => Err(fault.to_string()),
             None => Ok(Touching { bounds, records }),
         }
@@ -52,16 +52,13 @@ impl<'a> Touching<'a> {
 
     /// The source files that the records lie in.
     pub fn sources(&self) -> BTreeSet<usize> {
-        self.records
-            .iter()
-            .map(|(r, _)| usize::from(r.source))
-            .collect()
+        self.records.iter().map(|r| usize::from(r.source)).collect()
     }
 
     /// The record whose stored bytes are this chunk's stored bytes as they lie, if there is one: it
     /// went through the dataset's filters, and is one block, the whole chunk. `slot` is the room.
     pub fn as_logged(&self, dataset: &Dataset, grid: &Grid, slot: u64) -> Option<&'a Record> {
-        let [(record, _)] = self.records.as_slice() else {
+        let [record] = self.records.as_slice() else {
             return None;
         };
         let fits = record.encoding == Encoding::Pipeline
@@ -89,7 +86,7 @@ impl Assembly<'_> {
     pub fn raw_chunk(&self, touching: &Touching<'_>, raw: u64) -> Result<Vec<u8>, Fault> {
         let mut chunk = filled(raw as usize, &self.dataset.fill);
         let mut pieces = Pieces::new(self.sources);
-        for (record, blocks) in &touching.records {
+        for record in &touching.records {
             let is_raw = record.encoding == Encoding::Raw;
             if !is_raw {
                 pieces.copy(&mut chunk)?;
@@ -98,12 +95,12 @@ impl Assembly<'_> {
                 true => None,
                 false => Some((self.decoded)(record)?),
             };
-            for block in blocks {
+            for block in record.blocks_touching(&touching.bounds) {
                 let run = |from: u64, to: u64, len: u64| match &decoded {
                     None => pieces.add(record, from, to, len, &mut chunk),
                     Some(bytes) => copy_within(bytes, &mut chunk, from, to, len),
                 };
-                self.runs(record, *block, &touching.bounds, run)?;
+                self.runs(record, block, &touching.bounds, run)?;
             }
         }
         pieces.copy(&mut chunk)?;

@@ -6,12 +6,9 @@ use crate::index::DatasetIndex;
 /// Elements of `chunk` that at least one record covers.
 pub fn elements(index: &DatasetIndex, chunk: &Bounds) -> u64 {
     let mut parts = Vec::new();
-    for (record, blocks) in index.deciding(chunk) {
-        parts.extend(
-            blocks
-                .iter()
-                .filter_map(|b| record.block(*b).intersection(chunk)),
-        );
+    for record in index.deciding(chunk) {
+        let blocks = record.blocks_touching(chunk).into_iter();
+        parts.extend(blocks.filter_map(|b| record.block(b).intersection(chunk)));
     }
     match parts.iter().any(|p| p == chunk) {
         true => volume(chunk),

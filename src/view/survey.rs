@@ -139,9 +139,9 @@ impl View {
         let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
         let touching = Touching::new(&index, self.grid(number), chunk).map_err(fault)?;
         let mut sources = Vec::new();
-        for (record, blocks) in &touching.records {
-            for block in blocks {
-                let common = record.block(*block).intersection(&touching.bounds);
+        for record in &touching.records {
+            for block in record.blocks_touching(&touching.bounds) {
+                let common = record.block(block).intersection(&touching.bounds);
                 sources.extend(common.map(|common| Source {
                     source: record.source,
                     offset: record.offset,
