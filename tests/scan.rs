@@ -685,3 +685,23 @@ fn scans_run_in_parallel() {
         }
     });
 }
+
+/// One underscore is taken off each escaped name, however many it has; a clash with a name that was
+/// never escaped leaves the stored form.
+#[test]
+fn names_with_several_underscores() {
+    let shown = show(|file| {
+        for name in ["__x", "___x", "__y", "_y"] {
+            raw::create_group(file, name);
+            let bytes = raw::standard(H5T_STD_U8LE);
+            raw::attribute(file, name, &bytes, &raw::space(&[1]), &[name.len() as u8]);
+        }
+    });
+    for (name, stored) in [("_x", "__x"), ("__x", "___x"), ("__y", "__y"), ("_y", "_y")] {
+        assert!(raw::link_exists(&shown.file, name), "{name}");
+        let value = raw::read_attribute(&shown.file, name);
+        assert_eq!(value, [stored.len() as u8], "{name}");
+    }
+    assert!(!raw::link_exists(&shown.file, "___x"));
+    assert!(!raw::has_attribute(&shown.file, "___x"));
+}

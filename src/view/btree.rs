@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(levels(4096), [64, 1]);
         assert_eq!(levels(4097), [65, 2, 1]);
         assert_eq!(levels(10_000_000), [156_250, 2442, 39, 1]);
+        assert_eq!(Tree::new(1 << 59, 1), None);
     }
 
     #[test]
