@@ -58,16 +58,13 @@ fn check(view: &View) -> Vec<String> {
 /// Faults of one dataset, chunk by chunk. What concerns the whole dataset is said once.
 fn check_dataset(view: &View, number: usize) -> Vec<String> {
     let dataset = &view.snapshot().datasets[number];
-    if dataset.logged().is_some() {
-        let index = match view.index(number) {
-            Ok(index) => index,
-            Err(e) => return vec![e.to_string()],
-        };
-        if !index.faults().is_empty() {
-            let about = format!("{}: dataset {}", view.path().display(), dataset.name);
-            let faults = index.faults().iter();
-            return faults.map(|f| format!("{about}: {f}")).collect();
-        }
+    if dataset.logged().is_some()
+        && let Ok(index) = view.index(number)
+        && !index.faults().is_empty()
+    {
+        let about = format!("{}: dataset {}", view.path().display(), dataset.name);
+        let faults = index.faults().iter();
+        return faults.map(|f| format!("{about}: {f}")).collect();
     }
     let mut faults = Vec::new();
     view.check_dataset(number, &mut |e| faults.push(e.to_string()));

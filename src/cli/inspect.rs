@@ -299,8 +299,8 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
     let Some(number) = datasets.iter().position(same) else {
         bail!("{}: no logged dataset {name}", view.path().display());
     };
-    let (mut found, mut from) = (0u64, 0);
-    while let Some(chunk) = view.next_touched(number, from)? {
+    let mut found = 0u64;
+    for chunk in view.touched(number, 0)? {
         let report = ChunkReport::of(view, number, chunk)?;
         if json {
             write!(out, "{}", if found == 0 { "[\n" } else { ",\n" })?;
@@ -309,7 +309,6 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
             report.print(out)?;
         }
         found += 1;
-        from = chunk + 1;
     }
     match (json, found) {
         (true, 0) => writeln!(out, "[]")?,

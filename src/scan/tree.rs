@@ -31,8 +31,8 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
     let root = h5::open_group(file, c"/")?;
     let creation = h5::new_file_creation()?;
     h5::copy_group_properties(&h5::group_creation(&root)?, &creation)?;
-    let names = h5::attribute_names(&root)?;
-    if has_large_attribute(&root, &h5::object_info(&root)?, &names)? {
+    let (info, names) = (h5::object_info(&root)?, h5::attribute_names(&root)?);
+    if has_large_attribute(&root, &info, &names)? {
         h5::allow_large_attributes(&creation)?;
     }
     let image = h5::create_in_memory(&creation)?;
@@ -49,7 +49,7 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
         out: Copied::default(),
     };
     let new_root = h5::open_group(&image, c"/")?;
-    copier.tree(root, new_root)?;
+    copier.tree(root, new_root, (&info, &names))?;
     copier.references()?;
     let mut out = copier.out;
     out.addresses = copier.objects.into_iter().collect();
@@ -101,16 +101,19 @@ pub(super) struct Pair<'a> {
 }
 
 impl Copier<'_> {
-    fn tree(&mut self, root: Id, new_root: Id) -> Result<()> {
-        let info = h5::object_info(&root)?;
+    fn tree(
+        &mut self,
+        root: Id,
+        new_root: Id,
+        (info, names): (&h5::ObjectInfo, &[CString]),
+    ) -> Result<()> {
         self.objects.insert(info.address, h5::address(&new_root)?);
         let pair = Pair {
             old: &root,
             new: &new_root,
             path: "/",
         };
-        let names = h5::attribute_names(&root)?;
-        self.finish_object(&pair, Owner::Root, (&info, &names))?;
+        self.finish_object(&pair, Owner::Root, (info, names))?;
         let mut groups = vec![(root, new_root, String::new())];
         while let Some((old, new, path)) = groups.pop() {
             let mut found = Vec::new();

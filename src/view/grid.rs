@@ -69,7 +69,7 @@ impl Grid {
     /// The first chunk from number `from` on whose elements satisfy `wanted`, which also has to say
     /// whether that may be so of any chunk in a larger box. Chunks in boxes where it may not are
     /// passed over together: there can be more of them than anybody could count through.
-    pub fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
+    fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
         match self.len {
             0 => None,
             _ => self.find_in(
@@ -81,7 +81,20 @@ impl Grid {
         }
     }
 
-    /// The same among the chunks with positions from `low` to before `high`, whose numbers are
+    /// All such chunks, one after the other.
+    pub fn matching(
+        &self,
+        mut from: u64,
+        mut wanted: impl FnMut(&Bounds) -> bool,
+    ) -> impl Iterator<Item = u64> {
+        std::iter::from_fn(move || {
+            let chunk = self.find(from, &mut wanted)?;
+            from = chunk + 1;
+            Some(chunk)
+        })
+    }
+
+    /// As [`Grid::find`], among the chunks with positions from `low` to before `high`, whose numbers are
     /// without gaps: only the first side that is longer than one may be cut.
     fn find_in(
         &self,

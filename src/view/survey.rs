@@ -53,27 +53,24 @@ impl View {
             });
         };
         let place = &self.map.datasets[number];
-        let data = |range| Extent { range, hole: false };
         if !self.has_holes(number) {
-            return Ok(data(offset..end));
+            return Ok(Extent {
+                range: offset..end,
+                hole: false,
+            });
         }
         let first = (offset - start) / place.slot;
-        let mut next = match self.next_touched(number, first)? {
-            Some(touched) if touched > first => {
-                let end = start + touched * place.slot;
-                let range = offset..end;
-                return Ok(Extent { range, hole: true });
-            }
-            Some(touched) => touched + 1,
-            None => {
-                let range = offset..end;
-                return Ok(Extent { range, hole: true });
-            }
+        let mut touched = self.touched(number, first)?.peekable();
+        let hole = touched.peek() != Some(&first);
+        let next = match hole {
+            true => touched.next(),
+            // The first chunk of a gap after those that follow each other.
+            false => (first..place.grid.len()).find(|chunk| touched.next() != Some(*chunk)),
         };
-        while self.next_touched(number, next)? == Some(next) {
-            next += 1;
-        }
-        Ok(data(offset..(start + next * place.slot).min(end)))
+        Ok(Extent {
+            range: offset..next.map_or(end, |chunk| start + chunk * place.slot),
+            hole,
+        })
     }
 
     /// Whether chunks that nobody wrote are all zeros.
@@ -83,13 +80,13 @@ impl View {
         plain && dataset.logged().is_some()
     }
 
-    /// The first chunk from number `from` on that some record of a logged dataset touches, or may
-    /// touch where its records have faults.
-    pub fn next_touched(&self, number: usize, from: u64) -> Result<Option<u64>> {
+    /// The chunks from number `from` on that some record of a logged dataset touches, or may touch
+    /// where its records have faults.
+    pub fn touched(&self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
         let index = self.index(number)?;
         let all = !index.faults().is_empty();
-        let mut wanted = |bounds: &Bounds| all || index.is_touched(bounds);
-        Ok(self.grid(number).find(from, &mut wanted))
+        let wanted = move |bounds: &Bounds| all || index.is_touched(bounds);
+        Ok(self.grid(number).matching(from, wanted))
     }
 
     /// Reads all that a dataset has in the log, and hands on what is wrong: for a logged one with each
@@ -106,12 +103,10 @@ impl View {
     }
 
     fn check_chunks(&self, number: usize, fault: &mut impl FnMut(Error)) -> Result<()> {
-        let mut from = 0;
-        while let Some(chunk) = self.next_touched(number, from)? {
+        for chunk in self.touched(number, 0)? {
             if let Err(e) = self.make_chunk(number, chunk) {
                 fault(e);
             }
-            from = chunk + 1;
         }
         Ok(())
     }
@@ -159,12 +154,10 @@ impl View {
         let index = self.index(number)?;
         let grid = self.grid(number);
         let total: u64 = grid.dims.iter().product();
-        let mut covered = 0;
-        let mut from = 0;
-        while let Some(chunk) = grid.find(from, &mut |bounds| index.is_touched(bounds)) {
-            covered += coverage::elements(&index, &grid.bounds(chunk));
-            from = chunk + 1;
-        }
+        let covered: u64 = grid
+            .matching(0, |bounds| index.is_touched(bounds))
+            .map(|chunk| coverage::elements(&index, &grid.bounds(chunk)))
+            .sum();
         Ok(match total {
             0 => 1.0,
             _ => covered as f64 / total as f64,
