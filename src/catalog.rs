@@ -11,9 +11,12 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
+use crate::journal::extent::is_unclosed;
 use crate::log::find_signature;
-use crate::log::source::{Folder, Identity, SourceFile};
-use crate::scan::{self, SUBFILE_FOLDER, scan};
+use crate::log::logvol::names::{SUBFILE_FOLDER, subfile_folder};
+use crate::log::source::{Folder, SourceFile};
+use crate::scan::scan;
+use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation};
 
@@ -43,7 +46,7 @@ pub enum Presented {
 /// What is known of a path, and of which state of its files.
 #[derive(Debug, Clone)]
 struct Known {
-    identities: Vec<(PathBuf, Identity)>,
+    files: Vec<Source>,
     presented: Presented,
     since: Instant,
     /// Alive while somebody has the view open, or the budget keeps it.
@@ -51,13 +54,22 @@ struct Known {
 }
 
 impl Known {
-    fn new(identities: Vec<(PathBuf, Identity)>, presented: Presented, view: Weak<View>) -> Self {
+    fn new(files: Vec<Source>, presented: Presented, view: Weak<View>) -> Self {
         Known {
-            identities,
+            files,
             presented,
             since: Instant::now(),
             view,
         }
+    }
+}
+
+/// A file by itself, as it is now.
+fn own(relative: &Path, file: &SourceFile) -> Source {
+    Source {
+        path: relative.to_owned(),
+        identity: file.identity(),
+        grows: false,
     }
 }
 
@@ -118,9 +130,8 @@ impl Catalog {
         }
         // Most files of a tree are no logs: they need neither the lock nor libhdf5.
         let source = SourceFile::open(&self.folder, relative)?;
-        if find_signature(&source)?.is_none() {
-            let identity = vec![(relative.to_owned(), source.identity())];
-            let known = Known::new(identity, Presented::Plain, Weak::new());
+        if find_signature(&source)?.is_none() && !is_unclosed(&source)? {
+            let known = Known::new(vec![own(relative, &source)], Presented::Plain, Weak::new());
             return Ok(self.remember(relative, known));
         }
         let _one_at_a_time = self.scanning.lock();
@@ -136,9 +147,9 @@ impl Catalog {
         if matches!(known.presented, Presented::Broken(_)) && known.since.elapsed() > BROKEN_FOR {
             return None;
         }
-        let same = known.identities.iter().all(|(path, identity)| {
-            let file = self.folder.stat(path);
-            file.is_ok_and(|now| now == *identity)
+        let same = known.files.iter().all(|file| {
+            let now = self.folder.stat(&file.path);
+            now.is_ok_and(|now| file.is_still(now))
         });
         if !same {
             self.forget(relative);
@@ -169,7 +180,7 @@ impl Catalog {
         let start = Instant::now();
         let opened = scan(&self.folder, relative)
             .and_then(|snapshot| View::open(&self.folder, snapshot, Arc::clone(&self.budget)));
-        let own = || vec![(relative.to_owned(), source.identity())];
+        let own = || vec![own(relative, source)];
         match opened {
             Ok(view) => {
                 let view = Arc::new(view);
@@ -183,15 +194,16 @@ impl Catalog {
                 for warning in &view.snapshot().warnings {
                     log::warn!("{}: {warning}", source.path().display());
                 }
-                let sources = view.snapshot().sources.iter();
-                let identities = sources.map(|s| (s.path.clone(), s.identity)).collect();
+                let snapshot = view.snapshot();
+                let files = snapshot.sources.iter().chain(&snapshot.journal);
+                let files = files.cloned().collect();
                 let presented = Presented::View {
                     generation: view.generation(),
                     len: view.len(),
                 };
                 self.budget.keep_view(&view);
                 let weak = Arc::downgrade(&view);
-                let known = Known::new(identities, presented, weak);
+                let known = Known::new(files, presented, weak);
                 (self.remember(relative, known), Some(view))
             }
             Err(Error::NotALog { reason, .. }) => {
@@ -239,9 +251,9 @@ impl Catalog {
         let Ok(known) = self.known(&master) else {
             return false;
         };
-        let folder = scan::subfile_folder(&master);
+        let folder = subfile_folder(&master);
         match known.presented {
-            Presented::View { .. } => known.identities.iter().any(|(p, _)| p.starts_with(&folder)),
+            Presented::View { .. } => known.files.iter().any(|f| f.path.starts_with(&folder)),
             // Its subfiles may be just what is wrong with it.
             Presented::Broken(_) => true,
             Presented::Plain => false,

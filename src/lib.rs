@@ -33,13 +33,18 @@
 pub mod boxes;
 pub mod catalog;
 pub mod cli;
+pub mod closing;
 pub mod error;
+mod filters;
 #[cfg(feature = "mount")]
 pub mod fs;
 mod hdf5_sys;
 mod image;
 pub mod index;
+pub mod journal;
 pub mod log;
 pub mod scan;
 pub mod snapshot;
 pub mod view;
+#[cfg(feature = "mpi")]
+pub mod writer;

@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use h5logfs::cli::{check, export, inspect};
+use h5logfs::cli::{check, export, inspect, recover};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -25,6 +25,7 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
+    Recover(recover::RecoverArgs),
     #[cfg(feature = "mount")]
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
@@ -62,6 +63,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
+        Command::Recover(args) => with_log(|| recover::run(args)),
     }
 }
 

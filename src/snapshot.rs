@@ -13,6 +13,8 @@ use crate::log::{Logged, Tables};
 pub struct Snapshot {
     /// The files that hold log bytes, below the folder of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
+    /// The journal of a log that was not closed: when it changes, so has the log.
+    pub journal: Option<Source>,
     /// What lies in front of the HDF5 data of the canonical file: the log file's own user block.
     pub user_block: Vec<u8>,
     /// The metadata of the canonical file as libhdf5 made it; addresses count from its first byte.
@@ -33,6 +35,15 @@ pub struct Source {
     /// Relative to the folder that was scanned.
     pub path: PathBuf,
     pub identity: Identity,
+    /// A job may still append to it, which changes nothing of its first `identity.size` bytes.
+    pub grows: bool,
+}
+
+impl Source {
+    /// Whether the file of identity `now` still has the bytes that the scan saw.
+    pub fn is_still(&self, now: Identity) -> bool {
+        self.identity.is_still(now, self.grows)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +78,7 @@ pub enum Storage {
 }
 
 /// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Filter {
     pub id: i32,
     pub flags: u32,

@@ -5,6 +5,7 @@ pub mod export;
 pub mod inspect;
 #[cfg(feature = "mount")]
 pub mod mount;
+pub mod recover;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -112,3 +112,61 @@ pub fn write_attribute(
     let buffer = values.bytes.as_ptr().cast();
     h5!(H5Awrite(attribute.0, values.datatype.0, buffer)).map(drop)
 }
+
+/// Makes an attribute of elements without pointers: `bytes` are those of `space`, in `datatype`.
+pub fn write_plain_attribute(
+    object: &Id,
+    (name, utf8): (&[u8], bool),
+    datatype: &Id,
+    space: &Id,
+    bytes: &[u8],
+) -> Result<()> {
+    let needed = Space::of(space)?.elements();
+    let needed = needed.and_then(|n| n.checked_mul(type_size(datatype).ok()? as u64));
+    if needed != Some(bytes.len() as u64) {
+        return Err(format!(
+            "{} bytes for an attribute of {needed:?}",
+            bytes.len()
+        ));
+    }
+    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
+    let attribute = Id::new(h5!(H5Acreate2(
+        object.0,
+        name.as_ptr(),
+        datatype.0,
+        space.0,
+        acpl,
+        DEFAULT
+    )))?;
+    match bytes {
+        [] => Ok(()),
+        bytes => h5!(H5Awrite(attribute.0, datatype.0, bytes.as_ptr().cast())).map(drop),
+    }
+}
+
+/// Makes an attribute of variable-length texts.
+pub fn write_texts(
+    object: &Id,
+    (name, utf8): (&[u8], bool),
+    space: &Id,
+    texts: &[CString],
+) -> Result<()> {
+    let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
+    if Space::of(space)?.elements() != Some(pointers.len() as u64) {
+        return Err("another number of texts than elements".into());
+    }
+    let datatype = variable_text_type()?;
+    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
+    let attribute = Id::new(h5!(H5Acreate2(
+        object.0,
+        name.as_ptr(),
+        datatype.0,
+        space.0,
+        acpl,
+        DEFAULT
+    )))?;
+    match pointers.is_empty() {
+        true => Ok(()),
+        false => h5!(H5Awrite(attribute.0, datatype.0, pointers.as_ptr().cast())).map(drop),
+    }
+}

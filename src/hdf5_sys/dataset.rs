@@ -49,6 +49,23 @@ pub fn storage_class(creation: &Id) -> Result<StorageClass> {
     })
 }
 
+pub fn new_dataset_creation() -> Result<Id> {
+    Id::new(h5!(H5Pcreate(*H5P_CLS_DATASET_CREATE)))
+}
+
+/// `value`: one element of the type.
+pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
+    if value.len() != type_size(datatype)? {
+        return Err(format!("a fill value of {} bytes", value.len()));
+    }
+    h5!(H5Pset_fill_value(
+        creation.0,
+        datatype.0,
+        value.as_ptr().cast()
+    ))
+    .map(drop)
+}
+
 pub fn set_contiguous(creation: &Id) -> Result<()> {
     h5!(H5Pset_layout(creation.0, H5D_layout_t::H5D_CONTIGUOUS))?;
     h5!(H5Pset_alloc_time(

@@ -189,3 +189,113 @@ pub fn describe_type(datatype: &Id) -> String {
         _ => format!("{size} bytes"),
     }
 }
+
+/// An integer type of 1, 2, 4 or 8 bytes.
+pub fn integer_type(size: u32, signed: bool, big_endian: bool) -> Result<Id> {
+    let standard = match (size, signed, big_endian) {
+        (1, true, _) => *H5T_STD_I8LE,
+        (2, true, false) => *H5T_STD_I16LE,
+        (4, true, false) => *H5T_STD_I32LE,
+        (8, true, false) => *H5T_STD_I64LE,
+        (2, true, true) => *H5T_STD_I16BE,
+        (4, true, true) => *H5T_STD_I32BE,
+        (8, true, true) => *H5T_STD_I64BE,
+        (1, false, _) => *H5T_STD_U8LE,
+        (2, false, false) => *H5T_STD_U16LE,
+        (4, false, false) => *H5T_STD_U32LE,
+        (8, false, false) => *H5T_STD_U64LE,
+        (2, false, true) => *H5T_STD_U16BE,
+        (4, false, true) => *H5T_STD_U32BE,
+        (8, false, true) => *H5T_STD_U64BE,
+        _ => return Err(format!("an integer of {size} bytes")),
+    };
+    Id::new(h5!(H5Tcopy(standard)))
+}
+
+/// An IEEE 754 type of 4 or 8 bytes.
+pub fn float_type(size: u32, big_endian: bool) -> Result<Id> {
+    let standard = match (size, big_endian) {
+        (4, false) => *H5T_IEEE_F32LE,
+        (8, false) => *H5T_IEEE_F64LE,
+        (4, true) => *H5T_IEEE_F32BE,
+        (8, true) => *H5T_IEEE_F64BE,
+        _ => return Err(format!("a floating-point number of {size} bytes")),
+    };
+    Id::new(h5!(H5Tcopy(standard)))
+}
+
+/// A bitfield of 1, 2, 4 or 8 bytes.
+pub fn bitfield_type(size: u32, big_endian: bool) -> Result<Id> {
+    let standard = match (size, big_endian) {
+        (1, _) => *H5T_STD_B8LE,
+        (2, false) => *H5T_STD_B16LE,
+        (4, false) => *H5T_STD_B32LE,
+        (8, false) => *H5T_STD_B64LE,
+        (2, true) => *H5T_STD_B16BE,
+        (4, true) => *H5T_STD_B32BE,
+        (8, true) => *H5T_STD_B64BE,
+        _ => return Err(format!("a bitfield of {size} bytes")),
+    };
+    Id::new(h5!(H5Tcopy(standard)))
+}
+
+pub fn opaque_type(size: u32, tag: &str) -> Result<Id> {
+    let tag = c_name(tag.as_bytes())?;
+    let new = Id::new(h5!(H5Tcreate(H5T_class_t::H5T_OPAQUE, size as usize)))?;
+    h5!(H5Tset_tag(new.0, tag.as_ptr()))?;
+    Ok(new)
+}
+
+/// Text of a fixed number of bytes, padded with zeros.
+pub fn text_type(size: u32, utf8: bool) -> Result<Id> {
+    let new = Id::new(h5!(H5Tcopy(*H5T_C_S1)))?;
+    h5!(H5Tset_size(new.0, size as usize))?;
+    h5!(H5Tset_strpad(new.0, H5T_str_t::H5T_STR_NULLPAD))?;
+    if utf8 {
+        h5!(H5Tset_cset(new.0, H5T_cset_t::H5T_CSET_UTF8))?;
+    }
+    Ok(new)
+}
+
+/// Text of any length, in UTF-8.
+pub fn variable_text_type() -> Result<Id> {
+    let new = Id::new(h5!(H5Tcopy(*H5T_C_S1)))?;
+    h5!(H5Tset_size(new.0, H5T_VARIABLE))?;
+    h5!(H5Tset_cset(new.0, H5T_cset_t::H5T_CSET_UTF8))?;
+    Ok(new)
+}
+
+/// Names for the values of an integer type `base` of `size` bytes.
+pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> {
+    let new = Id::new(h5!(H5Tenum_create(base.0)))?;
+    for (name, value) in members {
+        if value.len() != type_size(base)? {
+            return Err(format!("{name} has a value of another size"));
+        }
+        let name = c_name(name.as_bytes())?;
+        h5!(H5Tenum_insert(new.0, name.as_ptr(), value.as_ptr().cast()))?;
+    }
+    Ok(new)
+}
+
+pub fn compound_type(size: u32, members: &[(&str, u32, Id)]) -> Result<Id> {
+    let new = Id::new(h5!(H5Tcreate(H5T_class_t::H5T_COMPOUND, size as usize)))?;
+    for (name, offset, datatype) in members {
+        let name = c_name(name.as_bytes())?;
+        h5!(H5Tinsert(
+            new.0,
+            name.as_ptr(),
+            *offset as usize,
+            datatype.0
+        ))?;
+    }
+    Ok(new)
+}
+
+pub fn array_type(base: &Id, dims: &[u64]) -> Result<Id> {
+    Id::new(h5!(H5Tarray_create2(
+        base.0,
+        dims.len() as c_uint,
+        dims.as_ptr()
+    )))
+}

@@ -92,7 +92,7 @@ impl Drop for Id {
     }
 }
 
-fn c_name(name: &[u8]) -> Result<CString> {
+pub fn c_name(name: &[u8]) -> Result<CString> {
     CString::new(name).map_err(|_| "a name with a zero byte".to_owned())
 }
 
@@ -107,6 +107,28 @@ pub fn open_file(path: &CStr) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_file_locking(access.0, 0, 1))?;
     Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDONLY, access.0)))
+}
+
+/// Opens a file for writing; never locks it. What is added to it goes behind its end, in blocks of
+/// `block` bytes, each of which is written in few pieces; the last one stays as large as it is.
+pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
+    let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
+    h5!(H5Pset_file_locking(access.0, 0, 1))?;
+    h5!(H5Pset_meta_block_size(access.0, block))?;
+    h5!(H5Pset_libver_bounds(
+        access.0,
+        H5F_libver_t::H5F_LIBVER_EARLIEST,
+        H5F_LIBVER_LATEST
+    ))?;
+    Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDWR, access.0)))
+}
+
+/// Closes a file, and with it what is open of it: what was written is with the system then.
+pub fn close_file(file: Id) -> Result<()> {
+    h5!(H5Fflush(file.0, H5F_scope_t::H5F_SCOPE_LOCAL))?;
+    let id = file.0;
+    std::mem::forget(file);
+    h5!(H5Fclose(id)).map(drop)
 }
 
 /// Creates a file in memory only, of the oldest format that can hold what is put into it.

@@ -23,6 +23,11 @@ pub fn open_object(file: &Id, address: u64) -> Result<Id> {
     Id::new(h5!(H5Oopen_by_addr(file.0, address)))
 }
 
+/// The object of a path below `group`.
+pub fn open_path(group: &Id, path: &CStr) -> Result<Id> {
+    Id::new(h5!(H5Oopen(group.0, path.as_ptr(), DEFAULT)))
+}
+
 pub fn object_info(object: &Id) -> Result<ObjectInfo> {
     const FIELDS: c_uint = H5O_INFO_BASIC | H5O_INFO_TIME | H5O_INFO_HDR;
     let mut info = H5O_info1_t::default();

@@ -117,6 +117,15 @@ pub struct Identity {
     pub modified: (i64, i64),
 }
 
+impl Identity {
+    /// Whether the file that is `now` still has these bytes; where it `grows`, in its first `size`
+    /// ones, whatever was appended.
+    pub fn is_still(&self, now: Identity, grows: bool) -> bool {
+        let same_file = (self.device, self.inode) == (now.device, now.inode);
+        *self == now || (grows && same_file && self.size <= now.size)
+    }
+}
+
 impl From<&std::fs::Metadata> for Identity {
     fn from(m: &std::fs::Metadata) -> Self {
         Identity {
@@ -134,6 +143,7 @@ pub struct SourceFile {
     file: File,
     path: PathBuf,
     identity: Identity,
+    grows: bool,
 }
 
 impl SourceFile {
@@ -147,13 +157,34 @@ impl SourceFile {
                 file,
                 path,
                 identity,
+                grows: false,
             }),
             Err(e) => Err(Error::io(path, e)),
         }
     }
 
+    /// From now on only the first `len` bytes count, and more may be appended to the file: nobody
+    /// writes to these bytes any more. Fails where the file is shorter.
+    pub fn first_bytes(mut self, len: u64) -> Result<Self> {
+        if self.identity.size < len {
+            let reason = format!(
+                "it has {} bytes, where the journal speaks of {len}",
+                self.identity.size
+            );
+            return Err(Error::bad_file(&self.path, reason));
+        }
+        self.identity.size = len;
+        self.grows = true;
+        Ok(self)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether bytes may be appended to it.
+    pub fn grows(&self) -> bool {
+        self.grows
     }
 
     pub fn identity(&self) -> Identity {
@@ -172,12 +203,11 @@ impl SourceFile {
     /// Fails when somebody has changed the file since: its bytes are no longer those of the snapshot.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = self.file.metadata().map_err(|e| Error::io(&self.path, e))?;
-        if Identity::from(&now) == self.identity {
-            Ok(())
-        } else {
-            Err(Error::Changed {
+        match self.identity.is_still(Identity::from(&now), self.grows) {
+            true => Ok(()),
+            false => Err(Error::Changed {
                 path: self.path.clone(),
-            })
+            }),
         }
     }
 

@@ -1,30 +1,19 @@
 //! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
 //! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::hdf5_sys::{self as h5, Id, Space};
-use crate::log::logvol::{Extent, MARK, Tables};
+use crate::log::logvol::names::{
+    ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, numbered, subfile_folder,
+};
+use crate::log::logvol::{Extent, MARK, SUBFILED, Tables};
 use crate::log::source::{Folder, SourceFile};
 use crate::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;
-
-/// Config bit: the log lies in subfiles.
-const SUBFILED: i64 = 0x200;
-/// The root group that holds the log.
-const LOG_GROUP: &str = "_LOG";
-/// Which writer made the file (extension).
-const WRITER: &str = "_h5logfs_writer";
-/// Attributes of an anchor that are not the user's; the last two are extensions.
-const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
-const DIMS: &str = "_dims";
-const MAX_DIMS: &str = "_mdims";
-const ID: &str = "_ID";
-const CHUNK: &str = "_h5logfs_chunk";
-const FILTERS: &str = "_h5logfs_filters";
 
 /// The largest rank of a dataspace in HDF5.
 const MOST_DIMS: u64 = 32;
@@ -294,16 +283,6 @@ fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Ext
     }))
 }
 
-/// Directory of the subfiles of a log file.
-pub fn subfile_folder(relative: &Path) -> PathBuf {
-    let mut name = relative.as_os_str().to_owned();
-    name.push(SUBFILE_FOLDER);
-    name.into()
-}
-
-/// What the name of a subfile directory adds to that of its master.
-pub const SUBFILE_FOLDER: &str = ".subfiles";
-
 /// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
 /// subfiles there begin with.
 fn subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>> {
@@ -334,14 +313,8 @@ fn subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>
         }
     };
     Ok((0..count)
-        .map(|i| directory.join(numbered(prefix, i)))
+        .map(|i| directory.join(numbered(prefix, u32::from(i))))
         .collect())
-}
-
-fn numbered(prefix: &OsStr, number: u16) -> OsString {
-    let mut name = prefix.to_owned();
-    name.push(format!(".{number}"));
-    name
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! * [`logvol`] knows what of the file is the layout's own.
 //! * [`tree`] walks the user's objects and makes them anew in an image.
 //! * [`dataset`] makes the datasets among them.
+//! * [`unclosed`] starts from the journal of a log that was not closed.
 //! * [`references`] translates what points from one object to another.
 //! * [`shape`] chooses chunk shapes where none was recorded.
 
@@ -12,18 +13,20 @@ mod logvol;
 mod references;
 mod shape;
 mod tree;
+mod unclosed;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub use shape::choose as choose_chunk;
 
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
+use crate::journal;
 use crate::log::source::{Folder, SourceFile};
 use crate::log::{Tables, carries_mark, find_signature};
 use crate::snapshot::{Snapshot, Source};
-
-pub use logvol::{SUBFILE_FOLDER, subfile_folder};
 
 /// User blocks up to this size are shown; they are kept in memory.
 const LARGEST_USER_BLOCK: u64 = 64 << 20;
@@ -38,6 +41,9 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
         path: path.clone(),
         reason,
     };
+    if let Some((path, journal)) = journal::of_file(folder, relative, &source)? {
+        return unclosed::scan(folder, relative, source, (path, journal));
+    }
     let Some(signature) = find_signature(&source)? else {
         return Err(not_a_log(
             "no HDF5 signature (a log file that was never closed has none either)".into(),
@@ -95,13 +101,8 @@ fn scan_log(
         source.check_unchanged().map_err(|e| e.to_string())?;
     }
     Ok(Snapshot {
-        sources: sources
-            .into_iter()
-            .map(|(path, file)| Source {
-                path,
-                identity: file.identity(),
-            })
-            .collect(),
+        sources: described(sources),
+        journal: None,
         user_block,
         image: copied.image,
         datasets: copied.datasets,
@@ -109,6 +110,15 @@ fn scan_log(
         addresses: copied.addresses,
         warnings: copied.warnings,
     })
+}
+
+fn described(sources: Vec<(PathBuf, SourceFile)>) -> Vec<Source> {
+    let describe = |(path, file): (PathBuf, SourceFile)| Source {
+        path,
+        identity: file.identity(),
+        grows: file.grows(),
+    };
+    sources.into_iter().map(describe).collect()
 }
 
 fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {

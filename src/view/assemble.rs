@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::cache::Bytes;
-use super::filters;
 use super::grid::Grid;
 use crate::boxes::Bounds;
 use crate::error::Result;
+use crate::filters;
 use crate::index::DatasetIndex;
 use crate::log::deflate::inflate;
 use crate::log::model::{Encoding, Record};

@@ -1,8 +1,8 @@
 //! The address map of the canonical file: `front | B-trees | chunks`, every address a formula.
 
 use super::btree::Tree;
-use super::filters;
 use super::grid::Grid;
+use crate::filters;
 use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 
 /// Alignment of the parts of the file, of the chunks of each dataset, and of every chunk that is large

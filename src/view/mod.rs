@@ -10,7 +10,6 @@ mod assemble;
 mod btree;
 pub mod cache;
 mod coverage;
-mod filters;
 mod grid;
 mod map;
 mod patch;
@@ -21,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::filters;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 use crate::log::model::Record;
@@ -55,12 +55,15 @@ impl View {
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
             let file = SourceFile::open(folder, &source.path)?;
-            if file.identity() != source.identity {
+            if !source.is_still(file.identity()) {
                 return Err(Error::Changed {
                     path: file.path().to_owned(),
                 });
             }
-            sources.push(file);
+            sources.push(match source.grows {
+                true => file.first_bytes(source.identity.size)?,
+                false => file,
+            });
         }
         let main = sources.first().map_or(Path::new(""), SourceFile::path);
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(main, e))?;

@@ -5,6 +5,8 @@
 //! * [`selection`] decodes the blocks of one entry, in all their spellings.
 //! * this file joins them to records in the order in which they apply (section 7).
 
+pub mod flags;
+pub mod names;
 mod selection;
 mod table;
 
@@ -24,6 +26,14 @@ use table::{Entry, EntryTable};
 
 /// Name of the root attribute that makes a file a log (section 1).
 pub const MARK: &str = "_int_att";
+
+/// Config bit: the log lies in subfiles.
+pub const SUBFILED: i64 = 0x200;
+
+/// Config bits of a writer that encodes the coordinates of several blocks, and that shares selections
+/// among entries.
+pub const ENCODED: i32 = 0x002;
+pub const SHARED: i32 = 0x008;
 
 /// Config bit: writes to one dataset are merged to one entry (section 6.6).
 const MERGED: i32 = 0x001;
@@ -48,6 +58,24 @@ impl Extent {
     }
 }
 
+/// Where the entries lie that one rank wrote to a log that is not closed yet: what will be its section
+/// of the table (`docs/formats/journal.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Which source file.
+    pub source: u16,
+    pub rank: u32,
+    /// Whole entries each; together, in this order, they are the section.
+    pub pieces: Vec<Piece>,
+}
+
+/// Bytes of a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    pub offset: u64,
+    pub len: u64,
+}
+
 /// Where the record tables and the data lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
@@ -55,8 +83,12 @@ pub struct Tables {
     pub config: i32,
     /// The `_md_N`, by source file and number.
     pub metadata: Vec<Extent>,
+    /// Instead of these, where the log is not closed: its sections.
+    pub sections: Vec<Section>,
     /// The `_ld_N`, by source file and offset.
     pub data: Vec<Extent>,
+    /// Tables, or parts of them, that are known to be lost.
+    pub faults: Vec<String>,
 }
 
 impl Layout for Tables {
@@ -73,7 +105,7 @@ impl Layout for Tables {
         let merged = self.config & MERGED != 0;
         Ok(Box::new(LogVolTable {
             tables: self.clone(),
-            entries: EntryTable::read(sources, &self.metadata, &ranks, merged)?,
+            entries: EntryTable::read(sources, self, &ranks, merged)?,
             selections: Mutex::default(),
             one_element: Arc::new(Selection::without_coordinates(1)),
         }))
@@ -131,12 +163,13 @@ type Order = (u16, u32, u64);
 
 impl LogVolTable {
     fn place(&self, entry: &Entry) -> String {
-        let md = &self.tables.metadata[entry.table as usize];
-        format!(
-            "entry at byte {} of _md_{}",
-            entry.position - md.offset,
-            md.number
-        )
+        match self.tables.metadata.get(entry.table as usize) {
+            Some(md) => {
+                let at = entry.position - md.offset;
+                format!("entry at byte {at} of _md_{}", md.number)
+            }
+            None => format!("entry at byte {} of the file", entry.position),
+        }
     }
 
     /// `None` where the entry has no elements.
@@ -169,7 +202,7 @@ impl LogVolTable {
         if raw == 0 {
             return Ok(None);
         }
-        let source = self.tables.metadata[entry.table as usize].source;
+        let source = entry.source;
         let mut record = Record {
             selection,
             lead,
@@ -251,9 +284,8 @@ impl LogVolTable {
             return Ok(selection);
         }
 
-        let table = self.tables.metadata[spelled.table as usize];
         let body = spelled
-            .read_body(&sources[usize::from(table.source)])
+            .read_body(&sources[usize::from(spelled.source)])
             .map_err(|e| e.to_string())?;
         let own_rank = rank - usize::from(spelled.record.is_some() && rank > 0);
         let mut blocks = Blocks::parse(spelled, &body, own_rank, merged)?;

@@ -4,19 +4,12 @@
 
 use std::collections::HashMap;
 
-use super::Extent;
+use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
+use super::{Piece, Section, Tables};
 use crate::error::Result;
 use crate::log::source::SourceFile;
 
-const MUL: i32 = 0x01;
-const ENC: i32 = 0x04;
-const DEFL: i32 = 0x08;
-const REF: i32 = 0x10;
-const REC: i32 = 0x20;
 const KNOWN_FLAGS: i32 = 0x3f;
-
-/// Bytes of an entry's fixed part.
-const HEADER: u64 = 28;
 
 /// Bytes read at once while walking a table.
 const WINDOW: usize = 1 << 20;
@@ -34,6 +27,8 @@ pub(super) struct Entry {
     /// The entry that spells out the selection: itself, or an earlier one of its section. `None`
     /// where it claims to share the selection of something that is no such entry.
     pub target: Option<u32>,
+    /// Which source file has it, and its data.
+    pub source: u16,
     /// Which `_md_N`, as a position in the list of tables.
     pub table: u32,
     flags: u8,
@@ -74,23 +69,54 @@ impl EntryTable {
     /// merged calls, whose size says nothing (section 6.6).
     pub fn read(
         sources: &[SourceFile],
-        tables: &[Extent],
+        tables: &Tables,
         ranks: &HashMap<i64, usize>,
         merged: bool,
     ) -> Result<Self> {
         let mut found = EntryTable::default();
-        for (number, table) in tables.iter().enumerate() {
+        for fault in &tables.faults {
+            found.add_fault(fault.clone());
+        }
+        let walk = |number: usize, window: Window<'_>, found: &mut EntryTable| {
+            let whole_table = tables.sections.is_empty();
             let mut walk = Walk {
-                window: Window::new(&sources[usize::from(table.source)], table),
+                window,
                 table: number as u32,
                 ranks,
                 merged,
-                found: &mut found,
+                found,
             };
-            if let Err(reason) = walk.table() {
-                let fault = format!("{}: {reason}", walk.window.name());
+            let len = walk.window.len();
+            let walked = match whole_table {
+                true => walk.table(),
+                false => walk.section(0, len),
+            };
+            if let Err(reason) = walked {
+                let fault = format!("{}: {reason}", walk.window.name);
                 found.add_fault(fault);
             }
+        };
+        for (number, table) in tables.metadata.iter().enumerate() {
+            let piece = Piece {
+                offset: table.offset,
+                len: table.len,
+            };
+            let name = format!("_md_{}", table.number);
+            let window = Window::new(sources, table.source, name, &[piece]);
+            walk(number, window, &mut found);
+        }
+        for (number, section) in tables.sections.iter().enumerate() {
+            let Section {
+                source,
+                rank,
+                pieces,
+            } = section;
+            let name = format!("the entries of rank {rank}");
+            walk(
+                number,
+                Window::new(sources, *source, name, pieces),
+                &mut found,
+            );
         }
         Ok(found)
     }
@@ -124,7 +150,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn table(&mut self) -> Result<(), String> {
-        let len = self.window.len;
+        let len = self.window.len();
         let sections = self.window.i64_at(0)?;
         let sections = u64::try_from(sections)
             .ok()
@@ -138,7 +164,7 @@ impl Walk<'_> {
                 .filter(|end| (start..=len).contains(end))
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
             if let Err(reason) = self.section(start, end) {
-                let fault = format!("{}: section {section}: {reason}", self.window.name());
+                let fault = format!("{}: section {section}: {reason}", self.window.name);
                 self.found.add_fault(fault);
             }
             start = end;
@@ -184,7 +210,8 @@ impl Walk<'_> {
             false => Some(number),
         };
         self.found.entries.push(Entry {
-            position: self.window.start + at,
+            position: self.window.position(at),
+            source: self.window.number,
             data_offset: self.window.i64_at(at + 12)?,
             data_size: self.window.i64_at(at + 20)?,
             record,
@@ -247,12 +274,11 @@ impl Walk<'_> {
     /// `Err` only where the table cannot be read.
     fn shared_target(&mut self, at: u64, size: u64, first: usize) -> Result<Option<u32>, String> {
         let back = self.window.i64_at(at + size - 8)?;
-        let position = at
-            .checked_add_signed(back)
-            .and_then(|p| p.checked_add(self.window.start));
-        let Some(position) = position else {
+        let target = at.checked_add_signed(back);
+        let Some(target) = target.filter(|t| *t < self.window.len()) else {
             return Ok(None);
         };
+        let position = self.window.position(target);
         let section = &self.found.entries[first..];
         Ok(section
             .binary_search_by_key(&position, |e| e.position)
@@ -270,51 +296,72 @@ pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
     }
 }
 
-/// Buffered reads of a table that is walked mostly forward.
+/// Buffered reads of a table, or of a section of one, that is walked mostly forward.
 struct Window<'a> {
     source: &'a SourceFile,
-    table: Extent,
-    /// The table in the file.
-    start: u64,
-    len: u64,
-    /// Position in the table of the first buffered byte.
+    /// Number of the source file.
+    number: u16,
+    /// As messages name what is walked: who reports them says which log it belongs to.
+    name: String,
+    /// What is walked, by its pieces: where each begins in it, and where it lies in the file.
+    pieces: Vec<(u64, Piece)>,
+    /// Position of the first buffered byte.
     at: u64,
     buffer: Vec<u8>,
 }
 
 impl<'a> Window<'a> {
-    fn new(source: &'a SourceFile, table: &Extent) -> Self {
+    fn new(sources: &'a [SourceFile], number: u16, name: String, pieces: &[Piece]) -> Self {
+        let source = &sources[usize::from(number)];
+        let mut len = 0;
+        let placed = |piece: &Piece| {
+            let begin = len;
+            len += piece.len;
+            (begin, *piece)
+        };
         Window {
             source,
-            table: *table,
-            start: table.offset,
-            len: table.len,
+            number,
+            name: match number {
+                0 => name,
+                _ => format!("{}: {name}", source.path().display()),
+            },
+            pieces: pieces.iter().map(placed).collect(),
             at: 0,
             buffer: Vec::new(),
         }
     }
 
-    /// The table, as messages name it: who reports them says which log it belongs to.
-    fn name(&self) -> String {
-        match self.table.source {
-            0 => format!("_md_{}", self.table.number),
-            _ => format!(
-                "{}: _md_{}",
-                self.source.path().display(),
-                self.table.number
-            ),
-        }
+    fn len(&self) -> u64 {
+        let last = self.pieces.last();
+        last.map_or(0, |(begin, piece)| begin + piece.len)
+    }
+
+    /// The piece that has the byte at `at`.
+    fn piece(&self, at: u64) -> Option<(u64, Piece)> {
+        let after = self.pieces.partition_point(|(begin, _)| *begin <= at);
+        self.pieces.get(after.checked_sub(1)?).copied()
+    }
+
+    /// Where the byte at `at` lies in the file.
+    fn position(&self, at: u64) -> u64 {
+        let piece = self.piece(at);
+        piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
     }
 
     fn bytes<const N: usize>(&mut self, at: u64) -> Result<[u8; N], String> {
         let end = at + N as u64;
-        if end > self.len {
+        let piece = self
+            .piece(at)
+            .map(|(begin, piece)| (begin + piece.len, begin, piece));
+        let Some((piece_end, begin, piece)) = piece.filter(|p| end <= p.0) else {
             return Err(format!("byte {end} is past its end"));
-        }
+        };
         if at < self.at || end > self.at + self.buffer.len() as u64 {
-            self.buffer.resize(WINDOW.min((self.len - at) as usize), 0);
+            self.buffer.resize(WINDOW.min((piece_end - at) as usize), 0);
             self.at = at;
-            if let Err(e) = self.source.read_exact_at(&mut self.buffer, self.start + at) {
+            let offset = piece.offset + (at - begin);
+            if let Err(e) = self.source.read_exact_at(&mut self.buffer, offset) {
                 self.buffer.clear();
                 return Err(e.to_string());
             }

@@ -1,8 +1,15 @@
-//! The filters of chunks: what they make of raw bytes, in sizes that are known beforehand.
+//! The filters of chunks: what they make of raw bytes, in sizes that are known beforehand where the
+//! view makes them, as small as they get where the writer does.
 //!
-//! Deflate is made of stored blocks (RFC 1951, 3.2.4): its size is arithmetic, every reader inflates
+//! In the view, deflate is made of stored blocks (RFC 1951, 3.2.4): its size is arithmetic, every reader inflates
 //! it, and nothing is compressed on the way. Filters that we cannot produce are left out, and the
 //! chunk's filter mask says so.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 use crate::log::deflate::inflate;
 use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
@@ -38,15 +45,25 @@ pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Vec<u8> {
         bytes = match filter.id {
             DEFLATE => deflate_stored(&bytes),
             SHUFFLE => shuffle(&bytes, shuffle_width(filter)),
-            FLETCHER32 => {
-                let sum = fletcher32(&bytes);
-                bytes.extend_from_slice(&sum.to_le_bytes());
-                bytes
-            }
+            FLETCHER32 => with_fletcher32(bytes),
             _ => bytes,
         };
     }
     bytes
+}
+
+/// Applies the pipeline as a writer does, who can wait: the result has the size that comes of it.
+pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
+    let mut bytes = Cow::Borrowed(raw);
+    for filter in pipeline {
+        bytes = Cow::Owned(match filter.id {
+            DEFLATE => deflate(&bytes, filter.values.first().copied().unwrap_or(6))?,
+            SHUFFLE => shuffle(&bytes, shuffle_width(filter)),
+            FLETCHER32 => with_fletcher32(bytes.into_owned()),
+            _ => continue,
+        });
+    }
+    Ok(bytes.into_owned())
 }
 
 /// Undoes the whole pipeline, as a writer applied it to `raw` bytes.
@@ -104,6 +121,14 @@ fn unshuffle(bytes: &[u8], width: usize) -> Vec<u8> {
     out
 }
 
+/// A zlib stream (RFC 1950), compressed.
+fn deflate(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
+    let level = Compression::new(level.min(9));
+    let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len() / 2), level);
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
 /// A zlib stream (RFC 1950) of stored blocks.
 fn deflate_stored(bytes: &[u8]) -> Vec<u8> {
     let size = deflated_size(bytes.len() as u64).unwrap_or(0);
@@ -158,6 +183,12 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     reduce(b) << 16 | reduce(a)
 }
 
+fn with_fletcher32(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = fletcher32(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
 fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let split = bytes.len().checked_sub(4).ok_or("no room for a checksum")?;
     let sum = fletcher32(&bytes[..split]);
@@ -197,7 +228,9 @@ mod tests {
             let raw = bytes.len() as u64;
             let stored = encode(bytes.clone(), &pipeline);
             prop_assert_eq!(Some(stored.len() as u64), stored_size(raw, &pipeline));
-            prop_assert_eq!(decode(&stored, raw, &pipeline).unwrap(), bytes);
+            prop_assert_eq!(&decode(&stored, raw, &pipeline).unwrap(), &bytes);
+            let small = compress(&bytes, &pipeline).unwrap();
+            prop_assert_eq!(decode(&small, raw, &pipeline).unwrap(), bytes);
         }
     }
 

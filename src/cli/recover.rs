@@ -1,0 +1,55 @@
+//! `h5logfs recover`: closes a log whose job died.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::closing::recover::recover;
+
+/// Close a log file whose job ended before it could, keeping every flush that was complete
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+The file is changed in place: what follows the last complete flush is cut off, the record table and \
+the HDF5 metadata are added, and the journal beside it is removed. If this is interrupted, run it \
+again. A job that still writes the file is noticed by its lock on the journal, where the file system \
+has locks that reach across nodes.")]
+pub struct RecoverArgs {
+    /// The log files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Keep the file as this flush left it, and drop those after it
+    #[arg(long, value_name = "NUMBER")]
+    pub last_flush: Option<u64>,
+}
+
+pub fn run(args: RecoverArgs) -> Result<()> {
+    let mut bad = 0;
+    for file in &args.files {
+        let out = &mut std::io::stdout().lock();
+        match recover(file, args.last_flush) {
+            Ok(recovered) => {
+                if let Some(torn) = &recovered.torn {
+                    writeln!(out, "{}: note: {torn}", file.display())?;
+                }
+                writeln!(
+                    out,
+                    "{}: recovered {} flushes of {} datasets",
+                    file.display(),
+                    recovered.flushes,
+                    recovered.datasets
+                )?;
+            }
+            Err(e) => {
+                writeln!(out, "{e}")?;
+                bad += 1;
+            }
+        }
+    }
+    match bad {
+        0 => Ok(()),
+        _ => anyhow::bail!("{bad} of {} files were not recovered", args.files.len()),
+    }
+}

@@ -1,0 +1,353 @@
+//! Datatypes as a writer defines them and a journal keeps them: plain data, no handle of libhdf5.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+/// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or the variable-length text
+/// that attributes may have. Sizes and offsets in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Datatype {
+    Integer {
+        size: u32,
+        signed: bool,
+        #[serde(default)]
+        big_endian: bool,
+    },
+    /// IEEE 754: 4 or 8 bytes.
+    Float {
+        size: u32,
+        #[serde(default)]
+        big_endian: bool,
+    },
+    Bitfield {
+        size: u32,
+        #[serde(default)]
+        big_endian: bool,
+    },
+    Opaque {
+        size: u32,
+        tag: String,
+    },
+    /// Text of a fixed number of bytes, padded with zeros.
+    Text {
+        size: u32,
+        utf8: bool,
+    },
+    /// Text of any length, in UTF-8: for attributes only.
+    VariableText,
+    /// Named values of an integer type; a value above 2^63 is kept as its two's complement.
+    Enumeration {
+        base: Box<Datatype>,
+        members: Vec<(String, i64)>,
+    },
+    Compound {
+        size: u32,
+        members: Vec<Member>,
+    },
+    Array {
+        base: Box<Datatype>,
+        dims: Vec<u32>,
+    },
+}
+
+/// One member of a compound.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Member {
+    pub name: String,
+    pub offset: u32,
+    pub datatype: Datatype,
+}
+
+/// Compounds and arrays nested deeper than this are refused.
+const DEEPEST: usize = 16;
+/// The datatype is a message of an object header, whose length has 16 bits.
+const LARGEST_MESSAGE: u64 = 60_000;
+
+impl Datatype {
+    pub const fn integer(size: u32, signed: bool) -> Self {
+        Datatype::Integer {
+            size,
+            signed,
+            big_endian: cfg!(target_endian = "big"),
+        }
+    }
+
+    pub const fn float(size: u32) -> Self {
+        Datatype::Float {
+            size,
+            big_endian: cfg!(target_endian = "big"),
+        }
+    }
+
+    /// The datatype with the given members, in memory as C lays them out.
+    pub fn compound(size: u32, members: impl IntoIterator<Item = (String, u32, Datatype)>) -> Self {
+        let members = members.into_iter();
+        let members = members.map(|(name, offset, datatype)| Member {
+            name,
+            offset,
+            datatype,
+        });
+        Datatype::Compound {
+            size,
+            members: members.collect(),
+        }
+    }
+
+    /// Bytes of one element; 0 for variable-length text, and where they cannot be counted.
+    pub fn size(&self) -> u32 {
+        match self {
+            Datatype::Integer { size, .. }
+            | Datatype::Float { size, .. }
+            | Datatype::Bitfield { size, .. }
+            | Datatype::Opaque { size, .. }
+            | Datatype::Text { size, .. }
+            | Datatype::Compound { size, .. } => *size,
+            Datatype::VariableText => 0,
+            Datatype::Enumeration { base, .. } => base.size(),
+            Datatype::Array { base, dims } => dims
+                .iter()
+                .try_fold(base.size(), |size, d| size.checked_mul(*d))
+                .unwrap_or(0),
+        }
+    }
+
+    /// Fails where libhdf5 would not accept it, or where elements of it cannot be logged.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_nested(0)?;
+        match self.message_size() {
+            bytes if bytes > LARGEST_MESSAGE => Err("a datatype with too many members".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_nested(&self, depth: usize) -> Result<(), String> {
+        if depth > DEEPEST {
+            return Err("a datatype nested too deeply".into());
+        }
+        match self {
+            Datatype::Integer { size, .. } | Datatype::Bitfield { size, .. }
+                if ![1, 2, 4, 8].contains(size) =>
+            {
+                Err(format!("an integer of {size} bytes"))
+            }
+            Datatype::Float { size, .. } if ![4, 8].contains(size) => {
+                Err(format!("a floating-point number of {size} bytes"))
+            }
+            Datatype::VariableText => Err("variable-length elements cannot be logged".into()),
+            Datatype::Opaque { tag, .. } if tag.len() > 255 || tag.contains('\0') => {
+                Err("an opaque type whose tag has more than 255 bytes, or a zero".into())
+            }
+            Datatype::Enumeration { base, members } => {
+                if !matches!(**base, Datatype::Integer { .. }) {
+                    return Err("an enumeration of other than integers".into());
+                }
+                let distinct: HashSet<i64> = members.iter().map(|m| m.1).collect();
+                if distinct.len() < members.len() || members.is_empty() {
+                    return Err("an enumeration with equal values, or none".into());
+                }
+                check_names(members.iter().map(|m| m.0.as_str()))?;
+                base.check_nested(depth + 1)
+            }
+            Datatype::Compound { size, members } => {
+                check_names(members.iter().map(|m| m.name.as_str()))?;
+                check_places(*size, members)?;
+                members
+                    .iter()
+                    .try_for_each(|m| m.datatype.check_nested(depth + 1))
+            }
+            Datatype::Array { base, dims } => {
+                if dims.is_empty() || dims.len() > 32 || dims.contains(&0) {
+                    return Err(format!("an array type of shape {dims:?}"));
+                }
+                base.check_nested(depth + 1)
+            }
+            _ => Ok(()),
+        }?;
+        match self.size() {
+            0 => Err("a datatype without a size, or of more than 2^32 bytes".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// An upper bound for the bytes of the datatype message.
+    fn message_size(&self) -> u64 {
+        let named = |name: &str| name.len() as u64 + 64;
+        match self {
+            Datatype::Enumeration { base, members } => {
+                let members = members.iter().map(|m| named(&m.0));
+                base.message_size() + members.sum::<u64>()
+            }
+            Datatype::Compound { members, .. } => {
+                let members = members.iter();
+                let members = members.map(|m| named(&m.name) + m.datatype.message_size());
+                32 + members.sum::<u64>()
+            }
+            Datatype::Array { base, dims } => base.message_size() + 32 + 8 * dims.len() as u64,
+            Datatype::Opaque { tag, .. } => named(tag),
+            _ => 64,
+        }
+    }
+
+    /// The same type without gaps: what is logged. Bytes between members are whatever the program's
+    /// memory held, and have no place in a file.
+    pub fn packed(&self) -> Self {
+        match self {
+            Datatype::Compound { members, .. } => {
+                let mut offset = 0;
+                let place = |m: &Member| {
+                    let datatype = m.datatype.packed();
+                    let placed = Member {
+                        name: m.name.clone(),
+                        offset,
+                        datatype,
+                    };
+                    offset += placed.datatype.size();
+                    placed
+                };
+                let members: Vec<Member> = members.iter().map(place).collect();
+                Datatype::Compound {
+                    size: offset,
+                    members,
+                }
+            }
+            Datatype::Array { base, dims } => Datatype::Array {
+                base: Box::new(base.packed()),
+                dims: dims.clone(),
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// Where in an element the bytes of the packed form lie: runs of (offset, length), in the order
+    /// of the packed form. One run of the whole size where there are no gaps.
+    pub fn runs(&self) -> Vec<(usize, usize)> {
+        let mut runs = Vec::new();
+        self.add_runs(0, &mut runs);
+        runs
+    }
+
+    fn add_runs(&self, at: usize, runs: &mut Vec<(usize, usize)>) {
+        match self {
+            Datatype::Compound { members, .. } => {
+                for member in members {
+                    member.datatype.add_runs(at + member.offset as usize, runs);
+                }
+            }
+            Datatype::Array { base, dims } if base.has_gaps() => {
+                let count = dims.iter().map(|d| *d as usize).product();
+                for i in 0..count {
+                    base.add_runs(at + i * base.size() as usize, runs);
+                }
+            }
+            _ => match runs.last_mut() {
+                Some((start, len)) if *start + *len == at => *len += self.size() as usize,
+                _ => runs.push((at, self.size() as usize)),
+            },
+        }
+    }
+
+    fn has_gaps(&self) -> bool {
+        self.packed() != *self
+    }
+}
+
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() || name.contains('\0') || !seen.insert(name) {
+            return Err(format!(
+                "a member named {name:?}: empty, twice, or with a zero byte"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Members must lie in the compound and apart from each other.
+fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
+    if members.is_empty() {
+        return Err("a compound without members".into());
+    }
+    let mut places: Vec<(u32, u32, &str)> = members
+        .iter()
+        .map(|m| (m.offset, m.datatype.size(), m.name.as_str()))
+        .collect();
+    places.sort_unstable();
+    let mut end = 0;
+    for (offset, bytes, name) in places {
+        let next = offset.checked_add(bytes).filter(|next| *next <= size);
+        match next {
+            Some(next) if offset >= end => end = next,
+            Some(_) => return Err(format!("member {name} overlaps another one")),
+            None => {
+                return Err(format!(
+                    "member {name} ends past the {size} bytes of its compound"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Datatype {
+        let fields = [
+            ("id", 0, Datatype::integer(4, true)),
+            ("time", 8, Datatype::float(8)),
+            ("kind", 16, Datatype::integer(1, false)),
+        ];
+        Datatype::compound(24, fields.map(|(n, o, t)| (n.to_owned(), o, t)))
+    }
+
+    #[test]
+    fn gaps_are_packed_away() {
+        let packed = event().packed();
+        assert_eq!((event().size(), packed.size()), (24, 13));
+        assert_eq!(event().runs(), [(0, 4), (8, 9)]);
+        assert_eq!(packed.runs(), [(0, 13)]);
+        let two = Datatype::Array {
+            base: Box::new(event()),
+            dims: vec![2],
+        };
+        assert_eq!(two.runs(), [(0, 4), (8, 9), (24, 4), (32, 9)]);
+        assert_eq!(two.packed().size(), 26);
+        let plain = Datatype::Array {
+            base: Box::new(Datatype::float(4)),
+            dims: vec![2, 3],
+        };
+        assert_eq!(plain.runs(), [(0, 24)]);
+    }
+
+    #[test]
+    fn what_libhdf5_would_refuse_is_refused() {
+        assert_eq!(event().check(), Ok(()));
+        let float = |size| Datatype::Float {
+            size,
+            big_endian: false,
+        };
+        assert!(float(3).check().is_err());
+        assert!(Datatype::VariableText.check().is_err());
+        let overlapping = [("a".to_owned(), 0, float(8)), ("b".to_owned(), 4, float(8))];
+        assert!(Datatype::compound(16, overlapping).check().is_err());
+        let outside = [("a".to_owned(), 4, float(8))];
+        assert!(Datatype::compound(8, outside).check().is_err());
+        let array = |dims: &[u32]| Datatype::Array {
+            base: Box::new(float(8)),
+            dims: dims.to_vec(),
+        };
+        assert!(array(&[0]).check().is_err());
+        assert!(array(&[1 << 30]).check().is_err());
+        let text = Datatype::Text {
+            size: 0,
+            utf8: true,
+        };
+        assert!(text.check().is_err());
+        let many = (0..2000).map(|i| (format!("member {i}"), i * 8, float(8)));
+        assert!(Datatype::compound(16_000, many).check().is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! The data file of a log while it is written (`docs/formats/journal.md`): a front that is set aside
+//! for the HDF5 metadata, then extents, one for each rank that took part in a flush.
+//!
+//! An extent is a header, the rank's new entries, and the bytes that they log.
+
+use flate2::Crc;
+
+use super::FileId;
+use crate::error::{Error, Result};
+use crate::log::logvol::{Piece, Section};
+use crate::log::source::SourceFile;
+
+/// Bytes in front of the first extent. All HDF5 metadata of a subfile, and the root group of every
+/// file, find room in it.
+pub const FRONT: u64 = 8192;
+
+/// The first bytes of a file that was not closed, for a program or a person that opens it.
+const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
+/// The last bytes of the front, also of a closed file: this, then the file's identifier.
+const MARK: &[u8; 16] = b"h5logfs-file-id\n";
+const MARK_AT: u64 = FRONT - 32;
+
+/// The front of a file that is not closed yet.
+pub fn unclosed_front(id: &FileId) -> Vec<u8> {
+    let mut front = vec![0; FRONT as usize];
+    front[..UNCLOSED.len()].copy_from_slice(UNCLOSED);
+    set_mark(&mut front, id);
+    front
+}
+
+/// Puts the file's identifier where a journal looks for it.
+pub fn set_mark(front: &mut [u8], id: &FileId) {
+    let at = MARK_AT as usize;
+    front[at..at + 16].copy_from_slice(MARK);
+    front[at + 16..at + 32].copy_from_slice(&id.0);
+}
+
+/// Whether a file says of itself that it was not closed.
+pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
+    let mut bytes = [0; UNCLOSED.len()];
+    if file.len() < FRONT {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes == *UNCLOSED)
+}
+
+/// The identifier that a writer gave to a file, if one of ours wrote it.
+pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
+    let mut bytes = [0; 32];
+    if file.len() < FRONT {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut bytes, MARK_AT)?;
+    let (mark, id) = bytes.split_at(16);
+    let mut found = FileId::default();
+    found.0.copy_from_slice(id);
+    Ok((mark == MARK).then_some(found))
+}
+
+/// What stands in front of the bytes that one rank adds in one flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtentHeader {
+    pub rank: u32,
+    /// Number of the flush, from 1.
+    pub flush: u64,
+    /// Bytes of entries behind the header, and of data behind these.
+    pub entries: u64,
+    pub data: u64,
+    /// CRC-32 of the entries.
+    pub entries_crc: u32,
+}
+
+impl ExtentHeader {
+    pub const SIZE: u64 = 64;
+    const MAGIC: &[u8; 8] = b"h5lgxtnt";
+
+    /// Bytes of the whole extent; `None` past what can be counted.
+    pub fn len(&self) -> Option<u64> {
+        Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
+    }
+
+    pub fn to_bytes(self) -> [u8; Self::SIZE as usize] {
+        let mut bytes = [0; Self::SIZE as usize];
+        bytes[..8].copy_from_slice(Self::MAGIC);
+        bytes[8..12].copy_from_slice(&self.rank.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.entries_crc.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.flush.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.entries.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.data.to_le_bytes());
+        let crc = crc32(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// `None` where the bytes are no header.
+    pub fn from_bytes(bytes: &[u8; Self::SIZE as usize]) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if bytes[..8] != *Self::MAGIC || u32_at(60) != crc32(&bytes[..60]) {
+            return None;
+        }
+        Some(ExtentHeader {
+            rank: u32_at(8),
+            entries_crc: u32_at(12),
+            flush: u64_at(16),
+            entries: u64_at(24),
+            data: u64_at(32),
+        })
+    }
+}
+
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// Finds the entries that the committed flushes left in a data file: one section a rank, as the
+/// table of the closed file will have them. `ends`: where each flush ended. `source`: the number of
+/// the file among those of the log. Also returns what could not be followed.
+pub fn sections(
+    file: &SourceFile,
+    source: u16,
+    ends: impl Iterator<Item = (u64, u64)>,
+) -> Result<(Vec<Section>, Vec<String>)> {
+    let mut sections = std::collections::BTreeMap::<u32, Vec<Piece>>::new();
+    let mut faults = Vec::new();
+    let mut start = FRONT;
+    for (flush, end) in ends {
+        if end > file.len() {
+            let reason = format!(
+                "the file has {} bytes, but flush {flush} ended at {end}",
+                file.len()
+            );
+            return Err(Error::bad_file(file.path(), reason));
+        }
+        if let Err(reason) = walk(file, flush, start..end, &mut sections) {
+            faults.push(format!("flush {flush}: {reason}"));
+        }
+        start = end;
+    }
+    let section = |(rank, pieces)| Section {
+        source,
+        rank,
+        pieces,
+    };
+    Ok((sections.into_iter().map(section).collect(), faults))
+}
+
+/// The extents of one flush.
+fn walk(
+    file: &SourceFile,
+    flush: u64,
+    range: std::ops::Range<u64>,
+    sections: &mut std::collections::BTreeMap<u32, Vec<Piece>>,
+) -> Result<(), String> {
+    let mut at = range.start;
+    while at < range.end {
+        let left = range.end - at;
+        let mut bytes = [0; ExtentHeader::SIZE as usize];
+        let header = match left >= ExtentHeader::SIZE {
+            true => {
+                let read = file.read_exact_at(&mut bytes, at);
+                read.map_err(|e| e.to_string())?;
+                ExtentHeader::from_bytes(&bytes)
+            }
+            false => None,
+        };
+        let header = header
+            .filter(|h| h.flush == flush && h.len().is_some_and(|len| len <= left))
+            .ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
+        let piece = Piece {
+            offset: at + ExtentHeader::SIZE,
+            len: header.entries,
+        };
+        check_entries(file, piece, header.entries_crc)?;
+        sections.entry(header.rank).or_default().push(piece);
+        at += header.len().unwrap_or(left);
+    }
+    Ok(())
+}
+
+fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
+    const STEP: u64 = 1 << 20;
+    let mut sum = Crc::new();
+    let mut buffer = vec![0; STEP.min(piece.len) as usize];
+    let mut at = 0;
+    while at < piece.len {
+        let part = &mut buffer[..STEP.min(piece.len - at) as usize];
+        let read = file.read_exact_at(part, piece.offset + at);
+        read.map_err(|e| e.to_string())?;
+        sum.update(part);
+        at += part.len() as u64;
+    }
+    match sum.sum() == crc {
+        true => Ok(()),
+        false => Err(format!(
+            "the entries at byte {} do not match their checksum",
+            piece.offset
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_survive_and_damage_is_seen() {
+        let header = ExtentHeader {
+            rank: 3,
+            flush: 1 << 40,
+            entries: 52,
+            data: u64::MAX / 2,
+            entries_crc: 0xdead_beef,
+        };
+        let bytes = header.to_bytes();
+        assert_eq!(ExtentHeader::from_bytes(&bytes), Some(header));
+        for i in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[i] ^= 0x10;
+            assert_eq!(ExtentHeader::from_bytes(&damaged), None, "byte {i}");
+        }
+        let endless = ExtentHeader {
+            entries: u64::MAX,
+            ..header
+        };
+        assert_eq!(endless.len(), None);
+    }
+}

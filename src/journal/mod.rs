@@ -1,0 +1,418 @@
+//! A log that is not closed yet: its journal, which holds what was defined and which flushes are
+//! complete, and its data files (`docs/formats/journal.md`).
+//!
+//! * [`datatype`] and [`definition`]: what a program defines; plain data.
+//! * [`extent`]: what the data files hold before they are HDF5.
+//! * this file: the journal itself, a text of one JSON value a line, each with a checksum over all
+//!   that was said so far.
+//!
+//! The writer, the scan, and `h5logfs recover` stand on this; it knows neither MPI nor libhdf5.
+
+pub mod datatype;
+pub mod definition;
+pub mod extent;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::log::source::{Folder, Identity, SourceFile};
+use definition::{Definition, Outline, from_hex, to_hex};
+
+/// What is appended to a file's name to name its journal.
+pub const SUFFIX: &str = ".h5logfs-journal";
+
+const VERSION: u32 = 1;
+
+/// A line longer than this is none of ours.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// Tells a file from every other one, so that no journal is taken for that of another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileId(pub [u8; 16]);
+
+/// Path of the journal of the log file at `path`.
+pub fn path_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(SUFFIX);
+    name.into()
+}
+
+/// The first line: which file, and how it is laid out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    pub journal: u32,
+    /// [`FileId`] in hexadecimal digits.
+    pub file: String,
+    /// As in the root attribute `_h5logfs_writer`.
+    pub writer: String,
+    /// Processes of the job.
+    pub ranks: u32,
+    /// Subfiles; 0 where the log lies in the file itself.
+    pub subfiles: u32,
+    /// Config bits of the layout: how entries are spelled.
+    pub config: i32,
+}
+
+impl Header {
+    pub fn new(id: &FileId, ranks: u32, subfiles: u32, config: i32) -> Self {
+        Header {
+            journal: VERSION,
+            file: to_hex(&id.0),
+            writer: writer_name(),
+            ranks,
+            subfiles,
+            config,
+        }
+    }
+
+    pub fn file_id(&self) -> Option<FileId> {
+        let bytes = from_hex(&self.file)?;
+        bytes.try_into().ok().map(FileId)
+    }
+
+    /// Files that hold data.
+    pub fn data_files(&self) -> u32 {
+        self.subfiles.max(1)
+    }
+}
+
+/// Which writer this is, as files say it.
+pub fn writer_name() -> String {
+    format!("h5logfs {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Every other line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    Define(Definition),
+    Commit(Commit),
+}
+
+/// A flush is complete: all bytes in front of `ends` are in the data files, and all definitions of
+/// the lines before hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// From 1.
+    pub flush: u64,
+    /// Where the log ends now, in each data file.
+    pub ends: Vec<u64>,
+}
+
+/// The text of a line, its checksum in front, and the sum over all lines so far in `sum`.
+fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
+    let text = serde_json::to_vec(line)?;
+    if text.len() as u64 > LONGEST_LINE - 16 {
+        return Err(io::Error::other("a line that is too long"));
+    }
+    sum.update(&text);
+    out.extend_from_slice(format!("{:08x} ", sum.sum()).as_bytes());
+    out.extend_from_slice(&text);
+    out.push(b'\n');
+    Ok(())
+}
+
+/// The journal of a job that is running. One process writes it.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Bytes that are good, and the sum over them.
+    len: u64,
+    sum: Crc,
+}
+
+impl Journal {
+    /// Makes the journal of a new file. Holds a lock on it for as long as it lives, by which others
+    /// know that the job is running.
+    pub fn create(path: PathBuf, header: &Header) -> Result<Self> {
+        // What an earlier job left, it may still be writing to: a new file takes the name.
+        let attempt = || {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let file = File::create_new(&path)?;
+            lock(&file)?;
+            Ok(file)
+        };
+        let file = attempt().map_err(|e| Error::io(&path, e))?;
+        let mut journal = Journal {
+            file,
+            path,
+            len: 0,
+            sum: Crc::new(),
+        };
+        journal.append(header)?;
+        Ok(journal)
+    }
+
+    /// Appends lines in one piece. After an error the journal is as it was before.
+    pub fn append_lines(&mut self, lines: &[Line]) -> Result<()> {
+        self.append_all(lines)
+    }
+
+    fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        self.append_all(std::slice::from_ref(line))
+    }
+
+    fn append_all(&mut self, lines: &[impl Serialize]) -> Result<()> {
+        let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
+        let encoded = lines
+            .iter()
+            .try_for_each(|l| encode(l, &mut sum, &mut text));
+        let written = encoded.and_then(|()| self.file.write_all_at(&text, self.len));
+        if let Err(e) = written {
+            // A torn line at the end is ignored by whoever reads it, should this fail too.
+            let _ = self.file.set_len(self.len);
+            return Err(Error::io(&self.path, e));
+        }
+        self.len += text.len() as u64;
+        self.sum = sum;
+        Ok(())
+    }
+
+    /// Waits until what was appended is on the disk.
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.file.sync_data();
+        synced.map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// The file is closed, and says itself what the journal said.
+    pub fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(|e| Error::io(&self.path, e))
+    }
+}
+
+/// `Crc` cannot be cloned; combining with an empty one copies it.
+fn copy_of(sum: &Crc) -> Crc {
+    let mut copy = Crc::new();
+    copy.combine(sum);
+    copy
+}
+
+/// Takes the lock by which a running job is known; fails where somebody has it.
+pub fn lock(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        // Where the file system has no locks, nobody can be asked.
+        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS | rustix::io::Errno::NOLCK) => {
+            Ok(())
+        }
+        other => Ok(other?),
+    }
+}
+
+/// What a journal says, up to its last commit.
+#[derive(Debug)]
+pub struct Recorded {
+    pub header: Header,
+    pub id: FileId,
+    /// Those that the last commit covers, in their order.
+    pub definitions: Vec<Definition>,
+    pub outline: Outline,
+    pub commits: Vec<Commit>,
+    /// What is wrong with what follows the last good line.
+    pub torn: Option<String>,
+    /// Of the state that was read.
+    pub identity: Identity,
+}
+
+impl Recorded {
+    /// Reads a journal. A last line that is torn belongs to a flush that did not return.
+    pub fn read(source: &SourceFile) -> Result<Self> {
+        Self::read_until(source, u64::MAX)
+    }
+
+    /// Reads what a journal said when flush `last` was complete.
+    pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
+        let broken = |reason: String| Error::bad_file(source.path(), reason);
+        let mut lines = Lines::new(source)?;
+        let header: Header = lines
+            .next()?
+            .ok_or_else(|| broken("a journal without a first line".into()))?;
+        if header.journal != VERSION {
+            return Err(broken(format!("a journal of version {}", header.journal)));
+        }
+        const MOST_SUBFILES: u32 = 1 << 16;
+        let id = header.file_id();
+        let id = id.filter(|_| header.subfiles < MOST_SUBFILES);
+        let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
+        let mut found = Recorded {
+            header,
+            id,
+            definitions: Vec::new(),
+            outline: Outline::default(),
+            commits: Vec::new(),
+            torn: None,
+            identity: source.identity(),
+        };
+        let mut pending = Vec::new();
+        while found.flushes() < last
+            && let Some(line) = lines.next()?
+        {
+            match line {
+                Line::Define(definition) => pending.push(definition),
+                Line::Commit(commit) => {
+                    found.commit(commit, &mut pending).map_err(broken)?;
+                }
+            }
+        }
+        found.torn = lines.torn;
+        Ok(found)
+    }
+
+    fn commit(
+        &mut self,
+        commit: Commit,
+        pending: &mut Vec<Definition>,
+    ) -> std::result::Result<(), String> {
+        let before = self.commits.last();
+        let number = before.map_or(1, |c| c.flush + 1);
+        let grows = match before {
+            Some(before) => commit.ends.iter().zip(&before.ends).all(|(e, b)| e >= b),
+            None => commit.ends.iter().all(|e| *e >= extent::FRONT),
+        };
+        let files = self.header.data_files() as usize;
+        if commit.flush != number || commit.ends.len() != files || !grows {
+            return Err(format!(
+                "flush {} at {:?} cannot follow",
+                commit.flush, commit.ends
+            ));
+        }
+        for definition in pending.drain(..) {
+            self.outline.add(&definition)?;
+            self.definitions.push(definition);
+        }
+        self.commits.push(commit);
+        Ok(())
+    }
+
+    /// Number of the last flush; 0 where none is complete.
+    pub fn flushes(&self) -> u64 {
+        self.commits.last().map_or(0, |c| c.flush)
+    }
+
+    /// Where each flush ended in one data file, with the number of the flush.
+    pub fn ends(&self, file: usize) -> impl Iterator<Item = (u64, u64)> {
+        self.commits.iter().map(move |c| (c.flush, c.ends[file]))
+    }
+
+    /// Where the log ends in one data file.
+    pub fn end(&self, file: usize) -> u64 {
+        let last = self.commits.last();
+        last.map_or(extent::FRONT, |c| c.ends[file])
+    }
+}
+
+/// The good lines of a journal.
+struct Lines<'a> {
+    source: &'a SourceFile,
+    reader: BufReader<io::Take<Reader<'a>>>,
+    sum: Crc,
+    number: u64,
+    torn: Option<String>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(source: &'a SourceFile) -> Result<Self> {
+        let reader = Reader { source, at: 0 };
+        let reader = BufReader::new(io::Read::take(reader, source.len()));
+        Ok(Lines {
+            source,
+            reader,
+            sum: Crc::new(),
+            number: 0,
+            torn: None,
+        })
+    }
+
+    /// `None` behind the last good line.
+    fn next<T: for<'d> Deserialize<'d>>(&mut self) -> Result<Option<T>> {
+        let mut text = Vec::new();
+        let mut line = io::Read::take(&mut self.reader, LONGEST_LINE);
+        let read = line.read_until(b'\n', &mut text);
+        read.map_err(|e| Error::io(self.source.path(), e))?;
+        if text.is_empty() || self.torn.is_some() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let parsed = self.parse(&text);
+        if parsed.is_none() {
+            self.torn = Some(format!(
+                "line {} of the journal is torn; what follows it is left out",
+                self.number
+            ));
+        }
+        Ok(parsed)
+    }
+
+    fn parse<T: for<'d> Deserialize<'d>>(&mut self, text: &[u8]) -> Option<T> {
+        let text = text.strip_suffix(b"\n")?;
+        let (sum, text) = (text.get(..8)?, text.get(8..)?.strip_prefix(b" ")?);
+        let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
+        self.sum.update(text);
+        match sum == self.sum.sum() {
+            true => serde_json::from_slice(text).ok(),
+            false => None,
+        }
+    }
+}
+
+/// A source file as a stream.
+struct Reader<'a> {
+    source: &'a SourceFile,
+    at: u64,
+}
+
+impl io::Read for Reader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.source.len().saturating_sub(self.at);
+        let len = buf.len().min(left as usize);
+        let read = self.source.read_exact_at(&mut buf[..len], self.at);
+        read.map_err(io::Error::other)?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+/// The journal that belongs to a log file: `None` where the file is closed, or was never ours.
+/// Fails where the file was not closed and no journal of it is there.
+pub fn of_file(
+    folder: &Folder,
+    relative: &Path,
+    file: &SourceFile,
+) -> Result<Option<(PathBuf, Recorded)>> {
+    let Some(id) = extent::file_id(file)? else {
+        return Ok(None);
+    };
+    let path = path_of(relative);
+    let missing = |reason: String| match extent::is_unclosed(file)? {
+        true => Err(Error::bad_file(
+            file.path(),
+            format!("it was not closed, and {reason}"),
+        )),
+        false => Ok(None),
+    };
+    let source = match SourceFile::open(folder, &path) {
+        Ok(source) => source,
+        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            return missing(format!("its journal {} is not there", path.display()));
+        }
+        Err(e) => return Err(e),
+    };
+    // A journal that cannot be read says nothing against a file that was closed.
+    let recorded = match Recorded::read(&source) {
+        Ok(recorded) if recorded.id == id => recorded,
+        Ok(_) => return missing(format!("{} belongs to another file", path.display())),
+        Err(e) => return missing(e.to_string()),
+    };
+    Ok(Some((path, recorded)))
+}

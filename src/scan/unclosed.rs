@@ -1,0 +1,104 @@
+//! A log that was not closed, or is still being written: its objects are made of the journal's
+//! definitions, in memory, and then walked as those of any other log.
+
+use std::path::{Path, PathBuf};
+
+use super::{described, tree};
+use crate::closing::objects;
+use crate::error::{Error, Result};
+use crate::hdf5_sys as h5;
+use crate::journal::Recorded;
+use crate::journal::extent::{FRONT, sections};
+use crate::log::Tables;
+use crate::log::logvol::names::subfile;
+use crate::log::logvol::{self, Extent};
+use crate::log::source::{Folder, SourceFile};
+use crate::snapshot::{Snapshot, Source};
+
+/// Scans what the last complete flush left.
+pub fn scan(
+    folder: &Folder,
+    relative: &Path,
+    master: SourceFile,
+    (journal, found): (PathBuf, Recorded),
+) -> Result<Snapshot> {
+    let path = master.path().to_owned();
+    let bad = |e: String| Error::bad_file(&path, e);
+    let objects = make_objects(&found).map_err(bad)?;
+    let copied = tree::copy(&objects, &master, 0).map_err(bad)?;
+
+    let mut files = vec![(relative.to_owned(), master)];
+    for number in 0..found.header.subfiles {
+        let path = subfile(relative, number);
+        let source = SourceFile::open(folder, &path)?;
+        files.push((path, source));
+    }
+    let mut tables = logvol::Tables {
+        config: found.header.config,
+        ..logvol::Tables::default()
+    };
+    let subfiled = found.header.subfiles > 0;
+    let mut sources = Vec::with_capacity(files.len());
+    for (number, (path, source)) in files.into_iter().enumerate() {
+        let log = match (subfiled, number) {
+            (false, _) => Some(0),
+            (true, 0) => None,
+            (true, n) => Some(n - 1),
+        };
+        let len = log.map_or(FRONT, |log| found.end(log));
+        let source = source.first_bytes(len)?;
+        if let Some(log) = log {
+            add_log(&source, number as u16, &found, log, &mut tables)?;
+        }
+        sources.push((path, source));
+    }
+    let mut warnings = copied.warnings;
+    warnings.push(format!(
+        "not closed: shown as flush {} left it",
+        found.flushes()
+    ));
+    warnings.extend(found.torn);
+    Ok(Snapshot {
+        sources: described(sources),
+        journal: Some(Source {
+            path: journal,
+            identity: found.identity,
+            grows: false,
+        }),
+        user_block: Vec::new(),
+        image: copied.image,
+        datasets: copied.datasets,
+        log: Tables::LogVol(tables),
+        addresses: copied.addresses,
+        warnings,
+    })
+}
+
+fn make_objects(found: &Recorded) -> std::result::Result<h5::Id, String> {
+    let file = h5::create_in_memory(&h5::new_file_creation()?)?;
+    objects::create(&file, &found.definitions, &found.outline.datasets)?;
+    Ok(file)
+}
+
+/// What the data file `log` holds. `number`: of the file among the sources.
+fn add_log(
+    source: &SourceFile,
+    number: u16,
+    found: &Recorded,
+    log: usize,
+    tables: &mut logvol::Tables,
+) -> Result<()> {
+    let (sections, faults) = sections(source, number, found.ends(log))?;
+    tables.sections.extend(sections);
+    tables.faults.extend(faults);
+    let end = found.end(log);
+    if end > FRONT {
+        tables.data.push(Extent {
+            source: number,
+            number: 0,
+            offset: FRONT,
+            len: end - FRONT,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,410 @@
+//! The files of a log that is being written: where the next flush goes, the journal, and the close.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::complete;
+use super::error::{Error, Result};
+use super::options::{Fsync, Options, Subfiles};
+use super::parallel::{Outcome, Ranks, SharedFile, Verdict};
+use crate::closing::front::Role;
+use crate::closing::{parent, sync, write_front, write_objects};
+use crate::journal::definition::{Definition, Outline};
+use crate::journal::extent::{FRONT, unclosed_front};
+use crate::journal::{self, Commit, FileId, Header, Journal, Line};
+use crate::log::logvol::names::{subfile, subfile_folder};
+use crate::log::logvol::{ENCODED, Piece, SHARED};
+
+/// Where the ranks of one data file write their part of a flush.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Where the flush begins in the file, and how many bytes all its ranks add.
+    pub start: u64,
+    pub total: u64,
+    /// Where this rank writes.
+    pub offset: u64,
+}
+
+/// The data file that this rank writes to, and what the first rank of the job has besides.
+pub(super) struct Files {
+    path: PathBuf,
+    header: Header,
+    id: FileId,
+    /// The data file, and the ranks that share it.
+    data_path: PathBuf,
+    sharing: Ranks,
+    shared: SharedFile,
+    /// Where the last complete flush ended.
+    end: u64,
+    flushes: u64,
+    /// On the first rank.
+    root: Option<Root>,
+}
+
+struct Root {
+    journal: Journal,
+    /// All that the journal says.
+    definitions: Vec<Definition>,
+}
+
+impl Files {
+    /// Makes the files. Collective; leaves nothing behind where it fails.
+    pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
+        let subfiles = match options.subfiles {
+            Subfiles::None => 0,
+            Subfiles::Number(n) => n.clamp(1, ranks.size()),
+            Subfiles::PerNode => ranks.nodes(),
+        };
+        let mut config = 0;
+        config |= if options.encode_selections {
+            ENCODED
+        } else {
+            0
+        };
+        config |= if options.share_selections { SHARED } else { 0 };
+        let mut id = FileId::default();
+        let chosen = match ranks.is_root() {
+            true => random(&mut id.0),
+            false => Ok(()),
+        };
+        ranks.broadcast(&mut id.0);
+        let header = Header::new(&id, ranks.size(), subfiles, config);
+        let mut made = Made::default();
+        let hints_good = match options
+            .hints
+            .iter()
+            .any(|(k, v)| (k.clone() + v).contains('\0'))
+        {
+            true => Err("a hint with a zero byte".to_owned()),
+            false => Ok(()),
+        };
+        let journal = match ranks.is_root() {
+            true => hints_good
+                .and(chosen.map_err(|e| e.to_string()))
+                .and_then(|()| made.master(path, &header, &id, options.overwrite))
+                .map(Some),
+            false => hints_good.map(|()| None),
+        };
+        let (outcome, journal) = told(journal);
+        created(ranks.agree(outcome, 0), &mut made)?;
+
+        // The layout's own rule (section 10), by which it finds a rank's file again.
+        let number =
+            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
+        let sharing = ranks.split(number as u32);
+        let data_path = match subfiles {
+            0 => path.to_owned(),
+            _ => subfile(path, number as u32),
+        };
+        let subfile_made = match subfiles > 0 && sharing.is_root() {
+            true => made.file(&data_path, &id, true).map_err(|e| e.to_string()),
+            false => Ok(()),
+        };
+        created(ranks.agree(told(subfile_made).0, 0), &mut made)?;
+
+        let opened = SharedFile::open(&sharing, &data_path, &options.hints);
+        let (outcome, shared) = told(opened);
+        let verdict = ranks.agree(outcome, 0);
+        let shared = match (created(verdict, &mut made), shared) {
+            (Ok(()), Some(shared)) => shared,
+            // Some ranks may have it open; to close it they would need the others.
+            (Err(e), shared) => {
+                std::mem::forget(shared);
+                return Err(e);
+            }
+            (Ok(()), None) => return Err(Error::Closed),
+        };
+        Ok(Files {
+            path: path.to_owned(),
+            header,
+            id,
+            data_path,
+            sharing,
+            shared,
+            end: FRONT,
+            flushes: 0,
+            root: journal.flatten().map(|journal| Root {
+                journal,
+                definitions: Vec::new(),
+            }),
+        })
+    }
+
+    /// Flushes that are complete.
+    pub fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// The place of `len` bytes of this rank. Collective.
+    pub fn place(&self, len: u64) -> Place {
+        Place {
+            start: self.end,
+            offset: self.end + self.sharing.sum_before(len),
+            total: self.sharing.sum(len),
+        }
+    }
+
+    /// Writes this rank's part of a flush. Collective over the ranks that share the file.
+    pub fn write(
+        &self,
+        offset: u64,
+        pieces: &[&[u8]],
+        fsync: Fsync,
+    ) -> std::result::Result<(), String> {
+        let written = self.shared.write_all(offset, pieces);
+        // Collective, so that also a rank whose write failed has to take part.
+        let synced = match fsync {
+            Fsync::Flush => self.shared.sync(),
+            Fsync::None | Fsync::Close => Ok(()),
+        };
+        let about = |e: String| format!("{}: {e}", self.data_path.display());
+        written.and(synced).map_err(about)
+    }
+
+    /// Makes a flush last that all ranks have written. `end`: of this rank's data file. Collective;
+    /// the first rank's answer counts.
+    pub fn commit(
+        &mut self,
+        ranks: &Ranks,
+        end: u64,
+        defined: &[Definition],
+        fsync: Fsync,
+    ) -> std::result::Result<(), String> {
+        let ends = match self.header.subfiles {
+            0 => vec![end],
+            subfiles => {
+                let of_ranks = ranks.gather(end);
+                // The first rank of each subfile knows its end.
+                let first = |file: u32| {
+                    let (file, n) = (u64::from(file), u64::from(subfiles));
+                    (file * u64::from(ranks.size())).div_ceil(n) as usize
+                };
+                let known = (0..subfiles).filter_map(|file| of_ranks.get(first(file)));
+                known.copied().collect()
+            }
+        };
+        let Some(root) = &mut self.root else {
+            return Ok(());
+        };
+        let mut lines: Vec<Line> = defined.iter().cloned().map(Line::Define).collect();
+        let flush = self.flushes + 1;
+        lines.push(Line::Commit(Commit { flush, ends }));
+        let appended = root.journal.append_lines(&lines);
+        appended
+            .and_then(|()| match fsync {
+                Fsync::Flush => root.journal.sync(),
+                Fsync::None | Fsync::Close => Ok(()),
+            })
+            .map_err(|e| e.to_string())
+    }
+
+    /// All ranks know that the flush lasts.
+    pub fn set_committed(&mut self, end: u64, defined: &mut Vec<Definition>) {
+        self.end = end;
+        self.flushes += 1;
+        if let Some(root) = &mut self.root {
+            root.definitions.append(defined);
+        }
+    }
+
+    /// Makes HDF5 files of the data files, and removes the journal. Collective. Interrupted or failed
+    /// at any point, it can be done again.
+    pub fn finish(
+        &mut self,
+        ranks: &Ranks,
+        section: &[u8],
+        outline: &Outline,
+        fsync: Fsync,
+    ) -> Result<()> {
+        let finished = |outcome| complete("close", ranks.agree(outcome, 0));
+        let (table, written) = self.write_table(section);
+        let written = written.and_then(|()| match fsync {
+            Fsync::None => Ok(()),
+            Fsync::Close | Fsync::Flush => self.shared.sync(),
+        });
+        let about = |e: String| format!("{}: {e}", self.data_path.display());
+        finished(told(written.map_err(about)).0)?;
+
+        let datasets = outline.datasets.len();
+        let fronted = match self.sharing.is_root() {
+            true => {
+                let data = Piece {
+                    offset: FRONT,
+                    len: self.end - FRONT,
+                };
+                let role = Role::Log { data, table };
+                write_front(&self.data_path, (&self.header, &self.id), datasets, role)
+            }
+            false => Ok(()),
+        };
+        let fronted = fronted.and_then(|()| match self.sharing.is_root() && fsync != Fsync::None {
+            true => sync(&self.data_path),
+            false => Ok(()),
+        });
+        finished(told(fronted.map_err(|e| e.to_string())).0)?;
+
+        let closed = self.finish_master(outline, fsync);
+        finished(told(closed.map_err(|e| e.to_string())).0)
+    }
+
+    /// Writes the table of entries behind the data: one section a rank. Collective over the ranks
+    /// that share the file.
+    fn write_table(&self, section: &[u8]) -> (Piece, std::result::Result<(), String>) {
+        let len = section.len() as u64;
+        let before = self.sharing.sum_before(len);
+        let total = self.sharing.sum(len);
+        let lens = self.sharing.gather(len);
+        let mut table = Piece {
+            offset: self.end,
+            len: 0,
+        };
+        if total == 0 {
+            return (table, Ok(()));
+        }
+        let head = 8 * (u64::from(self.sharing.size()) + 1);
+        table.len = head + total;
+        if !self.sharing.is_root() {
+            let offset = table.offset + head + before;
+            return (table, self.shared.write_all(offset, &[section]));
+        }
+        let mut words = u64::from(self.sharing.size()).to_le_bytes().to_vec();
+        let mut at = head;
+        for len in lens {
+            at += len;
+            words.extend_from_slice(&at.to_le_bytes());
+        }
+        let written = self.shared.write_all(table.offset, &[&words, section]);
+        (table, written)
+    }
+
+    /// On the first rank: the user's objects, and the end of the journal.
+    fn finish_master(&mut self, outline: &Outline, fsync: Fsync) -> crate::error::Result<()> {
+        let Some(root) = &self.root else {
+            return Ok(());
+        };
+        let datasets = &outline.datasets;
+        if self.header.subfiles > 0 {
+            let named = (&self.header, &self.id);
+            write_front(&self.path, named, datasets.len(), Role::Master)?;
+        }
+        write_objects(&self.path, &root.definitions, datasets)?;
+        if fsync != Fsync::None {
+            sync(&self.path)?;
+            sync(parent(&self.path))?;
+        }
+        root.journal.remove()
+    }
+
+    /// Lets go of the data file. Collective.
+    pub fn close(self) {
+        if let Err(e) = self.shared.close() {
+            // The file is complete: there is nothing that anybody could do about it.
+            log::warn!("{}: {e}", self.data_path.display());
+        }
+    }
+
+    /// Gives up what only collective calls could free.
+    pub fn leak(self) {
+        std::mem::forget(self.shared);
+        self.sharing.leak();
+    }
+}
+
+fn told<T>(result: std::result::Result<T, String>) -> (Outcome, Option<T>) {
+    match result {
+        Ok(value) => (Outcome::Good, Some(value)),
+        Err(reason) => (Outcome::Failed(reason), None),
+    }
+}
+
+/// Removes what a failed creation made.
+fn created(verdict: Verdict, made: &mut Made) -> Result<()> {
+    let result = complete("create", verdict);
+    if result.is_err() {
+        made.remove();
+    }
+    result
+}
+
+/// What this rank has made of a new file, to be removed if the others fail.
+#[derive(Default)]
+struct Made {
+    files: Vec<PathBuf>,
+    folder: Option<PathBuf>,
+}
+
+impl Made {
+    /// The journal, the file itself, and the directory for its subfiles.
+    fn master(
+        &mut self,
+        path: &Path,
+        header: &Header,
+        id: &FileId,
+        overwrite: bool,
+    ) -> std::result::Result<Journal, String> {
+        let mut attempt = || -> crate::error::Result<Journal> {
+            let io = |e| crate::error::Error::io(path, e);
+            if !overwrite && path.symlink_metadata().is_ok() {
+                return Err(io(io::ErrorKind::AlreadyExists.into()));
+            }
+            let journal_path = journal::path_of(path);
+            let journal = Journal::create(journal_path.clone(), header)?;
+            self.files.push(journal_path);
+            self.file(path, id, overwrite).map_err(io)?;
+            let folder = subfile_folder(path);
+            if overwrite {
+                remove_subfiles(path).map_err(|e| crate::error::Error::io(&folder, e))?;
+            }
+            if header.subfiles > 0 {
+                match std::fs::create_dir(&folder) {
+                    Ok(()) => self.folder = Some(folder),
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+                    Err(e) => return Err(crate::error::Error::io(folder, e)),
+                }
+            }
+            Ok(journal)
+        };
+        attempt().map_err(|e| e.to_string())
+    }
+
+    /// A data file, or a master, with nothing in it yet. A file that has the name is unlinked, not
+    /// cut short: who reads it shall not see it end.
+    fn file(&mut self, path: &Path, id: &FileId, overwrite: bool) -> io::Result<()> {
+        if overwrite {
+            match std::fs::remove_file(path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        self.files.push(path.to_owned());
+        file.write_all_at(&unclosed_front(id), 0)
+    }
+
+    fn remove(&mut self) {
+        for path in self.files.drain(..) {
+            let _ = std::fs::remove_file(path);
+        }
+        if let Some(folder) = self.folder.take() {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Removes the subfiles that an earlier file of the name left.
+fn remove_subfiles(path: &Path) -> io::Result<()> {
+    let mut number = 0;
+    loop {
+        match std::fs::remove_file(subfile(path, number)) {
+            Ok(()) => number += 1,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn random(bytes: &mut [u8]) -> io::Result<()> {
+    File::open("/dev/urandom")?.read_exact(bytes)
+}

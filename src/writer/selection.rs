@@ -1,0 +1,334 @@
+//! What a write covers, and the blocks that it comes down to.
+
+/// The elements that a write covers; coordinates in elements, one value a dimension. The data are in
+/// row-major order of what is selected, as in HDF5; of several blocks, one block after the other; of
+/// points, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// The whole extent.
+    All,
+    Block {
+        start: &'a [u64],
+        count: &'a [u64],
+    },
+    /// `count` blocks of shape `block`, `stride` apart from start to start.
+    Hyperslab {
+        start: &'a [u64],
+        stride: &'a [u64],
+        count: &'a [u64],
+        block: &'a [u64],
+    },
+    /// Any number of blocks: their starts one after the other, and their counts alike. Where they
+    /// overlap, later ones win.
+    Blocks {
+        starts: &'a [u64],
+        counts: &'a [u64],
+    },
+    /// The coordinates of points, one after the other.
+    Points(&'a [u64]),
+}
+
+impl<'a> Selection<'a> {
+    pub fn block(start: &'a [u64], count: &'a [u64]) -> Self {
+        Selection::Block { start, count }
+    }
+}
+
+/// Blocks in the order of their data.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Blocks {
+    pub rank: usize,
+    /// Of a scalar there is one, without coordinates.
+    pub number: usize,
+    pub starts: Vec<u64>,
+    pub counts: Vec<u64>,
+    pub elements: u64,
+}
+
+/// Blocks of one selection; its elements must be countable in memory anyway.
+const MOST_BLOCKS: u64 = i32::MAX as u64;
+
+impl Blocks {
+    /// Lists the blocks of a selection in a dataset of extent `dims`. Blocks without elements are left
+    /// out. Fails where one reaches out of the extent.
+    pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> Result<(), String> {
+        self.rank = dims.len();
+        self.number = 0;
+        self.elements = 0;
+        self.starts.clear();
+        self.counts.clear();
+        match *selection {
+            Selection::All => {
+                const ORIGIN: [u64; 32] = [0; 32];
+                self.push(&ORIGIN[..dims.len().min(32)], dims, dims)
+            }
+            Selection::Block { start, count } => self.push(start, count, dims),
+            Selection::Hyperslab {
+                start,
+                stride,
+                count,
+                block,
+            } => self.hyperslab([start, stride, count, block], dims),
+            Selection::Blocks { starts, counts } => {
+                if dims.is_empty() || starts.len() != counts.len() || starts.len() % dims.len() != 0
+                {
+                    return Err(format!(
+                        "{} starts and {} counts for rank {}",
+                        starts.len(),
+                        counts.len(),
+                        dims.len()
+                    ));
+                }
+                let blocks = starts.chunks_exact(dims.len());
+                let mut blocks = blocks.zip(counts.chunks_exact(dims.len()));
+                blocks.try_for_each(|(start, count)| self.push(start, count, dims))
+            }
+            Selection::Points(points) => self.points(points, dims),
+        }
+    }
+
+    fn push(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> Result<(), String> {
+        if start.len() != dims.len() || count.len() != dims.len() {
+            return Err(format!(
+                "a selection of rank {} for rank {}",
+                start.len(),
+                dims.len()
+            ));
+        }
+        let mut elements = 1u64;
+        for d in 0..dims.len() {
+            if start[d]
+                .checked_add(count[d])
+                .is_none_or(|end| end > dims[d])
+            {
+                return Err(format!(
+                    "a block at {start:?} of {count:?} reaches out of the extent {dims:?}"
+                ));
+            }
+            elements = elements.checked_mul(count[d]).ok_or("too many elements")?;
+        }
+        if elements == 0 {
+            return Ok(());
+        }
+        self.elements = self
+            .elements
+            .checked_add(elements)
+            .ok_or("too many elements")?;
+        self.number += 1;
+        self.starts.extend_from_slice(start);
+        self.counts.extend_from_slice(count);
+        Ok(())
+    }
+
+    /// The order of the elements is row-major over all that is selected. So blocks are as large as
+    /// they can be behind the last dimension that has gaps, and one row thick in front of it.
+    fn hyperslab(&mut self, terms: [&[u64]; 4], dims: &[u64]) -> Result<(), String> {
+        let [start, stride, count, block] = terms;
+        let rank = dims.len();
+        if terms.iter().any(|t| t.len() != rank) {
+            return Err(format!("a hyperslab of other rank than {rank}"));
+        }
+        let mut elements = 1u64;
+        for d in 0..rank {
+            elements = elements
+                .checked_mul(count[d])
+                .and_then(|e| e.checked_mul(block[d]))
+                .ok_or("too many elements")?;
+        }
+        if elements == 0 {
+            return Ok(());
+        }
+        for d in 0..rank {
+            if count[d] > 1 && stride[d] < block[d] {
+                return Err(format!(
+                    "blocks of {} at a stride of {} overlap in dimension {d}",
+                    block[d], stride[d]
+                ));
+            }
+            let end = (count[d] - 1)
+                .checked_mul(stride[d])
+                .and_then(|far| far.checked_add(start[d])?.checked_add(block[d]));
+            if end.is_none_or(|end| end > dims[d]) {
+                return Err(format!(
+                    "the hyperslab reaches out of dimension {d} of {}",
+                    dims[d]
+                ));
+            }
+        }
+        let has_gaps = |d: usize| count[d] > 1 && stride[d] > block[d];
+        let split = (0..rank).rev().find(|d| has_gaps(*d));
+        // Steps a block makes in each dimension, and how thick it is there.
+        let (mut steps, mut thick) = (vec![1; rank], vec![1; rank]);
+        for d in 0..rank {
+            (steps[d], thick[d]) = match split {
+                Some(split) if d < split => (count[d] * block[d], 1),
+                Some(split) if d == split => (count[d], block[d]),
+                _ => (1, count[d] * block[d]),
+            };
+        }
+        let blocks = steps.iter().try_fold(1u64, |n, s| n.checked_mul(*s));
+        if blocks.is_none_or(|n| n > MOST_BLOCKS) {
+            return Err("too many blocks".into());
+        }
+        let place = |d: usize, step: u64| match split {
+            Some(split) if d < split => start[d] + step / block[d] * stride[d] + step % block[d],
+            Some(split) if d == split => start[d] + step * stride[d],
+            _ => start[d],
+        };
+        let mut at = vec![0; rank];
+        loop {
+            self.starts.extend((0..rank).map(|d| place(d, at[d])));
+            self.counts.extend_from_slice(&thick);
+            self.number += 1;
+            let Some(d) = (0..rank).rev().find(|d| at[*d] + 1 < steps[*d]) else {
+                break;
+            };
+            at[d] += 1;
+            at[d + 1..].fill(0);
+        }
+        self.elements = elements;
+        Ok(())
+    }
+
+    /// Points that follow each other along the last dimension are one block.
+    fn points(&mut self, points: &[u64], dims: &[u64]) -> Result<(), String> {
+        let rank = dims.len();
+        if rank == 0 || points.len() % rank != 0 {
+            return Err(format!("{} coordinates for rank {rank}", points.len()));
+        }
+        for point in points.chunks_exact(rank) {
+            if point.iter().zip(dims).any(|(p, d)| p >= d) {
+                return Err(format!(
+                    "the point {point:?} lies out of the extent {dims:?}"
+                ));
+            }
+            let last = self.starts.len().checked_sub(rank);
+            let follows = last.is_some_and(|last| {
+                let (start, count) = (&self.starts[last..], self.counts[last + rank - 1]);
+                start[..rank - 1] == point[..rank - 1] && start[rank - 1] + count == point[rank - 1]
+            });
+            match self.counts.last_mut() {
+                Some(count) if follows => *count += 1,
+                _ => {
+                    self.starts.extend_from_slice(point);
+                    self.counts.resize(self.counts.len() + rank, 1);
+                    self.number += 1;
+                }
+            }
+        }
+        self.elements = (points.len() / rank) as u64;
+        Ok(())
+    }
+
+    /// Bytes that spelling them out takes at most.
+    pub fn spelled(&self) -> u64 {
+        48 + 16 * self.starts.len() as u64
+    }
+
+    pub fn start(&self, block: usize) -> &[u64] {
+        &self.starts[block * self.rank..(block + 1) * self.rank]
+    }
+
+    pub fn count(&self, block: usize) -> &[u64] {
+        &self.counts[block * self.rank..(block + 1) * self.rank]
+    }
+
+    /// A single block.
+    pub fn one(start: &[u64], count: &[u64]) -> Self {
+        Blocks {
+            rank: start.len(),
+            number: 1,
+            starts: start.to_vec(),
+            counts: count.to_vec(),
+            elements: count.iter().product(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn listed(selection: Selection<'_>, dims: &[u64]) -> Result<Blocks, String> {
+        let mut blocks = Blocks::default();
+        blocks.set(&selection, dims).map(|()| blocks)
+    }
+
+    /// Coordinates of all elements, in the order of the data.
+    fn elements(blocks: &Blocks) -> Vec<Vec<u64>> {
+        let mut all = Vec::new();
+        for b in 0..blocks.number {
+            let (start, count) = (blocks.start(b), blocks.count(b));
+            let total: u64 = count.iter().product();
+            for mut i in 0..total {
+                let mut point = start.to_vec();
+                for d in (0..point.len()).rev() {
+                    point[d] += i % count[d];
+                    i /= count[d];
+                }
+                all.push(point);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn extents_are_kept() {
+        assert!(listed(Selection::block(&[3], &[2]), &[4]).is_err());
+        assert!(listed(Selection::block(&[u64::MAX], &[2]), &[4]).is_err());
+        assert!(listed(Selection::block(&[0, 0], &[1, 1]), &[4]).is_err());
+        assert!(listed(Selection::Points(&[0, 4]), &[4, 4]).is_err());
+        assert!(listed(Selection::Points(&[0]), &[4, 4]).is_err());
+        let far = Selection::Hyperslab {
+            start: &[0],
+            stride: &[u64::MAX / 2],
+            count: &[5],
+            block: &[1],
+        };
+        assert!(listed(far, &[4]).is_err());
+        let scalar = listed(Selection::All, &[]).unwrap();
+        assert_eq!((scalar.number, scalar.elements), (1, 1));
+        let none = listed(Selection::All, &[0, 3]).unwrap();
+        assert_eq!((none.number, none.elements), (0, 0));
+    }
+
+    #[test]
+    fn points_in_a_row_are_one_block() {
+        let points = [0, 1, 0, 2, 0, 3, 1, 4, 0, 0];
+        let blocks = listed(Selection::Points(&points), &[2, 5]).unwrap();
+        assert_eq!((blocks.number, blocks.elements), (3, 5));
+        assert_eq!(elements(&blocks).concat(), points);
+    }
+
+    type Term = (u64, u64, u64, u64);
+
+    proptest! {
+        /// Against libhdf5's rule: row-major order over all selected elements.
+        #[test]
+        fn hyperslabs_are_listed_in_row_major_order(
+            terms in prop::collection::vec((0u64..3, 0u64..3, 1u64..4, 1u64..4), 1..4),
+        ) {
+            let of = |f: &dyn Fn(&Term) -> u64| terms.iter().map(f).collect::<Vec<u64>>();
+            let (start, count, block) = (of(&|t| t.0), of(&|t| t.2), of(&|t| t.3));
+            let stride = of(&|t| t.3 + t.1);
+            let dims = vec![20; terms.len()];
+            let selection = Selection::Hyperslab {
+                start: &start, stride: &stride, count: &count, block: &block,
+            };
+            let blocks = listed(selection, &dims).unwrap();
+            let along = |d: usize| {
+                let (start, stride, block) = (start[d], stride[d], block[d]);
+                (0..count[d]).flat_map(move |c| (0..block).map(move |b| start + c * stride + b))
+            };
+            let mut wanted: Vec<Vec<u64>> = vec![Vec::new()];
+            for d in 0..dims.len() {
+                wanted = wanted
+                    .into_iter()
+                    .flat_map(|p| along(d).map(move |v| [p.clone(), vec![v]].concat()))
+                    .collect();
+            }
+            prop_assert_eq!(elements(&blocks), wanted);
+        }
+    }
+}
