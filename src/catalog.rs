@@ -2,7 +2,7 @@
 //! changed.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
-use crate::journal::extent::is_unclosed;
+use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
-use crate::log::logvol::names::{SUBFILE_FOLDER, subfile_folder};
+use crate::log::logvol::names::SUBFILE_FOLDER;
 use crate::log::source::{Folder, SourceFile};
 use crate::scan::scan;
 use crate::snapshot::Source;
@@ -241,20 +241,24 @@ impl Catalog {
         }
     }
 
-    /// Whether `name`, a directory in `parent`, holds the subfiles of a log file beside it, and is
-    /// not shown.
+    /// Whether what is called `name` in `parent` is a part of a log file beside it, and is not shown by
+    /// itself: the directory of its subfiles, or the journal of a log that was not closed.
     pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> bool {
-        let Some(master) = name.as_bytes().strip_suffix(SUBFILE_FOLDER.as_bytes()) else {
+        let suffixes = [SUBFILE_FOLDER, journal::SUFFIX];
+        let bytes = name.as_bytes();
+        let master = suffixes
+            .iter()
+            .find_map(|s| bytes.strip_suffix(s.as_bytes()));
+        let Some(master) = master.filter(|m| !m.is_empty()) else {
             return false;
         };
-        let master = parent.join(std::ffi::OsString::from_vec(master.to_vec()));
-        let Ok(known) = self.known(&master) else {
+        let Ok(known) = self.known(&parent.join(OsStr::from_bytes(master))) else {
             return false;
         };
-        let folder = subfile_folder(&master);
+        let part = parent.join(name);
         match known.presented {
-            Presented::View { .. } => known.files.iter().any(|f| f.path.starts_with(&folder)),
-            // Its subfiles may be just what is wrong with it.
+            Presented::View { .. } => known.files.iter().any(|f| f.path.starts_with(&part)),
+            // The part may be just what is wrong with it.
             Presented::Broken(_) => true,
             Presented::Plain => false,
         }

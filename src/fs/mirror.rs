@@ -90,7 +90,7 @@ impl Mirror {
         };
         let broken = Version::Broken { device, inode };
         let (version, attributes) = match attributes.kind {
-            FileType::Directory if self.is_hidden(path) => {
+            FileType::Directory | FileType::RegularFile if self.is_hidden(path) => {
                 return Err(self.failure(path, Errno::NOENT));
             }
             FileType::RegularFile => match self.catalog.get(path) {
@@ -156,7 +156,8 @@ impl Mirror {
             }
             let below = path.join(&name);
             let kind = self.known_kind(&below, entry.file_type());
-            let hidden = kind == FileType::Directory && self.is_hidden(&below);
+            let may_hide = matches!(kind, FileType::Directory | FileType::RegularFile);
+            let hidden = may_hide && self.is_hidden(&below);
             if !hidden && !self.is_left_out(&below) {
                 // Zero would mean a deleted entry.
                 let inode = entry.ino().max(1);

@@ -12,18 +12,18 @@ pub enum Datatype {
     Integer {
         size: u32,
         signed: bool,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
     /// IEEE 754: 4 or 8 bytes.
     Float {
         size: u32,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
     Bitfield {
         size: u32,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
     Opaque {
@@ -50,6 +50,11 @@ pub enum Datatype {
         base: Box<Datatype>,
         dims: Vec<u32>,
     },
+}
+
+/// A journal says nothing of the usual byte order.
+fn is_little(big_endian: &bool) -> bool {
+    !big_endian
 }
 
 /// One member of a compound.

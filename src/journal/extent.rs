@@ -3,6 +3,8 @@
 //!
 //! An extent is a header, the rank's new entries, and the bytes that they log.
 
+use std::collections::BTreeMap;
+
 use flate2::Crc;
 
 use super::FileId;
@@ -124,7 +126,7 @@ pub fn sections(
     source: u16,
     ends: impl Iterator<Item = (u64, u64)>,
 ) -> Result<(Vec<Section>, Vec<String>)> {
-    let mut sections = std::collections::BTreeMap::<u32, Vec<Piece>>::new();
+    let mut sections = Sections::default();
     let mut faults = Vec::new();
     let mut start = FRONT;
     for (flush, end) in ends {
@@ -145,7 +147,28 @@ pub fn sections(
         rank,
         pieces,
     };
-    Ok((sections.into_iter().map(section).collect(), faults))
+    let sections = sections.by_rank.into_iter().map(section);
+    Ok((sections.collect(), faults))
+}
+
+/// Extents that are kept in mind, 16 bytes each.
+const MOST_EXTENTS: usize = 1 << 26;
+
+#[derive(Default)]
+struct Sections {
+    by_rank: BTreeMap<u32, Vec<Piece>>,
+    extents: usize,
+}
+
+impl Sections {
+    fn push(&mut self, rank: u32, piece: Piece) -> Result<(), String> {
+        self.extents += 1;
+        if self.extents > MOST_EXTENTS {
+            return Err("more extents than can be kept in mind".into());
+        }
+        self.by_rank.entry(rank).or_default().push(piece);
+        Ok(())
+    }
 }
 
 /// The extents of one flush.
@@ -153,7 +176,7 @@ fn walk(
     file: &SourceFile,
     flush: u64,
     range: std::ops::Range<u64>,
-    sections: &mut std::collections::BTreeMap<u32, Vec<Piece>>,
+    sections: &mut Sections,
 ) -> Result<(), String> {
     let mut at = range.start;
     while at < range.end {
@@ -175,7 +198,7 @@ fn walk(
             len: header.entries,
         };
         check_entries(file, piece, header.entries_crc)?;
-        sections.entry(header.rank).or_default().push(piece);
+        sections.push(header.rank, piece)?;
         at += header.len().unwrap_or(left);
     }
     Ok(())

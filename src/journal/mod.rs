@@ -33,6 +33,12 @@ const VERSION: u32 = 1;
 /// A line longer than this is none of ours.
 const LONGEST_LINE: u64 = 1 << 20;
 
+/// Subfiles have 16-bit numbers among the files of a log, of which the master is one.
+pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
+
+/// Places that are kept in mind while a journal is read, 8 bytes each: one a flush and data file.
+const MOST_ENDS: usize = 1 << 27;
+
 /// Tells a file from every other one, so that no journal is taken for that of another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileId(pub [u8; 16]);
@@ -150,39 +156,35 @@ impl Journal {
             len: 0,
             sum: Crc::new(),
         };
-        journal.append(header)?;
+        journal.append(std::slice::from_ref(header), false)?;
         Ok(journal)
     }
 
-    /// Appends lines in one piece. After an error the journal is as it was before.
-    pub fn append_lines(&mut self, lines: &[Line]) -> Result<()> {
-        self.append_all(lines)
+    /// Appends lines in one piece, and waits until they are on the disk if told to. After an error
+    /// the journal says what it said before.
+    pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
+        self.append(lines, sync)
     }
 
-    fn append(&mut self, line: &impl Serialize) -> Result<()> {
-        self.append_all(std::slice::from_ref(line))
-    }
-
-    fn append_all(&mut self, lines: &[impl Serialize]) -> Result<()> {
+    fn append(&mut self, lines: &[impl Serialize], sync: bool) -> Result<()> {
         let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
         let encoded = lines
             .iter()
             .try_for_each(|l| encode(l, &mut sum, &mut text));
-        let written = encoded.and_then(|()| self.file.write_all_at(&text, self.len));
+        let written = encoded
+            .and_then(|()| self.file.write_all_at(&text, self.len))
+            .and_then(|()| match sync {
+                true => self.file.sync_data(),
+                false => Ok(()),
+            });
         if let Err(e) = written {
-            // A torn line at the end is ignored by whoever reads it, should this fail too.
+            // Should this fail too, the next lines overwrite these.
             let _ = self.file.set_len(self.len);
             return Err(Error::io(&self.path, e));
         }
         self.len += text.len() as u64;
         self.sum = sum;
         Ok(())
-    }
-
-    /// Waits until what was appended is on the disk.
-    pub fn sync(&self) -> Result<()> {
-        let synced = self.file.sync_data();
-        synced.map_err(|e| Error::io(&self.path, e))
     }
 
     /// The file is closed, and says itself what the journal said.
@@ -215,7 +217,8 @@ pub fn lock(file: &File) -> io::Result<()> {
 pub struct Recorded {
     pub header: Header,
     pub id: FileId,
-    /// Those that the last commit covers, in their order.
+    /// Those that the last commit covers, in their order; without extents, whose outcome the outline
+    /// has.
     pub definitions: Vec<Definition>,
     pub outline: Outline,
     pub commits: Vec<Commit>,
@@ -241,9 +244,8 @@ impl Recorded {
         if header.journal != VERSION {
             return Err(broken(format!("a journal of version {}", header.journal)));
         }
-        const MOST_SUBFILES: u32 = 1 << 16;
         let id = header.file_id();
-        let id = id.filter(|_| header.subfiles < MOST_SUBFILES);
+        let id = id.filter(|_| header.subfiles <= MOST_SUBFILES);
         let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
         let mut found = Recorded {
             header,
@@ -287,9 +289,14 @@ impl Recorded {
                 commit.flush, commit.ends
             ));
         }
+        if self.commits.len().saturating_mul(files) > MOST_ENDS {
+            return Err("more flushes than can be kept in mind".into());
+        }
         for definition in pending.drain(..) {
             self.outline.add(&definition)?;
-            self.definitions.push(definition);
+            if !matches!(definition, Definition::Extent { .. }) {
+                self.definitions.push(definition);
+            }
         }
         self.commits.push(commit);
         Ok(())
@@ -415,4 +422,158 @@ pub fn of_file(
         Err(e) => return missing(e.to_string()),
     };
     Ok(Some((path, recorded)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const ID: FileId = FileId([7; 16]);
+
+    fn group(name: &str) -> Line {
+        Line::Define(Definition::Group { path: name.into() })
+    }
+
+    fn commit(flush: u64, end: u64) -> Line {
+        Line::Commit(Commit {
+            flush,
+            ends: vec![end],
+        })
+    }
+
+    fn read(path: &Path) -> Result<Recorded> {
+        let (folder, name) = Folder::of_file(path)?;
+        Recorded::read(&SourceFile::open(&folder, &name)?)
+    }
+
+    /// A journal of two flushes and a definition that no flush has.
+    fn written(folder: &Path) -> PathBuf {
+        let path = folder.join("log.h5.h5logfs-journal");
+        let header = Header::new(&ID, 4, 0, 10);
+        let mut journal = Journal::create(path.clone(), &header).unwrap();
+        let first = [group("/a"), commit(1, 9000)];
+        journal.append_lines(&first, true).unwrap();
+        let second = [group("/b"), commit(2, 9500)];
+        journal.append_lines(&second, false).unwrap();
+        journal.append_lines(&[group("/c")], false).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_the_last_commit_covers_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path());
+        let found = read(&path).unwrap();
+        assert_eq!((found.id, found.header.ranks), (ID, 4));
+        assert_eq!(found.definitions.len(), 2);
+        assert_eq!((found.flushes(), found.end(0)), (2, 9500));
+        assert_eq!(found.torn, None);
+        let (below, name) = Folder::of_file(&path).unwrap();
+        let source = SourceFile::open(&below, &name).unwrap();
+        let first = Recorded::read_until(&source, 1).unwrap();
+        assert_eq!((first.definitions.len(), first.end(0)), (1, 9000));
+        let none = Recorded::read_until(&source, 0).unwrap();
+        assert_eq!((none.flushes(), none.end(0)), (0, extent::FRONT));
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_tells_no_more_than_it_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path());
+        let whole = fs::read(&path).unwrap();
+        let ends: Vec<usize> = (0..whole.len()).filter(|i| whole[*i] == b'\n').collect();
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            let lines = ends.iter().filter(|end| **end < len).count();
+            match read(&path) {
+                Ok(found) => {
+                    // Header, group, commit, group, commit, group.
+                    assert_eq!(
+                        found.flushes(),
+                        (lines as u64).saturating_sub(1) / 2,
+                        "{len}"
+                    );
+                    let whole_lines = len == 0 || whole[len - 1] == b'\n';
+                    assert_eq!(found.torn.is_none(), whole_lines, "{len}");
+                }
+                Err(_) => assert_eq!(lines, 0, "{len}"),
+            }
+        }
+    }
+
+    #[test]
+    fn damage_anywhere_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path());
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            let line = whole[..at].iter().filter(|b| **b == b'\n').count() as u64;
+            match read(&path) {
+                Ok(found) => {
+                    assert!(found.torn.is_some(), "byte {at}");
+                    assert_eq!(found.flushes(), (line.saturating_sub(1)) / 2, "byte {at}");
+                }
+                Err(_) => assert_eq!(line, 0, "byte {at}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_follow_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let attempt = |lines: &[Line]| {
+            let mut journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+            journal.append_lines(lines, false).unwrap();
+            read(&path).map(|found| found.flushes())
+        };
+        assert_eq!(attempt(&[commit(1, 9000), commit(2, 9000)]).unwrap(), 2);
+        assert!(attempt(&[commit(1, 9000), commit(3, 9000)]).is_err());
+        assert!(attempt(&[commit(1, 9000), commit(2, 8999)]).is_err());
+        assert!(attempt(&[commit(1, 100)]).is_err());
+        assert!(attempt(&[group("/a"), group("/a"), commit(1, 9000)]).is_err());
+        let two = Line::Commit(Commit {
+            flush: 1,
+            ends: vec![9000, 9000],
+        });
+        assert!(attempt(&[two]).is_err());
+    }
+
+    #[test]
+    fn an_append_that_fails_leaves_the_journal_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path());
+        // A device that is always full takes the place of the journal's file.
+        let header = Header::new(&ID, 1, 0, 0);
+        let other = folder.path().join("other");
+        let mut journal = Journal::create(other.clone(), &header).unwrap();
+        let good = std::mem::replace(
+            &mut journal.file,
+            fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        );
+        assert!(journal.append_lines(&[commit(1, 9000)], false).is_err());
+        journal.file = good;
+        journal.append_lines(&[commit(1, 9100)], false).unwrap();
+        let found = read(&other).unwrap();
+        assert_eq!((found.end(0), found.torn), (9100, None));
+        assert_eq!(read(&path).unwrap().flushes(), 2);
+    }
+
+    #[test]
+    fn a_running_job_is_known_by_its_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+        let other = File::open(&path).unwrap();
+        assert_eq!(lock(&other).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(journal);
+        lock(&other).unwrap();
+    }
 }

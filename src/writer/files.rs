@@ -57,6 +57,7 @@ impl Files {
             Subfiles::Number(n) => n.clamp(1, ranks.size()),
             Subfiles::PerNode => ranks.nodes(),
         };
+        let subfiles = subfiles.min(journal::MOST_SUBFILES);
         let mut config = 0;
         config |= if options.encode_selections {
             ENCODED
@@ -191,12 +192,14 @@ impl Files {
         let mut lines: Vec<Line> = defined.iter().cloned().map(Line::Define).collect();
         let flush = self.flushes + 1;
         lines.push(Line::Commit(Commit { flush, ends }));
-        let appended = root.journal.append_lines(&lines);
-        appended
-            .and_then(|()| match fsync {
-                Fsync::Flush => root.journal.sync(),
-                Fsync::None | Fsync::Close => Ok(()),
-            })
+        let at_once = fsync == Fsync::Flush;
+        // The journal is worth nothing if its name, or that of a data file, can be lost.
+        let named = match at_once && self.flushes == 0 {
+            true => sync_names(&self.path, &self.header),
+            false => Ok(()),
+        };
+        named
+            .and_then(|()| root.journal.append_lines(&lines, at_once))
             .map_err(|e| e.to_string())
     }
 
@@ -205,7 +208,9 @@ impl Files {
         self.end = end;
         self.flushes += 1;
         if let Some(root) = &mut self.root {
-            root.definitions.append(defined);
+            // The outcome of extents is in the outline.
+            let lasting = |d: &Definition| !matches!(d, Definition::Extent { .. });
+            root.definitions.extend(defined.drain(..).filter(lasting));
         }
     }
 
@@ -292,7 +297,7 @@ impl Files {
         write_objects(&self.path, &root.definitions, datasets)?;
         if fsync != Fsync::None {
             sync(&self.path)?;
-            sync(parent(&self.path))?;
+            sync_names(&self.path, &self.header)?;
         }
         root.journal.remove()
     }
@@ -349,20 +354,20 @@ impl Made {
             if !overwrite && path.symlink_metadata().is_ok() {
                 return Err(io(io::ErrorKind::AlreadyExists.into()));
             }
+            let folder = subfile_folder(path);
+            if header.subfiles > 0 {
+                match std::fs::create_dir(&folder) {
+                    Ok(()) => self.folder = Some(folder.clone()),
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+                    Err(e) => return Err(crate::error::Error::io(folder, e)),
+                }
+            }
             let journal_path = journal::path_of(path);
             let journal = Journal::create(journal_path.clone(), header)?;
             self.files.push(journal_path);
             self.file(path, id, overwrite).map_err(io)?;
-            let folder = subfile_folder(path);
             if overwrite {
                 remove_subfiles(path).map_err(|e| crate::error::Error::io(&folder, e))?;
-            }
-            if header.subfiles > 0 {
-                match std::fs::create_dir(&folder) {
-                    Ok(()) => self.folder = Some(folder),
-                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-                    Err(e) => return Err(crate::error::Error::io(folder, e)),
-                }
             }
             Ok(journal)
         };
@@ -403,6 +408,14 @@ fn remove_subfiles(path: &Path) -> io::Result<()> {
             Err(e) => return Err(e),
         }
     }
+}
+
+/// Waits until the names of all files of the log are on the disk.
+fn sync_names(path: &Path, header: &Header) -> crate::error::Result<()> {
+    if header.subfiles > 0 {
+        sync(&subfile_folder(path))?;
+    }
+    sync(parent(path))
 }
 
 fn random(bytes: &mut [u8]) -> io::Result<()> {

@@ -45,8 +45,8 @@ pub(super) struct Blocks {
     pub elements: u64,
 }
 
-/// Blocks of one selection; its elements must be countable in memory anyway.
-const MOST_BLOCKS: u64 = i32::MAX as u64;
+/// Blocks that a hyperslab may come down to; they are listed in memory.
+const MOST_BLOCKS: u64 = 1 << 26;
 
 impl Blocks {
     /// Lists the blocks of a selection in a dataset of extent `dims`. Blocks without elements are left

@@ -9,6 +9,9 @@ use crate::journal::definition::DatasetLayout;
 /// Bytes of one record at most. The layout's own tools count them in 32 bits.
 const RECORD: u64 = 1 << 30;
 
+/// Blocks of one record at most: its entry has 2 GiB at most, at the largest rank too.
+const BLOCKS: usize = 1 << 20;
+
 /// Hands out the records of a write, in their order: blocks, and the bytes as they are stored.
 /// `bytes`: of all blocks, in the file's form.
 pub(super) fn records<'d>(
@@ -19,6 +22,9 @@ pub(super) fn records<'d>(
 ) {
     if blocks.elements == 0 {
         return;
+    }
+    if blocks.number > BLOCKS {
+        return groups(layout, blocks, &bytes, emit);
     }
     if layout.filters.is_empty() {
         return match bytes {
@@ -59,6 +65,35 @@ pub(super) fn records<'d>(
             &mut filtered,
         );
         at += len;
+    }
+}
+
+/// The records of very many blocks, some of them at a time.
+fn groups<'d>(
+    layout: &DatasetLayout,
+    blocks: &Blocks,
+    bytes: &[u8],
+    emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
+) {
+    let element = layout.datatype.size() as usize;
+    let coordinates = BLOCKS * blocks.rank;
+    let starts = blocks.starts.chunks(coordinates);
+    let mut rest = bytes;
+    for (starts, counts) in starts.zip(blocks.counts.chunks(coordinates)) {
+        let elements = counts
+            .chunks_exact(blocks.rank)
+            .map(|count| count.iter().product::<u64>())
+            .sum::<u64>();
+        let group = Blocks {
+            rank: blocks.rank,
+            number: starts.len() / blocks.rank,
+            starts: starts.to_vec(),
+            counts: counts.to_vec(),
+            elements,
+        };
+        let (part, after) = rest.split_at(elements as usize * element);
+        records(layout, &group, Cow::Owned(part.to_vec()), emit);
+        rest = after;
     }
 }
 
