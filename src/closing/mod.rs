@@ -14,13 +14,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::hdf5_sys as h5;
 use crate::journal::definition::{Defined, Definition};
 use crate::journal::{FileId, Header};
-use crate::log::logvol::names::subfile;
 use front::{Role, closed_front};
 
 /// Writes the front of a file whose log is complete, and cuts off what lies behind it.
@@ -63,13 +62,5 @@ pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    }
-}
-
-/// Paths of the files that hold the data of the log at `path`: itself, or its subfiles.
-pub fn data_files(path: &Path, header: &Header) -> Vec<PathBuf> {
-    match header.subfiles {
-        0 => vec![path.to_owned()],
-        n => (0..n).map(|i| subfile(path, i)).collect(),
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::front::Role;
-use super::{data_files, parent, sync, write_front, write_objects};
+use super::{parent, sync, write_front, write_objects};
 use crate::error::{Error, Result};
 use crate::journal::extent::{FRONT, sections};
 use crate::journal::{self, Recorded};
@@ -53,8 +53,13 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     };
     // First all of the reading, which can fail, then the writing.
     let mut logs = Vec::new();
-    for (number, file) in data_files(path, &found.header).into_iter().enumerate() {
-        let source = open(&file)?;
+    let mut files = found.header.subfile_paths(&folder, &name)?;
+    if files.is_empty() {
+        files.push(name);
+    }
+    for (number, file) in files.into_iter().enumerate() {
+        let source = SourceFile::open(&folder, &file)?;
+        let file = source.path().to_owned();
         let (sections, faults) = sections(&source, number as u16, found.ends(number))?;
         if let Some(fault) = faults.first() {
             return Err(Error::bad_file(&file, fault));
@@ -92,11 +97,6 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         datasets: datasets.len(),
         torn: found.torn,
     })
-}
-
-fn open(path: &Path) -> Result<SourceFile> {
-    let (folder, name) = Folder::of_file(path)?;
-    SourceFile::open(&folder, &name)
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section

@@ -22,6 +22,7 @@ use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::log::logvol::names::find_subfiles;
 use crate::log::source::{Folder, Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
 
@@ -81,6 +82,15 @@ impl Header {
     pub fn file_id(&self) -> Option<FileId> {
         let bytes = from_hex(&self.file)?;
         bytes.try_into().ok().map(FileId)
+    }
+
+    /// Paths of the subfiles, below the folder; none where the log lies in the file itself.
+    pub fn subfile_paths(&self, folder: &Folder, master: &Path) -> Result<Vec<PathBuf>> {
+        match self.subfiles {
+            0 => Ok(Vec::new()),
+            n => find_subfiles(folder, master, i64::from(n))
+                .map_err(|e| Error::bad_file(folder.full_path(master), e)),
+        }
     }
 
     /// Files that hold data.

@@ -1,13 +1,12 @@
 //! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
 //! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use crate::hdf5_sys::{self as h5, Id, Space};
 use crate::log::logvol::names::{
-    ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, numbered, subfile_folder,
+    ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
 use crate::log::logvol::{Extent, MARK, SUBFILED, Tables};
 use crate::log::source::{Folder, SourceFile};
@@ -206,7 +205,7 @@ pub fn find_log(
     };
     let mut sources = vec![(relative.to_owned(), master_file)];
     if header.is_subfiled() {
-        for path in subfiles(folder, relative, header.subfiles)? {
+        for path in find_subfiles(folder, relative, header.subfiles)? {
             let source = SourceFile::open(folder, &path).map_err(|e| format!("subfile {e}"))?;
             let name = source.path().display().to_string();
             let file = super::open(&source).map_err(|e| format!("subfile {name}: {e}"))?;
@@ -281,40 +280,6 @@ fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Ext
         offset,
         len,
     }))
-}
-
-/// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
-/// subfiles there begin with.
-fn subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>> {
-    let count = u16::try_from(count)
-        .ok()
-        .filter(|n| (1..u16::MAX).contains(n))
-        .ok_or_else(|| format!("{count} subfiles"))?;
-    let directory = subfile_folder(relative);
-    let shown = folder.full_path(&directory);
-    let names = folder
-        .list(&directory)
-        .map_err(|e| format!("{}: {e}", shown.display()))?;
-    let own = relative.file_name().unwrap_or_default();
-    let prefix = if names.contains(&numbered(own, 0)) {
-        own
-    } else {
-        let firsts: Vec<&OsStr> = names
-            .iter()
-            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
-            .map(OsStr::from_bytes)
-            .collect();
-        match firsts[..] {
-            [one] => one,
-            _ => {
-                let first = directory.join(numbered(own, 0));
-                return Err(format!("{} is missing", folder.full_path(&first).display()));
-            }
-        }
-    };
-    Ok((0..count)
-        .map(|i| directory.join(numbered(prefix, u32::from(i))))
-        .collect())
 }
 
 #[cfg(test)]

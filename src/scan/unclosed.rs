@@ -10,7 +10,6 @@ use crate::hdf5_sys as h5;
 use crate::journal::Recorded;
 use crate::journal::extent::{FRONT, sections};
 use crate::log::Tables;
-use crate::log::logvol::names::subfile;
 use crate::log::logvol::{self, Extent};
 use crate::log::source::{Folder, SourceFile};
 use crate::snapshot::{Snapshot, Source};
@@ -28,8 +27,7 @@ pub fn scan(
     let copied = tree::copy(&objects, &master, 0).map_err(bad)?;
 
     let mut files = vec![(relative.to_owned(), master)];
-    for number in 0..found.header.subfiles {
-        let path = subfile(relative, number);
+    for path in found.header.subfile_paths(folder, relative)? {
         let source = SourceFile::open(folder, &path)?;
         files.push((path, source));
     }

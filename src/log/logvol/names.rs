@@ -2,7 +2,10 @@
 //! `docs/formats/logvol-extensions.md`).
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use crate::log::source::Folder;
 
 /// The root group that holds the log.
 pub const LOG_GROUP: &str = "_LOG";
@@ -32,8 +35,42 @@ pub fn subfile(master: &Path, number: u32) -> PathBuf {
     subfile_folder(master).join(numbered(name, number))
 }
 
-pub fn numbered(name: &OsStr, number: u32) -> OsString {
+fn numbered(name: &OsStr, number: u32) -> OsString {
     let mut name = name.to_owned();
     name.push(format!(".{number}"));
     name
+}
+
+/// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
+/// subfiles there begin with.
+pub fn find_subfiles(folder: &Folder, relative: &Path, count: i64) -> Result<Vec<PathBuf>, String> {
+    let count = u16::try_from(count)
+        .ok()
+        .filter(|n| (1..u16::MAX).contains(n))
+        .ok_or_else(|| format!("{count} subfiles"))?;
+    let directory = subfile_folder(relative);
+    let shown = folder.full_path(&directory);
+    let names = folder
+        .list(&directory)
+        .map_err(|e| format!("{}: {e}", shown.display()))?;
+    let own = relative.file_name().unwrap_or_default();
+    let prefix = if names.contains(&numbered(own, 0)) {
+        own
+    } else {
+        let firsts: Vec<&OsStr> = names
+            .iter()
+            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
+            .map(OsStr::from_bytes)
+            .collect();
+        match firsts[..] {
+            [one] => one,
+            _ => {
+                let first = directory.join(numbered(own, 0));
+                return Err(format!("{} is missing", folder.full_path(&first).display()));
+            }
+        }
+    };
+    Ok((0..count)
+        .map(|i| directory.join(numbered(prefix, u32::from(i))))
+        .collect())
 }
