@@ -27,11 +27,25 @@ pub struct Batch<'w, 'd> {
     records: Records<'d>,
 }
 
+/// The writes of a batch that was put aside: see [`Batch::suspend`].
+#[derive(Default)]
+pub(crate) struct Suspended<'d>(Records<'d>);
+
 impl<'w, 'd> Batch<'w, 'd> {
     pub(super) fn new(writer: &'w mut Writer) -> Self {
+        Self::resume(writer, Suspended::default())
+    }
+
+    /// Puts the writes aside, for a caller that cannot hold on to the writer until the flush.
+    pub(crate) fn suspend(mut self) -> Suspended<'d> {
+        Suspended(std::mem::take(&mut self.records))
+    }
+
+    /// Goes on with writes that were put aside; they must be of the same writer.
+    pub(crate) fn resume(writer: &'w mut Writer, writes: Suspended<'d>) -> Self {
         Batch {
             writer,
-            records: Vec::new(),
+            records: writes.0,
         }
     }
 
@@ -90,6 +104,17 @@ impl<'w, 'd> Batch<'w, 'd> {
     /// Flushes the writer, and with it the batch. Collective. After an error the data are the
     /// writer's, as copies.
     pub fn flush(mut self) -> Result<()> {
+        self.flush_lent()
+    }
+
+    /// Flushes as [`Batch::flush`] does, and closes the file. Collective. The errors are those of
+    /// [`Writer::close`].
+    pub fn close(mut self) -> Result<()> {
+        let flushed = self.flush_lent();
+        self.writer.finish(flushed)
+    }
+
+    fn flush_lent(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.records);
         let pieces = self.enter(&records);
         let flushed = self.writer.flush_with(&pieces);

@@ -72,7 +72,10 @@ impl Files {
         };
         ranks.broadcast(&mut id.0);
         let header = Header::new(&id, ranks.size(), subfiles, config);
-        let mut made = Made::default();
+        let mut made = Made {
+            sync: options.fsync == Fsync::Flush,
+            ..Made::default()
+        };
         let hints_good = match options
             .hints
             .iter()
@@ -105,7 +108,9 @@ impl Files {
         };
         created(ranks.agree(told(subfile_made).0, 0), &mut made)?;
 
-        let opened = SharedFile::open(&sharing, &data_path, &options.hints);
+        let (probed, _) = told(SharedFile::probe(&data_path));
+        created(ranks.agree(probed, 0), &mut made)?;
+        let opened = SharedFile::open(&sharing, &data_path, &options.hints, options.collective);
         let (outcome, shared) = told(opened);
         let verdict = ranks.agree(outcome, 0);
         let shared = match (created(verdict, &mut made), shared) {
@@ -154,7 +159,7 @@ impl Files {
         pieces: &[&[u8]],
         fsync: Fsync,
     ) -> std::result::Result<(), String> {
-        let written = self.shared.write_all(offset, pieces);
+        let written = self.shared.write(offset, pieces);
         // Collective, so that also a rank whose write failed has to take part.
         let synced = match fsync {
             Fsync::Flush => self.shared.sync(),
@@ -272,7 +277,7 @@ impl Files {
         table.len = head + total;
         if !self.sharing.is_root() {
             let offset = table.offset + head + before;
-            return (table, self.shared.write_all(offset, &[section]));
+            return (table, self.shared.write(offset, &[section]));
         }
         let mut words = u64::from(self.sharing.size()).to_le_bytes().to_vec();
         let mut at = head;
@@ -280,7 +285,7 @@ impl Files {
             at += len;
             words.extend_from_slice(&at.to_le_bytes());
         }
-        let written = self.shared.write_all(table.offset, &[&words, section]);
+        let written = self.shared.write(table.offset, &[&words, section]);
         (table, written)
     }
 
@@ -336,6 +341,8 @@ fn created(verdict: Verdict, made: &mut Made) -> Result<()> {
 /// What this rank has made of a new file, to be removed if the others fail.
 #[derive(Default)]
 struct Made {
+    /// No flush comes to a file that its ranks write nothing to; yet a reader wants its front.
+    sync: bool,
     files: Vec<PathBuf>,
     folder: Option<PathBuf>,
 }
@@ -351,8 +358,13 @@ impl Made {
     ) -> std::result::Result<Journal, String> {
         let mut attempt = || -> crate::error::Result<Journal> {
             let io = |e| crate::error::Error::io(path, e);
-            if !overwrite && path.symlink_metadata().is_ok() {
-                return Err(io(io::ErrorKind::AlreadyExists.into()));
+            let journal_path = journal::path_of(path);
+            // A journal alone may be what is left of a log that was moved.
+            for there in [path, &journal_path] {
+                if !overwrite && there.symlink_metadata().is_ok() {
+                    let exists = io::ErrorKind::AlreadyExists.into();
+                    return Err(crate::error::Error::io(there, exists));
+                }
             }
             let folder = subfile_folder(path);
             if header.subfiles > 0 {
@@ -362,7 +374,6 @@ impl Made {
                     Err(e) => return Err(crate::error::Error::io(folder, e)),
                 }
             }
-            let journal_path = journal::path_of(path);
             let journal = Journal::create(journal_path.clone(), header)?;
             self.files.push(journal_path);
             self.file(path, id, overwrite).map_err(io)?;
@@ -385,7 +396,11 @@ impl Made {
         }
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         self.files.push(path.to_owned());
-        file.write_all_at(&unclosed_front(id), 0)
+        file.write_all_at(&unclosed_front(id), 0)?;
+        match self.sync {
+            true => file.sync_all(),
+            false => Ok(()),
+        }
     }
 
     fn remove(&mut self) {

@@ -5,9 +5,9 @@
 //! to the same answer; the first rank writes them to the journal with the next flush. Writes are
 //! local and only fill a buffer.
 //!
-//! A flush is one exclusive scan for the places, one reduction for the total, one collective write in
-//! which each rank adds one contiguous extent, one reduction for errors, one line in the journal, one
-//! reduction to tell that it is there. Then nothing that happens to the job can take it back.
+//! A flush is one exclusive scan for the places, one reduction for the total, one write in which each
+//! rank adds one contiguous extent, one reduction for errors, one line in the journal, one reduction
+//! to tell that it is there. Then nothing that happens to the job can take it back.
 //!
 //! ```no_run
 //! use h5logfs::writer::{DatasetSpec, Options, Selection, Writer};
@@ -51,6 +51,7 @@ use hdf5::H5Type;
 pub use crate::journal::datatype::{Datatype, Member};
 pub use crate::journal::definition::Value;
 pub use batch::Batch;
+pub(crate) use batch::Suspended;
 pub use error::{Error, Result};
 pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
@@ -117,7 +118,9 @@ impl Writer {
         options: Options,
     ) -> Result<Self> {
         let ranks = Ranks::duplicate(comm);
-        let path = path.as_ref().to_owned();
+        // The program may be in another directory when it closes the file.
+        let path = path.as_ref();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let files = Files::create(&path, &ranks, &options)?;
         Ok(Writer {
             section: Section::new(options.share_selections, options.encode_selections),
@@ -333,6 +336,11 @@ impl Writer {
         taken
     }
 
+    /// Remembers a write that was refused before it came here, for the next collective call.
+    pub(crate) fn refuse(&mut self, reason: String) {
+        self.refused.get_or_insert(reason);
+    }
+
     // --- collective ------------------------------------------------------------------------------
 
     /// Writes what all ranks hold, and makes it last: when it has returned on all ranks, neither they
@@ -397,6 +405,11 @@ impl Writer {
     /// write.
     pub fn close(&mut self) -> Result<()> {
         let flushed = self.flush();
+        self.finish(flushed)
+    }
+
+    /// The rest of a close, after its flush.
+    fn finish(&mut self, flushed: Result<()>) -> Result<()> {
         if !matches!(flushed, Ok(()) | Err(Error::Refused { .. })) {
             return flushed;
         }

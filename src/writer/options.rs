@@ -38,6 +38,12 @@ pub struct Options {
     /// The coordinates of many blocks are written as offsets, which takes half the bytes or less.
     pub encode_selections: bool,
     pub fsync: Fsync,
+    /// Ranks write a flush in one collective call, `MPI_File_write_at_all`, where MPI may gather their
+    /// data on few of them, instead of each for itself.
+    ///
+    /// Only for an MPI that tells of failures: Open MPI 4.1 on three or more ranks calls a collective
+    /// write to a full disk a success, or never returns from it, and no flush is safe then.
+    pub collective: bool,
     /// Hints for MPI-IO: keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
@@ -51,6 +57,7 @@ impl Default for Options {
             share_selections: true,
             encode_selections: true,
             fsync: Fsync::Close,
+            collective: false,
             hints: Vec::new(),
         }
     }

@@ -2,8 +2,10 @@
 //! write to. The safe crate has no MPI-IO, and leaves it to its raw layer.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use mpi::collective::SystemOperation;
@@ -13,6 +15,10 @@ use mpi::traits::*;
 
 /// Bytes of one request: counts of MPI have 32 bits.
 const REQUEST: usize = 1 << 30;
+
+/// Pieces of one request: more than the system takes in one call (IOV_MAX), and Open MPI does not say
+/// truly how many bytes it wrote.
+const PIECES: usize = 512;
 
 /// The processes that write a file together, on a communicator of their own.
 pub(super) struct Ranks {
@@ -161,17 +167,36 @@ impl Ranks {
 /// A file that a group of ranks has open for writing.
 pub(super) struct SharedFile {
     raw: ffi::MPI_File,
+    path: PathBuf,
+    together: bool,
 }
 
 impl SharedFile {
-    /// Opens a file that is there. Collective; fails on the ranks that cannot.
-    pub fn open(ranks: &Ranks, path: &Path, hints: &[(String, String)]) -> Result<Self, String> {
-        let text = |text: &str| CString::new(text).map_err(|e| e.to_string());
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string());
-        let pairs = hints.iter().map(|(k, v)| Ok((text(k)?, text(v)?)));
-        let pairs: Result<Vec<(CString, CString)>, String> = pairs.collect();
+    /// Whether this rank can open the file. To be asked, and agreed on, before [`SharedFile::open`]:
+    /// where one rank cannot open a file, Open MPI lets the others wait for it forever.
+    pub fn probe(path: &Path) -> Result<(), String> {
+        let opened = OpenOptions::new().write(true).open(path);
+        opened
+            .map(drop)
+            .map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Opens a file that is there. Collective. `together`: its writes are collective as well.
+    pub fn open(
+        ranks: &Ranks,
+        path: &Path,
+        hints: &[(String, String)],
+        together: bool,
+    ) -> Result<Self, String> {
+        let text = |text: &[u8]| CString::new(text).map_err(|e| e.to_string());
+        let pairs = hints
+            .iter()
+            .map(|(k, v)| Ok((text(k.as_bytes())?, text(v.as_bytes())?)));
         // What is wrong here is so on all ranks, which all leave at this point.
-        let (name, pairs) = (name?, pairs?);
+        let (name, pairs) = (
+            text(path.as_os_str().as_bytes())?,
+            pairs.collect::<Result<Vec<_>, String>>()?,
+        );
         // SAFETY: MPI is initialised, for there is a communicator; names end with a zero byte, and
         // MPI copies them; `raw` is ours, and an open file only where MPI says so.
         unsafe {
@@ -195,35 +220,77 @@ impl SharedFile {
                 ffi::MPI_Info_free(&mut info);
             }
             check("MPI_File_open", opened).map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok(SharedFile { raw })
+            Ok(SharedFile {
+                raw,
+                path: path.to_owned(),
+                together,
+            })
         }
     }
 
-    /// Writes the pieces one behind the other from `offset`. Collective; ranks without pieces take
-    /// part. The first GiB is written together, what is more by each rank by itself: how many
-    /// requests a rank has is then its own affair.
-    pub fn write_all(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        let mut parts = requests(pieces).into_iter();
-        let first = parts.next().unwrap_or_default();
-        let mut result = self.write(offset, &first, true);
-        let mut at = offset + bytes_of(&first);
-        for part in parts {
-            result = result.and_then(|()| self.write(at, &part, false));
-            at += bytes_of(&part);
+    /// Writes the pieces one behind the other from `offset`; all ranks call it, also those without
+    /// pieces.
+    pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+        let mut requests = requests(pieces).into_iter();
+        let mut at = offset;
+        let mut result = Ok(());
+        if self.together {
+            // Together each rank makes one request; what it has beyond that it writes by itself.
+            let first = requests.next().unwrap_or_default();
+            result = self.complete(at, &first, true);
+            at += bytes_of(&first);
+        }
+        for request in requests {
+            result = result.and_then(|()| self.complete(at, &request, false));
+            at += bytes_of(&request);
         }
         result
     }
 
-    fn write(&self, offset: u64, pieces: &[&[u8]], together: bool) -> Result<(), String> {
+    /// Writes all of one request: a request that was carried out in part, which is no error to MPI,
+    /// is followed by one for the rest.
+    fn complete(&self, offset: u64, pieces: &[&[u8]], together: bool) -> Result<(), String> {
         let wanted = bytes_of(pieces);
+        let mut done = self.request(offset, pieces, together)?;
+        let mut idle = 0;
+        while done < wanted {
+            let rest = behind(pieces, done);
+            let more = self.request(offset + done, &rest, false)?;
+            done += more;
+            idle = if more == 0 { idle + 1 } else { 0 };
+            if idle == 2 {
+                let why = self.hindrance(offset + done, &rest);
+                return Err(format!("{done} of {wanted} bytes could be written: {why}"));
+            }
+        }
+        match done == wanted {
+            true => Ok(()),
+            false => Err(format!("{done} bytes were written instead of {wanted}")),
+        }
+    }
+
+    /// Why nothing more can be written at `offset`: the system says what MPI does not.
+    fn hindrance(&self, offset: u64, rest: &[&[u8]]) -> String {
+        let file = OpenOptions::new().write(true).open(&self.path);
+        let piece = rest.first().copied().unwrap_or_default();
+        match file.and_then(|file| file.write_all_at(piece, offset)) {
+            Ok(()) => "MPI does not say why".into(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    /// One request; returns the number of bytes that MPI says it has written.
+    fn request(&self, offset: u64, pieces: &[&[u8]], together: bool) -> Result<u64, String> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
         let places: Vec<ffi::MPI_Aint> = pieces.iter().map(|p| p.as_ptr() as isize).collect();
         let offset = i64::try_from(offset).map_err(|e| e.to_string())?;
         // SAFETY: the file is open. The datatype lists the pieces by address, which are alive until
         // the call returns, and is freed after it; a single piece is passed as it is. MPI does not
-        // write to the buffer. A zeroed status is a status.
+        // write to the buffer. A zeroed status is a status; it says nothing was written, for an
+        // implementation that leaves it as it is.
         unsafe {
             let mut status: ffi::MPI_Status = std::mem::zeroed();
+            ffi::MPI_Status_set_elements(&mut status, ffi::RSMPI_UINT8_T, 0);
             let mut datatype = ffi::RSMPI_UINT8_T;
             let (buffer, count): (*const c_void, c_int) = match pieces {
                 [] => (ptr::null(), 0),
@@ -241,29 +308,19 @@ impl SharedFile {
                     (ptr::null(), 1)
                 }
             };
-            let written = match together {
-                true => ffi::MPI_File_write_at_all(
-                    self.raw,
-                    offset,
-                    buffer,
-                    count,
-                    datatype,
-                    &mut status,
-                ),
-                false => {
-                    ffi::MPI_File_write_at(self.raw, offset, buffer, count, datatype, &mut status)
-                }
+            let call = match together {
+                true => ffi::MPI_File_write_at_all,
+                false => ffi::MPI_File_write_at,
             };
+            let written = call(self.raw, offset, buffer, count, datatype, &mut status);
             let mut done: ffi::MPI_Count = 0;
             ffi::MPI_Get_elements_x(&status, ffi::RSMPI_UINT8_T, &mut done);
             if pieces.len() > 1 {
                 ffi::MPI_Type_free(&mut datatype);
             }
             check("writing", written)?;
-            match done as u64 == wanted {
-                true => Ok(()),
-                false => Err(format!("{done} of {wanted} bytes were written")),
-            }
+            // Without anything to write the status may be anything.
+            Ok(if pieces.is_empty() { 0 } else { done as u64 })
         }
     }
 
@@ -286,14 +343,28 @@ fn bytes_of(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|p| p.len() as u64).sum()
 }
 
-/// The pieces in groups of at most [`REQUEST`] bytes.
+/// What is left of the pieces behind the first `done` bytes.
+fn behind<'a>(pieces: &[&'a [u8]], done: u64) -> Vec<&'a [u8]> {
+    let mut skip = done as usize;
+    let mut rest = Vec::new();
+    for piece in pieces {
+        let left = &piece[skip.min(piece.len())..];
+        skip -= piece.len() - left.len();
+        if !left.is_empty() {
+            rest.push(left);
+        }
+    }
+    rest
+}
+
+/// The pieces in groups of at most [`REQUEST`] bytes and [`PIECES`] pieces.
 fn requests<'a>(pieces: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
     let mut groups: Vec<Vec<&[u8]>> = Vec::new();
     let mut room = 0;
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
-            if room == 0 {
+            if room == 0 || groups.last().is_none_or(|g| g.len() == PIECES) {
                 groups.push(Vec::new());
                 room = REQUEST;
             }
@@ -328,10 +399,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_a_gibibyte_at_most() {
+    fn requests_are_not_too_large() {
         let large = vec![0u8; 100];
         let pieces = [&large[..10], &[], &large[..]];
         assert_eq!(requests(&pieces), [vec![&large[..10], &large[..]]]);
         assert!(requests(&[&[], &[]]).is_empty());
+        let many = vec![&large[..1]; PIECES + 1];
+        let lens: Vec<usize> = requests(&many).iter().map(Vec::len).collect();
+        assert_eq!(lens, [PIECES, 1]);
+    }
+
+    #[test]
+    fn what_was_not_written_is_left() {
+        let pieces: [&[u8]; 3] = [b"abc", b"", b"defg"];
+        assert_eq!(behind(&pieces, 0), [&b"abc"[..], b"defg"]);
+        assert_eq!(behind(&pieces, 2), [&b"c"[..], b"defg"]);
+        assert_eq!(behind(&pieces, 5), [b"fg"]);
+        assert!(behind(&pieces, 7).is_empty());
     }
 }

@@ -270,6 +270,27 @@ impl DatasetSpec {
 }
 
 impl Value {
+    /// Elements of a datatype that is known only when the program runs, row-major, as they lie in
+    /// memory.
+    pub fn elements(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Self, String> {
+        datatype.check()?;
+        let memory = Memory::new(datatype);
+        if !bytes.len().is_multiple_of(memory.size) {
+            return Err(format!(
+                "{} bytes are no whole number of elements of {}",
+                bytes.len(),
+                memory.size
+            ));
+        }
+        // SAFETY: these are the bytes of so many elements.
+        let packed = unsafe { memory.packed(bytes.as_ptr(), bytes.len() / memory.size) };
+        Ok(Value::Elements {
+            datatype: memory.datatype.packed(),
+            dims: dims.to_vec(),
+            bytes: packed.into_owned(),
+        })
+    }
+
     /// An array of elements, row-major.
     pub fn array<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Self, String> {
         let memory = Memory::new(datatype_of::<T>()?);
