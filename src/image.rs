@@ -7,6 +7,7 @@
 type Result<T> = std::result::Result<T, String>;
 
 /// Message types (HDF5 File Format Specification, IV.A.2).
+const FILL_VALUE: u16 = 0x05;
 const LAYOUT: u16 = 0x08;
 const CONTINUATION: u16 = 0x10;
 const MODIFICATION_TIME: u16 = 0x12;
@@ -114,6 +115,18 @@ impl Image {
             return Err("layout message too short".into());
         }
         self.put(at, &address.to_le_bytes())?;
+        message.block.map_or(Ok(()), |block| self.checksum(block))
+    }
+
+    /// Fill value message (IV.A.2.f), version 2: says that the space was allocated with the dataset.
+    pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
+        const EARLY: u8 = 1;
+        let message = self.message(header, FILL_VALUE)?;
+        let message = message.ok_or("no fill value message")?;
+        match self.get::<1>(message.data)? {
+            [2] => self.put(message.data + 1, &[EARLY])?,
+            [version] => return Err(format!("fill value message of version {version}")),
+        }
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 

@@ -232,6 +232,22 @@ fn a_torn_journal_shows_the_flush_before() {
 }
 
 #[test]
+fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
+    let mut log = Log::usual();
+    log.journal = log.journal.replacen(r#""flush":1"#, r#""flush":3"#, 1);
+    log.save();
+    let view = log.view().unwrap();
+    assert!(view.snapshot().datasets.is_empty());
+    assert!(view.snapshot().warnings[1].contains("line 4 of the journal is damaged"));
+    let (good, said) = log.recover(&[]);
+    assert!(
+        !good && said.contains("`--last-flush 0` drops them"),
+        "{said}"
+    );
+    assert!(log.recover(&["--last-flush", "0"]).0);
+}
+
+#[test]
 fn a_log_without_its_journal_is_refused() {
     let log = Log::usual();
     fs::rename(log.journal_path(), log.folder.path().join("elsewhere")).unwrap();

@@ -51,6 +51,7 @@ pub fn closed_front(header: &Header, id: &FileId, datasets: usize, role: Role) -
     let mut image = Image::new(h5::file_image(&file)?);
     for (header, address) in addresses {
         image.set_layout_address(header, address, false)?;
+        image.set_early_allocation(header)?;
     }
     image.set_superblock(0, role.end())?;
     let mut front = image.into_bytes();

@@ -9,7 +9,7 @@ use super::front::Role;
 use super::{parent, sync, write_front, write_objects};
 use crate::error::{Error, Result};
 use crate::journal::extent::{FRONT, sections};
-use crate::journal::{self, Recorded};
+use crate::journal::{self, Recorded, Torn};
 use crate::log::logvol::{Piece, Section};
 use crate::log::source::{Folder, SourceFile};
 
@@ -20,7 +20,7 @@ pub struct Recovered {
     pub flushes: u64,
     pub datasets: usize,
     /// What the journal had besides.
-    pub torn: Option<String>,
+    pub torn: Option<Torn>,
 }
 
 /// Closes the log at `path` by its journal. All that the flushes up to `last` (or all that returned)
@@ -28,7 +28,9 @@ pub struct Recovered {
 pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     let journal = journal::path_of(path);
     let refused = |e: io::Error| Error::io(&journal, e);
-    let locked = File::open(&journal).map_err(refused)?;
+    // Open for writing: else NFS would not lock it.
+    let locked = OpenOptions::new().read(true).write(true).open(&journal);
+    let locked = locked.map_err(refused)?;
     journal::lock(&locked).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => {
             Error::bad_file(path, "the job that writes it is still running")
@@ -49,7 +51,13 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         Some(last) => {
             Recorded::read_until(&SourceFile::open(&folder, &journal::path_of(&name))?, last)?
         }
-        None => found,
+        None => match found.torn {
+            Some(torn) if torn.damaged => {
+                let reason = format!("{torn}; `--last-flush {}` drops them", found.flushes());
+                return Err(Error::bad_file(path, reason));
+            }
+            _ => found,
+        },
     };
     // First all of the reading, which can fail, then the writing.
     let mut logs = Vec::new();

@@ -193,17 +193,20 @@ pub fn describe_type(datatype: &Id) -> String {
 /// An integer type of 1, 2, 4 or 8 bytes.
 pub fn integer_type(size: u32, signed: bool, big_endian: bool) -> Result<Id> {
     let standard = match (size, signed, big_endian) {
-        (1, true, _) => *H5T_STD_I8LE,
+        (1, true, false) => *H5T_STD_I8LE,
         (2, true, false) => *H5T_STD_I16LE,
         (4, true, false) => *H5T_STD_I32LE,
         (8, true, false) => *H5T_STD_I64LE,
+        // Of one byte there is no order, but libhdf5 tells the types apart.
+        (1, true, true) => *H5T_STD_I8BE,
         (2, true, true) => *H5T_STD_I16BE,
         (4, true, true) => *H5T_STD_I32BE,
         (8, true, true) => *H5T_STD_I64BE,
-        (1, false, _) => *H5T_STD_U8LE,
+        (1, false, false) => *H5T_STD_U8LE,
         (2, false, false) => *H5T_STD_U16LE,
         (4, false, false) => *H5T_STD_U32LE,
         (8, false, false) => *H5T_STD_U64LE,
+        (1, false, true) => *H5T_STD_U8BE,
         (2, false, true) => *H5T_STD_U16BE,
         (4, false, true) => *H5T_STD_U32BE,
         (8, false, true) => *H5T_STD_U64BE,
@@ -227,10 +230,11 @@ pub fn float_type(size: u32, big_endian: bool) -> Result<Id> {
 /// A bitfield of 1, 2, 4 or 8 bytes.
 pub fn bitfield_type(size: u32, big_endian: bool) -> Result<Id> {
     let standard = match (size, big_endian) {
-        (1, _) => *H5T_STD_B8LE,
+        (1, false) => *H5T_STD_B8LE,
         (2, false) => *H5T_STD_B16LE,
         (4, false) => *H5T_STD_B32LE,
         (8, false) => *H5T_STD_B64LE,
+        (1, true) => *H5T_STD_B8BE,
         (2, true) => *H5T_STD_B16BE,
         (4, true) => *H5T_STD_B32BE,
         (8, true) => *H5T_STD_B64BE,

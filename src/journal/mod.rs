@@ -13,6 +13,7 @@ pub mod definition;
 pub mod extent;
 
 use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -233,9 +234,36 @@ pub struct Recorded {
     pub outline: Outline,
     pub commits: Vec<Commit>,
     /// What is wrong with what follows the last good line.
-    pub torn: Option<String>,
+    pub torn: Option<Torn>,
     /// Of the state that was read.
     pub identity: Identity,
+}
+
+/// The line that ends a journal before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Torn {
+    /// From 1.
+    pub line: u64,
+    /// Others follow it: it is not what a dying job left, but damaged, and complete flushes may be
+    /// among what follows.
+    pub damaged: bool,
+}
+
+impl Display for Torn {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.damaged {
+            true => write!(
+                f,
+                "line {} of the journal is damaged: flushes that follow it cannot be shown",
+                self.line
+            ),
+            false => write!(
+                f,
+                "line {} of the journal is torn: a flush that did not return",
+                self.line
+            ),
+        }
+    }
 }
 
 impl Recorded {
@@ -335,7 +363,7 @@ struct Lines<'a> {
     reader: BufReader<io::Take<Reader<'a>>>,
     sum: Crc,
     number: u64,
-    torn: Option<String>,
+    torn: Option<Torn>,
 }
 
 impl<'a> Lines<'a> {
@@ -363,10 +391,12 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let parsed = self.parse(&text);
         if parsed.is_none() {
-            self.torn = Some(format!(
-                "line {} of the journal is torn; what follows it is left out",
-                self.number
-            ));
+            let rest = self.reader.fill_buf();
+            let rest = rest.map_err(|e| Error::io(self.source.path(), e))?;
+            self.torn = Some(Torn {
+                line: self.number,
+                damaged: !rest.is_empty(),
+            });
         }
         Ok(parsed)
     }
@@ -498,6 +528,7 @@ mod tests {
             let lines = ends.iter().filter(|end| **end < len).count();
             match read(&path) {
                 Ok(found) => {
+                    assert!(found.torn.is_none_or(|torn| !torn.damaged));
                     // Header, group, commit, group, commit, group.
                     assert_eq!(
                         found.flushes(),
@@ -524,7 +555,14 @@ mod tests {
             let line = whole[..at].iter().filter(|b| **b == b'\n').count() as u64;
             match read(&path) {
                 Ok(found) => {
-                    assert!(found.torn.is_some(), "byte {at}");
+                    // A line without its end is one with the next.
+                    let own = 1 + usize::from(whole[at] == b'\n');
+                    let ends = whole[at..].iter().filter(|b| **b == b'\n').count();
+                    let torn = Torn {
+                        line: line + 1,
+                        damaged: ends > own,
+                    };
+                    assert_eq!(found.torn, Some(torn), "byte {at}");
                     assert_eq!(found.flushes(), (line.saturating_sub(1)) / 2, "byte {at}");
                 }
                 Err(_) => assert_eq!(line, 0, "byte {at}"),

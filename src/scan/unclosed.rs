@@ -55,7 +55,7 @@ pub fn scan(
         "not closed: shown as flush {} left it",
         found.flushes()
     ));
-    warnings.extend(found.torn);
+    warnings.extend(found.torn.map(|torn| torn.to_string()));
     Ok(Snapshot {
         sources: described(sources),
         journal: Some(Source {
