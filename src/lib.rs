@@ -31,11 +31,13 @@
 //! ```
 
 pub mod boxes;
+#[cfg(feature = "mpi")]
+pub mod capi;
 pub mod catalog;
 pub mod cli;
 pub mod closing;
 pub mod error;
-mod filters;
+pub mod filters;
 #[cfg(feature = "mount")]
 pub mod fs;
 mod hdf5_sys;

@@ -70,6 +70,9 @@ const DEEPEST: usize = 16;
 /// The datatype is a message of an object header, whose length has 16 bits.
 const LARGEST_MESSAGE: u64 = 60_000;
 
+/// Stretches of an element between its gaps; they are listed for each dataset.
+const MOST_RUNS: u64 = 1 << 16;
+
 impl Datatype {
     pub const fn integer(size: u32, signed: bool) -> Self {
         Datatype::Integer {
@@ -121,9 +124,27 @@ impl Datatype {
     /// Fails where libhdf5 would not accept it, or where elements of it cannot be logged.
     pub fn check(&self) -> Result<(), String> {
         self.check_nested(0)?;
-        match self.message_size() {
-            bytes if bytes > LARGEST_MESSAGE => Err("a datatype with too many members".into()),
+        if self.message_size() > LARGEST_MESSAGE {
+            return Err("a datatype with too many members".into());
+        }
+        match self.most_runs() {
+            runs if runs > MOST_RUNS => Err("an array of too many compounds".into()),
             _ => Ok(()),
+        }
+    }
+
+    /// An upper bound for the number of runs.
+    fn most_runs(&self) -> u64 {
+        match self {
+            Datatype::Compound { members, .. } => {
+                let members = members.iter().map(|m| m.datatype.most_runs());
+                members.fold(0, u64::saturating_add)
+            }
+            Datatype::Array { base, dims } if base.has_gaps() => {
+                let dims = dims.iter().map(|d| u64::from(*d));
+                dims.fold(base.most_runs(), u64::saturating_mul)
+            }
+            _ => 1,
         }
     }
 
@@ -347,6 +368,12 @@ mod tests {
         };
         assert!(array(&[0]).check().is_err());
         assert!(array(&[1 << 30]).check().is_err());
+        let gaps = |count| Datatype::Array {
+            base: Box::new(event()),
+            dims: vec![count],
+        };
+        assert_eq!(gaps(1000).check(), Ok(()));
+        assert!(gaps(1 << 20).check().is_err());
         let text = Datatype::Text {
             size: 0,
             utf8: true,

@@ -78,7 +78,7 @@ impl ExtentHeader {
     const MAGIC: &[u8; 8] = b"h5lgxtnt";
 
     /// Bytes of the whole extent; `None` past what can be counted.
-    pub fn len(&self) -> Option<u64> {
+    pub fn extent(&self) -> Option<u64> {
         Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
     }
 
@@ -191,7 +191,7 @@ fn walk(
             false => None,
         };
         let header = header
-            .filter(|h| h.flush == flush && h.len().is_some_and(|len| len <= left))
+            .filter(|h| h.flush == flush && h.extent().is_some_and(|len| len <= left))
             .ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
         let piece = Piece {
             offset: at + ExtentHeader::SIZE,
@@ -199,7 +199,7 @@ fn walk(
         };
         check_entries(file, piece, header.entries_crc)?;
         sections.push(header.rank, piece)?;
-        at += header.len().unwrap_or(left);
+        at += header.extent().unwrap_or(left);
     }
     Ok(())
 }
@@ -249,6 +249,6 @@ mod tests {
             entries: u64::MAX,
             ..header
         };
-        assert_eq!(endless.len(), None);
+        assert_eq!(endless.extent(), None);
     }
 }

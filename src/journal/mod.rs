@@ -156,9 +156,7 @@ impl Journal {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}
             }
-            let file = File::create_new(&path)?;
-            lock(&file)?;
-            Ok(file)
+            File::create_new(&path)
         };
         let file = attempt().map_err(|e| Error::io(&path, e))?;
         let mut journal = Journal {
@@ -167,8 +165,16 @@ impl Journal {
             len: 0,
             sum: Crc::new(),
         };
-        journal.append(std::slice::from_ref(header), false)?;
-        Ok(journal)
+        let locked = lock(&journal.file).map_err(|e| Error::io(&journal.path, e));
+        let begun = locked.and_then(|()| journal.append(std::slice::from_ref(header), false));
+        match begun {
+            Ok(()) => Ok(journal),
+            Err(e) => {
+                // What says nothing would stand in the way of the next one.
+                let _ = std::fs::remove_file(&journal.path);
+                Err(e)
+            }
+        }
     }
 
     /// Appends lines in one piece, and waits until they are on the disk if told to. After an error

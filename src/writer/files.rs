@@ -1,6 +1,7 @@
 //! The files of a log that is being written: where the next flush goes, the journal, and the close.
 
 use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,9 @@ impl Files {
             false => hints_good.map(|()| None),
         };
         let (outcome, journal) = told(journal);
-        created(ranks.agree(outcome, 0), &mut made)?;
+        let mut same = DefaultHasher::new();
+        options.hash(&mut same);
+        created(ranks.agree(outcome, same.finish()), &mut made)?;
 
         // The layout's own rule (section 10), by which it finds a rank's file again.
         let number =

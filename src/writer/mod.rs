@@ -102,6 +102,8 @@ pub struct Writer {
     blocks: Blocks,
     /// Why a write was refused, for the other ranks to know.
     refused: Option<String>,
+    /// The same of any rank, that a close which failed is still to tell.
+    untold: Option<Error>,
 }
 
 /// What an open file needs of MPI and of the file system.
@@ -134,6 +136,7 @@ impl Writer {
             data: Vec::new(),
             blocks: Blocks::default(),
             refused: None,
+            untold: None,
         })
     }
 
@@ -155,8 +158,9 @@ impl Writer {
     pub fn dataset(&mut self, path: &str, spec: DatasetSpec) -> Result<Dataset> {
         let path = absolute(path);
         let memory = Memory::new(spec.memory.clone());
-        let layout = spec.layout();
-        let layout = layout.map_err(|e| Error::Definition(format!("dataset {path}: {e}")))?;
+        let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
+        let (layout, memory) =
+            defined.map_err(|e| Error::Definition(format!("dataset {path}: {e}")))?;
         self.parents(&path)?;
         let id = self.memory.len() as u32;
         let layout = Box::new(layout);
@@ -410,10 +414,13 @@ impl Writer {
 
     /// The rest of a close, after its flush.
     fn finish(&mut self, flushed: Result<()>) -> Result<()> {
-        if !matches!(flushed, Ok(()) | Err(Error::Refused { .. })) {
-            return flushed;
-        }
+        let flushed = match flushed {
+            Ok(()) => self.untold.take().map_or(Ok(()), Err),
+            Err(Error::Refused { .. }) => flushed,
+            Err(_) => return flushed,
+        };
         let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
+        self.untold = flushed.clone().err();
         files.finish(
             ranks,
             self.section.bytes(),

@@ -1,7 +1,7 @@
 //! How a file is written.
 
 /// How a log is spread over files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Subfiles {
     /// In the file itself.
     #[default]
@@ -14,7 +14,7 @@ pub enum Subfiles {
 
 /// When the bytes are forced to the disk. The death of the job, however sudden, loses no flush in any
 /// case: this is about the loss of power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fsync {
     /// When the system likes.
     None,
@@ -26,7 +26,7 @@ pub enum Fsync {
 }
 
 /// Options of a new file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Replace a file of that name. Who has the old one open keeps it.
     pub overwrite: bool,

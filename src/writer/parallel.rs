@@ -126,7 +126,7 @@ impl Ranks {
         if lowest != highest && worst >= REFUSAL {
             return Verdict::Failed {
                 rank: 0,
-                reason: "the ranks did not make the same definitions, in the same order".into(),
+                reason: "the ranks do not have the same options, or did not make the same definitions, in the same order".into(),
             };
         }
         if worst == GOOD {
@@ -400,11 +400,11 @@ mod tests {
 
     #[test]
     fn requests_are_not_too_large() {
-        let large = vec![0u8; 100];
+        let large = [0u8; 100];
         let pieces = [&large[..10], &[], &large[..]];
         assert_eq!(requests(&pieces), [vec![&large[..10], &large[..]]]);
         assert!(requests(&[&[], &[]]).is_empty());
-        let many = vec![&large[..1]; PIECES + 1];
+        let many = [&large[..1]; PIECES + 1];
         let lens: Vec<usize> = requests(&many).iter().map(Vec::len).collect();
         assert_eq!(lens, [PIECES, 1]);
     }

@@ -70,7 +70,9 @@ impl Blocks {
                 block,
             } => self.hyperslab([start, stride, count, block], dims),
             Selection::Blocks { starts, counts } => {
-                if dims.is_empty() || starts.len() != counts.len() || starts.len() % dims.len() != 0
+                if dims.is_empty()
+                    || starts.len() != counts.len()
+                    || !starts.len().is_multiple_of(dims.len())
                 {
                     return Err(format!(
                         "{} starts and {} counts for rank {}",
@@ -193,7 +195,7 @@ impl Blocks {
     /// Points that follow each other along the last dimension are one block.
     fn points(&mut self, points: &[u64], dims: &[u64]) -> Result<(), String> {
         let rank = dims.len();
-        if rank == 0 || points.len() % rank != 0 {
+        if rank == 0 || !points.len().is_multiple_of(rank) {
             return Err(format!("{} coordinates for rank {rank}", points.len()));
         }
         for point in points.chunks_exact(rank) {

@@ -78,17 +78,18 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new(datatype: Datatype) -> Self {
+    pub fn new(datatype: Datatype) -> Result<Self, String> {
+        datatype.check()?;
         let (size, mut runs) = (datatype.size() as usize, datatype.runs());
         if runs == [(0, size)] {
             runs.clear();
         }
-        Memory {
+        Ok(Memory {
             datatype,
             size,
             runs,
             rust: None,
-        }
+        })
     }
 
     /// Whether values of `T` have this datatype. Asked for each write: the answer is remembered.
@@ -214,27 +215,28 @@ impl DatasetSpec {
     }
 
     /// The value of elements that are never written; zero without this.
-    pub fn fill<T: H5Type>(mut self, value: T) -> Self {
-        let mut memory = Memory::new(self.memory.clone());
-        if memory.is::<T>() {
+    pub fn fill<T: H5Type>(self, value: T) -> Self {
+        self.filled(|memory| match memory.is::<T>() {
             // SAFETY: a `T` has this datatype.
-            let bytes = unsafe { memory.packed((&raw const value).cast(), 1) };
-            self.layout.fill = bytes.into_owned();
-        } else {
-            self.fault = Some("the fill value is of another type".into());
-        }
-        self
+            true => Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned()),
+            false => Err("the fill value is of another type".into()),
+        })
     }
 
     /// The same from the bytes of an element in memory.
-    pub fn fill_bytes(mut self, value: &[u8]) -> Self {
-        let memory = Memory::new(self.memory.clone());
-        if value.len() == memory.size {
+    pub fn fill_bytes(self, value: &[u8]) -> Self {
+        self.filled(|memory| match value.len() == memory.size {
             // SAFETY: these are the bytes of one element.
-            let bytes = unsafe { memory.packed(value.as_ptr(), 1) };
-            self.layout.fill = bytes.into_owned();
-        } else {
-            self.fault = Some(format!("a fill value of {} bytes", value.len()));
+            true => Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned()),
+            false => Err(format!("a fill value of {} bytes", value.len())),
+        })
+    }
+
+    fn filled(mut self, value: impl FnOnce(&mut Memory) -> Result<Vec<u8>, String>) -> Self {
+        let filled = Memory::new(self.memory.clone()).and_then(|mut memory| value(&mut memory));
+        match filled {
+            Ok(bytes) => self.layout.fill = bytes,
+            Err(fault) => self.fault = Some(fault),
         }
         self
     }
@@ -273,8 +275,7 @@ impl Value {
     /// Elements of a datatype that is known only when the program runs, row-major, as they lie in
     /// memory.
     pub fn elements(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Self, String> {
-        datatype.check()?;
-        let memory = Memory::new(datatype);
+        let memory = Memory::new(datatype)?;
         if !bytes.len().is_multiple_of(memory.size) {
             return Err(format!(
                 "{} bytes are no whole number of elements of {}",
@@ -293,7 +294,7 @@ impl Value {
 
     /// An array of elements, row-major.
     pub fn array<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Self, String> {
-        let memory = Memory::new(datatype_of::<T>()?);
+        let memory = Memory::new(datatype_of::<T>()?)?;
         // SAFETY: a `T` has this datatype.
         let bytes = unsafe { memory.packed(values.as_ptr().cast(), values.len()) };
         Ok(Value::Elements {
@@ -383,7 +384,7 @@ mod tests {
             time: 0.5,
             hit: true,
         });
-        let mut memory = Memory::new(datatype_of::<Event>().unwrap());
+        let mut memory = Memory::new(datatype_of::<Event>().unwrap()).unwrap();
         assert!(memory.is::<Event>() && !memory.is::<f64>());
         // SAFETY: the values have the datatype.
         let bytes = unsafe { memory.packed(events.as_ptr().cast(), 2) };
