@@ -1,0 +1,110 @@
+/*
+ * A table of events: each rank has another number of rows in each round, and all of them go to one
+ * dataset that grows. The same as examples/events.rs.
+ *
+ *     mpicc -std=c99 events.c $(pkg-config --cflags --libs h5logfs_writer) -o events
+ *     mpirun -n 4 ./events events.h5
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <h5logfs_writer.h>
+
+#define ROUNDS 8
+#define MOST_EVENTS 1000
+
+/* The library says what is wrong; a program that cannot log has nothing more to do. */
+#define CHECK(call)                                                                   \
+    do {                                                                              \
+        if ((call) != H5LOGFS_OK) {                                                   \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, h5logfs_last_error()); \
+            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);                                  \
+        }                                                                             \
+    } while (0)
+
+enum kind { HIT = 1, MISS = 2 };
+
+struct event {
+    uint32_t rank, round;
+    double energy;
+    uint8_t kind;
+};
+
+/* The bytes behind `kind`, which C adds to the struct, do not go to the file. */
+static h5logfs_id event_type(void)
+{
+    h5logfs_id kind, event;
+    CHECK(h5logfs_type_enum(H5LOGFS_UINT8, &kind));
+    CHECK(h5logfs_type_enum_insert(kind, "Hit", HIT));
+    CHECK(h5logfs_type_enum_insert(kind, "Miss", MISS));
+    CHECK(h5logfs_type_compound(sizeof(struct event), &event));
+    CHECK(h5logfs_type_insert(event, "rank", offsetof(struct event, rank), H5LOGFS_UINT32));
+    CHECK(h5logfs_type_insert(event, "round", offsetof(struct event, round), H5LOGFS_UINT32));
+    CHECK(h5logfs_type_insert(event, "energy", offsetof(struct event, energy), H5LOGFS_DOUBLE));
+    CHECK(h5logfs_type_insert(event, "kind", offsetof(struct event, kind), kind));
+    CHECK(h5logfs_type_close(kind));
+    return event;
+}
+
+/* As many events as it happens, some rounds none. */
+static uint64_t measure(int rank, int round, struct event *found)
+{
+    int number = (rank * 7 + round * 13) % 50 * 20;
+    for (int i = 0; i < number; i++) {
+        found[i].rank = (uint32_t)rank;
+        found[i].round = (uint32_t)round;
+        found[i].energy = i * 0.5 + rank;
+        found[i].kind = i % 3 == 0 ? HIT : MISS;
+    }
+    return (uint64_t)number;
+}
+
+int main(int argc, char **argv)
+{
+    static struct event found[MOST_EVENTS];
+    const char *path = argc > 1 ? argv[1] : "events.h5";
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+
+    h5logfs_options options;
+    CHECK(h5logfs_options_init(&options, sizeof options));
+    options.overwrite = 1;
+    h5logfs_id file;
+    CHECK(h5logfs_create(MPI_COMM_WORLD, path, &options, &file));
+
+    h5logfs_dataset_spec spec;
+    CHECK(h5logfs_dataset_spec_init(&spec, sizeof spec));
+    const uint64_t none = 0, unlimited = H5LOGFS_UNLIMITED, chunk = 4096;
+    spec.datatype = event_type();
+    spec.rank = 1;
+    spec.dims = &none;
+    spec.max_dims = &unlimited;
+    spec.chunk = &chunk;
+    spec.shuffle = 1;
+    spec.deflate = 4;
+    h5logfs_id events;
+    CHECK(h5logfs_dataset(file, "/run/events", &spec, &events));
+    CHECK(h5logfs_type_close(spec.datatype));
+
+    uint64_t rows = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const uint64_t mine = measure(rank, round, found);
+        /* Who has how many is the program's own affair: it shares them out once a round. */
+        uint64_t before = 0, all = 0;
+        MPI_Exscan(&mine, &before, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        /* MPI leaves it undefined on the first rank. */
+        const uint64_t start = rows + (rank == 0 ? 0 : before);
+        rows += all;
+        CHECK(h5logfs_set_extent(events, &rows));
+        CHECK(h5logfs_write_block(events, &start, &mine, found, mine * sizeof *found));
+        CHECK(h5logfs_flush(file));
+    }
+    const uint32_t rounds = ROUNDS;
+    CHECK(h5logfs_attribute(file, "/run/events", "rounds", H5LOGFS_UINT32, 0, NULL, &rounds,
+                            sizeof rounds));
+    CHECK(h5logfs_close(file));
+    MPI_Finalize();
+    return 0;
+}

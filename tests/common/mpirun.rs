@@ -1,0 +1,165 @@
+//! Programs under `mpirun`: started, and ended with all their ranks, whatever becomes of the test.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long a job may take that normally takes a second or two.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The ranks of a job have it in their environment: so they are found when it has to be ended.
+const TOKEN: &str = "H5LOGFS_TEST_JOB";
+
+/// Path of a program of `tests/programs`, or of an example. `cargo test` builds them beside the tests.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().unwrap().with_file_name("examples").join(name);
+    assert!(
+        path.is_file(),
+        "{} is not there: `cargo test --features mpi` builds it, and so does `cargo build --features mpi --examples`",
+        path.display()
+    );
+    path
+}
+
+/// A job that runs. Dropped, it is killed.
+pub struct Job {
+    mpirun: Child,
+    token: String,
+    /// What it prints, and what Open MPI leaves behind when a job is killed.
+    folder: TempDir,
+}
+
+impl Job {
+    /// Starts `ranks` processes of a program, on however few cores.
+    pub fn start(ranks: u32, program: &Path, arguments: &[&str]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let token = format!("{}-{number}", std::process::id());
+        let folder = tempfile::tempdir().unwrap();
+        let output = File::create(folder.path().join("output")).unwrap();
+        let mut mpirun = Command::new("mpirun");
+        mpirun.args(["-n", &ranks.to_string()]);
+        mpirun.arg(program).args(arguments);
+        mpirun.env(TOKEN, &token);
+        let settings = [
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
+            // Else all small jobs share the first core.
+            ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+            ("OMPI_MCA_btl", "self,vader"),
+            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+        ];
+        mpirun.envs(settings);
+        for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
+            mpirun.env(format!("OMPI_MCA_{variable}"), folder.path());
+        }
+        mpirun.stdin(Stdio::null());
+        mpirun.stdout(output.try_clone().unwrap()).stderr(output);
+        // A signal that somebody's terminal sends to the tests is the tests' to pass on.
+        mpirun.process_group(0);
+        let started = mpirun.spawn();
+        let mpirun = started.unwrap_or_else(|e| panic!("mpirun cannot be started: {e}"));
+        Job {
+            mpirun,
+            token,
+            folder,
+        }
+    }
+
+    /// Waits for the end. Fails the test where it does not come.
+    pub fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.mpirun.try_wait().unwrap() {
+                return status;
+            }
+            if start.elapsed() > DEADLINE {
+                let said = self.said();
+                self.kill();
+                panic!("a job did not end in {DEADLINE:?}; it said:\n{said}");
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether mpirun is gone; the ranks go before it.
+    pub fn has_ended(&mut self) -> bool {
+        self.mpirun.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for the end, which has to be a good one; returns what the job printed.
+    #[track_caller]
+    pub fn succeed(mut self) -> String {
+        let status = self.wait();
+        let said = self.said();
+        assert!(status.success(), "{status}:\n{said}");
+        said
+    }
+
+    /// What all its processes printed so far.
+    pub fn said(&self) -> String {
+        let bytes = fs::read(self.folder.path().join("output")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Kills mpirun and all ranks.
+    fn kill(&mut self) {
+        let _ = self.mpirun.kill();
+        let _ = self.mpirun.wait();
+        // A rank that was just being started may have been missed.
+        for _ in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            for process in left {
+                let _ = kill_process(process, Signal::KILL);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The processes of the job that live.
+    fn processes(&self) -> Vec<Pid> {
+        let wanted = format!("{TOKEN}={}", self.token).into_bytes();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
+        let ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|b| *b == 0).any(|v| v == wanted)
+        };
+        pids.filter(ours).filter_map(Pid::from_raw).collect()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Cases of a randomised test: `usual`, unless the environment asks for another number.
+pub fn cases(usual: usize) -> usize {
+    match std::env::var("H5LOGFS_TEST_CASES") {
+        Ok(number) => number.parse().expect("H5LOGFS_TEST_CASES is a number"),
+        Err(_) => usual,
+    }
+}
+
+/// The first seed of a randomised test: other runs try others where the environment asks for it.
+pub fn first_seed() -> u64 {
+    match std::env::var("H5LOGFS_TEST_SEED") {
+        Ok(seed) => seed.parse().expect("H5LOGFS_TEST_SEED is a number"),
+        Err(_) => 1,
+    }
+}
