@@ -70,6 +70,9 @@ const DEEPEST: usize = 16;
 /// The datatype is a message of an object header, whose length has 16 bits.
 const LARGEST_MESSAGE: u64 = 60_000;
 
+/// The tag of an opaque type is padded to eight bytes, and its length then has 8 bits.
+const LONGEST_TAG: usize = 248;
+
 /// Stretches of an element between its gaps; they are listed for each dataset.
 const MOST_RUNS: u64 = 1 << 16;
 
@@ -133,6 +136,23 @@ impl Datatype {
         }
     }
 
+    /// Whether a value of an enumeration fits this integer type.
+    fn can_hold(&self, value: i64) -> bool {
+        let Datatype::Integer { size, signed, .. } = self else {
+            return false;
+        };
+        match (size, signed) {
+            // Values above 2^63 are kept as their two's complement.
+            (8, _) => true,
+            (size @ (1 | 2 | 4), true) => {
+                let limit = 1i64 << (8 * size - 1);
+                (-limit..limit).contains(&value)
+            }
+            (size @ (1 | 2 | 4), false) => (0..1i64 << (8 * size)).contains(&value),
+            _ => false,
+        }
+    }
+
     /// An upper bound for the number of runs.
     fn most_runs(&self) -> u64 {
         match self {
@@ -162,12 +182,15 @@ impl Datatype {
                 Err(format!("a floating-point number of {size} bytes"))
             }
             Datatype::VariableText => Err("variable-length elements cannot be logged".into()),
-            Datatype::Opaque { tag, .. } if tag.len() > 255 || tag.contains('\0') => {
-                Err("an opaque type whose tag has more than 255 bytes, or a zero".into())
-            }
+            Datatype::Opaque { tag, .. } if tag.len() > LONGEST_TAG || tag.contains('\0') => Err(
+                format!("an opaque type whose tag has more than {LONGEST_TAG} bytes, or a zero"),
+            ),
             Datatype::Enumeration { base, members } => {
                 if !matches!(**base, Datatype::Integer { .. }) {
                     return Err("an enumeration of other than integers".into());
+                }
+                if let Some((name, value)) = members.iter().find(|m| !base.can_hold(m.1)) {
+                    return Err(format!("{name} = {value} does not fit its integer type"));
                 }
                 let distinct: HashSet<i64> = members.iter().map(|m| m.1).collect();
                 if distinct.len() < members.len() || members.is_empty() {
@@ -198,7 +221,7 @@ impl Datatype {
     }
 
     /// An upper bound for the bytes of the datatype message.
-    fn message_size(&self) -> u64 {
+    pub(super) fn message_size(&self) -> u64 {
         let named = |name: &str| name.len() as u64 + 64;
         match self {
             Datatype::Enumeration { base, members } => {
@@ -229,7 +252,8 @@ impl Datatype {
                         offset,
                         datatype,
                     };
-                    offset += placed.datatype.size();
+                    // Where this would wrap, the type is refused anyway.
+                    offset = placed.datatype.size().saturating_add(offset);
                     placed
                 };
                 let members: Vec<Member> = members.iter().map(place).collect();
@@ -374,6 +398,21 @@ mod tests {
         };
         assert_eq!(gaps(1000).check(), Ok(()));
         assert!(gaps(1 << 20).check().is_err());
+        let named = |signed, value| Datatype::Enumeration {
+            base: Box::new(Datatype::integer(1, signed)),
+            members: vec![("A".into(), 0), ("B".into(), value)],
+        };
+        assert_eq!(named(true, -128).check(), Ok(()));
+        assert_eq!(named(false, 255).check(), Ok(()));
+        assert!(named(true, 128).check().is_err());
+        assert!(named(false, 256).check().is_err());
+        assert!(named(false, -1).check().is_err());
+        let tagged = |len| Datatype::Opaque {
+            size: 1,
+            tag: "x".repeat(len),
+        };
+        assert_eq!(tagged(248).check(), Ok(()));
+        assert!(tagged(249).check().is_err());
         let text = Datatype::Text {
             size: 0,
             utf8: true,

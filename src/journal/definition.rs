@@ -102,6 +102,13 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 /// Attributes and fill values are messages of an object header, whose length has 16 bits.
 const LARGEST_VALUE: u64 = 60_000;
+/// All of an attribute, with room for its own words.
+const LARGEST_ATTRIBUTE: u64 = 65_000;
+/// Bytes of a name, and of a path.
+const LONGEST_NAME: usize = 1024;
+const LONGEST_PATH: usize = 16 << 10;
+/// Bytes that all datasets together may have in the canonical file, whose addresses have 63 bits.
+const LARGEST_FILE: u128 = 1 << 61;
 /// Bytes of one chunk have 32 bits in HDF5.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
 const MOST_DIMS: usize = 32;
@@ -122,6 +129,8 @@ pub struct Outline {
     attributes: HashSet<(String, String)>,
     /// By ID, with the current extent.
     pub datasets: Vec<Defined>,
+    /// Bytes that they take in the canonical file.
+    laid_out: u128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +149,10 @@ impl Outline {
                 if self.datasets.len() >= i32::MAX as usize {
                     return Err("more datasets than the layout can number".into());
                 }
+                let laid_out = self.with_room(0, laid_out(layout, &layout.dims));
+                let laid_out = laid_out.map_err(|e| format!("dataset {path}: {e}"))?;
                 self.add_object(path, Kind::Dataset)?;
+                self.laid_out = laid_out;
                 self.datasets.push(Defined {
                     path: path.clone(),
                     layout: (**layout).clone(),
@@ -190,7 +202,7 @@ impl Outline {
         if object != "/" && !self.objects.contains_key(object) {
             return Err("there is no such object".into());
         }
-        if name.is_empty() || name.contains('\0') || name.len() > 1024 {
+        if name.is_empty() || name.contains('\0') || name.len() > LONGEST_NAME {
             return Err("a name that is empty, has a zero byte or more than 1024".into());
         }
         check_value(value)?;
@@ -223,13 +235,30 @@ impl Outline {
                 return fault(format!("dimension {d} cannot grow to {new}"));
             }
         }
-        layout.dims = dims.to_vec();
+        let (old, new) = (laid_out(layout, &layout.dims), laid_out(layout, dims));
+        let path = path.clone();
+        let room = self.with_room(old, new);
+        self.laid_out = room.map_err(|e| format!("dataset {path}: {e}"))?;
+        self.datasets[dataset as usize].layout.dims = dims.to_vec();
         Ok(())
+    }
+
+    /// Bytes of all datasets, when one of them takes `new` instead of `old`; fails where no file could
+    /// have so many.
+    fn with_room(&self, old: u128, new: u128) -> Result<u128> {
+        let all = (self.laid_out - old).saturating_add(new);
+        match all <= LARGEST_FILE {
+            true => Ok(all),
+            false => Err("no file can be as large as its datasets".into()),
+        }
     }
 }
 
 fn check_path(path: &str) -> Result<()> {
     let fault = |what: &str| Err(format!("{path:?}: {what}"));
+    if path.len() > LONGEST_PATH {
+        return Err(format!("a path of more than {LONGEST_PATH} bytes"));
+    }
     let Some(names) = path.strip_prefix('/') else {
         return fault("the path does not begin with a slash");
     };
@@ -238,7 +267,7 @@ fn check_path(path: &str) -> Result<()> {
             "" => return fault("a name is empty"),
             "." | ".." => return fault("a name of dots alone has a meaning of its own in HDF5"),
             _ if name.contains('\0') => return fault("a name has a zero byte"),
-            _ if name.len() > 1024 => return fault("a name has more than 1024 bytes"),
+            _ if name.len() > LONGEST_NAME => return fault("a name has more than 1024 bytes"),
             _ => {}
         }
     }
@@ -295,6 +324,27 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
     }
 }
 
+/// Bytes that a dataset of extent `dims` takes in the canonical file, at most: its chunks and their
+/// index. Without chunks of its own it gets ones that fit it well.
+fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
+    const INDEX: u128 = 128;
+    let element = u128::from(layout.datatype.size());
+    let bytes = match &layout.chunk {
+        Some(chunk) => {
+            let chunks = product(dims.iter().zip(chunk).map(|(d, c)| d.div_ceil(*c)));
+            let one = product(chunk.iter().copied()).and_then(|n| n.checked_mul(2 * element));
+            chunks.zip(one.and_then(|n| n.checked_add(INDEX)))
+        }
+        None => product(dims.iter().copied()).zip(Some(4 * element + INDEX)),
+    };
+    let bytes = bytes.and_then(|(number, each)| number.checked_mul(each));
+    bytes.unwrap_or(u128::MAX)
+}
+
+fn product(mut values: impl Iterator<Item = u64>) -> Option<u128> {
+    values.try_fold(1, |n: u128, v| n.checked_mul(u128::from(v)))
+}
+
 fn check_value(value: &Value) -> Result<()> {
     let bytes = match value {
         Value::Elements {
@@ -319,6 +369,11 @@ fn check_value(value: &Value) -> Result<()> {
         // The header holds a length and a place elsewhere of each.
         Value::Texts(texts) => texts.iter().map(|t| t.len() as u64 + 16).sum(),
     };
+    // One message of 64 KiB has all of it.
+    let described = match value {
+        Value::Elements { datatype, dims, .. } => datatype.message_size() + 16 * dims.len() as u64,
+        Value::Text(_) | Value::Texts(_) => 64,
+    };
     let texts = match value {
         Value::Text(text) => std::slice::from_ref(text),
         Value::Texts(texts) => texts,
@@ -327,11 +382,14 @@ fn check_value(value: &Value) -> Result<()> {
     if texts.iter().any(|t| t.contains('\0')) {
         return Err("a text with a zero byte".into());
     }
-    match bytes <= LARGEST_VALUE {
-        true => Ok(()),
-        false => Err(format!(
+    if bytes > LARGEST_VALUE {
+        return Err(format!(
             "{bytes} bytes; at most {LARGEST_VALUE} are allowed"
-        )),
+        ));
+    }
+    match bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
+        true => Ok(()),
+        false => Err("name, datatype and value together are larger than 64 KiB".into()),
     }
 }
 
@@ -370,7 +428,8 @@ mod tests {
         assert!(outline.add(&group("/a")).is_err());
         outline.add(&dataset("/a/b/c", grid(&[3]))).unwrap();
         assert!(outline.add(&group("/a/b/c/d")).is_err());
-        for bad in ["", "x", "/", "/a//b", "/a/.", "/..", "/\0"] {
+        let long = "/x".repeat(LONGEST_PATH);
+        for bad in ["", "x", "/", "/a//b", "/a/.", "/..", "/\0", &long] {
             assert!(outline.add(&group(bad)).is_err(), "{bad:?}");
         }
         assert_eq!(outline.missing_groups("/a/b/c"), [""; 0]);
@@ -391,6 +450,28 @@ mod tests {
         for bad in [&[8, 5][..], &[9, 6], &[9], &[1 << 63, 5]] {
             assert!(outline.add(&extent(bad)).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_no_file_could_hold_is_refused() {
+        let mut outline = Outline::default();
+        assert!(
+            outline
+                .add(&dataset("/a", grid(&[1 << 40, 1 << 40])))
+                .is_err()
+        );
+        let mut unlimited = grid(&[2, 5]);
+        unlimited.max_dims[0] = None;
+        unlimited.chunk = Some(vec![1, 1]);
+        outline.add(&dataset("/b", unlimited)).unwrap();
+        let extent = |rows| Definition::Extent {
+            dataset: 0,
+            dims: vec![rows, 5],
+        };
+        assert!(outline.add(&extent(1 << 62)).is_err());
+        assert_eq!(outline.datasets[0].layout.dims, [2, 5]);
+        outline.add(&extent(1 << 50)).unwrap();
+        outline.add(&extent(1 << 51)).unwrap();
     }
 
     #[test]
@@ -434,6 +515,13 @@ mod tests {
                 .add(&attribute("/x", text(&"x".repeat(70_000))))
                 .is_err()
         );
+        let members = (0..450).map(|i| (format!("m{i}"), i, Datatype::integer(1, true)));
+        let wide = Value::Elements {
+            datatype: Datatype::compound(450, members),
+            dims: vec![130],
+            bytes: vec![0; 450 * 130],
+        };
+        assert!(outline.add(&attribute("/x", wide)).is_err());
         let short = Value::Elements {
             datatype: Datatype::float(8),
             dims: vec![2],

@@ -4,6 +4,9 @@
 //! An extent is a header, the rank's new entries, and the bytes that they log.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
 
@@ -58,6 +61,17 @@ pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
     let mut found = FileId::default();
     found.0.copy_from_slice(id);
     Ok((mark == MARK).then_some(found))
+}
+
+/// Whether a file, open for reading and writing, is the one with this identifier, and not another
+/// one that has taken its name.
+pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
+    let mut bytes = [0; 32];
+    file.read_exact_at(&mut bytes, MARK_AT)?;
+    match bytes[..16] == *MARK && bytes[16..] == id.0 {
+        true => Ok(()),
+        false => Err(io::Error::other("another file has taken its name")),
+    }
 }
 
 /// What stands in front of the bytes that one rank adds in one flush.
@@ -151,8 +165,8 @@ pub fn sections(
     Ok((sections.collect(), faults))
 }
 
-/// Extents that are kept in mind, 16 bytes each.
-const MOST_EXTENTS: usize = 1 << 26;
+/// Extents of one data file that are kept in mind, 16 bytes each.
+pub const MOST_EXTENTS: usize = 1 << 26;
 
 #[derive(Default)]
 struct Sections {

@@ -14,9 +14,9 @@ pub mod extent;
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
@@ -33,13 +33,13 @@ pub const SUFFIX: &str = ".h5logfs-journal";
 const VERSION: u32 = 1;
 
 /// A line longer than this is none of ours.
-const LONGEST_LINE: u64 = 1 << 20;
+const LONGEST_LINE: u64 = 4 << 20;
 
 /// Subfiles have 16-bit numbers among the files of a log, of which the master is one.
 pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
 
 /// Places that are kept in mind while a journal is read, 8 bytes each: one a flush and data file.
-const MOST_ENDS: usize = 1 << 27;
+pub const MOST_ENDS: usize = 1 << 27;
 
 /// Tells a file from every other one, so that no journal is taken for that of another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -144,6 +144,8 @@ pub struct Journal {
     /// Bytes that are good, and the sum over them.
     len: u64,
     sum: Crc,
+    /// There may be bytes behind the good ones.
+    torn: bool,
 }
 
 impl Journal {
@@ -164,6 +166,7 @@ impl Journal {
             path,
             len: 0,
             sum: Crc::new(),
+            torn: false,
         };
         let locked = lock(&journal.file).map_err(|e| Error::io(&journal.path, e));
         let begun = locked.and_then(|()| journal.append(std::slice::from_ref(header), false));
@@ -189,24 +192,40 @@ impl Journal {
             .iter()
             .try_for_each(|l| encode(l, &mut sum, &mut text));
         let written = encoded
+            .and_then(|()| match self.torn {
+                true => self.file.set_len(self.len),
+                false => Ok(()),
+            })
             .and_then(|()| self.file.write_all_at(&text, self.len))
             .and_then(|()| match sync {
                 true => self.file.sync_data(),
                 false => Ok(()),
             });
         if let Err(e) = written {
-            // Should this fail too, the next lines overwrite these.
-            let _ = self.file.set_len(self.len);
+            // Should this fail too, it has to be done before the next lines.
+            self.torn = self.file.set_len(self.len).is_err();
             return Err(Error::io(&self.path, e));
         }
         self.len += text.len() as u64;
         self.sum = sum;
+        self.torn = false;
         Ok(())
     }
 
     /// The file is closed, and says itself what the journal said.
     pub fn remove(&self) -> Result<()> {
-        std::fs::remove_file(&self.path).map_err(|e| Error::io(&self.path, e))
+        let removed = self.is_in_place().and_then(|there| match there {
+            true => std::fs::remove_file(&self.path),
+            false => Err(io::Error::other("another file has taken its name")),
+        });
+        removed.map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Whether the journal still has its name.
+    fn is_in_place(&self) -> io::Result<bool> {
+        let place = |m: Metadata| (m.dev(), m.ino());
+        let there = std::fs::symlink_metadata(&self.path)?;
+        Ok(place(there) == place(self.file.metadata()?))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::closing::objects;
 use crate::error::{Error, Result};
 use crate::hdf5_sys as h5;
 use crate::journal::Recorded;
-use crate::journal::extent::{FRONT, sections};
+use crate::journal::extent::{FRONT, file_id, sections};
 use crate::log::Tables;
 use crate::log::logvol::{self, Extent};
 use crate::log::source::{Folder, SourceFile};
@@ -29,6 +29,9 @@ pub fn scan(
     let mut files = vec![(relative.to_owned(), master)];
     for path in found.header.subfile_paths(folder, relative)? {
         let source = SourceFile::open(folder, &path)?;
+        if file_id(&source)? != Some(found.id) {
+            return Err(Error::bad_file(source.path(), "it belongs to another log"));
+        }
         files.push((path, source));
     }
     let mut tables = logvol::Tables {
