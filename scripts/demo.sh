@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# demo.sh PROGRAM FOLDER: mounts the sample logs and reads them with programs that know nothing of
-# logs. Leaves nothing behind.
+# demo.sh PROGRAM FOLDER HEAT: mounts the sample logs and reads them with programs that know nothing of
+# logs; then the same with a log that the MPI program HEAT writes. Leaves nothing behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 program=$(realpath "$1")
 sample=$2
+heat=$(realpath "$3")
 old=${H5LOGFS_TEST_PYTHON_OLD:-/usr/bin/python3}
 new=${H5LOGFS_TEST_PYTHON_NEW:-.venv/bin/python}
 work=$(mktemp -d "${TMPDIR:-/tmp}/h5logfs-demo.XXXXXX")
 mnt=$work/mnt
+run42=$work/run42
 messages=$work/messages
-mkdir "$mnt"
+mkdir "$mnt" "$run42"
+
+# Where containers forbid one process to read another one's memory, Open MPI would complain.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
 
 is_mounted() {
     mountpoint -q "$mnt"
@@ -42,7 +47,9 @@ run() {
     local text="$*"
     text=${text//"$program"/h5logfs}
     text=${text//"$mnt"/MNT}
+    text=${text//"$heat"/heat}
     text=${text//" -o log_file=$messages"/}
+    text=${text//"$work/"/}
     printf '$ %s\n' "$text"
     "$@"
 }
@@ -86,10 +93,32 @@ with xarray.open_dataset(sys.argv[1], engine="netcdf4") as data:
     t = data["T"]
     print(t.dims, t.shape, f"mean {float(t.mean()):g}, {int(t.isnull().sum())} missing values")' "$mnt/weather.nc"
 
+unmount_by_hand() {
+    if [ "$(id -u)" -eq 0 ]; then
+        run umount "$mnt"
+    else
+        run fusermount3 -u "$mnt"
+    fi
+}
+
 say "7. Unmount"
-if [ "$(id -u)" -eq 0 ]; then
-    run umount "$mnt"
-else
-    run fusermount3 -u "$mnt"
-fi
+unmount_by_hand
+
+say "8. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
+run mpirun -n 4 "$heat" "$run42/heat.h5"
+run ls -l "$run42"
+run "$program" mount "$run42" "$mnt" -o "log_file=$messages"
+run h5dump -d /temperature -s 9,63,60 -c 1,2,6 -A 0 -m '%.2f' -y "$mnt/heat.h5" |
+    sed -n '1p; / DATA {/,/ }/p'
+for python in "$old" "$new"; do
+    printf '$ %s: h5py.File("MNT/heat.h5")["temperature"][9].max()\n' "${python#"$PWD"/}"
+    "$python" -c '
+import sys, h5py
+with h5py.File(sys.argv[1]) as f:
+    frames, time = f["temperature"], f["time"]
+    units = frames.attrs["units"]
+    print(f"h5py {h5py.__version__}: {frames.shape} {frames.dtype}, chunks {frames.chunks},",
+          f"hottest cell at time {time[9]:g}: {frames[9].max():.2f} {units}")' "$mnt/heat.h5"
+done
+unmount_by_hand
 printf '\nThe demo is over. docs/user-guide.md tells more.\n'

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# setup.sh build|demo|test: installs what a build, the demo or the tests need: Debian packages, and
-# for the latter two current Python readers in .venv. What is there already is left alone, so that a
-# second run does nothing and needs no network.
+# setup.sh build|mpi|demo|test: installs what a build, a build with the writer, the demo or the tests
+# need: Debian packages, and for the latter two current Python readers in .venv. What is there already
+# is left alone, so that a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
 packages=(gcc libc6-dev pkg-config libhdf5-dev)
+# libclang reads the header of MPI, of which the Rust binding is made.
+mpi=(libopenmpi-dev openmpi-bin libclang-dev)
+readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
 case $purpose in
 build) ;;
-demo | test) packages+=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv) ;;
+mpi) packages+=("${mpi[@]}") ;;
+demo | test) packages+=("${mpi[@]}" "${readers[@]}") ;;
 *)
-    echo "usage: setup.sh build|demo|test" >&2
+    echo "usage: setup.sh build|mpi|demo|test" >&2
     exit 2
     ;;
 esac
@@ -92,8 +96,10 @@ provide_mtab() {
 
 install_packages
 check_cargo
-if [ "$purpose" != build ]; then
+case $purpose in
+demo | test)
     install_readers
     check_fuse
     provide_mtab
-fi
+    ;;
+esac

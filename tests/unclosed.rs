@@ -204,7 +204,7 @@ fn try_shown(view: &View) -> Result<String> {
 
 #[track_caller]
 fn assert_refused(outcome: Result<View>, words: &str) {
-    let error = outcome.err().expect("it should be refused").to_string();
+    let error = outcome.err().map(|e| e.to_string()).unwrap();
     assert!(error.contains("log.h5"), "no file in: {error}");
     assert!(error.contains(words), "\"{words}\" is not in: {error}");
 }
@@ -385,6 +385,16 @@ fn flushes_that_there_are_not_are_not_kept() {
     let (good, said) = log.recover(&["--last-flush", "0"]);
     assert!(good, "{said}");
     assert!(log.view().unwrap().snapshot().datasets.is_empty());
+}
+
+#[test]
+fn an_open_view_keeps_the_flushes_that_a_recovery_drops() {
+    let mut log = Log::usual();
+    log.commit();
+    let view = log.view().unwrap();
+    assert!(log.recover(&["--last-flush", "1"]).0);
+    assert_eq!(log.shown(), "aabbaa");
+    assert!(shown(&view).starts_with("xxxxxxxxyyyy"));
 }
 
 #[test]

@@ -12,13 +12,14 @@ pub mod recover;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::hdf5_sys as h5;
 use crate::journal::definition::{Defined, Definition};
+use crate::journal::extent::check_id;
 use crate::journal::{FileId, Header};
 use front::{Role, closed_front};
 
@@ -31,7 +32,8 @@ pub fn write_front(
 ) -> Result<()> {
     let front = closed_front(header, id, datasets, role).map_err(|e| Error::bad_file(path, e))?;
     let write = || {
-        let file = OpenOptions::new().write(true).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        check_id(&file, id)?;
         file.set_len(role.end())?;
         file.write_all_at(&front, 0)
     };
@@ -39,14 +41,23 @@ pub fn write_front(
 }
 
 /// Adds the user's objects to a file that has its front. `datasets`: by ID.
-pub fn write_objects(path: &Path, definitions: &[Definition], datasets: &[Defined]) -> Result<()> {
+pub fn write_objects(
+    path: &Path,
+    id: &FileId,
+    definitions: &[Definition],
+    datasets: &[Defined],
+) -> Result<()> {
     // About what a definition takes, so that little room is left over.
     let block = (definitions.len() as u64 * 512).clamp(2 << 10, 1 << 20);
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    let file = opened.and_then(|file| check_id(&file, id).map(|()| file));
+    let file = file.map_err(|e| Error::io(path, e))?;
     let write = || {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-        let file = h5::open_to_write(&name, block)?;
-        objects::create(&file, definitions, datasets)?;
-        h5::close_file(file)
+        // The very file that was checked.
+        let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let opened = h5::open_to_write(&name.map_err(|e| e.to_string())?, block)?;
+        objects::create(&opened, definitions, datasets)?;
+        h5::close_file(opened)
     };
     write().map_err(|e: String| Error::bad_file(path, e))
 }

@@ -17,6 +17,7 @@ pub fn create(file: &Id, definitions: &[Definition], datasets: &[Defined]) -> Re
     let mut maker = Maker {
         root: h5::open_group(file, c"/")?,
         null: Space::Null.create()?,
+        plain: h5::default_dataset_creation()?,
         integers: h5::integer_type(8, true, false)?,
         small_integers: h5::integer_type(4, true, false)?,
         words: h5::integer_type(4, false, false)?,
@@ -62,6 +63,8 @@ fn stored_name(name: &str) -> String {
 struct Maker {
     root: Id,
     null: Id,
+    /// Creation properties of a dataset without any.
+    plain: Id,
     integers: Id,
     small_integers: Id,
     words: Id,
@@ -91,10 +94,10 @@ impl Maker {
 
     fn make_anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<Id> {
         let datatype = self.datatype(&layout.datatype)?;
-        let creation = h5::new_dataset_creation()?;
-        if !layout.fill.is_empty() {
-            h5::set_fill_value(&creation, &datatype, &layout.fill)?;
-        }
+        let creation = match layout.fill.is_empty() {
+            true => self.plain.clone(),
+            false => filled(&datatype, &layout.fill)?,
+        };
         let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
         let long = |v: u64| (v as i64).to_le_bytes();
         let dims: Vec<u8> = layout.dims.iter().flat_map(|d| long(*d)).collect();
@@ -219,6 +222,12 @@ impl Maker {
             }
         }
     }
+}
+
+fn filled(datatype: &Id, fill: &[u8]) -> Result<Id> {
+    let creation = h5::new_dataset_creation()?;
+    h5::set_fill_value(&creation, datatype, fill)?;
+    Ok(creation)
 }
 
 fn link(path: &str) -> Link {

@@ -1,14 +1,14 @@
 //! Closing a log whose job died before it could: `h5logfs recover`.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::Path;
 
 use super::front::Role;
 use super::{parent, sync, write_front, write_objects};
 use crate::error::{Error, Result};
-use crate::journal::extent::{FRONT, sections};
+use crate::journal::extent::{FRONT, file_id, sections};
 use crate::journal::{self, Recorded, Torn};
 use crate::log::logvol::{Piece, Section};
 use crate::log::source::{Folder, SourceFile};
@@ -43,6 +43,7 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         let reason = format!("{} does not belong to it", journal.display());
         return Err(Error::bad_file(path, reason));
     };
+    let all = found.flushes();
     let found = match last {
         Some(last) if last > found.flushes() => {
             let reason = format!("it has {} flushes, not {last}", found.flushes());
@@ -68,6 +69,9 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     for (number, file) in files.into_iter().enumerate() {
         let source = SourceFile::open(&folder, &file)?;
         let file = source.path().to_owned();
+        if file_id(&source)? != Some(found.id) {
+            return Err(Error::bad_file(file, "it belongs to another log"));
+        }
         let (sections, faults) = sections(&source, number as u16, found.ends(number))?;
         if let Some(fault) = faults.first() {
             return Err(Error::bad_file(&file, fault));
@@ -75,6 +79,9 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         logs.push((file, sections, found.end(number)));
     }
     for (file, sections, end) in &logs {
+        if found.flushes() < all {
+            renew(file, *end).map_err(|e| Error::io(file, e))?;
+        }
         let table = write_table(file, sections, *end).map_err(|e| Error::io(file, e))?;
         let data = Piece {
             offset: FRONT,
@@ -93,7 +100,7 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
             Role::Master,
         )?;
     }
-    write_objects(path, &found.definitions, datasets)?;
+    write_objects(path, &found.id, &found.definitions, datasets)?;
     for (file, ..) in &logs {
         sync(file)?;
     }
@@ -105,6 +112,21 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         datasets: datasets.len(),
         torn: found.torn,
     })
+}
+
+/// Puts the first `end` bytes of a data file into a new file of its name. Who has the old one open goes
+/// on to read the flushes that are dropped; other bytes in their place would not be noticed.
+fn renew(path: &Path, end: u64) -> io::Result<()> {
+    let old = File::open(path)?;
+    let about = old.metadata()?;
+    let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
+    io::copy(&mut old.take(end), new.as_file_mut())?;
+    new.as_file().set_permissions(about.permissions())?;
+    // Who may not give files away leaves it to be the own one.
+    let _ = fchown(new.as_file(), Some(about.uid()), Some(about.gid()));
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|e| e.error)?;
+    Ok(())
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section

@@ -53,6 +53,14 @@ pub fn new_dataset_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_DATASET_CREATE)))
 }
 
+/// Creation properties that nobody has changed. They are libhdf5's own, which it need not copy for
+/// each dataset.
+pub fn default_dataset_creation() -> Result<Id> {
+    let shared = *H5P_LST_DATASET_CREATE;
+    h5!(H5Iinc_ref(shared))?;
+    Ok(Id(shared))
+}
+
 /// `value`: one element of the type.
 pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
     if value.len() != type_size(datatype)? {

@@ -14,10 +14,8 @@ pub enum Error {
     Write { dataset: String, reason: String },
 
     /// The buffer has no room for a write. Nothing of it was taken, nothing before it is lost: it
-    /// fits after a flush.
-    #[error(
-        "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit; flush first"
-    )]
+    /// fits after a flush, unless it is larger than the buffer may be.
+    #[error("{}", full(*limit, *held, *wanted))]
     BufferFull { limit: u64, held: u64, wanted: u64 },
 
     /// A collective call failed, on this rank or another one, and had no effect: what was flushed
@@ -36,4 +34,15 @@ pub enum Error {
     /// The file was closed, or could not be made.
     #[error("the file is closed")]
     Closed,
+}
+
+fn full(limit: u64, held: u64, wanted: u64) -> String {
+    match wanted > limit {
+        true => format!(
+            "a write of {wanted} bytes is larger than the buffer may be, {limit} bytes: a batch does without"
+        ),
+        false => format!(
+            "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit; flush first"
+        ),
+    }
 }

@@ -13,32 +13,23 @@ use super::parallel::{Outcome, Ranks, SharedFile, Verdict};
 use crate::closing::front::Role;
 use crate::closing::{parent, sync, write_front, write_objects};
 use crate::journal::definition::{Definition, Outline};
-use crate::journal::extent::{FRONT, unclosed_front};
+use crate::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
 use crate::journal::{self, Commit, FileId, Header, Journal, Line};
 use crate::log::logvol::names::{subfile, subfile_folder};
 use crate::log::logvol::{ENCODED, Piece, SHARED};
-
-/// Where the ranks of one data file write their part of a flush.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    /// Where the flush begins in the file, and how many bytes all its ranks add.
-    pub start: u64,
-    pub total: u64,
-    /// Where this rank writes.
-    pub offset: u64,
-}
 
 /// The data file that this rank writes to, and what the first rank of the job has besides.
 pub(super) struct Files {
     path: PathBuf,
     header: Header,
     id: FileId,
-    /// The data file, and the ranks that share it.
+    /// The data file, its number, and the ranks that share it.
     data_path: PathBuf,
+    number: usize,
     sharing: Ranks,
     shared: SharedFile,
-    /// Where the last complete flush ended.
-    end: u64,
+    /// Where the last complete flush ended, in each data file.
+    ends: Vec<u64>,
     flushes: u64,
     /// On the first rank.
     root: Option<Root>,
@@ -53,6 +44,14 @@ struct Root {
 impl Files {
     /// Makes the files. Collective; leaves nothing behind where it fails.
     pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
+        let mut same = DefaultHasher::new();
+        options.hash(&mut same);
+        let mut made = Made {
+            sync: options.fsync == Fsync::Flush,
+            ..Made::default()
+        };
+        let verdict = ranks.agree_on(Outcome::Good, same.finish(), &mut []);
+        created(ranks, verdict, &mut made)?;
         let subfiles = match options.subfiles {
             Subfiles::None => 0,
             Subfiles::Number(n) => n.clamp(1, ranks.size()),
@@ -73,10 +72,6 @@ impl Files {
         };
         ranks.broadcast(&mut id.0);
         let header = Header::new(&id, ranks.size(), subfiles, config);
-        let mut made = Made {
-            sync: options.fsync == Fsync::Flush,
-            ..Made::default()
-        };
         let hints_good = match options
             .hints
             .iter()
@@ -93,9 +88,7 @@ impl Files {
             false => hints_good.map(|()| None),
         };
         let (outcome, journal) = told(journal);
-        let mut same = DefaultHasher::new();
-        options.hash(&mut same);
-        created(ranks.agree(outcome, same.finish()), &mut made)?;
+        created(ranks, ranks.agree(outcome), &mut made)?;
 
         // The layout's own rule (section 10), by which it finds a rank's file again.
         let number =
@@ -109,14 +102,17 @@ impl Files {
             true => made.file(&data_path, &id, true).map_err(|e| e.to_string()),
             false => Ok(()),
         };
-        created(ranks.agree(told(subfile_made).0, 0), &mut made)?;
+        created(ranks, ranks.agree(told(subfile_made).0), &mut made)?;
 
-        let (probed, _) = told(SharedFile::probe(&data_path));
-        created(ranks.agree(probed, 0), &mut made)?;
-        let opened = SharedFile::open(&sharing, &data_path, &options.hints, options.collective);
+        let (probed, own) = told(SharedFile::probe(&data_path));
+        created(ranks, ranks.agree(probed), &mut made)?;
+        // All ranks have it, or none is here.
+        let own = own.ok_or(Error::Closed)?;
+        let named = (&*data_path, own);
+        let opened = SharedFile::open(&sharing, named, &options.hints, options.collective);
         let (outcome, shared) = told(opened);
-        let verdict = ranks.agree(outcome, 0);
-        let shared = match (created(verdict, &mut made), shared) {
+        let verdict = ranks.agree(outcome);
+        let shared = match (created(ranks, verdict, &mut made), shared) {
             (Ok(()), Some(shared)) => shared,
             // Some ranks may have it open; to close it they would need the others.
             (Err(e), shared) => {
@@ -125,14 +121,16 @@ impl Files {
             }
             (Ok(()), None) => return Err(Error::Closed),
         };
+        let data_files = header.data_files() as usize;
         Ok(Files {
             path: path.to_owned(),
             header,
             id,
             data_path,
+            number: number as usize,
             sharing,
             shared,
-            end: FRONT,
+            ends: vec![FRONT; data_files],
             flushes: 0,
             root: journal.flatten().map(|journal| Root {
                 journal,
@@ -146,13 +144,30 @@ impl Files {
         self.flushes
     }
 
-    /// The place of `len` bytes of this rank. Collective.
-    pub fn place(&self, len: u64) -> Place {
-        Place {
-            start: self.end,
-            offset: self.end + self.sharing.sum_before(len),
-            total: self.sharing.sum(len),
+    /// Fails where a reader of the journal could not keep one more flush in mind.
+    pub fn check_room(&self) -> std::result::Result<(), String> {
+        let extents = (self.flushes + 1).saturating_mul(u64::from(self.sharing.size()));
+        let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
+        match extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64 {
+            true => Ok(()),
+            false => Err(format!(
+                "after {} flushes of {} ranks the file has to be closed",
+                self.flushes, self.header.ranks
+            )),
         }
+    }
+
+    /// Where this rank's `len` bytes go in its data file. Collective.
+    pub fn place(&self, len: u64) -> u64 {
+        self.ends[self.number] + self.sharing.sum_before(len)
+    }
+
+    /// Where the data files end if this rank's end at `end`, as far as this rank knows: other ranks
+    /// may know of more.
+    pub fn ends_with(&self, end: u64) -> Vec<u64> {
+        let mut ends = self.ends.clone();
+        ends[self.number] = end;
+        ends
     }
 
     /// Writes this rank's part of a flush. Collective over the ranks that share the file.
@@ -172,31 +187,17 @@ impl Files {
         written.and(synced).map_err(about)
     }
 
-    /// Makes a flush last that all ranks have written. `end`: of this rank's data file. Collective;
-    /// the first rank's answer counts.
+    /// Makes a flush last that all ranks have written, up to `ends`: the first rank's work.
     pub fn commit(
         &mut self,
-        ranks: &Ranks,
-        end: u64,
+        ends: &[u64],
         defined: &[Definition],
         fsync: Fsync,
     ) -> std::result::Result<(), String> {
-        let ends = match self.header.subfiles {
-            0 => vec![end],
-            subfiles => {
-                let of_ranks = ranks.gather(end);
-                // The first rank of each subfile knows its end.
-                let first = |file: u32| {
-                    let (file, n) = (u64::from(file), u64::from(subfiles));
-                    (file * u64::from(ranks.size())).div_ceil(n) as usize
-                };
-                let known = (0..subfiles).filter_map(|file| of_ranks.get(first(file)));
-                known.copied().collect()
-            }
-        };
         let Some(root) = &mut self.root else {
             return Ok(());
         };
+        let ends = ends.to_vec();
         let mut lines: Vec<Line> = defined.iter().cloned().map(Line::Define).collect();
         let flush = self.flushes + 1;
         lines.push(Line::Commit(Commit { flush, ends }));
@@ -212,8 +213,8 @@ impl Files {
     }
 
     /// All ranks know that the flush lasts.
-    pub fn set_committed(&mut self, end: u64, defined: &mut Vec<Definition>) {
-        self.end = end;
+    pub fn set_committed(&mut self, ends: Vec<u64>, defined: &mut Vec<Definition>) {
+        self.ends = ends;
         self.flushes += 1;
         if let Some(root) = &mut self.root {
             // The outcome of extents is in the outline.
@@ -231,21 +232,25 @@ impl Files {
         outline: &Outline,
         fsync: Fsync,
     ) -> Result<()> {
-        let finished = |outcome| complete("close", ranks.agree(outcome, 0));
+        let finished = |outcome| {
+            ranks.wait();
+            complete("close", ranks.agree(outcome))
+        };
         let (table, written) = self.write_table(section);
-        let written = written.and_then(|()| match fsync {
+        // Collective, so that also a rank whose write failed has to take part.
+        let synced = match fsync {
             Fsync::None => Ok(()),
             Fsync::Close | Fsync::Flush => self.shared.sync(),
-        });
+        };
         let about = |e: String| format!("{}: {e}", self.data_path.display());
-        finished(told(written.map_err(about)).0)?;
+        finished(told(written.and(synced).map_err(about)).0)?;
 
         let datasets = outline.datasets.len();
         let fronted = match self.sharing.is_root() {
             true => {
                 let data = Piece {
                     offset: FRONT,
-                    len: self.end - FRONT,
+                    len: self.ends[self.number] - FRONT,
                 };
                 let role = Role::Log { data, table };
                 write_front(&self.data_path, (&self.header, &self.id), datasets, role)
@@ -270,7 +275,7 @@ impl Files {
         let total = self.sharing.sum(len);
         let lens = self.sharing.gather(len);
         let mut table = Piece {
-            offset: self.end,
+            offset: self.ends[self.number],
             len: 0,
         };
         if total == 0 {
@@ -302,7 +307,7 @@ impl Files {
             let named = (&self.header, &self.id);
             write_front(&self.path, named, datasets.len(), Role::Master)?;
         }
-        write_objects(&self.path, &root.definitions, datasets)?;
+        write_objects(&self.path, &self.id, &root.definitions, datasets)?;
         if fsync != Fsync::None {
             sync(&self.path)?;
             sync_names(&self.path, &self.header)?;
@@ -333,10 +338,13 @@ fn told<T>(result: std::result::Result<T, String>) -> (Outcome, Option<T>) {
 }
 
 /// Removes what a failed creation made.
-fn created(verdict: Verdict, made: &mut Made) -> Result<()> {
+fn created(ranks: &Ranks, verdict: Verdict, made: &mut Made) -> Result<()> {
     let result = complete("create", verdict);
     if result.is_err() {
-        made.remove();
+        made.remove_files();
+        // The directory can go when all ranks have removed what they made in it.
+        ranks.sum(0);
+        made.remove_folder();
     }
     result
 }
@@ -406,10 +414,13 @@ impl Made {
         }
     }
 
-    fn remove(&mut self) {
+    fn remove_files(&mut self) {
         for path in self.files.drain(..) {
             let _ = std::fs::remove_file(path);
         }
+    }
+
+    fn remove_folder(&mut self) {
         if let Some(folder) = self.folder.take() {
             let _ = std::fs::remove_dir(folder);
         }

@@ -5,9 +5,9 @@
 //! to the same answer; the first rank writes them to the journal with the next flush. Writes are
 //! local and only fill a buffer.
 //!
-//! A flush is one exclusive scan for the places, one reduction for the total, one write in which each
-//! rank adds one contiguous extent, one reduction for errors, one line in the journal, one reduction
-//! to tell that it is there. Then nothing that happens to the job can take it back.
+//! A flush is one exclusive scan for the places, one write in which each rank adds one contiguous
+//! extent, one reduction for the total and for errors, one line in the journal, one broadcast to tell
+//! that it is there. Then nothing that happens to the job can take it back.
 //!
 //! ```no_run
 //! use h5logfs::writer::{DatasetSpec, Options, Selection, Writer};
@@ -282,7 +282,13 @@ impl Writer {
         self.select(dataset, selection, count)?;
         let memory = &self.memory[dataset.0 as usize];
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
-        let wanted = (count * memory.size) as u64 + self.blocks.spelled();
+        let bytes = count
+            .checked_mul(memory.size)
+            .filter(|b| *b <= isize::MAX as usize);
+        let Some(bytes) = bytes else {
+            return Err(self.refusal(dataset, format!("{count} elements are more than memory")));
+        };
+        let wanted = bytes as u64 + self.blocks.spelled();
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
         if held.saturating_add(wanted) > limit {
             return Err(Error::BufferFull {
@@ -369,38 +375,34 @@ impl Writer {
             0 => 0,
             _ => ExtentHeader::SIZE + entries + data,
         };
-        let place = files.place(len);
-        let mut outcome = Outcome::Good;
-        if place.total > 0 {
-            self.section
-                .place(place.offset + ExtentHeader::SIZE + entries);
-            let entries = self.section.pending();
-            let header = header(crc32(entries)).to_bytes();
-            let mut pieces: Vec<&[u8]> = Vec::new();
-            if len > 0 {
-                pieces.extend([&header[..], entries, &self.data]);
-                pieces.extend(borrowed);
-            }
-            if let Err(reason) = files.write(place.offset, &pieces, self.options.fsync) {
-                outcome = Outcome::Failed(reason);
-            }
+        let offset = files.place(len);
+        self.section.place(offset + ExtentHeader::SIZE + entries);
+        let entries = self.section.pending();
+        let header = header(crc32(entries)).to_bytes();
+        let mut pieces: Vec<&[u8]> = Vec::new();
+        if len > 0 {
+            pieces.extend([&header[..], entries, &self.data]);
+            pieces.extend(borrowed);
         }
-        let same = self.definitions_hash.finish();
-        complete("flush", ranks.agree(outcome, same))?;
-        let end = place.start + place.total;
-        let committed = files.commit(ranks, end, &self.defined, self.options.fsync);
-        let outcome = match (committed, &self.refused) {
-            (Err(e), _) => Outcome::Failed(e),
+        let written = files.write(offset, &pieces, self.options.fsync);
+        let written = written.and(files.check_room());
+        let outcome = match (written, &self.refused) {
+            (Err(reason), _) => Outcome::Failed(reason),
             (Ok(()), Some(refused)) => Outcome::Refused(refused.clone()),
             (Ok(()), None) => Outcome::Good,
         };
-        let verdict = complete("flush", ranks.agree(outcome, 0));
-        if !matches!(verdict, Err(Error::Failed { .. })) {
-            files.set_committed(end, &mut self.defined);
-            self.section.set_flushed();
-            self.data.clear();
-            self.refused = None;
+        let same = self.definitions_hash.finish();
+        let mut ends = files.ends_with(offset + len);
+        let verdict = complete("flush", ranks.agree_on(outcome, same, &mut ends));
+        if matches!(verdict, Err(Error::Failed { .. })) {
+            return verdict;
         }
+        let committed = files.commit(&ends, &self.defined, self.options.fsync);
+        complete("flush", ranks.follow(committed))?;
+        files.set_committed(ends, &mut self.defined);
+        self.section.set_flushed();
+        self.data.clear();
+        self.refused = None;
         verdict
     }
 

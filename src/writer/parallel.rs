@@ -2,11 +2,12 @@
 //! write to. The safe crate has no MPI-IO, and leaves it to its raw layer.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use mpi::collective::SystemOperation;
 use mpi::ffi;
@@ -108,9 +109,14 @@ impl Ranks {
         self.comm.process_at_rank(0).broadcast_into(value);
     }
 
-    /// Tells all ranks of what went wrong on any. `same`: a value that all ranks should have alike;
-    /// if they do not, that is a failure. Collective: one reduction, where all is well.
-    pub fn agree(&self, outcome: Outcome, same: u64) -> Verdict {
+    /// Tells all ranks of what went wrong on any. Collective: one reduction, where all is well.
+    pub fn agree(&self, outcome: Outcome) -> Verdict {
+        self.agree_on(outcome, 0, &mut [])
+    }
+
+    /// The same. `same`: a value that all ranks should have alike; if they do not, that is a failure.
+    /// `largest`: values that are raised to the largest that any rank has.
+    pub fn agree_on(&self, outcome: Outcome, same: u64, largest: &mut [u64]) -> Verdict {
         const REFUSAL: u64 = 1 << 32;
         const GOOD: u64 = u64::MAX;
         let rank = u64::from(self.rank());
@@ -119,10 +125,14 @@ impl Ranks {
             Outcome::Refused(_) => REFUSAL | rank,
             Outcome::Good => GOOD,
         };
-        let mut least = [0u64; 3];
+        let mut own = vec![worst, same, !same];
+        own.extend(largest.iter().map(|value| !value));
+        let mut least = vec![0; own.len()];
         self.comm
-            .all_reduce_into(&[worst, same, !same], &mut least, SystemOperation::min());
+            .all_reduce_into(&own[..], &mut least[..], SystemOperation::min());
         let [worst, lowest, highest] = [least[0], least[1], !least[2]];
+        let largest = largest.iter_mut().zip(&least[3..]);
+        largest.for_each(|(value, least)| *value = !least);
         if lowest != highest && worst >= REFUSAL {
             return Verdict::Failed {
                 rank: 0,
@@ -141,6 +151,37 @@ impl Ranks {
         match worst < REFUSAL {
             true => Verdict::Failed { rank, reason },
             false => Verdict::Refused { rank, reason },
+        }
+    }
+
+    /// Tells all ranks how the first one fared in what it alone had to do; what the others pass does
+    /// not count. Collective.
+    pub fn follow(&self, own: Result<(), String>) -> Verdict {
+        let mut failed = [u8::from(own.is_err())];
+        self.broadcast(&mut failed);
+        match failed {
+            [0] => Verdict::Good,
+            _ => Verdict::Failed {
+                rank: 0,
+                reason: self.tell(0, own.err().unwrap_or_default()),
+            },
+        }
+    }
+
+    /// Waits until all ranks are here. Collective. Where one of them has much to do, MPI would let the
+    /// others wait on processors, and might well take that of the one: who has waited for a while
+    /// sleeps in between.
+    pub fn wait(&self) {
+        const AWAKE: Duration = Duration::from_micros(500);
+        const ASLEEP: Duration = Duration::from_micros(200);
+        let begun = Instant::now();
+        let mut barrier = self.comm.immediate_barrier();
+        while let Err(pending) = barrier.test() {
+            match begun.elapsed() < AWAKE {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(ASLEEP),
+            }
+            barrier = pending;
         }
     }
 
@@ -167,24 +208,24 @@ impl Ranks {
 /// A file that a group of ranks has open for writing.
 pub(super) struct SharedFile {
     raw: ffi::MPI_File,
-    path: PathBuf,
+    /// The same file, to ask the system why MPI failed.
+    own: File,
     together: bool,
 }
 
 impl SharedFile {
-    /// Whether this rank can open the file. To be asked, and agreed on, before [`SharedFile::open`]:
-    /// where one rank cannot open a file, Open MPI lets the others wait for it forever.
-    pub fn probe(path: &Path) -> Result<(), String> {
+    /// Opens the file as this rank alone. To be done, and agreed on, before [`SharedFile::open`]: where
+    /// one rank cannot open a file, Open MPI lets the others wait for it forever.
+    pub fn probe(path: &Path) -> Result<File, String> {
         let opened = OpenOptions::new().write(true).open(path);
-        opened
-            .map(drop)
-            .map_err(|e| format!("{}: {e}", path.display()))
+        opened.map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Opens a file that is there. Collective. `together`: its writes are collective as well.
+    /// Opens a file that is there. Collective. `own`: the same from [`SharedFile::probe`]. `together`:
+    /// its writes are collective as well.
     pub fn open(
         ranks: &Ranks,
-        path: &Path,
+        (path, own): (&Path, File),
         hints: &[(String, String)],
         together: bool,
     ) -> Result<Self, String> {
@@ -220,11 +261,7 @@ impl SharedFile {
                 ffi::MPI_Info_free(&mut info);
             }
             check("MPI_File_open", opened).map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok(SharedFile {
-                raw,
-                path: path.to_owned(),
-                together,
-            })
+            Ok(SharedFile { raw, own, together })
         }
     }
 
@@ -271,9 +308,8 @@ impl SharedFile {
 
     /// Why nothing more can be written at `offset`: the system says what MPI does not.
     fn hindrance(&self, offset: u64, rest: &[&[u8]]) -> String {
-        let file = OpenOptions::new().write(true).open(&self.path);
         let piece = rest.first().copied().unwrap_or_default();
-        match file.and_then(|file| file.write_all_at(piece, offset)) {
+        match self.own.write_all_at(piece, offset) {
             Ok(()) => "MPI does not say why".into(),
             Err(e) => e.to_string(),
         }

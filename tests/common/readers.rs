@@ -53,6 +53,8 @@ impl Python {
         let mut command = Command::new(&self.program);
         // Nothing of the caller's Python may leak in.
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+        // Tools that use each other leave nothing between the sources.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 

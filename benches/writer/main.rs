@@ -1,0 +1,225 @@
+//! What the writer costs, measured against what it stands on: `make bench-writer`, or
+//!
+//! ```text
+//! mpirun -n 4 target/release/examples/bench_writer --help
+//! ```
+//!
+//! Machines are noisy, and ours share theirs. So all contestants of a comparison take turns within
+//! one run, on fresh files each round, and what counts is the median of the ratios round by round.
+//! The first round is dropped: it finds cold caches. `docs/performance.md` has figures, and says how
+//! far to trust them.
+
+mod datasets;
+mod flush;
+mod metadata;
+mod report;
+mod small;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use mpi::collective::SystemOperation;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use rustix::time::{ClockId, clock_gettime};
+
+use report::Report;
+
+pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Measures the writer against raw MPI-IO, plain pwrite, and serial libhdf5.
+#[derive(Parser)]
+struct Arguments {
+    /// Directory for the files that are written; /dev/shm takes the disk out of it.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Bytes per rank and flush, up to 1 GiB; K and M are understood.
+    #[arg(long, value_delimiter = ',', default_value = "64K,1M,16M,64M", value_parser = parse_size)]
+    sizes: Vec<usize>,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Datasets of the part that creates many.
+    #[arg(long, default_value_t = 16384)]
+    datasets: u32,
+    /// Print one JSON object in place of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Flush bandwidth.
+    Flush,
+    /// Buffered writes of 64 bytes.
+    Small,
+    /// Creation of many datasets.
+    Datasets,
+    /// Bytes and time that the entries of scattered selections take.
+    Metadata,
+}
+
+fn parse_size(text: &str) -> std::result::Result<usize, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((end, 'K')) => (&text[..end], 1 << 10),
+        Some((end, 'M')) => (&text[..end], 1 << 20),
+        _ => (text, 1),
+    };
+    let size = digits.parse::<usize>().map_err(|e| e.to_string())?;
+    let size = size.checked_mul(unit).unwrap_or(0);
+    match size {
+        8..=0x4000_0000 if size.is_multiple_of(8) => Ok(size),
+        _ => Err("a multiple of 8, up to 1024M".into()),
+    }
+}
+
+/// What all parts share.
+pub struct Bench {
+    pub world: SimpleCommunicator,
+    /// Where files are written; the same on all ranks, and gone at the end.
+    pub folder: PathBuf,
+    pub rounds: u32,
+}
+
+impl Bench {
+    pub fn rank(&self) -> u64 {
+        self.world.rank() as u64
+    }
+
+    pub fn ranks(&self) -> u64 {
+        self.world.size() as u64
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.world.rank() == 0
+    }
+
+    /// Seconds from when the first rank begins something until the last one is done with it.
+    /// Collective. Each rank's own time would not do: where ranks share processors, one may not even
+    /// have begun when another is done.
+    pub fn timed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+        self.world.barrier();
+        let begun = seconds(ClockId::Monotonic);
+        let done = work()?;
+        let ended = seconds(ClockId::Monotonic);
+        let mut bounds = [0.0; 2];
+        let largest = SystemOperation::max();
+        self.world
+            .all_reduce_into(&[-begun, ended], &mut bounds, largest);
+        Ok((bounds[1] + bounds[0], done))
+    }
+
+    /// The mean of the ranks' values. Collective.
+    pub fn mean(&self, value: f64) -> f64 {
+        let mut sum = 0.0;
+        self.world
+            .all_reduce_into(&value, &mut sum, SystemOperation::sum());
+        sum / self.ranks() as f64
+    }
+
+    /// Removes what a contestant wrote. Collective, so that nobody is hindered by it later.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.world.barrier();
+        if self.is_root() {
+            std::fs::remove_file(self.folder.join(name))?;
+            let subfiles = self.folder.join(format!("{name}.subfiles"));
+            if subfiles.exists() {
+                std::fs::remove_dir_all(subfiles)?;
+            }
+        }
+        self.world.barrier();
+        Ok(())
+    }
+
+    /// Runs all contestants of one round, each time another one first. The round before the first
+    /// one has the number `None`, and does not count.
+    pub fn round_robin(
+        &self,
+        contestants: usize,
+        mut turn: impl FnMut(Option<usize>, usize) -> Result<()>,
+    ) -> Result<()> {
+        for round in 0..=self.rounds as usize {
+            for place in 0..contestants {
+                turn(round.checked_sub(1), (place + round) % contestants)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a clock says.
+pub fn seconds(clock: ClockId) -> f64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let Some(universe) = mpi::initialize() else {
+        eprintln!("bench_writer: MPI cannot be initialised");
+        std::process::exit(1);
+    };
+    let world = universe.world();
+    if let Err(e) = run(&arguments, &world) {
+        eprintln!("bench_writer: rank {}: {e}", world.rank());
+        world.abort(1);
+    }
+}
+
+fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
+    let neighbours = world.split_shared(world.rank());
+    if neighbours.size() < world.size() {
+        return Err("all ranks must be on one node, for they compare their clocks".into());
+    }
+    let made = match world.rank() {
+        0 => Some(tempfile::tempdir_in(&arguments.dir)?),
+        _ => None,
+    };
+    let mut folder = made
+        .as_ref()
+        .map(|m| m.path().to_string_lossy().into_owned());
+    let bench = Bench {
+        world: world.duplicate(),
+        folder: broadcast(world, folder.take().unwrap_or_default()).into(),
+        rounds: arguments.rounds,
+    };
+    let has = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let mut report = Report::new(&bench)?;
+    if has(Part::Flush) {
+        for size in &arguments.sizes {
+            report.flush.push(flush::measure(&bench, *size)?);
+        }
+    }
+    if has(Part::Small) {
+        report.small = small::measure(&bench)?;
+    }
+    if has(Part::Datasets) {
+        report.datasets = datasets::measure(&bench, arguments.datasets)?;
+    }
+    if has(Part::Metadata) {
+        report.metadata = Some(metadata::measure(&bench)?);
+    }
+    world.barrier();
+    if bench.is_root() {
+        match arguments.json {
+            true => println!("{}", serde_json::to_string_pretty(&report)?),
+            false => print!("{report}"),
+        }
+    }
+    Ok(())
+}
+
+/// The first rank's text, on all.
+fn broadcast(world: &SimpleCommunicator, text: String) -> String {
+    let root = world.process_at_rank(0);
+    let mut bytes = text.into_bytes();
+    let mut len = bytes.len() as u64;
+    root.broadcast_into(&mut len);
+    bytes.resize(len as usize, 0);
+    root.broadcast_into(&mut bytes[..]);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,753 @@
+//! A writer to which things happen: `writer-faults SCENARIO FOLDER NOTES`, under `mpirun`.
+//!
+//! Every rank checks the errors that it gets. Where the test has to do something to the disk, or to
+//! look at the files, the job pauses: rank 0 leaves `NOTES/at.STAGE` and waits for `NOTES/go.STAGE`.
+//!
+//! Each flush of a file adds a row for each rank to `/rows`, whose values are a function of flush,
+//! rank and column.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use h5logfs::writer::{Dataset, DatasetSpec, Error, Options, Result, Selection, Subfiles, Writer};
+use mpi::collective::SystemOperation;
+use mpi::topology::{Color, SimpleCommunicator};
+use mpi::traits::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const COLUMNS: u64 = 1024;
+
+fn main() {
+    // Else a rank that fails would wait for the others in MPI_Finalize.
+    std::panic::set_hook(Box::new(|why| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [scenario, folder, notes] = &arguments[..] else {
+        panic!("writer-faults SCENARIO FOLDER NOTES");
+    };
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let job = Job {
+        rank: world.rank() as u32,
+        ranks: world.size() as u32,
+        world,
+        folder: folder.into(),
+        notes: notes.into(),
+    };
+    match &scenario[..] {
+        "full-disk" => full_disk(&job, Subfiles::None),
+        "full-disk-subfiles" => full_disk(&job, Subfiles::Number(2)),
+        "file-size" => file_size(&job),
+        "swapped" => swapped(&job),
+        "in-the-way" => in_the_way(&job),
+        "misuse" => misuse(&job),
+        "several" => several(&job),
+        "close" => closes_that_fail(&job),
+        other => panic!("no scenario {other}"),
+    }
+}
+
+struct Job {
+    world: SimpleCommunicator,
+    rank: u32,
+    ranks: u32,
+    folder: PathBuf,
+    notes: PathBuf,
+}
+
+impl Job {
+    /// Lets the test do something while all ranks wait.
+    fn pause(&self, stage: &str) {
+        self.world.barrier();
+        if self.rank == 0 {
+            File::create(self.notes.join(format!("at.{stage}"))).unwrap();
+        }
+        // Each waits for itself: in a barrier MPI would not let go of the core.
+        let (go, start) = (self.notes.join(format!("go.{stage}")), Instant::now());
+        while !go.exists() {
+            let late = start.elapsed() > Duration::from_secs(100);
+            assert!(!late, "nobody lets the job go on at {stage}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.world.barrier();
+    }
+
+    /// All ranks must have come to the same, word for word.
+    #[track_caller]
+    fn agreed(&self, what: &impl Debug) {
+        let mut sum = 0u64;
+        for byte in format!("{what:?}").bytes() {
+            sum = (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+        let (mut least, mut most) = (0, 0);
+        let world = &self.world;
+        world.all_reduce_into(&sum, &mut least, SystemOperation::min());
+        world.all_reduce_into(&sum, &mut most, SystemOperation::max());
+        assert_eq!(least, most, "rank {} has {what:?}", self.rank);
+    }
+
+    /// A collective call has to have failed, on all ranks with the same words.
+    #[track_caller]
+    fn failed<T>(&self, result: Result<T>, operation: &str, on: Option<u32>, words: &str) {
+        let error = result.err().expect("a failure");
+        self.agreed(&error);
+        let Error::Failed {
+            operation: found,
+            rank,
+            reason,
+        } = &error
+        else {
+            panic!("{error:?} is no failure");
+        };
+        assert_eq!(*found, operation, "{error}");
+        assert!(on.is_none_or(|on| on == *rank), "{error}");
+        assert!(reason.contains(words), "{words:?} is not in: {error}");
+    }
+
+    /// A flush, or a close, has to have told of a refused write.
+    #[track_caller]
+    fn refused(&self, result: Result<()>, by: u32, words: &str) {
+        let error = result.expect_err("a refusal");
+        self.agreed(&error);
+        let Error::Refused { rank, reason } = &error else {
+            panic!("{error:?} is no refusal");
+        };
+        assert_eq!(*rank, by, "{error}");
+        assert!(reason.contains(words), "{words:?} is not in: {error}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn create(&self, name: &str, options: Options) -> Result<Rows<'_>> {
+        let mut file = Writer::create(self.path(name), &self.world, options)?;
+        let spec = DatasetSpec::new::<u64>(&[0, COLUMNS]).unlimited(0);
+        let rows = file.dataset("/rows", spec)?;
+        Ok(Rows {
+            job: self,
+            file,
+            rows,
+            flushes: 0,
+        })
+    }
+}
+
+/// A file with a dataset to which each flush adds a row a rank.
+struct Rows<'j> {
+    job: &'j Job,
+    file: Writer,
+    rows: Dataset,
+    /// With the one that is being filled.
+    flushes: u64,
+}
+
+impl Rows<'_> {
+    /// Makes room for the next flush; returns where this rank's row begins, and the row.
+    fn next(&mut self) -> ([u64; 2], Vec<u64>) {
+        let (rank, ranks) = (u64::from(self.job.rank), u64::from(self.job.ranks));
+        let before = self.flushes * ranks;
+        self.flushes += 1;
+        self.file
+            .extend(self.rows, &[before + ranks, COLUMNS])
+            .unwrap();
+        let value = |i| self.flushes * 1_000_003 + rank * 10_007 + i * 31;
+        ([before + rank, 0], (0..COLUMNS).map(value).collect())
+    }
+
+    fn fill(&mut self) {
+        let (at, row) = self.next();
+        let (rows, selection) = (self.rows, Selection::block(&at, &[1, COLUMNS]));
+        self.file.write(rows, selection, &row).unwrap();
+    }
+
+    fn fill_and_flush(&mut self) {
+        self.fill();
+        self.file.flush().unwrap();
+    }
+
+    /// The same with the row lent to the writer.
+    fn fill_and_flush_lent(&mut self) -> Result<()> {
+        let (at, row) = self.next();
+        let mut batch = self.file.batch();
+        batch.write(self.rows, Selection::block(&at, &[1, COLUMNS]), &row)?;
+        batch.flush()
+    }
+}
+
+fn with_subfiles(subfiles: Subfiles) -> Options {
+    Options {
+        subfiles,
+        ..Options::default()
+    }
+}
+
+// --- full disks ----------------------------------------------------------------------------------
+
+/// The disk is full at the creation, then in a flush, then in the close, with a little more room at
+/// each attempt.
+fn full_disk(job: &Job, subfiles: Subfiles) {
+    const FULL: &str = "No space left on device";
+    let options = || with_subfiles(subfiles);
+    let mut attempt = 0;
+    let mut rows = loop {
+        job.pause(&format!("create-{attempt}"));
+        match job.create("full.h5", options()) {
+            Ok(rows) => break rows,
+            Err(error) => job.failed(Err::<(), _>(error), "create", None, FULL),
+        }
+        attempt += 1;
+    };
+    job.pause("created");
+    rows.fill_and_flush();
+    job.pause("fill");
+    // Two times, with more in it the second time: nothing of it may be lost.
+    rows.fill();
+    job.failed(rows.file.flush(), "flush", None, FULL);
+    job.failed(rows.fill_and_flush_lent(), "flush", None, FULL);
+    job.pause("free");
+    rows.file.flush().unwrap();
+    // Datasets that the close has to make, though nobody writes them.
+    for number in 0..40 {
+        let spec = DatasetSpec::new::<f32>(&[10]);
+        rows.file.dataset(&format!("/more/{number}"), spec).unwrap();
+    }
+    rows.file.flush().unwrap();
+    let mut attempt = 0;
+    loop {
+        job.pause(&format!("close-{attempt}"));
+        match rows.file.close() {
+            Ok(()) => break,
+            Err(error) => {
+                job.agreed(&error);
+                let Error::Failed { reason, .. } = &error else {
+                    panic!("{error:?} is no failure");
+                };
+                // libhdf5 says it in many words.
+                assert!(reason.contains("full.h5"), "{error}");
+            }
+        }
+        attempt += 1;
+    }
+    job.pause("closed");
+}
+
+// --- one rank that cannot write ------------------------------------------------------------------
+
+/// One rank may not write past a few bytes behind what is there.
+fn file_size(job: &Job) {
+    // SAFETY: the handler is the system's own.
+    unsafe { ignore_file_size_signal() };
+    let cases = [
+        ("first", 0, Subfiles::None, false),
+        ("third", 2, Subfiles::None, false),
+        ("lent", 1, Subfiles::None, true),
+        ("subfile", 2, Subfiles::Number(2), false),
+        ("subfile-lent", 3, Subfiles::Number(3), true),
+    ];
+    for (name, culprit, subfiles, lent) in cases {
+        let file = format!("{name}.h5");
+        let mut rows = job.create(&file, with_subfiles(subfiles)).unwrap();
+        rows.fill_and_flush();
+        let limit = getrlimit(Resource::Fsize);
+        let all = |size: Option<u64>| Rlimit {
+            current: size.or(limit.current),
+            maximum: limit.maximum,
+        };
+        if job.rank == culprit {
+            setrlimit(Resource::Fsize, all(Some(12 << 10))).unwrap();
+        }
+        const TOO_LARGE: &str = "File too large";
+        match lent {
+            true => {
+                let flushed = rows.fill_and_flush_lent();
+                job.failed(flushed, "flush", Some(culprit), TOO_LARGE);
+            }
+            false => {
+                rows.fill();
+                job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
+            }
+        }
+        // Once more, with the next flush in it.
+        rows.fill();
+        job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
+        job.pause(&format!("{name}-limited"));
+        setrlimit(Resource::Fsize, all(None)).unwrap();
+        rows.file.flush().unwrap();
+        job.pause(&format!("{name}-flushed"));
+        rows.fill();
+        rows.file.close().unwrap();
+        job.pause(&format!("{name}-closed"));
+    }
+}
+
+/// Else the signal would end the process; without it the write fails.
+///
+/// # Safety
+/// No other thread may handle signals.
+unsafe fn ignore_file_size_signal() {
+    unsafe extern "C" {
+        fn signal(number: i32, handler: usize) -> usize;
+    }
+    const SIGXFSZ: i32 = 25;
+    const SIG_IGN: usize = 1;
+    // SAFETY: as the caller says.
+    unsafe { signal(SIGXFSZ, SIG_IGN) };
+}
+
+/// One rank's open file is swapped for a device that is full, or one that cannot be written.
+fn swapped(job: &Job) {
+    const FULL: &str = "/dev/full";
+    // Nothing is mapped at addresses as low as the offsets in a small file.
+    const BROKEN: &str = "/proc/self/mem";
+    // Open MPI does not say why, and whoever looks at the file finds nothing wrong with it.
+    const SHORT: &str = "0 of 8308 bytes could be written";
+    let journal = |name: &str| format!("{name}.h5.h5logfs-journal");
+    let own = |name: &str| format!("{name}.h5");
+    let second = |name: &str| format!("{name}.h5.subfiles/{name}.h5.1");
+    type Swapped<'a> = (&'a str, u32, Subfiles, &'a dyn Fn(&str) -> String);
+    const NO_SPACE: &str = "No space left on device";
+    const IO_ERROR: &str = "Input/output error";
+    let two = Subfiles::Number(2);
+    let cases: [(Swapped<'_>, &str, &str); 6] = [
+        (("data-full", 1, Subfiles::None, &own), FULL, SHORT),
+        (("data-broken", 3, Subfiles::None, &own), BROKEN, SHORT),
+        (("sub-full", 3, two, &second), FULL, SHORT),
+        (("sub-broken", 2, two, &second), BROKEN, SHORT),
+        (
+            ("journal-full", 0, Subfiles::None, &journal),
+            FULL,
+            NO_SPACE,
+        ),
+        (("journal-broken", 0, two, &journal), BROKEN, IO_ERROR),
+    ];
+    for ((name, culprit, subfiles, file), device, words) in cases {
+        let mut rows = job.create(&own(name), with_subfiles(subfiles)).unwrap();
+        rows.fill_and_flush();
+        let swap = (job.rank == culprit).then(|| Swap::new(&job.path(&file(name)), device));
+        rows.fill();
+        // Definitions, too, have to come through.
+        rows.file.attribute("/rows", "made", 2u32).unwrap();
+        job.failed(rows.file.flush(), "flush", Some(culprit), words);
+        // A journal that could not be put back is so once more, which a device cannot be.
+        job.failed(rows.file.flush(), "flush", Some(culprit), name);
+        job.failed(rows.file.close(), "flush", Some(culprit), name);
+        job.pause(&format!("{name}-swapped"));
+        drop(swap);
+        rows.file.flush().unwrap();
+        job.pause(&format!("{name}-flushed"));
+        rows.fill();
+        rows.file.close().unwrap();
+        job.pause(&format!("{name}-closed"));
+    }
+}
+
+/// Another file in place of one that the process has open; dropped, it gives the file back.
+struct Swap {
+    /// Numbers of the descriptors, and copies of what they were.
+    kept: Vec<(i32, OwnedFd)>,
+}
+
+impl Swap {
+    fn new(path: &Path, device: &str) -> Self {
+        let wanted = fs::metadata(path).unwrap();
+        let device = OpenOptions::new().write(true).open(device).unwrap();
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let numbers = open.filter_map(|fd| fd.file_name().to_str()?.parse().ok());
+        let is_it = |number: &i32| {
+            let found = fs::metadata(format!("/proc/self/fd/{number}"));
+            found.is_ok_and(|f| (f.dev(), f.ino()) == (wanted.dev(), wanted.ino()))
+        };
+        let numbers: Vec<i32> = numbers.filter(is_it).collect();
+        assert!(!numbers.is_empty(), "{} is not open", path.display());
+        let mut kept = Vec::new();
+        for number in numbers {
+            // SAFETY: it is open, and its owner does not close it while the swap lasts.
+            let owner = unsafe { BorrowedFd::borrow_raw(number) };
+            kept.push((number, rustix::io::fcntl_dupfd_cloexec(owner, 0).unwrap()));
+            replace(number, device.as_fd());
+        }
+        Swap { kept }
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        for (number, file) in &self.kept {
+            replace(*number, file.as_fd());
+        }
+    }
+}
+
+/// Lets a descriptor that somebody else owns stand for another file.
+fn replace(number: i32, file: BorrowedFd<'_>) {
+    use std::mem::ManuallyDrop;
+    use std::os::fd::FromRawFd;
+    // SAFETY: the number is open, and stays so; the owner is not dropped here.
+    let mut owner = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+    rustix::io::dup2(file, &mut owner).unwrap();
+}
+
+// --- files that cannot be made -------------------------------------------------------------------
+
+/// The test puts something in the way of each file, and removes it again.
+fn in_the_way(job: &Job) {
+    let two = || with_subfiles(Subfiles::Number(2));
+    let replacing = || Options {
+        overwrite: true,
+        ..Options::default()
+    };
+    let cases: [(&str, Options, u32, &str); 7] = [
+        ("folder", two(), 0, "File exists"),
+        ("subfile", two(), 2, "Is a directory"),
+        (
+            "existing",
+            Options::default(),
+            0,
+            "existing.h5: entity already exists",
+        ),
+        (
+            "unclosed",
+            Options::default(),
+            0,
+            "unclosed.h5: entity already exists",
+        ),
+        (
+            "orphan",
+            Options::default(),
+            0,
+            "orphan.h5.h5logfs-journal: entity already exists",
+        ),
+        ("journal", replacing(), 0, "Is a directory"),
+        ("missing/log", Options::default(), 0, "No such file"),
+    ];
+    for (name, options, culprit, words) in cases {
+        let (file, stage) = (format!("{name}.h5"), name.replace('/', "-"));
+        job.pause(&format!("{stage}-block"));
+        let created = job.create(&file, options.clone());
+        job.failed(created, "create", Some(culprit), words);
+        job.pause(&format!("{stage}-free"));
+        let mut rows = job.create(&file, options).unwrap();
+        rows.fill_and_flush();
+        rows.file.close().unwrap();
+        job.pause(&format!("{stage}-closed"));
+    }
+    // What may be replaced is replaced, subfiles included.
+    let mut rows = job.create("folder.h5", replacing()).unwrap();
+    rows.fill_and_flush();
+    rows.fill();
+    rows.file.close().unwrap();
+    job.pause("replaced");
+    let hinted = Options {
+        hints: vec![("a".into(), "b\0".into())],
+        ..Options::default()
+    };
+    job.failed(job.create("hinted.h5", hinted), "create", None, "zero byte");
+    no_descriptors(job);
+    job.pause("hinted");
+}
+
+/// One rank may open no more files.
+fn no_descriptors(job: &Job) {
+    let limit = getrlimit(Resource::Nofile);
+    for culprit in [0, 2] {
+        if job.rank == culprit {
+            let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+            let lower = Rlimit {
+                // The directory itself was open.
+                current: Some(open - 1),
+                maximum: limit.maximum,
+            };
+            setrlimit(Resource::Nofile, lower).unwrap();
+        }
+        let created = job.create("many.h5", Options::default());
+        job.failed(created, "create", Some(culprit), "");
+        setrlimit(Resource::Nofile, limit.clone()).unwrap();
+    }
+    let mut rows = job.create("many.h5", Options::default()).unwrap();
+    rows.fill_and_flush();
+    rows.file.close().unwrap();
+}
+
+// --- programs that are wrong ---------------------------------------------------------------------
+
+fn misuse(job: &Job) {
+    refused_writes(job);
+    full_buffers(job);
+    different_definitions(job);
+    after_the_close(job);
+}
+
+/// Writes that do not fit, on one rank or two: they alone are missing.
+fn refused_writes(job: &Job) {
+    let mut rows = job.create("refused.h5", Options::default()).unwrap();
+    let data = rows.rows;
+    type Attempt = fn(&mut Writer, Dataset) -> Result<()>;
+    let attempts: [(Attempt, &str); 6] = [
+        (
+            |file, data| file.write(data, Selection::block(&[0, 0], &[1, 4]), &[0u64; 3]),
+            "3 elements for a selection of 4",
+        ),
+        (
+            |file, data| file.write(data, Selection::block(&[0, 0], &[1 << 40, 1]), &[0u64; 1]),
+            "out of the extent",
+        ),
+        (
+            |file, data| file.write(data, Selection::block(&[0, 0], &[1, 4]), &[0f64; 4]),
+            "f64 is not its type",
+        ),
+        (
+            |file, data| file.write(data, Selection::block(&[0], &[1]), &[0u64; 1]),
+            "rank",
+        ),
+        (
+            |file, _| file.write(Dataset::from_id(77), Selection::All, &[0u64; 1]),
+            "no dataset 77",
+        ),
+        (
+            |file, data| {
+                let mut batch = file.batch();
+                batch.write(data, Selection::Points(&[0, COLUMNS]), &[0u64; 1])
+            },
+            "out of the extent",
+        ),
+    ];
+    for (number, (attempt, words)) in attempts.into_iter().enumerate() {
+        let culprit = number as u32 % job.ranks;
+        rows.fill();
+        // Of several ranks the first one is told of.
+        if job.rank == culprit || job.rank + 1 == job.ranks {
+            let error = attempt(&mut rows.file, data).expect_err("a refusal");
+            let kind = matches!(error, Error::Write { .. } | Error::Definition(_));
+            assert!(kind && error.to_string().contains(words), "{error:?}");
+            if let Error::Write { dataset, .. } = &error {
+                assert_eq!(dataset, "/rows");
+            }
+        }
+        job.refused(rows.file.flush(), culprit, words);
+        // It is told once.
+        rows.fill_and_flush();
+    }
+    rows.fill();
+    if job.rank == 1 {
+        let wrong = rows.file.write(data, Selection::All, &[0u64; 1]);
+        assert!(matches!(wrong, Err(Error::Write { .. })));
+    }
+    // The file is closed all the same.
+    job.refused(rows.file.close(), 1, "/rows");
+    assert_eq!(rows.file.flush(), Err(Error::Closed));
+    job.pause("refused");
+}
+
+/// A rank whose buffer is full keeps what it has, and takes more after a flush.
+fn full_buffers(job: &Job) {
+    let limit = 3 * COLUMNS * 8;
+    let options = Options {
+        buffer_limit: limit,
+        ..Options::default()
+    };
+    let mut rows = job.create("buffer.h5", options).unwrap();
+    rows.fill();
+    rows.fill();
+    let held = rows.file.buffered();
+    assert!(held >= 2 * COLUMNS * 8 && held < limit);
+    // The extent of this flush is defined, but its rows do not fit any more.
+    let (at, row) = rows.next();
+    let selection = Selection::block(&at, &[1, COLUMNS]);
+    for _ in 0..2 {
+        match rows.file.write(rows.rows, selection, &row) {
+            Err(Error::BufferFull {
+                limit: told,
+                held: full,
+                wanted,
+            }) => {
+                assert_eq!((told, full), (limit, held));
+                assert!(wanted >= COLUMNS * 8 && held + wanted > limit);
+            }
+            other => panic!("{other:?} with a full buffer"),
+        }
+        assert_eq!(rows.file.buffered(), held);
+    }
+    rows.file.flush().unwrap();
+    assert_eq!(rows.file.buffered(), 0);
+    rows.file.write(rows.rows, selection, &row).unwrap();
+    rows.file.flush().unwrap();
+    // What is larger than the buffer can be lent.
+    let many = 4;
+    let wide = rows
+        .file
+        .dataset("/wide", DatasetSpec::new::<u64>(&[many, COLUMNS]))
+        .unwrap();
+    let values: Vec<u64> = (0..many * COLUMNS).collect();
+    let refused = rows.file.write(wide, Selection::All, &values);
+    assert!(matches!(refused, Err(Error::BufferFull { held: 0, .. })));
+    let mut batch = rows.file.batch();
+    if job.rank == 0 {
+        batch.write(wide, Selection::All, &values).unwrap();
+    }
+    batch.flush().unwrap();
+    rows.file.close().unwrap();
+    job.pause("buffer");
+}
+
+/// A rank that defines something else than the others, so that nothing can be flushed any more; or
+/// that has other options.
+fn different_definitions(job: &Job) {
+    let options = Options {
+        share_selections: job.rank != 1,
+        ..Options::default()
+    };
+    let created = job.create("different-options.h5", options);
+    job.failed(created, "create", None, "same options");
+    type Define = fn(&mut Writer, u32);
+    let defines: [(&str, Define); 4] = [
+        ("name", |file, rank| {
+            file.group(if rank == 2 { "/other" } else { "/one" })
+                .unwrap();
+        }),
+        ("order", |file, rank| {
+            let names = if rank == 1 {
+                ["/b", "/a"]
+            } else {
+                ["/a", "/b"]
+            };
+            names.iter().for_each(|name| file.group(name).unwrap());
+        }),
+        ("value", |file, rank| {
+            file.attribute("/", "rank", rank / 3).unwrap();
+        }),
+        ("extent", |file, rank| {
+            let rows = 20 + u64::from(rank == 0);
+            file.extend(Dataset::from_id(0), &[rows, COLUMNS]).unwrap();
+        }),
+    ];
+    for (name, define) in defines {
+        let mut rows = job
+            .create(&format!("different-{name}.h5"), Options::default())
+            .unwrap();
+        rows.fill_and_flush();
+        rows.fill();
+        define(&mut rows.file, job.rank);
+        const WORDS: &str = "same definitions";
+        job.failed(rows.file.flush(), "flush", None, WORDS);
+        job.failed(rows.file.flush(), "flush", None, WORDS);
+        job.failed(rows.file.close(), "flush", None, WORDS);
+    }
+    job.pause("different");
+}
+
+fn after_the_close(job: &Job) {
+    let mut rows = job.create("closed.h5", Options::default()).unwrap();
+    rows.fill_and_flush();
+    rows.file.close().unwrap();
+    let (file, data) = (&mut rows.file, rows.rows);
+    let row = vec![0u64; COLUMNS as usize];
+    let at = Selection::block(&[0, 0], &[1, COLUMNS]);
+    assert_eq!(file.write(data, at, &row), Err(Error::Closed));
+    let mut batch = file.batch();
+    assert_eq!(batch.write(data, at, &row), Err(Error::Closed));
+    assert_eq!(batch.flush(), Err(Error::Closed));
+    assert_eq!(file.group("/late"), Err(Error::Closed));
+    assert_eq!(file.flush(), Err(Error::Closed));
+    assert_eq!(file.close(), Err(Error::Closed));
+    job.pause("closed");
+}
+
+// --- several files -------------------------------------------------------------------------------
+
+/// Two files of half the ranks each, and one of all of them, open at the same time.
+fn several(job: &Job) {
+    let half = job.rank / (job.ranks / 2);
+    let color = Color::with_value(half as i32);
+    let part = job.world.split_by_color(color).unwrap();
+    let part = Job {
+        rank: part.rank() as u32,
+        ranks: part.size() as u32,
+        world: part,
+        folder: job.folder.clone(),
+        notes: job.notes.clone(),
+    };
+    let mut own = part
+        .create(&format!("half-{half}.h5"), Options::default())
+        .unwrap();
+    let mut all = job.create("all.h5", Options::default()).unwrap();
+    for round in 0..4 {
+        own.fill();
+        all.fill();
+        // In another order on each half: no rank waits for one of the other half.
+        if half == round % 2 {
+            own.file.flush().unwrap();
+        }
+        all.file.flush().unwrap();
+        if half != round % 2 {
+            own.file.flush().unwrap();
+        }
+    }
+    own.file.close().unwrap();
+    job.pause("half");
+    all.file.close().unwrap();
+    job.pause("all");
+}
+
+// --- closes that fail ----------------------------------------------------------------------------
+
+/// The table of one rank does not fit; and another file has taken the name.
+fn closes_that_fail(job: &Job) {
+    // SAFETY: the handler is the system's own.
+    unsafe { ignore_file_size_signal() };
+    let last = job.ranks - 1;
+    let mut rows = job.create("table.h5", Options::default()).unwrap();
+    let spec = DatasetSpec::new::<u8>(&[5000]);
+    let marks = rows.file.dataset("/marks", spec).unwrap();
+    rows.fill();
+    if job.rank == last {
+        for i in 0..2500 {
+            let at = [2 * i];
+            let selection = Selection::block(&at, &[1]);
+            rows.file.write(marks, selection, &[1u8]).unwrap();
+        }
+    }
+    rows.file.flush().unwrap();
+    let limit = getrlimit(Resource::Fsize);
+    if job.rank == last {
+        let size = fs::metadata(job.path("table.h5")).unwrap().len();
+        let small = Rlimit {
+            current: Some(size + (20 << 10)),
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Fsize, small).unwrap();
+    }
+    for _ in 0..2 {
+        let closed = rows.file.close();
+        job.failed(closed, "close", Some(last), "File too large");
+    }
+    job.pause("table-limited");
+    setrlimit(Resource::Fsize, limit).unwrap();
+    rows.file.close().unwrap();
+    job.pause("table-closed");
+
+    let mut old = job.create("taken.h5", Options::default()).unwrap();
+    old.fill_and_flush();
+    let overwrite = Options {
+        overwrite: true,
+        ..Options::default()
+    };
+    let mut new = job.create("taken.h5", overwrite).unwrap();
+    new.fill_and_flush();
+    job.failed(
+        old.file.close(),
+        "close",
+        Some(0),
+        "another file has taken its name",
+    );
+    drop(old);
+    new.fill();
+    new.file.close().unwrap();
+    job.pause("taken-closed");
+}

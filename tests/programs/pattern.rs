@@ -1,0 +1,227 @@
+//! A writer to be killed: each flush writes what is a function of its number, the rank and the place,
+//! defines something now and then, and is acknowledged when it has returned on all ranks.
+//!
+//! ```text
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES]
+//! ```
+//!
+//! Rank N leaves its process number in `FOLDER/pid.N`; `FOLDER/acknowledged` gets a line for each
+//! flush that nothing may take back, and for the stages around them. `tests/tools/pattern.py` knows
+//! what the file must hold.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use h5logfs::writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
+use hdf5::H5Type;
+use mpi::traits::*;
+
+const COLUMNS: u64 = 16;
+const STATE: u64 = 300;
+const SCATTERED: u64 = 64;
+const BULK: u64 = 1 << 16;
+
+#[derive(H5Type, Clone, Copy)]
+#[repr(C)]
+struct Event {
+    flush: u32,
+    rank: u32,
+    number: u64,
+}
+
+fn main() {
+    std::panic::set_hook(Box::new(|why| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, folder, flushes, rest @ ..] = &arguments[..] else {
+        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES]");
+    };
+    let subfiles = rest.first().map_or(0, |n| n.parse().unwrap());
+    let flushes = flushes.parse().unwrap();
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let folder = Path::new(folder);
+    let pid = folder.join(format!("pid.{}", world.rank()));
+    fs::write(pid, std::process::id().to_string()).unwrap();
+    let mut acknowledge = acknowledger(&world, folder.join("acknowledged"));
+    acknowledge("ready");
+    let options = Options {
+        subfiles: match subfiles {
+            0 => Subfiles::None,
+            number => Subfiles::Number(number),
+        },
+        ..Options::default()
+    };
+    let file = Writer::create(path, &world, options).unwrap();
+    run(file, &world, flushes, &mut acknowledge).unwrap();
+}
+
+/// Says for all ranks that they have come to a point.
+fn acknowledger(world: &impl Communicator, path: PathBuf) -> impl FnMut(&str) {
+    let mut file: Option<File> = None;
+    let root = world.rank() == 0;
+    move |line: &str| {
+        world.barrier();
+        if root {
+            let opened = file.get_or_insert_with(|| {
+                let mut options = OpenOptions::new();
+                options.create(true).append(true).open(&path).unwrap()
+            });
+            opened.write_all(format!("{line}\n").as_bytes()).unwrap();
+        }
+    }
+}
+
+fn run(
+    mut file: Writer,
+    world: &impl Communicator,
+    flushes: u64,
+    acknowledge: &mut impl FnMut(&str),
+) -> Result<()> {
+    let (rank, ranks) = (world.rank() as u64, world.size() as u64);
+    acknowledge("created");
+    let mut pattern = Pattern::define(&mut file, rank, ranks)?;
+    for flush in 1..=flushes {
+        pattern.fill(&mut file, flush)?;
+        match flush % 8 {
+            0 => pattern.bulk(&mut file, flush, false)?,
+            _ => file.flush()?,
+        }
+        acknowledge(&flush.to_string());
+    }
+    // One more flush is that of the close.
+    pattern.fill(&mut file, flushes + 1)?;
+    acknowledge("closing");
+    match (flushes + 1) % 8 {
+        0 => pattern.bulk(&mut file, flushes + 1, true)?,
+        _ => file.close()?,
+    }
+    acknowledge("closed");
+    Ok(())
+}
+
+/// What the bytes are, so that each tells of its flush, rank and place.
+fn value(flush: u64, rank: u64, place: u64) -> u64 {
+    flush * 1_000_003 + rank * 10_007 + place * 31
+}
+
+struct Pattern {
+    rank: u64,
+    ranks: u64,
+    steps: Dataset,
+    field: Dataset,
+    state: Dataset,
+    scattered: Dataset,
+    events: Dataset,
+    /// Rows of events so far.
+    rows: u64,
+    bulk: Dataset,
+}
+
+impl Pattern {
+    fn define(file: &mut Writer, rank: u64, ranks: u64) -> Result<Self> {
+        let steps = DatasetSpec::new::<i64>(&[0]).unlimited(0);
+        let field = DatasetSpec::new::<f64>(&[0, ranks * COLUMNS]).unlimited(0);
+        let events = DatasetSpec::new::<Event>(&[0]).unlimited(0);
+        let bulk = DatasetSpec::new::<u8>(&[0, ranks * BULK]).unlimited(0);
+        Ok(Pattern {
+            rank,
+            ranks,
+            steps: file.dataset("/steps", steps)?,
+            field: file.dataset("/air/field", field.chunk(&[1, COLUMNS]))?,
+            state: file.dataset("/state", DatasetSpec::new::<u32>(&[ranks, STATE]))?,
+            scattered: file.dataset("/_scattered", DatasetSpec::new::<u16>(&[ranks, SCATTERED]))?,
+            events: file.dataset("/run/events", events.chunk(&[64]).shuffle().deflate(4))?,
+            rows: 0,
+            bulk: file.dataset("/bulk", bulk)?,
+        })
+    }
+
+    fn fill(&mut self, file: &mut Writer, flush: u64) -> Result<()> {
+        let (rank, ranks, row) = (self.rank, self.ranks, flush - 1);
+        file.extend(self.steps, &[flush])?;
+        file.extend(self.field, &[flush, ranks * COLUMNS])?;
+        if flush.is_multiple_of(13) {
+            // A flush of definitions alone.
+            return file.attribute("/", &format!("empty{flush}"), flush);
+        }
+        if flush % ranks == rank {
+            let square = (flush * flush) as i64;
+            file.write(self.steps, Selection::block(&[row], &[1]), &[square])?;
+        }
+        let of = |place: u64| value(flush, rank, place);
+        let line: Vec<f64> = (0..COLUMNS).map(|i| of(i) as f64).collect();
+        let at = [row, rank * COLUMNS];
+        file.write(self.field, Selection::block(&at, &[1, COLUMNS]), &line)?;
+        let state: Vec<u32> = (0..STATE).map(|i| of(i) as u32).collect();
+        file.write(
+            self.state,
+            Selection::block(&[rank, 0], &[1, STATE]),
+            &state,
+        )?;
+        let every_other = Selection::Hyperslab {
+            start: &[rank, flush % 2],
+            stride: &[1, 2],
+            count: &[1, SCATTERED / 2],
+            block: &[1, 1],
+        };
+        let places = (flush % 2..SCATTERED).step_by(2);
+        let scattered: Vec<u16> = places.map(|i| of(i) as u16).collect();
+        file.write(self.scattered, every_other, &scattered)?;
+        self.fill_events(file, flush)?;
+        if flush.is_multiple_of(5) {
+            self.define_late(file, flush)?;
+        }
+        Ok(())
+    }
+
+    fn fill_events(&mut self, file: &mut Writer, flush: u64) -> Result<()> {
+        let number = |rank: u64| (flush * 7 + rank * 3) % 11;
+        let before: u64 = (0..self.rank).map(number).sum();
+        let all: u64 = (0..self.ranks).map(number).sum();
+        file.extend(self.events, &[self.rows + all])?;
+        let (first, own) = (self.rows + before, number(self.rank));
+        let event = |i| Event {
+            flush: flush as u32,
+            rank: self.rank as u32,
+            number: value(flush, self.rank, i),
+        };
+        let events: Vec<Event> = (0..own).map(event).collect();
+        file.write(self.events, Selection::block(&[first], &[own]), &events)?;
+        self.rows += all;
+        Ok(())
+    }
+
+    /// A dataset that only even ranks write.
+    fn define_late(&self, file: &mut Writer, flush: u64) -> Result<()> {
+        let path = format!("/late/{flush}");
+        let spec = DatasetSpec::new::<i32>(&[self.ranks, 8]).fill(-1);
+        let late = file.dataset(&path, spec)?;
+        file.attribute(&path, "made", flush)?;
+        file.attribute(&path, "note", format!("made by flush {flush}"))?;
+        if self.rank.is_multiple_of(2) {
+            let line: Vec<i32> = (0..8).map(|i| value(flush, self.rank, i) as i32).collect();
+            file.write(late, Selection::block(&[self.rank, 0], &[1, 8]), &line)?;
+        }
+        Ok(())
+    }
+
+    /// Flushes, or closes, with more bytes, which are lent.
+    fn bulk(&self, file: &mut Writer, flush: u64, close: bool) -> Result<()> {
+        let row = flush / 8 - 1;
+        file.extend(self.bulk, &[row + 1, self.ranks * BULK])?;
+        let bytes: Vec<u8> = (0..BULK)
+            .map(|i| value(flush, self.rank, i) as u8)
+            .collect();
+        let at = [row, self.rank * BULK];
+        let mut batch = file.batch();
+        batch.write(self.bulk, Selection::block(&at, &[1, BULK]), &bytes)?;
+        match close {
+            true => batch.close(),
+            false => batch.flush(),
+        }
+    }
+}

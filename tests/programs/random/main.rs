@@ -1,0 +1,222 @@
+//! Random programs of the writer, under `mpirun`:
+//!
+//! ```text
+//! writer-random FOLDER FIRST-SEED NUMBER [--abort]
+//! ```
+//!
+//! Each seed stands for a program, which every rank draws by itself. It writes `SEED.h5`, and what it
+//! means to `SEED.json`, of which `tests/tools/serial.py` makes the file that libhdf5 would have
+//! written. With `--abort` the processes kill themselves as soon as a program with two flushes would leave its
+//! file open.
+
+mod element;
+mod program;
+mod region;
+mod rng;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Result, Subfiles, Writer};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+
+use element::Element;
+use program::{Content, NewDataset, Program, Step, Writes};
+
+fn main() {
+    // Else a rank that fails would wait for the others in MPI_Finalize.
+    std::panic::set_hook(Box::new(|why| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, first, number, rest @ ..] = &arguments[..] else {
+        panic!("writer-random FOLDER FIRST-SEED NUMBER [--abort]");
+    };
+    let (first, number): (u64, u64) = (first.parse().unwrap(), number.parse().unwrap());
+    let abort = rest == ["--abort"];
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    for seed in first..first + number {
+        let program = Program::draw(seed, world.size() as u32);
+        let path = Path::new(folder).join(format!("{seed}.h5"));
+        if world.rank() == 0 {
+            let json = File::create(path.with_extension("json")).unwrap();
+            serde_json::to_writer(BufWriter::new(json), &program).unwrap();
+        }
+        let written = write(&program, &path, &world, abort);
+        written.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+}
+
+fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool) -> Result<()> {
+    let options = Options {
+        subfiles: match program.subfiles {
+            0 => Subfiles::None,
+            // All ranks are on one node.
+            1 if program.seed % 2 == 1 => Subfiles::PerNode,
+            number => Subfiles::Number(number),
+        },
+        share_selections: program.share,
+        encode_selections: program.encode,
+        fsync: match program.seed % 8 {
+            0 => Fsync::Flush,
+            1 => Fsync::Close,
+            _ => Fsync::None,
+        },
+        collective: program.seed.is_multiple_of(3),
+        hints: match program.seed.is_multiple_of(5) {
+            true => vec![("cb_nodes".into(), "1".into())],
+            false => Vec::new(),
+        },
+        ..Options::default()
+    };
+    let mut running = Running {
+        file: Writer::create(path, world, options)?,
+        rank: world.rank() as usize,
+        datasets: Vec::new(),
+    };
+    for (number, round) in program.rounds.iter().enumerate() {
+        let last = number + 1 == program.rounds.len();
+        let end = match (last, program.closed) {
+            (false, _) => End::Flush,
+            (true, true) => End::Close,
+            (true, false) => End::Open,
+        };
+        running.round(&round.steps, end)?;
+    }
+    match program.closed {
+        true => running.file.close()?,
+        false if abort && program.rounds.len() > 2 => {
+            // All are to come this far: mpirun ends the others with the first.
+            world.barrier();
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+        }
+        false => {}
+    }
+    Ok(())
+}
+
+/// How a round ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Flush,
+    /// Flushed by the close.
+    Close,
+    Open,
+}
+
+struct Running {
+    file: Writer,
+    rank: usize,
+    datasets: Vec<(Dataset, Element)>,
+}
+
+impl Running {
+    fn round(&mut self, steps: &[Step], end: End) -> Result<()> {
+        for (number, step) in steps.iter().enumerate() {
+            if let Step::Writes(writes) = step
+                && writes[self.rank].batch
+            {
+                let last = number + 1 == steps.len();
+                let flush = last && end == End::Flush;
+                self.batch(&writes[self.rank], flush)?;
+                if flush {
+                    return Ok(());
+                }
+            } else {
+                self.step(step)?;
+            }
+        }
+        match end {
+            End::Flush => self.file.flush(),
+            End::Close | End::Open => Ok(()),
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        let file = &mut self.file;
+        match step {
+            Step::Group { path } => file.group(path),
+            Step::Dataset(new) => {
+                // Paths may lack the slash in front.
+                let path = match new.dims.len() % 2 {
+                    0 => &new.path,
+                    _ => &new.path[1..],
+                };
+                let dataset = file.dataset(path, spec(new))?;
+                assert_eq!(file.dims(dataset)?, new.dims);
+                self.datasets.push((dataset, new.element.clone()));
+                Ok(())
+            }
+            Step::Attribute {
+                object,
+                name,
+                value,
+            } => match value {
+                Content::Elements { value, .. } => file.attribute(object, name, value.clone()),
+                Content::Text(text) => file.attribute(object, name, text.as_str()),
+                Content::Texts(texts) => {
+                    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                    file.attribute(object, name, &texts[..])
+                }
+            },
+            Step::Extend { dataset, dims } => file.extend(self.datasets[*dataset].0, dims),
+            Step::Writes(writes) => {
+                for write in &writes[self.rank].list {
+                    let (dataset, element) = &self.datasets[write.dataset];
+                    element.put(file, *dataset, write.region.selection(), &write.data)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lends the data of some writes; without a flush the writer gets copies of them.
+    fn batch(&mut self, writes: &Writes, flush: bool) -> Result<()> {
+        let mut batch = self.file.batch();
+        for write in &writes.list {
+            let (dataset, element) = &self.datasets[write.dataset];
+            element.put(&mut batch, *dataset, write.region.selection(), &write.data)?;
+        }
+        match flush {
+            true => batch.flush(),
+            false => Ok(()),
+        }
+    }
+}
+
+fn spec(new: &NewDataset) -> DatasetSpec {
+    let mut spec = new.element.spec(&new.dims);
+    match new.max_dims.iter().filter(|m| m.is_none()).count() {
+        1 if new
+            .max_dims
+            .iter()
+            .zip(&new.dims)
+            .all(|(m, d)| m.is_none_or(|m| m == *d)) =>
+        {
+            let unlimited = new.max_dims.iter().position(Option::is_none);
+            spec = spec.unlimited(unlimited.unwrap());
+        }
+        _ => spec = spec.max_dims(&new.max_dims),
+    }
+    if let Some(chunk) = &new.chunk {
+        spec = spec.chunk(chunk);
+    }
+    if new.shuffle {
+        spec = spec.shuffle();
+    }
+    if let Some(level) = new.deflate {
+        spec = spec.deflate(level);
+    }
+    if new.fletcher32 {
+        spec = spec.fletcher32();
+    }
+    if let Some(fill) = &new.fill {
+        spec = new.element.fill(spec, fill);
+    }
+    spec
+}

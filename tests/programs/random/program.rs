@@ -1,0 +1,467 @@
+//! A program: what all ranks define, what each one writes, and when they flush.
+
+use std::collections::{HashMap, HashSet};
+
+use h5logfs::writer::{Datatype, Value};
+use serde::{Serialize, Serializer};
+
+use crate::element::{Bytes, Element, draw_elements};
+use crate::region::Region;
+use crate::rng::Random;
+
+#[derive(Debug, Serialize)]
+pub struct Program {
+    pub seed: u64,
+    pub ranks: u32,
+    /// 0: the log lies in the file itself.
+    pub subfiles: u32,
+    pub share: bool,
+    pub encode: bool,
+    /// If not, the last round is not flushed, and the file stays open.
+    pub closed: bool,
+    pub rounds: Vec<Round>,
+}
+
+/// What happens between two flushes.
+#[derive(Debug, Serialize)]
+pub struct Round {
+    pub steps: Vec<Step>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    Group {
+        path: String,
+    },
+    Dataset(Box<NewDataset>),
+    Attribute {
+        object: String,
+        name: String,
+        value: Content,
+    },
+    Extend {
+        dataset: usize,
+        dims: Vec<u64>,
+    },
+    /// By rank.
+    Writes(Vec<Writes>),
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct NewDataset {
+    pub path: String,
+    #[serde(serialize_with = "as_datatype")]
+    pub element: Element,
+    pub dims: Vec<u64>,
+    /// `None`: unlimited.
+    pub max_dims: Vec<Option<u64>>,
+    pub chunk: Option<Vec<u64>>,
+    pub shuffle: bool,
+    pub deflate: Option<u32>,
+    pub fletcher32: bool,
+    pub fill: Option<Bytes>,
+}
+
+fn as_datatype<S: Serializer>(element: &Element, to: S) -> Result<S::Ok, S::Error> {
+    element.datatype().serialize(to)
+}
+
+/// The value of an attribute.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    Elements {
+        datatype: Datatype,
+        dims: Vec<u64>,
+        data: Bytes,
+        #[serde(skip)]
+        value: Value,
+    },
+    Text(String),
+    Texts(Vec<String>),
+}
+
+#[derive(Debug, Serialize)]
+pub struct Writes {
+    /// Lent to the writer, not copied.
+    pub batch: bool,
+    pub list: Vec<Write>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Write {
+    pub dataset: usize,
+    pub region: Region,
+    pub data: Bytes,
+}
+
+/// Elements that a dataset has at most when it is made, and bytes that a write has.
+const MOST_ELEMENTS: u64 = 4000;
+const MOST_BYTES: u64 = 64 << 10;
+
+impl Program {
+    /// Draws a program for so many ranks.
+    pub fn draw(seed: u64, ranks: u32) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(64) + u64::from(ranks));
+        let subfiles = match random.percent(35) {
+            true => random.between(1, u64::from(ranks)) as u32,
+            false => 0,
+        };
+        let (share, encode) = (random.percent(75), random.percent(75));
+        let closed = random.percent(55);
+        let rounds = random.below(6) + u64::from(!closed);
+        let mut drawing = Drawing {
+            random,
+            ranks,
+            subfiles,
+            paths: vec!["/".into()],
+            names: HashSet::new(),
+            datasets: Vec::new(),
+            owners: HashMap::new(),
+            earlier: vec![Vec::new(); ranks as usize],
+        };
+        let rounds = (0..rounds).map(|_| drawing.round()).collect();
+        Program {
+            seed,
+            ranks,
+            subfiles,
+            share,
+            encode,
+            closed,
+            rounds,
+        }
+    }
+}
+
+struct Drawing {
+    random: Random,
+    ranks: u32,
+    subfiles: u32,
+    /// Objects that can have attributes.
+    paths: Vec<String>,
+    /// Paths, and attributes behind an `@`.
+    names: HashSet<String>,
+    /// With the extents that they have now.
+    datasets: Vec<NewDataset>,
+    /// Of subfiled logs: which subfile an element belongs to. The layout defines no order among
+    /// writes of several.
+    owners: HashMap<(usize, Vec<u64>), u32>,
+    /// Regions that each rank wrote: programs repeat themselves.
+    earlier: Vec<Vec<Region>>,
+}
+
+impl Drawing {
+    fn round(&mut self) -> Round {
+        let number = match self.random.percent(10) {
+            true => 0,
+            false => self.random.between(2, 10),
+        };
+        let mut steps = Vec::new();
+        if self.datasets.is_empty() {
+            for _ in 0..self.random.between(1, 4) {
+                steps.push(self.dataset());
+            }
+        }
+        for _ in 0..number {
+            let step = match self.random.below(20) {
+                0 | 1 => self.group(),
+                2..=4 => self.dataset(),
+                5..=7 => self.attribute(),
+                8..=10 => self.extend(),
+                _ => Some(self.writes()),
+            };
+            steps.push(step);
+        }
+        Round {
+            steps: steps.into_iter().flatten().collect(),
+        }
+    }
+
+    /// A path that is not taken, mostly below a group that is there.
+    fn path(&mut self) -> Option<String> {
+        const NAMES: &[&str] = &[
+            "a",
+            "b",
+            "temperature",
+            "_private",
+            "__twice",
+            "_LOG",
+            "_ID",
+            "données",
+            "温度",
+            "two words",
+            "x.y",
+            "...",
+            "quote\"d",
+            "_int_att",
+        ];
+        let mut path = String::new();
+        let groups: Vec<&String> = self.paths.iter().filter(|p| self.is_group(p)).collect();
+        if self.random.percent(60) {
+            let parent = self.random.pick(&groups).as_str();
+            path.push_str(parent.trim_end_matches('/'));
+        }
+        for _ in 0..self.random.between(1, 2) {
+            path.push('/');
+            let name = *self.random.pick(NAMES);
+            path.push_str(name);
+            if self.random.percent(30) {
+                path.push_str(&self.random.below(100).to_string());
+            }
+            if self.random.percent(2) {
+                path.push_str(&"long ".repeat(180));
+            }
+        }
+        self.claim(&path).then_some(path)
+    }
+
+    fn is_group(&self, path: &str) -> bool {
+        self.datasets.iter().all(|d| d.path != path)
+    }
+
+    /// Takes a path, and those of the groups around it, unless something is in the way.
+    fn claim(&mut self, path: &str) -> bool {
+        let parents = path.match_indices('/').skip(1).map(|(end, _)| &path[..end]);
+        let parents: Vec<String> = parents.map(str::to_owned).collect();
+        if self.names.contains(path) || parents.iter().any(|p| !self.is_group(p)) {
+            return false;
+        }
+        for object in parents.into_iter().chain([path.to_owned()]) {
+            if self.names.insert(object.clone()) {
+                self.paths.push(object);
+            }
+        }
+        true
+    }
+
+    fn group(&mut self) -> Option<Step> {
+        self.path().map(|path| Step::Group { path })
+    }
+
+    fn dataset(&mut self) -> Option<Step> {
+        let path = self.path()?;
+        let random = &mut self.random;
+        let element = Element::draw(random);
+        let rank = *random.pick(&[0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4]);
+        let most = [0, 200, 24, 10, 6][rank];
+        let most = match rank == 1 && random.percent(10) {
+            true => MOST_ELEMENTS,
+            false => most,
+        };
+        let side = |random: &mut Random| match random.percent(8) {
+            true => 0,
+            false => random.between(1, most),
+        };
+        let dims: Vec<u64> = (0..rank).map(|_| side(random)).collect();
+        let max_dims: Vec<Option<u64>> = dims.iter().map(|d| room(*d, random)).collect();
+        let growing = max_dims.iter().zip(&dims).any(|(m, d)| *m != Some(*d));
+        let chunked = rank > 0 && random.percent(if growing { 70 } else { 40 });
+        let chunk = chunked.then(|| {
+            let side = |max: &Option<u64>| random.between(1, max.unwrap_or(30).clamp(1, 30));
+            max_dims.iter().map(side).collect()
+        });
+        let filtered = rank > 0 && random.percent(40);
+        let fill = random.percent(35);
+        let fill = fill.then(|| draw_elements(&element.datatype(), 1, 256, random));
+        let new = NewDataset {
+            path,
+            element,
+            dims,
+            max_dims,
+            chunk,
+            shuffle: filtered && random.percent(50),
+            deflate: (filtered && random.percent(70)).then(|| random.below(10) as u32),
+            fletcher32: filtered && random.percent(30),
+            fill,
+        };
+        self.datasets.push(new.clone());
+        Some(Step::Dataset(Box::new(new)))
+    }
+
+    fn attribute(&mut self) -> Option<Step> {
+        const NAMES: &[&str] = &[
+            "units",
+            "_FillValue",
+            "_dims",
+            "_mdims",
+            "_ID",
+            "_int_att",
+            "__x",
+            "naïve",
+            "长",
+            "two words",
+            "_h5logfs_chunk",
+            "_h5logfs_writer",
+        ];
+        let random = &mut self.random;
+        let object = random.pick(&self.paths).clone();
+        let name = format!(
+            "{}{}",
+            random.pick(NAMES),
+            ["", "1", "2"][random.below(3) as usize]
+        );
+        if !self.names.insert(format!("{object}@{name}")) {
+            return None;
+        }
+        let text = |random: &mut Random| {
+            let texts = [
+                "",
+                "K",
+                "m s⁻¹",
+                "a longer text, of several words",
+                "two\nlines",
+            ];
+            (*random.pick(&texts)).to_owned()
+        };
+        let value = match random.below(5) {
+            0 => Content::Text(text(random)),
+            1 => Content::Texts((0..random.below(4)).map(|_| text(random)).collect()),
+            _ => elements(random),
+        };
+        Some(Step::Attribute {
+            object,
+            name,
+            value,
+        })
+    }
+
+    fn extend(&mut self) -> Option<Step> {
+        let random = &mut self.random;
+        let number = random.below(self.datasets.len() as u64) as usize;
+        let dataset = self.datasets.get_mut(number)?;
+        let limits = dataset.max_dims.clone();
+        for (dim, max) in dataset.dims.iter_mut().zip(limits) {
+            let more = *dim + random.below(4);
+            *dim = more.min(max.unwrap_or(u64::MAX));
+        }
+        Some(Step::Extend {
+            dataset: number,
+            dims: dataset.dims.clone(),
+        })
+    }
+
+    fn writes(&mut self) -> Step {
+        let ranks = 0..self.ranks;
+        Step::Writes(ranks.map(|rank| self.writes_of(rank)).collect())
+    }
+
+    fn writes_of(&mut self, rank: u32) -> Writes {
+        let number = match self.random.percent(25) {
+            true => 0,
+            false => self.random.between(1, 5),
+        };
+        Writes {
+            batch: self.random.percent(35),
+            list: (0..number).filter_map(|_| self.write(rank)).collect(),
+        }
+    }
+
+    fn write(&mut self, rank: u32) -> Option<Write> {
+        let number = self.random.below(self.datasets.len() as u64) as usize;
+        let (dims, datatype) = {
+            let dataset = self.datasets.get(number)?;
+            (dataset.dims.clone(), dataset.element.datatype())
+        };
+        let region = self.region(number, rank, &dims)?;
+        let count = region.elements();
+        if count * u64::from(datatype.size()) > MOST_BYTES {
+            return None;
+        }
+        let alphabet = *self.random.pick(&[2, 3, 256]);
+        Some(Write {
+            dataset: number,
+            data: draw_elements(&datatype, count, alphabet, &mut self.random),
+            region,
+        })
+    }
+
+    /// A region that the rank may write; none where a few attempts found none.
+    fn region(&mut self, dataset: usize, rank: u32, dims: &[u64]) -> Option<Region> {
+        for _ in 0..12 {
+            let earlier = &self.earlier[rank as usize];
+            let repeated = match earlier.is_empty() || !self.random.percent(40) {
+                true => None,
+                false => {
+                    let again = self.random.pick(earlier).clone();
+                    again.moved_into(dims, &mut self.random)
+                }
+            };
+            let region = repeated.unwrap_or_else(|| Region::draw(dims, &mut self.random));
+            if self.own(dataset, rank, &region) {
+                self.earlier[rank as usize].push(region.clone());
+                return Some(region);
+            }
+        }
+        None
+    }
+
+    /// Whether no other subfile has elements of the region; if so, they are this one's from now on.
+    fn own(&mut self, dataset: usize, rank: u32, region: &Region) -> bool {
+        if self.subfiles < 2 {
+            return true;
+        }
+        let subfile = rank * self.subfiles / self.ranks;
+        let elements = region.listed();
+        let key = |at: &Vec<u64>| (dataset, at.clone());
+        let free = |at: &Vec<u64>| self.owners.get(&key(at)).is_none_or(|o| *o == subfile);
+        if !elements.iter().all(free) {
+            return false;
+        }
+        self.owners
+            .extend(elements.iter().map(|at| (key(at), subfile)));
+        true
+    }
+}
+
+fn room(dim: u64, random: &mut Random) -> Option<u64> {
+    match random.below(6) {
+        0 | 1 => None,
+        2 => Some(dim + random.between(1, 12)),
+        _ => Some(dim),
+    }
+}
+
+/// The elements of an attribute, through each way to make a value of them.
+fn elements(random: &mut Random) -> Content {
+    let rank = random.below(4);
+    let side = |random: &mut Random| match random.percent(5) {
+        true => 0,
+        false => random.between(1, 4),
+    };
+    let mut dims: Vec<u64> = (0..rank).map(|_| side(random)).collect();
+    let (datatype, value, data);
+    match Element::draw(random) {
+        Element::Native(_) if random.percent(40) => {
+            if random.percent(5) {
+                dims = vec![60_000 / 8];
+            }
+            dims.truncate(1);
+            datatype = Datatype::float(8);
+            data = draw_elements(&datatype, dims.iter().product(), 256, random);
+            // SAFETY: any bytes are floating-point numbers.
+            let numbers = unsafe { data.values::<f64>() };
+            value = Ok(match dims.is_empty() {
+                true => numbers[0].into(),
+                false => numbers.into(),
+            });
+        }
+        Element::Native(native) => {
+            datatype = native.datatype();
+            data = draw_elements(&datatype, dims.iter().product(), 256, random);
+            value = native.value(&data, &dims);
+        }
+        Element::Described(described) => {
+            datatype = described;
+            data = draw_elements(&datatype, dims.iter().product(), 256, random);
+            value = Value::elements(datatype.clone(), &dims, data.as_bytes());
+        }
+    }
+    let value = value.expect("a value of drawn elements");
+    Content::Elements {
+        datatype,
+        dims,
+        data,
+        value,
+    }
+}
