@@ -102,7 +102,7 @@ fn serial(bench: &Bench, datasets: u32) -> Result<Times> {
         for dataset in 0..datasets {
             let builder = file
                 .new_dataset::<f64>()
-                .shape(&DIMS[..].iter().map(|d| *d as usize).collect::<Vec<_>>());
+                .shape(DIMS[..].iter().map(|d| *d as usize).collect::<Vec<_>>());
             builder.create(path(dataset).as_str())?;
         }
         Ok(())

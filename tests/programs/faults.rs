@@ -468,7 +468,7 @@ fn no_descriptors(job: &Job) {
         }
         let created = job.create("many.h5", Options::default());
         job.failed(created, "create", Some(culprit), "");
-        setrlimit(Resource::Nofile, limit.clone()).unwrap();
+        setrlimit(Resource::Nofile, limit).unwrap();
     }
     let mut rows = job.create("many.h5", Options::default()).unwrap();
     rows.fill_and_flush();
