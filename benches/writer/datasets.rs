@@ -34,7 +34,7 @@ pub fn measure(bench: &Bench, datasets: u32) -> Result<Vec<DatasetsRow>> {
         ),
     ];
     let mut times = vec![vec![Times::default(); bench.rounds as usize]; ways.len()];
-    bench.round_robin(ways.len(), |round, who| {
+    bench.in_rounds(ways.len(), |round, who| {
         let found = ways[who].1()?;
         if let Some(round) = round {
             times[who][round] = found;

@@ -11,7 +11,7 @@ use mpi::ffi;
 use mpi::traits::*;
 
 use super::report::{FlushReport, FlushRow, Spread};
-use super::{Bench, Result};
+use super::{Bench, Random, Result};
 
 /// One way to bring the same elements to a file. Calls are collective, but for `take`.
 trait Contestant {
@@ -72,47 +72,53 @@ const POSIX: usize = 1;
 /// Flushes of so much are timed file by file, so that only one file at a time fills the page cache.
 const LARGE: usize = 4 << 20;
 
-/// Seconds of one contestant in one round.
-#[derive(Clone, Copy, Default)]
+/// Seconds of the flushes of one contestant in one round.
+#[derive(Clone, Default)]
 struct Times {
-    take: f64,
-    flush: f64,
+    take: Vec<f64>,
+    flush: Vec<f64>,
+}
+
+impl Times {
+    /// What a flush took that nothing came in the way of: the median. Sums would mostly tell of the
+    /// few that waited for a processor.
+    fn flush(&self) -> f64 {
+        Spread::of(self.flush.iter().copied()).median
+    }
+
+    fn take_and_flush(&self) -> f64 {
+        let pairs = self.take.iter().zip(&self.flush);
+        Spread::of(pairs.map(|(take, flush)| take + flush)).median
+    }
 }
 
 pub fn measure(bench: &Bench, size: usize) -> Result<FlushReport> {
     let elements = size / 8;
-    // Short flushes are repeated, until they add up to something.
-    let steps = ((64 << 20) / size).clamp(2, 64) as u64;
+    let steps = ((64 << 20) / size).clamp(3, 64) as u64;
     let source: Vec<f64> = (0..elements).map(|i| i as f64).collect();
     let mut contestants = contestants(size);
     let number = contestants.len();
     let side_by_side = if size < LARGE { number } else { 1 };
+    let mut random = Random(size as u64);
     let mut rounds = Vec::new();
-    for round in 0..=bench.rounds as usize {
+    for _ in 0..=bench.rounds {
         let mut times = vec![Times::default(); number];
-        let turns: Vec<usize> = (0..number).map(|i| (i + round) % number).collect();
-        for group in turns.chunks(side_by_side) {
+        for group in random.order(number).chunks(side_by_side) {
             in_turn(bench, &mut contestants, (group, steps), &source, &mut times)?;
         }
         rounds.push(times);
     }
     let rounds = &rounds[1..];
-    let of = |who: usize, value: &dyn Fn(&Times) -> f64| -> Vec<f64> {
-        rounds.iter().map(|r| value(&r[who])).collect()
+    let ratio = |who: usize, to: usize, seconds: fn(&Times) -> f64| {
+        Spread::of(rounds.iter().map(|r| seconds(&r[to]) / seconds(&r[who])))
     };
-    let ratio = |who: usize, to: usize, value: &dyn Fn(&Times) -> f64| {
-        let pairs = of(to, value).into_iter().zip(of(who, value));
-        Spread::of(pairs.map(|(yardstick, own)| yardstick / own))
-    };
-    let flush = |t: &Times| t.flush;
-    let both = |t: &Times| t.take + t.flush;
-    let moved = (steps * size as u64 * bench.ranks()) as f64;
+    let moved = (size as u64 * bench.ranks()) as f64;
     let rows = (0..number).map(|who| FlushRow {
         name: contestants[who].0,
-        flush_bytes_per_second: Spread::of(of(who, &flush).into_iter().map(|s| moved / s)),
-        flush_to_mpi: ratio(who, YARDSTICK, &flush),
-        flush_to_pwrite: ratio(who, POSIX, &flush),
-        write_and_flush_to_mpi: ratio(who, YARDSTICK, &both),
+        flush_bytes_per_second: Spread::of(rounds.iter().map(|r| moved / r[who].flush())),
+        flush_to_mpi: ratio(who, YARDSTICK, Times::flush),
+        flush_to_pwrite: ratio(who, POSIX, Times::flush),
+        write_and_flush_to_mpi: ratio(who, YARDSTICK, Times::take_and_flush),
     });
     Ok(FlushReport {
         bytes_per_rank: size,
@@ -121,7 +127,7 @@ pub fn measure(bench: &Bench, size: usize) -> Result<FlushReport> {
     })
 }
 
-/// Some contestants, flush by flush, each time another one first: what disturbs the machine for a
+/// Some contestants, flush by flush, each time in another order: what disturbs the machine for a
 /// moment disturbs neighbours alike. A first flush is not timed: it finds buffers without memory.
 fn in_turn(
     bench: &Bench,
@@ -136,16 +142,17 @@ fn in_turn(
         let total = (steps + 1) * bench.ranks() * elements;
         contestants[who].1.open(bench, &name(who), total)?;
     }
+    let mut random = Random(steps);
     for step in 0..=steps {
         let start = (step * bench.ranks() + bench.rank()) * elements;
-        for place in 0..group.len() {
-            let who = group[(place + step as usize) % group.len()];
+        for place in random.order(group.len()) {
+            let who = group[place];
             let contestant = &mut contestants[who].1;
             let (take, ()) = bench.timed(|| contestant.take(start, source))?;
             let (flush, ()) = bench.timed(|| contestant.flush(start, source))?;
             if step > 0 {
-                times[who].take += take;
-                times[who].flush += flush;
+                times[who].take.push(take);
+                times[who].flush.push(flush);
             }
         }
     }

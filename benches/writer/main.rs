@@ -135,19 +135,42 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs all contestants of one round, each time another one first. The round before the first
-    /// one has the number `None`, and does not count.
-    pub fn round_robin(
+    /// Runs all contestants of one round, each time in another order. The round before the first one
+    /// has the number `None`, and does not count.
+    pub fn in_rounds(
         &self,
         contestants: usize,
         mut turn: impl FnMut(Option<usize>, usize) -> Result<()>,
     ) -> Result<()> {
+        let mut random = Random(0);
         for round in 0..=self.rounds as usize {
-            for place in 0..contestants {
-                turn(round.checked_sub(1), (place + round) % contestants)?;
+            for who in random.order(contestants) {
+                turn(round.checked_sub(1), who)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Random numbers that are the same on all ranks.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        // Knuth's generator; its low bits are poor.
+        let product = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = product.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    /// The first numbers in some order. Were it always the same, each contestant would always come
+    /// upon what the same other one left in the caches.
+    pub fn order(&mut self, number: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..number).collect();
+        for last in (1..number).rev() {
+            order.swap(last, self.below(last as u64 + 1) as usize);
+        }
+        order
     }
 }
 

@@ -4,7 +4,7 @@
 use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
 
 use super::report::{MetadataReport, MetadataRow, Spread};
-use super::{Bench, Result};
+use super::{Bench, Random, Result};
 
 const STEPS: u64 = 3;
 const LEVELS: u64 = 8;
@@ -32,18 +32,11 @@ impl Decomposition {
     /// Columns in runs of one to eight, each owned by some rank; `runs` a rank in the mean. A run is
     /// one block a level.
     fn new(bench: &Bench, (variables, runs, levels): (u32, u64, u64)) -> Self {
-        let mut state = runs;
-        let mut next = |below: u64| {
-            // Knuth's generator; its low bits are poor.
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
+        let mut random = Random(runs);
         let (mut own, mut column) = (Vec::new(), 0);
         for _ in 0..runs * bench.ranks() {
-            let len = 1 + next(8);
-            if next(bench.ranks()) == bench.rank() {
+            let len = 1 + random.below(8);
+            if random.below(bench.ranks()) == bench.rank() {
                 own.push((column, len));
             }
             column += len;
@@ -112,7 +105,7 @@ const BOTH: usize = 3;
 pub fn measure(bench: &Bench) -> Result<MetadataReport> {
     let mut decompositions = decompositions(bench);
     let mut found = vec![vec![Found::default(); bench.rounds as usize]; WAYS.len()];
-    bench.round_robin(WAYS.len(), |round, who| {
+    bench.in_rounds(WAYS.len(), |round, who| {
         let of_file = one_file(bench, &mut decompositions, WAYS[who])?;
         if let Some(round) = round {
             found[who][round] = of_file;

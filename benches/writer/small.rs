@@ -57,7 +57,7 @@ struct Times {
 pub fn measure(bench: &Bench) -> Result<Vec<SmallRow>> {
     // Of the limit: first write of a buffer, later one. Then the same of each kind.
     let mut times = vec![vec![[Times::default(); 2]; bench.rounds as usize]; KINDS.len() + 1];
-    bench.round_robin(KINDS.len() + 1, |round, who| {
+    bench.in_rounds(KINDS.len() + 1, |round, who| {
         let found = match who.checked_sub(1) {
             None => limit(bench)?,
             Some(kind) => writes(bench, &KINDS[kind])?,
