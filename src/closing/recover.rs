@@ -30,7 +30,13 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     let refused = |e: io::Error| Error::io(&journal, e);
     // Open for writing: else NFS would not lock it.
     let locked = OpenOptions::new().read(true).write(true).open(&journal);
-    let locked = locked.map_err(refused)?;
+    let locked = locked.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound if path.exists() => Error::bad_file(
+            path,
+            "it has no journal: it is closed already, or its journal is lost",
+        ),
+        _ => refused(e),
+    })?;
     journal::lock(&locked).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => {
             Error::bad_file(path, "the job that writes it is still running")

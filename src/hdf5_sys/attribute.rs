@@ -90,6 +90,23 @@ pub fn read_integers(attribute: &Id, most: u64) -> Result<Vec<i64>> {
     Ok(values)
 }
 
+fn create_attribute(
+    object: &Id,
+    (name, utf8): (&[u8], bool),
+    datatype: &Id,
+    space: &Id,
+) -> Result<Id> {
+    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
+    Id::new(h5!(H5Acreate2(
+        object.0,
+        name.as_ptr(),
+        datatype.0,
+        space.0,
+        acpl,
+        DEFAULT
+    )))
+}
+
 /// Makes an attribute of the values' type (or `datatype`, its committed form) and space.
 pub fn write_attribute(
     object: &Id,
@@ -97,15 +114,7 @@ pub fn write_attribute(
     datatype: &Id,
     values: &Values,
 ) -> Result<()> {
-    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
-    let attribute = Id::new(h5!(H5Acreate2(
-        object.0,
-        name.as_ptr(),
-        datatype.0,
-        values.space.0,
-        acpl,
-        DEFAULT
-    )))?;
+    let attribute = create_attribute(object, (name, utf8), datatype, &values.space)?;
     if values.bytes.is_empty() {
         return Ok(());
     }
@@ -129,15 +138,7 @@ pub fn write_plain_attribute(
             bytes.len()
         ));
     }
-    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
-    let attribute = Id::new(h5!(H5Acreate2(
-        object.0,
-        name.as_ptr(),
-        datatype.0,
-        space.0,
-        acpl,
-        DEFAULT
-    )))?;
+    let attribute = create_attribute(object, (name, utf8), datatype, space)?;
     match bytes {
         [] => Ok(()),
         bytes => h5!(H5Awrite(attribute.0, datatype.0, bytes.as_ptr().cast())).map(drop),
@@ -156,15 +157,7 @@ pub fn write_texts(
         return Err("another number of texts than elements".into());
     }
     let datatype = variable_text_type()?;
-    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
-    let attribute = Id::new(h5!(H5Acreate2(
-        object.0,
-        name.as_ptr(),
-        datatype.0,
-        space.0,
-        acpl,
-        DEFAULT
-    )))?;
+    let attribute = create_attribute(object, (name, utf8), &datatype, space)?;
     match pointers.is_empty() {
         true => Ok(()),
         false => h5!(H5Awrite(attribute.0, datatype.0, pointers.as_ptr().cast())).map(drop),

@@ -132,11 +132,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         let mut pieces = Vec::with_capacity(records.len());
         for (dataset, blocks, bytes) in records {
             let layout = &self.writer.outline.datasets[dataset.0 as usize].layout;
-            let target = Target {
-                id: dataset.0,
-                dims: &layout.dims,
-                records: layout.max_dims.first() == Some(&None),
-            };
+            let target = Target::new(dataset.0, layout);
             let section = &mut self.writer.section;
             section.push(target, blocks, offset, bytes.len() as u64);
             offset += bytes.len() as u64;

@@ -7,6 +7,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 
 use super::selection::Blocks;
+use crate::journal::definition::DatasetLayout;
 use crate::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
 /// Selections shorter than this are spelled out each time: to look for an equal one costs more than
@@ -23,6 +24,16 @@ pub(super) struct Target<'a> {
     pub dims: &'a [u64],
     /// The first dimension is unlimited: it counts records.
     pub records: bool,
+}
+
+impl<'a> Target<'a> {
+    pub fn new(id: u32, layout: &'a DatasetLayout) -> Self {
+        Target {
+            id,
+            dims: &layout.dims,
+            records: layout.max_dims.first() == Some(&None),
+        }
+    }
 }
 
 /// The section of one rank, as the closed file will have it.

@@ -300,11 +300,7 @@ impl Writer {
         // SAFETY: as the caller says.
         let bytes = unsafe { memory.packed(data, count) };
         let (section, buffer) = (&mut self.section, &mut self.data);
-        let target = Target {
-            id: dataset.0,
-            dims: &layout.dims,
-            records: layout.max_dims.first() == Some(&None),
-        };
+        let target = Target::new(dataset.0, layout);
         stored::records(layout, &self.blocks, bytes, &mut |blocks, bytes| {
             section.push(target, blocks, buffer.len() as u64, bytes.len() as u64);
             buffer.extend_from_slice(&bytes);
