@@ -1,6 +1,7 @@
 //! `h5logfs inspect`: what a log file holds.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -151,19 +152,13 @@ impl DatasetReport {
         let mut faults = Vec::new();
         let logged = match &dataset.content {
             Content::Logged { .. } => {
-                let index = view.index(number)?;
-                faults.extend(index.faults().iter().cloned());
-                let records = index.records();
-                faults.extend(
-                    records
-                        .iter()
-                        .filter_map(|r| r.fault.as_ref())
-                        .map(|f| f.to_string()),
-                );
+                faults.extend(view.index(number)?.faults().iter().cloned());
+                let records = view.records(number)?.records;
+                faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
                 Some(LoggedReport {
                     records: records.len(),
-                    blocks: records.iter().map(|r| r.selection.blocks()).sum(),
-                    bytes: records.iter().map(|r| r.stored).sum(),
+                    blocks: records.iter().map(|r| r.blocks()).sum(),
+                    bytes: records.iter().map(|r| r.stored.len).sum(),
                     covered: view.covered(number)?,
                     list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
                 })
@@ -245,22 +240,24 @@ impl LoggedReport {
 }
 
 impl RecordReport {
-    fn of(record: &Record) -> Self {
-        let block = |number| {
-            let block = record.block(number);
-            (block.start.clone(), block.count().collect())
-        };
+    fn of(record: Record<'_>) -> Self {
+        let mut blocks = Vec::with_capacity(record.blocks());
+        let _ = record.visit_back(&record.bounds(), |block| {
+            blocks.push((block.start.to_vec(), block.count.to_vec()));
+            ControlFlow::<()>::Continue(())
+        });
+        blocks.reverse();
         RecordReport {
-            source: record.source,
-            offset: record.offset,
-            stored: record.stored,
-            encoding: match record.encoding {
+            source: record.stored.source,
+            offset: record.stored.offset,
+            stored: record.stored.len,
+            encoding: match record.stored.encoding {
                 Encoding::Raw => "raw",
                 Encoding::Deflate => "deflate",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
             },
-            blocks: (0..record.selection.blocks()).map(block).collect(),
+            blocks,
             fault: record.fault.as_ref().map(|f| f.to_string()),
         }
     }

@@ -1,40 +1,29 @@
 //! Which records touch a chunk, in the order in which they apply.
 
-use std::ops::Range;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use crate::boxes::{Bounds, BoxTree, Boxes};
+use foldhash::fast::RandomState;
+
+use crate::boxes::Bounds;
+use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::error::Result;
-use crate::log::model::Record;
+use crate::log::model::{Encoding, Record, Selections, Stored};
+use crate::log::records::{Numbered, RecordList};
 use crate::log::source::SourceFile;
 use crate::log::{Logged, RecordTable};
 
-/// All records of one dataset, ready to be asked.
+/// The records of one dataset, ready to be asked. Those that later ones hide for certain are left out.
 #[derive(Debug)]
 pub struct DatasetIndex {
-    records: Records,
-    tree: BoxTree,
+    /// The boxes of the records, and beside each the numbers of [`PackedRecords`].
+    records: PackedBoxes,
+    selections: Vec<Numbered>,
+    /// Why the bytes of some records cannot be had.
+    record_faults: Vec<Box<str>>,
     /// Why elements of the dataset cannot be trusted, wherever they lie.
     faults: Vec<String>,
     bytes: usize,
-}
-
-#[derive(Debug)]
-struct Records {
-    list: Vec<Record>,
-    bounds: Vec<Bounds>,
-    rank: usize,
-}
-
-impl Boxes for Records {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn number(&self) -> usize {
-        self.list.len()
-    }
-    fn side(&self, item: usize, dim: usize) -> Range<u64> {
-        self.bounds[item].start[dim]..self.bounds[item].end[dim]
-    }
 }
 
 impl DatasetIndex {
@@ -42,63 +31,156 @@ impl DatasetIndex {
         table: &dyn RecordTable,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
+        selections: &Selections,
     ) -> Result<Self> {
-        let found = table.records(sources, dataset)?;
+        let found = table.records(sources, dataset, selections)?;
         let mut faults = table.faults().to_vec();
         faults.extend(found.faults);
-        let records = Records {
-            bounds: found.records.iter().map(Record::bounds).collect(),
-            list: found.records,
-            rank: dataset.dims.len(),
-        };
-        let tree = BoxTree::build(&records);
-        let each = size_of::<Record>() + size_of::<Bounds>() + 16 * records.rank;
+        let records = PackedBoxes::build(&PackedRecords {
+            numbers: not_hidden(&found.records),
+            list: &found.records,
+        });
+        let (selections, record_faults) = found.records.into_shared();
         Ok(DatasetIndex {
-            bytes: found.decoded
-                + tree.bytes()
-                + records.list.len() * each
+            bytes: size_of::<Self>()
+                + found.decoded
+                + records.bytes()
+                + selections.len() * size_of::<Numbered>()
+                + record_faults.iter().map(|f| 16 + f.len()).sum::<usize>()
                 + faults.iter().map(String::len).sum::<usize>(),
             records,
-            tree,
+            selections,
+            record_faults,
             faults,
         })
-    }
-
-    /// Every record, in the order in which they apply.
-    pub fn records(&self) -> &[Record] {
-        &self.records.list
     }
 
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
 
-    /// The records that decide what `query` holds, in the order in which they apply. Those before the
-    /// last one that covers all of it with one block are left out.
-    pub fn deciding(&self, query: &Bounds) -> Vec<&Record> {
-        let mut found = Vec::new();
-        for number in self.tree.touching(&self.records, query).into_iter().rev() {
-            let record = &self.records.list[number];
-            if !record.touches(query) {
-                continue;
-            }
-            found.push(record);
-            if self.records.bounds[number].contains(query) && record.covers(query) {
-                break;
-            }
-        }
-        found.reverse();
-        found
+    /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the
+    /// first, until it breaks off.
+    pub fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.records
+            .visit_back(query, |row| visit(&self.record(row)))
     }
 
     /// Whether some record has a block in `query`.
     pub fn is_touched(&self, query: &Bounds) -> bool {
-        let touches = |n: usize| self.records.list[n].touches(query);
-        self.tree.any(&self.records, query, touches)
+        let touches = |row: Row<'_>| self.record(row).touches(query);
+        self.records.any(query, touches)
+    }
+
+    fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
+        let how = row.value(HOW);
+        let after = |number: u64| (number as usize).checked_sub(1);
+        let selection = after(row.value(SELECTION)).and_then(|at| self.selections.get(at));
+        let fault = after(how >> FAULT).and_then(|at| self.record_faults.get(at));
+        Record {
+            start: row.start(),
+            count: row.count(),
+            selection: selection.map(|(_, selection)| selection),
+            has_lead: how & LEAD != 0,
+            stored: Stored {
+                source: how as u16,
+                offset: row.value(OFFSET),
+                len: row.value(LEN),
+                encoding: ENCODINGS[(how >> ENCODING) as usize % ENCODINGS.len()],
+            },
+            fault: fault.map(|f| &**f),
+        }
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// What stands beside the box of a record: its number in the order of application, offset and length
+/// of its stored bytes, the position of its selection plus one, and the rest.
+const VALUES: usize = 5;
+const OFFSET: usize = 1;
+const LEN: usize = 2;
+const SELECTION: usize = 3;
+const HOW: usize = 4;
+
+/// The rest: source file in the low 16 bits, then encoding, lead, and position of the fault plus one.
+const ENCODING: u32 = 16;
+const LEAD: u64 = 1 << 18;
+const FAULT: u32 = 19;
+const ENCODINGS: [Encoding; 4] = [
+    Encoding::Raw,
+    Encoding::Deflate,
+    Encoding::RawOrDeflate,
+    Encoding::Pipeline,
+];
+
+/// Some records of a list as rows of a table.
+struct PackedRecords<'a> {
+    list: &'a RecordList,
+    numbers: Vec<u32>,
+}
+
+impl PackedRecords<'_> {
+    fn how(&self, number: usize) -> u64 {
+        let record = self.list.get(number);
+        let encoding = ENCODINGS.iter().position(|e| *e == record.stored.encoding);
+        let fault = self.list.fault_of(number).map_or(0, |at| at as u64 + 1);
+        u64::from(record.stored.source)
+            | (encoding.unwrap_or(0) as u64) << ENCODING
+            | if record.has_lead { LEAD } else { 0 }
+            | fault << FAULT
+    }
+}
+
+impl Rows for PackedRecords<'_> {
+    fn rank(&self) -> usize {
+        self.list.rank()
+    }
+    fn rows(&self) -> usize {
+        self.numbers.len()
+    }
+    fn values(&self) -> usize {
+        VALUES
+    }
+    fn start(&self, row: usize, dim: usize) -> u64 {
+        self.list.get(self.numbers[row] as usize).start[dim]
+    }
+    fn count(&self, row: usize, dim: usize) -> u64 {
+        self.list.get(self.numbers[row] as usize).count[dim]
+    }
+    fn value(&self, row: usize, value: usize) -> u64 {
+        let number = self.numbers[row] as usize;
+        match value {
+            OFFSET => self.list.get(number).stored.offset,
+            LEN => self.list.get(number).stored.len,
+            SELECTION => self
+                .list
+                .selection_of(number)
+                .map_or(0, |(at, _)| at as u64 + 1),
+            HOW => self.how(number),
+            _ => number as u64,
+        }
+    }
+}
+
+/// Numbers of the records that no later one with the same blocks hides: programs write the same part of
+/// a dataset again and again. What others hide is found out when a chunk is made.
+fn not_hidden(list: &RecordList) -> Vec<u32> {
+    let mut seen = HashSet::with_capacity_and_hasher(list.len(), RandomState::default());
+    let mut is_new = |number: &u32| {
+        let number = *number as usize;
+        let record = list.get(number);
+        let selection = list.selection_of(number).map(|(at, _)| at);
+        seen.insert((selection, record.start, record.count))
+    };
+    let mut left: Vec<u32> = (0..list.len() as u32).rev().filter(|n| is_new(n)).collect();
+    left.reverse();
+    left
 }

@@ -4,6 +4,7 @@
 pub mod deflate;
 pub mod logvol;
 pub mod model;
+pub mod records;
 pub mod source;
 
 use std::fmt::Debug;
@@ -11,7 +12,8 @@ use std::fmt::Debug;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use model::Record;
+use model::Selections;
+use records::RecordList;
 use source::SourceFile;
 
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
@@ -60,8 +62,13 @@ pub trait RecordTable: Send + Sync + Debug {
     /// Damage that may hide entries of any dataset: no dataset of the log can be trusted.
     fn faults(&self) -> &[String];
 
-    /// Decodes the records of one dataset.
-    fn records(&self, sources: &[SourceFile], dataset: &Logged<'_>) -> Result<DatasetRecords>;
+    /// Decodes the records of one dataset. `selections`: those of the log that are in use already.
+    fn records(
+        &self,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords>;
 
     /// Memory held, in bytes.
     fn bytes(&self) -> usize;
@@ -71,7 +78,7 @@ pub trait RecordTable: Send + Sync + Debug {
 #[derive(Debug, Default)]
 pub struct DatasetRecords {
     /// In the order in which they apply: later ones override earlier ones.
-    pub records: Vec<Record>,
+    pub records: RecordList,
     /// Entries whose selection is unknown: they may concern any element.
     pub faults: Vec<String>,
     /// Bytes of selections that no other dataset had decoded before.

@@ -1,145 +1,167 @@
 //! What every log layout comes down to: records, and the selections that they wrote.
 
-use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Weak};
 
-use crate::boxes::{Bounds, BoxTree, Boxes};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
-/// The blocks that one write covered, in the order in which their elements lie in the log.
+use crate::boxes::Bounds;
+use crate::boxes::packed::{PackedBoxes, Rows};
+
+/// Several blocks that one write covered, in the order in which their elements lie in the log.
 /// In rank 0, the selection of a scalar, every block is the one element.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    rank: usize,
-    /// `starts[b * rank + d]`, and `counts` alike. No count is zero.
-    starts: Vec<u64>,
-    counts: Vec<u64>,
-    /// Elements in the blocks before block `b`; one value more than blocks.
-    before: Vec<u64>,
-    bounds: Bounds,
-    tree: BoxTree,
+    elements: u64,
+    /// Beside each block: the elements in the blocks before it.
+    blocks: PackedBoxes,
 }
 
 impl Selection {
-    /// The selection of rank 0: the one element there is, written so many times.
-    pub fn without_coordinates(times: usize) -> Self {
-        Selection {
-            rank: 0,
-            starts: Vec::new(),
-            counts: Vec::new(),
-            before: (0..=times as u64).collect(),
-            bounds: Bounds {
-                start: Vec::new(),
-                end: Vec::new(),
-            },
-            tree: BoxTree::default(),
-        }
-    }
-
-    /// From blocks of one rank (1 at the least), listed one after the other. Blocks without elements are dropped.
-    /// Fails where a block ends past 2^63-1, or the elements cannot be counted.
-    pub fn new(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Self, String> {
-        let mut selection = Selection {
+    /// From `number` blocks, given by start and count of each side. Blocks without elements are dropped. Fails where
+    /// a block ends past 2^63-1, or the elements cannot be counted.
+    pub fn new(
+        rank: usize,
+        number: usize,
+        start: impl Fn(usize, usize) -> u64,
+        count: impl Fn(usize, usize) -> u64,
+    ) -> Result<Self, String> {
+        let mut blocks = Blocks {
             rank,
-            starts: Vec::with_capacity(starts.len()),
-            counts: Vec::with_capacity(counts.len()),
-            before: vec![0],
-            bounds: Bounds {
-                start: vec![u64::MAX; rank],
-                end: vec![0; rank],
-            },
-            tree: BoxTree::default(),
+            start,
+            count,
+            before: Vec::with_capacity(number),
+            numbers: None,
         };
-        for (start, count) in starts.chunks_exact(rank).zip(counts.chunks_exact(rank)) {
-            selection.push(start, count)?;
-        }
-        selection.tree = BoxTree::build(&selection);
-        Ok(selection)
-    }
-
-    fn push(&mut self, start: &[u64], count: &[u64]) -> Result<(), String> {
-        if count.contains(&0) {
-            return Ok(());
-        }
-        let mut elements = 1u64;
-        for d in 0..self.rank {
-            let end = start[d]
-                .checked_add(count[d])
-                .filter(|end| *end <= i64::MAX as u64)
-                .ok_or("a block ends past 2^63-1")?;
-            self.bounds.start[d] = self.bounds.start[d].min(start[d]);
-            self.bounds.end[d] = self.bounds.end[d].max(end);
+        let mut elements = 0u64;
+        for block in 0..number {
+            let own = blocks.elements(block)?;
+            if own == 0 {
+                blocks.numbers.get_or_insert_with(|| (0..block).collect());
+                continue;
+            }
+            if let Some(numbers) = &mut blocks.numbers {
+                numbers.push(block);
+            }
+            blocks.before.push(elements);
             elements = elements
-                .checked_mul(count[d])
-                .ok_or("a block has more elements than can be counted")?;
+                .checked_add(own)
+                .ok_or("more elements than can be counted")?;
         }
-        let total = self
-            .elements()
-            .checked_add(elements)
-            .ok_or("more elements than can be counted")?;
-        self.starts.extend_from_slice(start);
-        self.counts.extend_from_slice(count);
-        self.before.push(total);
-        Ok(())
+        Ok(Selection {
+            elements,
+            blocks: PackedBoxes::build(&blocks),
+        })
     }
 
-    pub fn rank(&self) -> usize {
-        self.rank
+    /// Completes a selection that was read from a file; `None` where it is none of this rank.
+    pub fn checked(mut self, rank: usize) -> Option<Self> {
+        self.blocks = self.blocks.checked(rank, 1)?;
+        Some(self)
     }
 
     pub fn blocks(&self) -> usize {
-        self.before.len() - 1
+        self.blocks.rows()
     }
 
     pub fn elements(&self) -> u64 {
-        self.before.last().copied().unwrap_or(0)
-    }
-
-    pub fn start(&self, block: usize) -> &[u64] {
-        &self.starts[block * self.rank..(block + 1) * self.rank]
-    }
-
-    pub fn count(&self, block: usize) -> &[u64] {
-        &self.counts[block * self.rank..(block + 1) * self.rank]
-    }
-
-    /// Elements of the record that lie in front of this block.
-    pub fn elements_before(&self, block: usize) -> u64 {
-        self.before[block]
+        self.elements
     }
 
     /// The smallest box around all blocks; meaningless without blocks.
-    pub fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
-    /// Numbers of the blocks that touch `query`, ascending.
-    pub fn touching(&self, query: &Bounds) -> Vec<usize> {
-        self.tree.touching(self, query)
-    }
-
-    /// Whether some block touches `query`.
-    pub fn touches(&self, query: &Bounds) -> bool {
-        self.tree.any(self, query, |_| true)
+    pub fn bounds(&self) -> Bounds {
+        self.blocks.bounds()
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        let numbers = self.starts.len() + self.counts.len() + self.before.len();
-        size_of::<Self>() + numbers * 8 + self.tree.bytes()
+        size_of::<u64>() + self.blocks.bytes()
     }
 }
 
-impl Boxes for Selection {
+/// The blocks of a selection while it is made.
+struct Blocks<S, C> {
+    rank: usize,
+    start: S,
+    count: C,
+    before: Vec<u64>,
+    /// Those that have elements, where some have none.
+    numbers: Option<Vec<usize>>,
+}
+
+impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Blocks<S, C> {
+    fn elements(&self, block: usize) -> Result<u64, String> {
+        let mut elements = 1u64;
+        for d in 0..self.rank {
+            let count = (self.count)(block, d);
+            if count == 0 {
+                return Ok(0);
+            }
+            check_end((self.start)(block, d), count)?;
+            elements = elements
+                .checked_mul(count)
+                .ok_or("a block has more elements than can be counted")?;
+        }
+        Ok(elements)
+    }
+
+    fn number(&self, row: usize) -> usize {
+        self.numbers.as_ref().map_or(row, |numbers| numbers[row])
+    }
+}
+
+impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, C> {
     fn rank(&self) -> usize {
         self.rank
     }
-    fn number(&self) -> usize {
-        self.blocks()
+    fn rows(&self) -> usize {
+        self.before.len()
     }
-    fn side(&self, block: usize, dim: usize) -> Range<u64> {
-        let start = self.starts[block * self.rank + dim];
-        start..start + self.counts[block * self.rank + dim]
+    fn values(&self) -> usize {
+        1
+    }
+    fn start(&self, row: usize, dim: usize) -> u64 {
+        (self.start)(self.number(row), dim)
+    }
+    fn count(&self, row: usize, dim: usize) -> u64 {
+        (self.count)(self.number(row), dim)
+    }
+    fn value(&self, row: usize, _: usize) -> u64 {
+        self.before[row]
+    }
+}
+
+/// Every coordinate, and the end of every side, is to fit into 63 bits.
+pub fn check_end(start: u64, count: u64) -> Result<(), String> {
+    let end = start
+        .checked_add(count)
+        .filter(|end| *end <= i64::MAX as u64);
+    end.map(drop)
+        .ok_or_else(|| "a block ends past 2^63-1".into())
+}
+
+/// The selections of one log that are in use, each under a number of its layout's choice: entries
+/// share them, across datasets too.
+#[derive(Debug, Default)]
+pub struct Selections(Mutex<HashMap<u64, Weak<Selection>>>);
+
+impl Selections {
+    pub fn get(&self, id: u64) -> Option<Arc<Selection>> {
+        self.0.lock().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Makes a selection known, unless another one is known by its number. Returns that which is, and
+    /// whether it is the new one.
+    pub fn keep(&self, id: u64, selection: Selection) -> (Arc<Selection>, bool) {
+        let mut known = self.0.lock();
+        if let Some(there) = known.get(&id).and_then(Weak::upgrade) {
+            return (there, false);
+        }
+        let selection = Arc::new(selection);
+        known.insert(id, Arc::downgrade(&selection));
+        (selection, true)
     }
 }
 
@@ -156,125 +178,205 @@ pub enum Encoding {
     Pipeline,
 }
 
-/// One logged write to one dataset.
-#[derive(Debug, Clone)]
-pub struct Record {
-    /// Blocks of the dataset's rank, or of one dimension less where `lead` gives the first.
-    pub selection: Arc<Selection>,
-    /// Index along the first dimension, of all blocks alike (count 1).
-    pub lead: Option<u64>,
-    /// Which source file holds the bytes.
+/// Where the bytes of a record lie, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Which source file holds them.
     pub source: u16,
-    /// Where the stored bytes begin in it, from byte 0 of the file.
+    /// Where they begin in it, from byte 0 of the file.
     pub offset: u64,
-    /// Stored bytes.
-    pub stored: u64,
+    /// How many there are.
+    pub len: u64,
     pub encoding: Encoding,
-    /// Why the bytes of this record cannot be had.
-    pub fault: Option<Box<str>>,
 }
 
-impl Record {
-    /// The smallest box of the dataset's rank around all that the record wrote.
+/// One logged write to one dataset, with what it covers lent from where it is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Sides of the smallest box of the dataset's rank around all that the record wrote.
+    pub start: &'a [u64],
+    pub count: &'a [u64],
+    /// Its blocks, where it has more than that one box. They have a dimension less than the dataset
+    /// where the record has a lead.
+    pub selection: Option<&'a Arc<Selection>>,
+    /// All blocks lie in one index of the first dimension, that of the box.
+    pub has_lead: bool,
+    pub stored: Stored,
+    /// Why the bytes of this record cannot be had.
+    pub fault: Option<&'a str>,
+}
+
+/// A block of a record, in the dataset's rank.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    pub start: &'a [u64],
+    pub count: &'a [u64],
+    /// Elements of the record that lie in front of it.
+    pub before: u64,
+}
+
+impl Block<'_> {
     pub fn bounds(&self) -> Bounds {
-        with_lead(self.lead, self.selection.bounds())
-    }
-
-    /// Block `number` in the dataset's rank.
-    pub fn block(&self, number: usize) -> Bounds {
-        let start = self.selection.start(number).to_vec();
-        let end = start
-            .iter()
-            .zip(self.selection.count(number))
-            .map(|(s, c)| s + c)
-            .collect();
-        with_lead(self.lead, &Bounds { start, end })
-    }
-
-    /// Numbers of the blocks that touch `query`, a box of the dataset's rank.
-    pub fn blocks_touching(&self, query: &Bounds) -> Vec<usize> {
-        match self.without_lead(query) {
-            Some(query) => self.selection.touching(&query),
-            None => Vec::new(),
+        let ends = self.start.iter().zip(self.count);
+        Bounds {
+            end: ends.map(|(s, c)| s.saturating_add(*c)).collect(),
+            start: self.start.to_vec(),
         }
     }
 
-    /// Whether some block touches `query`.
-    pub fn touches(&self, query: &Bounds) -> bool {
-        self.without_lead(query)
-            .is_some_and(|query| self.selection.touches(&query))
-    }
-
-    /// Whether one block covers `query` whole, as far as that can be told at little cost: several
-    /// blocks there are not looked at one by one.
+    /// Whether all of `query` lies in it.
     pub fn covers(&self, query: &Bounds) -> bool {
-        match self.blocks_touching(query).as_slice() {
-            [one] => self.block(*one).contains(query),
-            _ => false,
-        }
-    }
-
-    /// The part of `query` that the selection can tell apart; `None` where the lead lies outside.
-    fn without_lead<'a>(&self, query: &'a Bounds) -> Option<Cow<'a, Bounds>> {
-        let Some(lead) = self.lead else {
-            return Some(Cow::Borrowed(query));
-        };
-        let inside = (query.start[0]..query.end[0]).contains(&lead);
-        inside.then(|| {
-            Cow::Owned(Bounds {
-                start: query.start[1..].to_vec(),
-                end: query.end[1..].to_vec(),
-            })
+        (0..self.start.len()).all(|d| {
+            let end = self.start[d].saturating_add(self.count[d]);
+            self.start[d] <= query.start[d] && query.end[d] <= end
         })
     }
 }
 
-fn with_lead(lead: Option<u64>, bounds: &Bounds) -> Bounds {
-    let Some(lead) = lead else {
-        return bounds.clone();
-    };
-    let mut start = vec![lead];
-    start.extend_from_slice(&bounds.start);
-    let mut end = vec![lead + 1];
-    end.extend_from_slice(&bounds.end);
-    Bounds { start, end }
+impl<'a> Record<'a> {
+    pub fn blocks(&self) -> usize {
+        self.selection.map_or(1, |s| s.blocks())
+    }
+
+    /// Elements of all blocks; what does not fit into 64 bits was refused when the record was made.
+    pub fn elements(&self) -> u64 {
+        match self.selection {
+            Some(selection) => selection.elements(),
+            None => self.count.iter().fold(1, |n, c| n.saturating_mul(*c)),
+        }
+    }
+
+    /// The box around all that it wrote.
+    pub fn bounds(&self) -> Bounds {
+        self.whole().bounds()
+    }
+
+    /// Its box as a block: what it wrote, where it has just one.
+    fn whole(&self) -> Block<'a> {
+        Block {
+            start: self.start,
+            count: self.count,
+            before: 0,
+        }
+    }
+
+    /// Shows `visit` the blocks that touch `query`, a box of the dataset's rank that touches the
+    /// record's, from the last to the first, until it breaks off.
+    pub fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(Block<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self.selection {
+            None => visit(self.whole()),
+            Some(selection) if !self.has_lead => selection.blocks.visit_back(query, |row| {
+                visit(Block {
+                    start: row.start(),
+                    count: row.count(),
+                    before: row.value(0),
+                })
+            }),
+            Some(selection) => {
+                let (mut start, mut count) = (self.start.to_vec(), self.count.to_vec());
+                selection.blocks.visit_back(&without_lead(query), |row| {
+                    start[1..].copy_from_slice(row.start());
+                    count[1..].copy_from_slice(row.count());
+                    visit(Block {
+                        start: &start,
+                        count: &count,
+                        before: row.value(0),
+                    })
+                })
+            }
+        }
+    }
+
+    /// Whether some block touches `query`, a box that touches the record's.
+    pub fn touches(&self, query: &Bounds) -> bool {
+        match self.selection {
+            None => true,
+            Some(selection) if !self.has_lead => selection.blocks.any(query, |_| true),
+            Some(selection) => selection.blocks.any(&without_lead(query), |_| true),
+        }
+    }
+}
+
+/// The part of a query that a selection without the first dimension can tell apart.
+fn without_lead(query: &Bounds) -> Bounds {
+    Bounds {
+        start: query.start[1..].to_vec(),
+        end: query.end[1..].to_vec(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Selection, String> {
+        let start = |block: usize, d: usize| starts[block * rank + d];
+        let count = |block: usize, d: usize| counts[block * rank + d];
+        Selection::new(rank, starts.len() / rank, start, count)
+    }
+
     #[test]
     fn empty_blocks_are_dropped_and_ends_are_checked() {
-        let s = Selection::new(2, &[0, 0, 4, 4], &[0, 3, 2, 2]).unwrap();
+        let s = listed(2, &[0, 0, 4, 4], &[0, 3, 2, 2]).unwrap();
         assert_eq!((s.blocks(), s.elements()), (1, 4));
-        assert!(Selection::new(1, &[i64::MAX as u64], &[1]).is_err());
-        assert!(Selection::new(2, &[0, 0], &[1 << 40, 1 << 40]).is_err());
+        assert_eq!(s.bounds().start, [4, 4]);
+        assert!(listed(1, &[i64::MAX as u64], &[1]).is_err());
+        assert!(listed(2, &[0, 0], &[1 << 40, 1 << 40]).is_err());
+    }
+
+    #[test]
+    fn a_scalar_is_written_several_times() {
+        let s = Selection::new(0, 3, |_, _| 0, |_, _| 0).unwrap();
+        assert_eq!((s.blocks(), s.elements()), (3, 3));
     }
 
     #[test]
     fn a_lead_is_the_first_dimension() {
+        let selection = Arc::new(listed(1, &[2, 9], &[3, 1]).unwrap());
         let record = Record {
-            selection: Arc::new(Selection::new(1, &[2], &[3]).unwrap()),
-            lead: Some(7),
-            source: 0,
-            offset: 0,
-            stored: 3,
-            encoding: Encoding::Raw,
+            start: &[7, 2],
+            count: &[1, 8],
+            selection: Some(&selection),
+            has_lead: true,
+            stored: Stored {
+                source: 0,
+                offset: 0,
+                len: 4,
+                encoding: Encoding::Raw,
+            },
             fault: None,
         };
-        let bounds = Bounds {
-            start: vec![7, 2],
-            end: vec![8, 5],
+        let mut blocks = Vec::new();
+        let all = Bounds {
+            start: vec![0, 0],
+            end: vec![8, 10],
         };
-        assert_eq!(record.bounds(), bounds);
-        assert_eq!(record.block(0), bounds);
-        let query = |rows: Range<u64>| Bounds {
-            start: vec![rows.start, 0],
-            end: vec![rows.end, 3],
+        let _ = record.visit_back(&all, |block| {
+            blocks.push((block.bounds(), block.before));
+            ControlFlow::<()>::Continue(())
+        });
+        let at = |start: u64, end: u64| Bounds {
+            start: vec![7, start],
+            end: vec![8, end],
         };
-        assert_eq!(record.blocks_touching(&query(0..8)), [0]);
-        assert!(record.blocks_touching(&query(0..7)).is_empty());
-        assert!(record.touches(&query(7..8)) && !record.touches(&query(8..9)));
+        assert_eq!(blocks, [(at(9, 10), 3), (at(2, 5), 0)]);
+        assert!(record.touches(&at(4, 6)) && !record.touches(&at(5, 9)));
+    }
+
+    #[test]
+    fn selections_are_shared_while_somebody_has_them() {
+        let known = Selections::default();
+        let make = || listed(1, &[0, 5], &[1, 1]).unwrap();
+        let (first, is_new) = known.keep(7, make());
+        assert!(is_new);
+        let (second, is_new) = known.keep(7, make());
+        assert!(!is_new && Arc::ptr_eq(&first, &second));
+        assert!(known.get(8).is_none());
+        drop((first, second));
+        assert!(known.get(7).is_none());
     }
 }

@@ -1,15 +1,13 @@
-//! Making one chunk: fill value, then the blocks of the records that touch it, later over earlier.
+//! Making one chunk: fill value, then what the deciding records hold of it.
 
 use std::collections::BTreeSet;
 
 use super::cache::Bytes;
-use super::grid::Grid;
-use crate::boxes::Bounds;
+use super::deciding::{Deciding, Stretch};
 use crate::error::Result;
 use crate::filters;
-use crate::index::DatasetIndex;
 use crate::log::deflate::inflate;
-use crate::log::model::{Encoding, Record};
+use crate::log::model::{Encoding, Record, Stored};
 use crate::log::source::SourceFile;
 use crate::snapshot::Dataset;
 
@@ -18,7 +16,7 @@ const GAP: u64 = 16 << 10;
 /// The most that one such read takes.
 const SPAN: u64 = 1 << 20;
 /// Pieces collected before they are read.
-const BATCH: usize = 1 << 16;
+const BATCH: usize = 1 << 18;
 
 /// A reason why a chunk cannot be had; the caller knows file, dataset and chunk.
 pub type Fault = String;
@@ -26,140 +24,56 @@ pub type Fault = String;
 /// The bytes of a record's selection.
 pub type Decoded = Result<Bytes, Fault>;
 
-/// The records that decide what one chunk holds, in the order in which they apply: none of them is
-/// hidden under a later one that covers the chunk whole.
-pub struct Touching<'a> {
-    pub bounds: Bounds,
-    pub records: Vec<&'a Record>,
-}
-
-impl<'a> Touching<'a> {
-    pub fn new(
-        index: &'a DatasetIndex,
-        grid: &Grid,
-        chunk: u64,
-    ) -> std::result::Result<Self, Fault> {
-        if let Some(fault) = index.faults().first() {
-            return Err(fault.clone());
-        }
-        let bounds = grid.bounds(chunk);
-        let records = index.deciding(&bounds);
-        match records.iter().find_map(|r| r.fault.as_ref()) {
-            Some(fault) => Err(fault.to_string()),
-            None => Ok(Touching { bounds, records }),
-        }
-    }
-
-    /// The source files that the records lie in.
-    pub fn sources(&self) -> BTreeSet<usize> {
-        self.records.iter().map(|r| usize::from(r.source)).collect()
-    }
-
-    /// The record whose stored bytes are this chunk's stored bytes as they lie, if there is one: it
-    /// went through the dataset's filters, and is one block, the whole chunk. `slot` is the room.
-    pub fn as_logged(&self, dataset: &Dataset, grid: &Grid, slot: u64) -> Option<&'a Record> {
-        let [record] = self.records.as_slice() else {
-            return None;
-        };
-        let fits = record.encoding == Encoding::Pipeline
-            && record.stored <= slot
-            && dataset.references.is_empty()
-            && record.selection.blocks() == 1
-            && grid.is_whole(&self.bounds)
-            && record.block(0) == self.bounds;
-        fits.then_some(*record)
-    }
-}
-
 /// What the making of a chunk needs to know and to use.
 pub struct Assembly<'a> {
     pub dataset: &'a Dataset,
-    pub grid: &'a Grid,
     pub sources: &'a [SourceFile],
     pub addresses: &'a [(u64, u64)],
     /// Decoded bytes of a record that is not stored raw.
-    pub decoded: &'a dyn Fn(&Record) -> Decoded,
+    pub decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
 }
 
 impl Assembly<'_> {
-    /// The elements of a chunk in row-major order, `raw` bytes.
-    pub fn raw_chunk(&self, touching: &Touching<'_>, raw: u64) -> Result<Vec<u8>, Fault> {
-        let mut chunk = filled(raw as usize, &self.dataset.fill);
-        let mut pieces = Pieces::new(self.sources);
-        for record in &touching.records {
-            let is_raw = record.encoding == Encoding::Raw;
-            if !is_raw {
-                pieces.copy(&mut chunk)?;
-            }
-            let decoded = match is_raw {
-                true => None,
-                false => Some((self.decoded)(record)?),
-            };
-            for block in record.blocks_touching(&touching.bounds) {
-                let run = |from: u64, to: u64, len: u64| match &decoded {
-                    None => pieces.add(record, from, to, len, &mut chunk),
-                    Some(bytes) => copy_within(bytes, &mut chunk, from, to, len),
-                };
-                self.runs(record, block, &touching.bounds, run)?;
-            }
-        }
-        pieces.copy(&mut chunk)?;
-        self.translate_references(&mut chunk);
-        Ok(chunk)
-    }
-
-    /// Calls `run(from, to, len)` for each stretch of a block's bytes that lies in the chunk: `from`
-    /// counts in the record, `to` in the chunk.
-    fn runs(
+    /// The elements of a chunk in row-major order, `raw` bytes; and the source files that they were
+    /// read from.
+    pub fn raw_chunk(
         &self,
-        record: &Record,
-        number: usize,
-        chunk: &Bounds,
-        mut run: impl FnMut(u64, u64, u64) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let block = record.block(number);
-        let Some(common) = block.intersection(chunk) else {
-            return Ok(());
-        };
+        deciding: &Deciding<'_>,
+        raw: u64,
+    ) -> Result<(Vec<u8>, BTreeSet<usize>), Fault> {
+        let mut chunk = filled(raw as usize, &self.dataset.fill);
+        let mut sources = BTreeSet::new();
+        let mut pieces = Pieces::new(self.sources);
+        let mut last: Option<(Stored, Bytes)> = None;
         let element = self.dataset.element;
-        let before = record.selection.elements_before(number);
-        let rank = common.rank();
-        let count: Vec<u64> = common.count().collect();
-        let block_side: Vec<u64> = block.count().collect();
-        let chunk_side = &self.grid.chunk;
-
-        // Dimensions from `inner` on make one stretch of contiguous bytes on both sides.
-        let mut inner = rank;
-        let mut len = 1;
-        while inner > 0 {
-            inner -= 1;
-            len *= count[inner];
-            if count[inner] != block_side[inner] || count[inner] != chunk_side[inner] {
-                break;
+        deciding.stretches(|record, stretch| {
+            if let Some(fault) = record.fault {
+                return Err(fault.to_owned());
             }
-        }
-        let linear = |at: &[u64], origin: &[u64], side: &[u64]| {
-            (0..rank).fold(0, |n, d| n * side[d] + (at[d] - origin[d]))
-        };
-        let mut at = common.start.clone();
-        loop {
-            let from = before + linear(&at, &block.start, &block_side);
-            let to = linear(&at, &chunk.start, chunk_side);
-            run(from * element, to * element, len * element)?;
-            // The next row: dimensions before `inner` count up, the last of them fastest.
-            let mut d = inner;
-            loop {
-                if d == 0 {
-                    return Ok(());
-                }
-                d -= 1;
-                at[d] += 1;
-                if at[d] < common.end[d] {
-                    break;
-                }
-                at[d] = common.start[d];
+            let stored = record.stored;
+            let piece = Piece::new(stored, stretch, element).ok_or("a piece past 2^64 bytes")?;
+            if stored.encoding == Encoding::Raw {
+                return pieces.add(piece, &mut chunk);
             }
-        }
+            let bytes = match &last {
+                Some((same, bytes)) if *same == stored => bytes,
+                _ => {
+                    sources.insert(usize::from(stored.source));
+                    &last.insert((stored, (self.decoded)(record)?)).1
+                }
+            };
+            copy_within(
+                bytes,
+                &mut chunk,
+                piece.offset - stored.offset,
+                piece.to,
+                piece.len,
+            )
+        })?;
+        pieces.copy(&mut chunk)?;
+        sources.extend(pieces.used);
+        self.translate_references(&mut chunk);
+        Ok((chunk, sources))
     }
 
     /// Object references hold addresses of the log file; in the view they point at the new objects.
@@ -198,8 +112,8 @@ fn filled(len: usize, fill: &[u8]) -> Vec<u8> {
 }
 
 fn copy_within(from: &[u8], to: &mut [u8], at: u64, target: u64, len: u64) -> Result<(), Fault> {
-    let source = from.get(at as usize..(at + len) as usize);
-    let target = to.get_mut(target as usize..(target + len) as usize);
+    let source = range(at, len).and_then(|range| from.get(range));
+    let target = range(target, len).and_then(|range| to.get_mut(range));
     match (source, target) {
         (Some(source), Some(target)) => {
             target.copy_from_slice(source);
@@ -209,15 +123,21 @@ fn copy_within(from: &[u8], to: &mut [u8], at: u64, target: u64, len: u64) -> Re
     }
 }
 
-/// Stretches of raw records to be read into a chunk. They come in the order in which they apply,
-/// which is the order of the log but for rare cases, so that neighbours can be read at once.
+fn range(start: u64, len: u64) -> Option<std::ops::Range<usize>> {
+    Some(start as usize..start.checked_add(len)? as usize)
+}
+
+/// Stretches of raw records to be read into a chunk. No two of them write the same bytes of it, so that
+/// they can be read in the order in which they lie in the files.
 struct Pieces<'a> {
     sources: &'a [SourceFile],
     list: Vec<Piece>,
     scratch: Vec<u8>,
+    /// The source files that pieces lay in.
+    used: BTreeSet<usize>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     source: u16,
     /// In the source file.
@@ -227,40 +147,45 @@ struct Piece {
     len: u64,
 }
 
+impl Piece {
+    /// `None` past 2^64 bytes.
+    fn new(stored: Stored, stretch: Stretch, element: u64) -> Option<Self> {
+        let from = stretch.from.checked_mul(element)?;
+        Some(Piece {
+            source: stored.source,
+            offset: stored.offset.checked_add(from)?,
+            to: stretch.to.checked_mul(element)?,
+            len: stretch.len.checked_mul(element)?,
+        })
+    }
+}
+
 impl<'a> Pieces<'a> {
     fn new(sources: &'a [SourceFile]) -> Self {
         Pieces {
             sources,
             list: Vec::new(),
             scratch: Vec::new(),
+            used: BTreeSet::new(),
         }
     }
 
-    fn add(
-        &mut self,
-        record: &Record,
-        from: u64,
-        to: u64,
-        len: u64,
-        chunk: &mut [u8],
-    ) -> Result<(), Fault> {
-        self.list.push(Piece {
-            source: record.source,
-            offset: record.offset + from,
-            to,
-            len,
-        });
-        if self.list.len() >= BATCH {
-            self.copy(chunk)?;
+    fn add(&mut self, piece: Piece, chunk: &mut [u8]) -> Result<(), Fault> {
+        self.list.push(piece);
+        match self.list.len() < BATCH {
+            true => Ok(()),
+            false => self.copy(chunk),
         }
-        Ok(())
     }
 
-    /// Reads all that was collected into the chunk, in order.
+    /// Reads all that was collected into the chunk.
     fn copy(&mut self, chunk: &mut [u8]) -> Result<(), Fault> {
-        let list = std::mem::take(&mut self.list);
+        let mut list = std::mem::take(&mut self.list);
+        // They mostly come from the end of the log to its front, which the sort turns round fast.
+        list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
         let mut rest = list.as_slice();
         while let Some(first) = rest.first() {
+            self.used.insert(usize::from(first.source));
             let (span, end) = span(rest);
             let (now, later) = rest.split_at(span);
             rest = later;
@@ -280,16 +205,18 @@ impl<'a> Pieces<'a> {
     ) -> Result<(), Fault> {
         let source = &self.sources[usize::from(first.source)];
         if let [one] = pieces {
-            let target = chunk
-                .get_mut(one.to as usize..(one.to + one.len) as usize)
-                .ok_or("a piece outside the chunk")?;
+            let target = range(one.to, one.len).and_then(|range| chunk.get_mut(range));
+            let target = target.ok_or("a piece outside the chunk")?;
             return source
                 .read_exact_at(target, one.offset)
                 .map_err(|e| e.to_string());
         }
-        self.scratch.resize((end - first.offset) as usize, 0);
+        let len = (end - first.offset) as usize;
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
         source
-            .read_exact_at(&mut self.scratch, first.offset)
+            .read_exact_at(&mut self.scratch[..len], first.offset)
             .map_err(|e| e.to_string())?;
         for piece in pieces {
             let at = piece.offset - first.offset;
@@ -304,12 +231,11 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
     let Some(first) = pieces.first() else {
         return (0, 0);
     };
-    let mut end = first.offset + first.len;
+    let mut end = first.offset.saturating_add(first.len);
     let mut taken = 1;
     for piece in &pieces[1..] {
-        let piece_end = piece.offset + piece.len;
+        let piece_end = piece.offset.saturating_add(piece.len);
         let near = piece.source == first.source
-            && piece.offset >= first.offset
             && piece.offset <= end.saturating_add(GAP)
             && piece_end.max(end) - first.offset <= SPAN;
         if !near {
@@ -321,18 +247,14 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
     (taken, end)
 }
 
-/// The bytes of a record's selection, out of its stored bytes.
+/// The bytes of a record's selection, `raw` of them, out of its stored bytes.
 pub fn decode_record(
-    record: &Record,
+    encoding: Encoding,
     stored: Vec<u8>,
+    raw: u64,
     dataset: &Dataset,
 ) -> Result<Vec<u8>, Fault> {
-    let raw = record
-        .selection
-        .elements()
-        .checked_mul(dataset.element)
-        .ok_or("more bytes than can be counted")?;
-    match record.encoding {
+    match encoding {
         Encoding::Raw => Ok(stored),
         Encoding::Deflate => inflate(&stored, raw),
         // A zlib stream starts with 0x78 (RFC 1950, the window that everybody uses).
@@ -371,10 +293,9 @@ mod tests {
             to: 0,
             len,
         };
-        let near = [piece(0, 10), piece(100, 10), piece(50, 10)];
+        let near = [piece(0, 10), piece(50, 10), piece(100, 10)];
         assert_eq!(span(&near), (3, 110));
         assert_eq!(span(&[piece(0, 10), piece(GAP + 11, 1)]).0, 1);
-        assert_eq!(span(&[piece(5, 10), piece(0, 1)]).0, 1);
         assert_eq!(span(&[piece(0, 10), piece(10, SPAN)]).0, 1);
     }
 }

@@ -9,27 +9,31 @@
 mod assemble;
 mod btree;
 pub mod cache;
-mod coverage;
+mod claims;
+mod deciding;
 mod grid;
 mod map;
 mod patch;
 mod survey;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::filters;
 use crate::index::DatasetIndex;
-use crate::log::RecordTable;
-use crate::log::model::Record;
+use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::source::{Folder, SourceFile};
+use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::{Content, Dataset, Snapshot};
-use assemble::{Assembly, Decoded, Fault, Touching, decode_record};
+use assemble::{Assembly, Decoded, Fault, decode_record};
 use btree::Key;
 pub use cache::Bytes;
 use cache::{Budget, BytesKey, Generation};
+use deciding::{Deciding, Sole};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
 pub use survey::{Extent, Source};
@@ -42,6 +46,8 @@ pub struct View {
     map: AddressMap,
     front: Vec<u8>,
     sources: Vec<SourceFile>,
+    /// What the indexes of the datasets share.
+    selections: Selections,
     budget: Arc<Budget>,
     /// What the view is charged in the budget.
     weight: u64,
@@ -77,6 +83,7 @@ impl View {
             map,
             front,
             sources,
+            selections: Selections::default(),
             budget,
             snapshot,
         })
@@ -194,11 +201,25 @@ impl View {
             return Ok(None);
         }
         let index = self.index(number)?;
-        let Ok(touching) = Touching::new(&index, &place.grid, chunk) else {
+        if !index.faults().is_empty() {
             return Ok(None);
-        };
-        let record = touching.as_logged(dataset, &place.grid, place.slot);
-        Ok(record.map(|r| r.stored))
+        }
+        let sole = Deciding::new(&index, &place.grid, chunk).sole();
+        let sole = sole.filter(|sole| self.is_as_logged(number, chunk, sole));
+        Ok(sole.map(|sole| sole.stored.len))
+    }
+
+    /// Whether a chunk's stored bytes are those of a record, as they lie: it went through the dataset's
+    /// filters, and is one block, the whole chunk.
+    fn is_as_logged(&self, number: usize, chunk: u64, sole: &Sole) -> bool {
+        let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
+        sole.stored.encoding == Encoding::Pipeline
+            && sole.stored.len <= place.slot
+            && sole.fault.is_none()
+            && sole.is_only_block
+            && dataset.references.is_empty()
+            && place.grid.is_whole(&sole.block)
+            && sole.block.start == place.grid.origin(chunk)
     }
 
     fn read_chunk(&self, number: usize, within: u64, buf: &mut [u8]) -> Result<usize> {
@@ -207,6 +228,9 @@ impl View {
             return self.read_extent(number, source, offset, within, buf);
         }
         let (chunk, inside) = (within / place.slot, within % place.slot);
+        if let Some(len) = self.read_directly(number, chunk, inside, buf)? {
+            return Ok(len);
+        }
         let bytes = self.chunk(number, chunk)?;
         if inside >= bytes.len() as u64 {
             // The rest of the slot, which no chunk uses.
@@ -215,6 +239,43 @@ impl View {
             return Ok(len);
         }
         Ok(copy_from(&bytes, inside as usize, buf))
+    }
+
+    /// Reads from a chunk whose bytes lie in the log as they are, one after the other: they need neither
+    /// be put together nor be kept, since the kernel keeps them.
+    fn read_directly(
+        &self,
+        number: usize,
+        chunk: u64,
+        inside: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
+        let is_plain = dataset.filters.is_empty() && dataset.references.is_empty();
+        if !is_plain || dataset.logged().is_none() || inside >= place.raw {
+            return Ok(None);
+        }
+        let index = self.index(number)?;
+        if !index.faults().is_empty() {
+            return Ok(None);
+        }
+        let sole = Deciding::new(&index, &place.grid, chunk).sole();
+        let Some(sole) = sole.filter(|s| s.stored.encoding == Encoding::Raw && s.fault.is_none())
+        else {
+            return Ok(None);
+        };
+        let from = sole.stretch.filter(|s| s.len == place.grid.elements());
+        let from = from.and_then(|s| s.from.checked_mul(dataset.element)?.checked_add(inside));
+        let Some(offset) = from.and_then(|from| sole.stored.offset.checked_add(from)) else {
+            return Ok(None);
+        };
+        let len = buf.len().min((place.raw - inside) as usize);
+        let source = &self.sources[usize::from(sole.stored.source)];
+        source
+            .read_exact_at(&mut buf[..len], offset)
+            .map_err(|e| self.bad_data(number, self.chunk_name(number, chunk), e))?;
+        source.check_unchanged()?;
+        Ok(Some(len))
     }
 
     fn read_extent(
@@ -254,41 +315,53 @@ impl View {
         self.check_fits(place.raw.max(place.stored), "a chunk")
             .map_err(fault)?;
         let index = self.index(number)?;
-        let touching = Touching::new(&index, &place.grid, chunk).map_err(fault)?;
-        let stored = match touching.as_logged(dataset, &place.grid, place.slot) {
-            Some(record) => self.stored_bytes(record).map_err(fault)?,
-            None => self.assemble(number, &touching).map_err(fault)?,
-        };
-        self.check_unchanged(touching.sources())?;
+        if let Some(reason) = index.faults().first() {
+            return Err(fault(reason.clone()));
+        }
+        let deciding = Deciding::new(&index, &place.grid, chunk);
+        if let Some(sole) = deciding.sole()
+            && self.is_as_logged(number, chunk, &sole)
+        {
+            let stored = self.stored_bytes(sole.stored).map_err(fault)?;
+            self.check_unchanged([usize::from(sole.stored.source)])?;
+            return Ok(stored);
+        }
+        let (stored, sources) = self.assemble(number, &deciding).map_err(fault)?;
+        self.check_unchanged(sources)?;
         Ok(stored)
     }
 
-    fn assemble(&self, number: usize, touching: &Touching<'_>) -> Result<Vec<u8>, Fault> {
+    /// A chunk's stored bytes, and the source files that they were made from.
+    fn assemble(
+        &self,
+        number: usize,
+        deciding: &Deciding<'_>,
+    ) -> Result<(Vec<u8>, BTreeSet<usize>), Fault> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let assembly = Assembly {
             dataset,
-            grid: &place.grid,
             sources: &self.sources,
             addresses: &self.snapshot.addresses,
-            decoded: &|record| self.decoded(number, record, touching),
+            decoded: &|record| self.decoded(number, record, &deciding.bounds),
         };
-        let raw = assembly.raw_chunk(touching, place.raw)?;
-        Ok(filters::encode(raw, &dataset.filters))
+        let (raw, sources) = assembly.raw_chunk(deciding, place.raw)?;
+        Ok((filters::encode(raw, &dataset.filters), sources))
     }
 
-    /// Decoded bytes of a record; kept where other chunks will want them too.
-    fn decoded(&self, number: usize, record: &Record, touching: &Touching<'_>) -> Decoded {
+    /// Decoded bytes of a record; kept where other chunks than that of `bounds` will want them too.
+    fn decoded(&self, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
         let dataset = &self.snapshot.datasets[number];
+        let stored = record.stored;
+        let raw = record.elements().saturating_mul(dataset.element);
         let decode = || {
-            let stored = self.stored_bytes(record)?;
-            decode_record(record, stored, dataset).map(Arc::new)
+            let bytes = self.stored_bytes(stored)?;
+            decode_record(stored.encoding, bytes, raw, dataset).map(Arc::new)
         };
-        let raw = record.selection.elements().saturating_mul(dataset.element);
-        self.check_fits(raw.max(record.stored), "a filtered record")?;
-        if touching.bounds.contains(&record.bounds()) {
+        self.check_fits(raw.max(stored.len), "a filtered record")?;
+        if bounds.contains(&record.bounds()) {
             return decode();
         }
-        let key = BytesKey::Record(self.generation, record.source, record.offset);
+        let key = BytesKey::Record(self.generation, stored.source, stored.offset);
         self.budget.bytes(key, decode)
     }
 
@@ -303,23 +376,35 @@ impl View {
         ))
     }
 
-    fn stored_bytes(&self, record: &Record) -> Result<Vec<u8>, Fault> {
-        let mut bytes = vec![0; record.stored as usize];
-        self.sources[usize::from(record.source)]
-            .read_exact_at(&mut bytes, record.offset)
+    fn stored_bytes(&self, stored: Stored) -> Result<Vec<u8>, Fault> {
+        let mut bytes = vec![0; stored.len as usize];
+        self.sources[usize::from(stored.source)]
+            .read_exact_at(&mut bytes, stored.offset)
             .map_err(|e| e.to_string())?;
         Ok(bytes)
     }
 
-    /// The records of a logged dataset.
+    /// All records of a logged dataset, those that later ones hide as well.
+    pub fn records(&self, number: usize) -> Result<DatasetRecords> {
+        let logged = self.logged(number)?;
+        let table = self.table()?;
+        let found = table.records(&self.sources, &logged, &self.selections)?;
+        self.check_unchanged(0..self.sources.len())?;
+        Ok(found)
+    }
+
+    fn logged(&self, number: usize) -> Result<Logged<'_>> {
+        let logged = self.snapshot.datasets[number].logged();
+        logged.ok_or_else(|| self.bad_data(number, "all of it".into(), "it was not logged"))
+    }
+
+    /// What tells which records of a logged dataset touch a chunk.
     pub fn index(&self, number: usize) -> Result<Arc<DatasetIndex>> {
-        let dataset = &self.snapshot.datasets[number];
-        let Some(logged) = dataset.logged() else {
-            return Err(self.bad_data(number, "all of it".into(), "it was not logged"));
-        };
+        let logged = self.logged(number)?;
         self.budget.index(self.generation, number as u32, || {
             let table = self.table()?;
-            let index = DatasetIndex::build(table.as_ref(), &self.sources, &logged)?;
+            let index =
+                DatasetIndex::build(table.as_ref(), &self.sources, &logged, &self.selections)?;
             self.check_unchanged(0..self.sources.len())?;
             self.check_fits(index.bytes() as u64, "the index")
                 .map_err(|e| self.bad_data(number, "all of it".into(), e))?;

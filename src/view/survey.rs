@@ -1,13 +1,13 @@
 //! Questions about a view that no reader of its bytes asks: what is a hole, what is sound, what is a
 //! chunk made of, how much was written.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use serde::Serialize;
 
-use super::assemble::Touching;
+use super::View;
+use super::deciding::Deciding;
 use super::map::Part;
-use super::{View, coverage};
 use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::snapshot::Content;
@@ -132,20 +132,34 @@ impl View {
     pub fn chunk_sources(&self, number: usize, chunk: u64) -> Result<Vec<Source>> {
         let index = self.index(number)?;
         let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
-        let touching = Touching::new(&index, self.grid(number), chunk).map_err(fault)?;
+        if let Some(reason) = index.faults().first() {
+            return Err(fault(reason.clone()));
+        }
+        let bounds = self.grid(number).bounds(chunk);
         let mut sources = Vec::new();
-        for record in &touching.records {
-            for block in record.blocks_touching(&touching.bounds) {
-                let common = record.block(block).intersection(&touching.bounds);
+        let stopped = index.visit_back(&bounds, |record| {
+            record.visit_back(&bounds, |block| {
+                if let Some(reason) = record.fault {
+                    return ControlFlow::Break(Err(fault(reason.to_owned())));
+                }
+                let common = block.bounds().intersection(&bounds);
                 sources.extend(common.map(|common| Source {
-                    source: record.source,
-                    offset: record.offset,
-                    stored: record.stored,
+                    source: record.stored.source,
+                    offset: record.stored.offset,
+                    stored: record.stored.len,
                     count: common.count().collect(),
                     start: common.start,
                 }));
-            }
+                match block.covers(&bounds) {
+                    true => ControlFlow::Break(Ok(())),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+        });
+        if let ControlFlow::Break(Err(e)) = stopped {
+            return Err(e);
         }
+        sources.reverse();
         Ok(sources)
     }
 
@@ -156,7 +170,7 @@ impl View {
         let total: u64 = grid.dims.iter().product();
         let covered: u64 = grid
             .matching(0, |bounds| index.is_touched(bounds))
-            .map(|chunk| coverage::elements(&index, &grid.bounds(chunk)))
+            .map(|chunk| Deciding::new(&index, grid, chunk).covered())
             .sum();
         Ok(match total {
             0 => 1.0,

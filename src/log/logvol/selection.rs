@@ -1,8 +1,10 @@
 //! The blocks of one entry, in all the ways in which the connector spells them (section 6).
 
+use std::borrow::Cow;
 use std::io::Read;
 
-use super::table::{Entry, selection_size};
+use super::flags::{DEFL, ENC, MUL};
+use super::table::{Head, i32_at, i64_at, selection_size};
 use crate::log::Logged;
 use crate::log::deflate::{inflate, largest_inflated};
 use crate::log::model::Selection;
@@ -19,17 +21,17 @@ pub(super) enum Spelling {
 }
 
 /// The coordinates of an entry's blocks, not yet told apart.
-pub(super) struct Blocks {
+pub(super) struct Blocks<'a> {
     /// Dimensions that the coordinates cover.
     rank: usize,
     count: usize,
-    coordinates: Coordinates,
+    coordinates: Coordinates<'a>,
     spelling: Spelling,
 }
 
-enum Coordinates {
-    /// Starts and counts of `rank` values each; `merged` ones may be pairs.
-    Plain { values: Vec<i64>, merged: bool },
+enum Coordinates<'a> {
+    /// Starts and counts of `rank` values of 8 bytes each; `merged` ones may be pairs.
+    Plain { bytes: Cow<'a, [u8]>, merged: bool },
     Encoded {
         steps: Vec<i64>,
         starts: Vec<i64>,
@@ -39,24 +41,21 @@ enum Coordinates {
 
 type Lists = (Vec<u64>, Vec<u64>);
 
-impl Blocks {
+impl<'a> Blocks<'a> {
     /// `rank`: of the dataset, less one where the entry carries a record number. `may_be_merged`:
     /// the file was written with merging on.
     pub fn parse(
-        entry: &Entry,
-        body: &[u8],
+        head: &Head,
+        body: &'a [u8],
         rank: usize,
         may_be_merged: bool,
     ) -> Result<Self, String> {
-        let (count, bytes) = unpack(entry, body, rank)?;
-        let values: Vec<i64> = bytes
-            .chunks_exact(8)
-            .map(|b| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
-            .collect();
+        let (count, bytes) = unpack(head, body, rank)?;
         let size = bytes.len() as u64;
-        let merged = may_be_merged && entry.has_count() && entry.record.is_none();
-        let coordinates = if entry.is_encoded() && size == selection_size(rank as u64, count, true)
-        {
+        let merged = may_be_merged && head.has(MUL) && head.record.is_none();
+        let fits = |encoded| size == selection_size(rank as u64, count, encoded);
+        let coordinates = if head.has(ENC) && fits(true) {
+            let values = numbers(&bytes);
             let (steps, lists) = values.split_at(rank.saturating_sub(1));
             let (starts, counts) = lists.split_at(count as usize);
             Coordinates::Encoded {
@@ -64,10 +63,8 @@ impl Blocks {
                 starts: starts.to_vec(),
                 counts: counts.to_vec(),
             }
-        } else if (merged || !entry.is_encoded())
-            && size == selection_size(rank as u64, count, false)
-        {
-            Coordinates::Plain { values, merged }
+        } else if (merged || !head.has(ENC)) && fits(false) {
+            Coordinates::Plain { bytes, merged }
         } else {
             return Err(format!(
                 "{size} bytes of selection for {count} blocks of rank {rank}"
@@ -151,29 +148,37 @@ impl Blocks {
 
     /// The selection, without the first `drop` dimensions.
     pub fn selection(&self, drop: usize) -> Result<Selection, String> {
+        let (rank, own) = (self.rank - drop, self.rank);
+        if let Coordinates::Plain { bytes, .. } = &self.coordinates
+            && self.spelling == Spelling::Usual
+        {
+            check_signs(bytes)?;
+            let at = |number: usize| i64_at(bytes, 8 * number) as u64;
+            let counts = self.count * own;
+            return Selection::new(
+                rank,
+                self.count,
+                |block, d| at(block * own + drop + d),
+                |block, d| at(counts + block * own + drop + d),
+            );
+        }
         let (starts, counts) = self.lists(self.spelling)?;
-        let rank = self.rank - drop;
-        if rank == 0 {
-            return Ok(Selection::without_coordinates(self.count));
-        }
-        if drop == 0 {
-            return Selection::new(rank, &starts, &counts);
-        }
-        let without = |list: &[u64]| -> Vec<u64> {
-            let blocks = list.chunks_exact(self.rank);
-            blocks.flat_map(|b| b[drop..].iter().copied()).collect()
-        };
-        Selection::new(rank, &without(&starts), &without(&counts))
+        let at = |list: &[u64], block: usize, d: usize| list[block * own + drop + d];
+        Selection::new(
+            rank,
+            self.count,
+            |block, d| at(&starts, block, d),
+            |block, d| at(&counts, block, d),
+        )
     }
 
     /// Starts and counts of all blocks, `rank` values each.
     fn lists(&self, spelling: Spelling) -> Result<Lists, String> {
         match &self.coordinates {
-            Coordinates::Plain { values, .. } => {
-                let values = values
-                    .iter()
-                    .map(|v| u64::try_from(*v).map_err(|_| format!("coordinate {v} is negative")))
-                    .collect::<Result<Vec<_>, _>>()?;
+            Coordinates::Plain { bytes, .. } => {
+                check_signs(bytes)?;
+                let values = numbers(bytes).into_iter().map(|v| v as u64);
+                let values: Vec<u64> = values.collect();
                 Ok(match spelling {
                     Spelling::Pairs => unzip(&values, self.rank),
                     _ => {
@@ -191,26 +196,39 @@ impl Blocks {
     }
 }
 
+/// Little-endian numbers of 8 bytes.
+fn numbers(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|b| i64_at(b, 0)).collect()
+}
+
+fn check_signs(bytes: &[u8]) -> Result<(), String> {
+    let signs = bytes.chunks_exact(8).fold(0, |signs, b| signs | b[7]);
+    match signs & 0x80 {
+        0 => Ok(()),
+        _ => Err("a negative coordinate".into()),
+    }
+}
+
 /// Bytes of the largest selection that is inflated.
 const LARGEST_UNPACKED: u64 = 64 << 20;
 
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
 /// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
-fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), String> {
-    let wanted = |count| selection_size(rank as u64, count, entry.is_encoded());
-    let outside = split_count(entry, body);
-    if !entry.is_deflated() {
-        return outside.map(|(count, rest)| (count, rest.to_vec()));
+fn unpack<'a>(head: &Head, body: &'a [u8], rank: usize) -> Result<(u64, Cow<'a, [u8]>), String> {
+    let wanted = |count| selection_size(rank as u64, count, head.has(ENC));
+    let outside = split_count(head, body);
+    if !head.has(DEFL) {
+        return outside.map(|(count, rest)| (count, Cow::Borrowed(rest)));
     }
     if let Ok((count, rest)) = outside {
         let plain = selection_size(rank as u64, count, false);
         if [wanted(count), plain].contains(&(rest.len() as u64)) {
-            return Ok((count, rest.to_vec()));
+            return Ok((count, Cow::Borrowed(rest)));
         }
         if wanted(count) <= LARGEST_UNPACKED
             && let Ok(bytes) = inflate(rest, wanted(count))
         {
-            return Ok((count, bytes));
+            return Ok((count, Cow::Owned(bytes)));
         }
     }
     // The count is inside.
@@ -219,18 +237,19 @@ fn unpack(entry: &Entry, body: &[u8], rank: usize) -> Result<(u64, Vec<u8>), Str
         .take(LARGEST_UNPACKED)
         .read_to_end(&mut whole)
         .map_err(|e| format!("a deflated selection that does not inflate: {e}"))?;
-    let (count, rest) = split_count(entry, &whole)?;
-    Ok((count, rest.to_vec()))
+    let (count, rest) = split_count(head, &whole)?;
+    Ok((count, Cow::Owned(rest.to_vec())))
 }
 
-fn split_count<'a>(entry: &Entry, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
-    if !entry.has_count() {
+fn split_count<'a>(head: &Head, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+    if !head.has(MUL) {
         return Ok((1, body));
     }
-    let (count, rest) = body
-        .split_first_chunk::<4>()
-        .ok_or("too short for a number of blocks")?;
-    let count = i32::from_le_bytes(*count);
+    if body.len() < 4 {
+        return Err("too short for a number of blocks".into());
+    }
+    let (count, rest) = body.split_at(4);
+    let count = i32_at(count, 0);
     match u64::try_from(count) {
         Ok(n) if n > 0 => Ok((n, rest)),
         _ => Err(format!("{count} blocks")),
@@ -249,6 +268,7 @@ fn decode(
         return Err(format!("encoding steps {steps:?}"));
     }
     let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
+    let steps: Vec<u64> = steps.iter().map(|s| *s as u64).collect();
     let rank = steps.len() + 1;
     let mut lists = (
         Vec::with_capacity(starts.len() * rank),
@@ -258,24 +278,24 @@ fn decode(
         if *start < 0 || *count < 0 {
             return Err("a negative coordinate".into());
         }
-        digits(i128::from(*start), steps, 0, &mut lists.0);
+        digits(*start as u64, &steps, 0, &mut lists.0);
         let over_ones = i128::from(*count) - of_ones;
         if spelling == Spelling::Division || over_ones < 0 {
-            digits(i128::from(*count), steps, 0, &mut lists.1);
+            digits(*count as u64, &steps, 0, &mut lists.1);
         } else {
-            digits(over_ones, steps, 1, &mut lists.1);
+            digits(over_ones as u64, &steps, 1, &mut lists.1);
         }
     }
     Ok(lists)
 }
 
 /// Appends the mixed-radix digits of `value`, each plus `add`.
-fn digits(mut value: i128, steps: &[i64], add: u64, out: &mut Vec<u64>) {
+fn digits(mut value: u64, steps: &[u64], add: u64, out: &mut Vec<u64>) {
     for step in steps {
-        out.push((value / i128::from(*step)) as u64 + add);
-        value %= i128::from(*step);
+        out.push(value / step + add);
+        value %= step;
     }
-    out.push(value as u64 + add);
+    out.push(value + add);
 }
 
 fn unzip(values: &[u64], rank: usize) -> Lists {

@@ -11,55 +11,113 @@ use crate::log::source::SourceFile;
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
-/// Bytes read at once while walking a table.
-const WINDOW: usize = 1 << 20;
+/// Bytes read at once while walking a table: after a jump, and after a long way without one.
+const LEAST_STEP: u64 = 4 << 10;
+const MOST_STEP: u64 = 1 << 20;
 
-/// The head of one entry.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    /// Where the entry starts, from byte 0 of the source file.
-    pub position: u64,
+/// The head of an entry, and its record number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    /// Bytes of the whole entry.
+    pub size: u64,
+    pub dataset: i64,
+    pub flags: i32,
     /// `foff` and `fsize`, unchecked.
     pub data_offset: i64,
     pub data_size: i64,
     /// The record number, where the entry carries one itself.
     pub record: Option<i64>,
-    /// The entry that spells out the selection: itself, or an earlier one of its section. `None`
-    /// where it claims to share the selection of something that is no such entry.
-    pub target: Option<u32>,
-    /// Which source file has it, and its data.
-    pub source: u16,
-    /// Which `_md_N`, as a position in the list of tables.
+}
+
+/// The most bytes of an entry in front of its coordinates: head, record number, number of blocks or
+/// the way back to a shared selection.
+const FRONT: u64 = HEADER + 8 + 8;
+
+impl Head {
+    /// Reads the head of the entry at `at`, which does not reach past `end`.
+    pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, String> {
+        let left = end.saturating_sub(at);
+        if left < HEADER {
+            return Err(format!("{left} bytes are no entry"));
+        }
+        let bytes = window.bytes(at, left.min(FRONT))?;
+        let size = i32_at(bytes, 0);
+        let size = u64::try_from(size)
+            .ok()
+            .filter(|s| (HEADER..=left).contains(s))
+            .ok_or_else(|| format!("claims {size} bytes of {left}"))?;
+        let flags = i32_at(bytes, 8);
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(format!("unknown flags {flags:#x}"));
+        }
+        if flags & REC != 0 && size < HEADER + 8 {
+            return Err("too short for a record number".into());
+        }
+        Ok(Head {
+            size,
+            dataset: i64::from(i32_at(bytes, 4)),
+            flags,
+            data_offset: i64_at(bytes, 12),
+            data_size: i64_at(bytes, 20),
+            record: (flags & REC != 0).then(|| i64_at(bytes, HEADER as usize)),
+        })
+    }
+
+    pub fn has(&self, flags: i32) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Bytes in front of the selection.
+    pub fn len(&self) -> u64 {
+        HEADER + if self.record.is_some() { 8 } else { 0 }
+    }
+
+    /// Bytes of the selection.
+    pub fn body_len(&self) -> u64 {
+        self.size - self.len()
+    }
+}
+
+/// Little-endian numbers; a caller has made sure that they are there.
+pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    i32::from_le_bytes(number)
+}
+
+pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    i64::from_le_bytes(number)
+}
+
+/// Where an entry lies. What it says is read when the records of its dataset are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From byte 0 of the source file.
+    pub position: u64,
+    /// Which entry spells out the selection, among those that spell one out: itself, or an earlier one
+    /// of its section. `None` where it claims to share the selection of something that is no such entry.
+    target: u32,
+    /// Which `_md_N`, or which section, as a position in the list of them.
     pub table: u32,
-    flags: u8,
-    size: u32,
 }
 
-impl Entry {
-    pub fn has_count(&self) -> bool {
-        i32::from(self.flags) & MUL != 0
-    }
-    pub fn is_encoded(&self) -> bool {
-        i32::from(self.flags) & ENC != 0
-    }
-    pub fn is_deflated(&self) -> bool {
-        i32::from(self.flags) & DEFL != 0
-    }
+const NO_TARGET: u32 = u32::MAX;
 
-    /// What follows the header and the record number: the selection.
-    pub fn read_body(&self, source: &SourceFile) -> Result<Vec<u8>> {
-        let skip = HEADER + if self.record.is_some() { 8 } else { 0 };
-        let mut body = vec![0; (u64::from(self.size).saturating_sub(skip)) as usize];
-        source.read_exact_at(&mut body, self.position + skip)?;
-        Ok(body)
+impl Place {
+    pub fn target(&self) -> Option<u32> {
+        (self.target != NO_TARGET).then_some(self.target)
     }
 }
 
-/// All entries of a log, in the order of the tables.
+/// All entries of a log, in the order of the tables: 16 bytes each, and 8 more for those that spell
+/// out a selection.
 #[derive(Debug, Default)]
 pub(super) struct EntryTable {
-    pub entries: Vec<Entry>,
-    by_dataset: HashMap<i64, Vec<u32>>,
+    by_dataset: HashMap<i64, Vec<Place>>,
+    /// Where the entries lie that spell out a selection.
+    spelled: Vec<u64>,
     /// Sections or whole tables that could not be followed to their end.
     pub faults: Vec<String>,
 }
@@ -129,13 +187,19 @@ impl EntryTable {
         }
     }
 
-    pub fn of_dataset(&self, id: i64) -> &[u32] {
+    pub fn of_dataset(&self, id: i64) -> &[Place] {
         self.by_dataset.get(&id).map_or(&[], Vec::as_slice)
     }
 
+    /// Where the entry lies that is the target of others, or of itself.
+    pub fn spelled(&self, target: u32) -> u64 {
+        self.spelled[target as usize]
+    }
+
     pub fn bytes(&self) -> usize {
-        let lists = self.by_dataset.values().map(|v| v.len() * 4 + 64);
-        self.entries.len() * size_of::<Entry>() + lists.sum::<usize>()
+        let lists = self.by_dataset.values();
+        let lists = lists.map(|v| v.capacity() * size_of::<Place>() + 64);
+        self.spelled.capacity() * 8 + lists.sum::<usize>()
     }
 }
 
@@ -173,7 +237,7 @@ impl Walk<'_> {
     }
 
     fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
-        let first = self.found.entries.len();
+        let first = self.found.spelled.len();
         let mut at = start;
         while at < end {
             let size = self
@@ -184,83 +248,57 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Decodes the entry at `at`, a position in the table; returns its size.
+    /// Looks at the entry at `at`, a position in the table; returns its size.
     fn entry(&mut self, at: u64, end: u64, first: usize) -> Result<u64, String> {
-        if end - at < HEADER {
-            return Err(format!("{} bytes are no entry", end - at));
-        }
-        let size = self.window.i32_at(at)?;
-        let size = u64::try_from(size)
-            .ok()
-            .filter(|s| (HEADER..=end - at).contains(s))
-            .ok_or_else(|| format!("claims {size} bytes of {}", end - at))?;
-        let dataset = i64::from(self.window.i32_at(at + 4)?);
-        let flags = self.window.i32_at(at + 8)?;
-        if flags & !KNOWN_FLAGS != 0 {
-            return Err(format!("unknown flags {flags:#x}"));
-        }
-        self.check_size(at, size, dataset, flags)?;
-        let record = match flags & REC != 0 {
-            true => Some(self.window.i64_at(at + HEADER)?),
-            false => None,
+        let head = Head::read(&mut self.window, at, end)?;
+        self.check_size(at, &head)?;
+        let position = self.window.position(at);
+        let target = match head.has(REF) {
+            true => self.shared_target(at, &head, first)?,
+            false => {
+                self.found.spelled.push(position);
+                Some(self.found.spelled.len() - 1)
+            }
         };
-        let number = self.found.entries.len() as u32;
-        let target = match flags & REF != 0 {
-            true => self.shared_target(at, size, first)?,
-            false => Some(number),
-        };
-        self.found.entries.push(Entry {
-            position: self.window.position(at),
-            source: self.window.number,
-            data_offset: self.window.i64_at(at + 12)?,
-            data_size: self.window.i64_at(at + 20)?,
-            record,
-            target,
-            table: self.table,
-            flags: flags as u8,
-            size: size as u32,
-        });
-        if self.ranks.contains_key(&dataset) {
-            self.found
-                .by_dataset
-                .entry(dataset)
-                .or_default()
-                .push(number);
+        if self.ranks.contains_key(&head.dataset) {
+            let target = target.and_then(|t| u32::try_from(t).ok());
+            let places = self.found.by_dataset.entry(head.dataset).or_default();
+            places.push(Place {
+                position,
+                target: target.unwrap_or(NO_TARGET),
+                table: self.table,
+            });
         }
-        Ok(size)
+        Ok(head.size)
     }
 
     /// Section 12: an entry whose size is not what its flags ask for ends the section: what follows
     /// it may be anything. Deleted datasets have no known rank, deflated and merged bodies no known size.
-    fn check_size(&mut self, at: u64, size: u64, dataset: i64, flags: i32) -> Result<(), String> {
-        let head = HEADER + if flags & REC != 0 { 8 } else { 0 };
-        let body = size
-            .checked_sub(head)
-            .ok_or("too short for a record number")?;
-        if flags & REF != 0 {
-            return if body == 8 {
-                Ok(())
-            } else {
-                Err(format!("{size} bytes for a shared selection"))
+    fn check_size(&mut self, at: u64, head: &Head) -> Result<(), String> {
+        let body = head.body_len();
+        if head.has(REF) {
+            return match body {
+                8 => Ok(()),
+                _ => Err(format!("{} bytes for a shared selection", head.size)),
             };
         }
-        let blocks = match flags & MUL != 0 {
+        let blocks = match head.has(MUL) {
             true if body < 4 => return Err("too short for a number of blocks".into()),
-            true => i64::from(self.window.i32_at(at + head)?),
+            true => i64::from(i32_at(self.window.bytes(at + head.len(), 4)?, 0)),
             false => 1,
         };
-        if blocks <= 0 && flags & DEFL == 0 {
+        if blocks <= 0 && !head.has(DEFL) {
             return Err(format!("{blocks} blocks"));
         }
-        let Some(&rank) = self.ranks.get(&dataset) else {
+        let Some(&rank) = self.ranks.get(&head.dataset) else {
             return Ok(());
         };
-        if flags & DEFL != 0 || (self.merged && flags & (MUL | REC) == MUL) {
+        if head.has(DEFL) || (self.merged && head.flags & (MUL | REC) == MUL) {
             return Ok(());
         }
-        let rank = (rank as u64).saturating_sub(u64::from(flags & REC != 0));
-        let wanted = selection_size(rank, blocks as u64, flags & ENC != 0);
-        let got = body - if flags & MUL != 0 { 4 } else { 0 };
+        let rank = (rank as u64).saturating_sub(u64::from(head.has(REC)));
+        let wanted = selection_size(rank, blocks as u64, head.has(ENC));
+        let got = body - if head.has(MUL) { 4 } else { 0 };
         if got == wanted {
             Ok(())
         } else {
@@ -272,19 +310,20 @@ impl Walk<'_> {
 
     /// Section 6.3: the target is an earlier entry of the same section, and spells its selection out.
     /// `Err` only where the table cannot be read.
-    fn shared_target(&mut self, at: u64, size: u64, first: usize) -> Result<Option<u32>, String> {
-        let back = self.window.i64_at(at + size - 8)?;
+    fn shared_target(
+        &mut self,
+        at: u64,
+        head: &Head,
+        first: usize,
+    ) -> Result<Option<usize>, String> {
+        let back = i64_at(self.window.bytes(at + head.len(), 8)?, 0);
         let target = at.checked_add_signed(back);
         let Some(target) = target.filter(|t| *t < self.window.len()) else {
             return Ok(None);
         };
         let position = self.window.position(target);
-        let section = &self.found.entries[first..];
-        Ok(section
-            .binary_search_by_key(&position, |e| e.position)
-            .ok()
-            .filter(|&n| i32::from(section[n].flags) & REF == 0)
-            .map(|n| (first + n) as u32))
+        let section = &self.found.spelled[first..];
+        Ok(section.binary_search(&position).ok().map(|n| first + n))
     }
 }
 
@@ -296,11 +335,10 @@ pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
     }
 }
 
-/// Buffered reads of a table, or of a section of one, that is walked mostly forward.
-struct Window<'a> {
+/// Buffered reads of a table, or of a section of one, that is walked mostly forward: the further it goes
+/// without a jump, the more is read at once.
+pub(super) struct Window<'a> {
     source: &'a SourceFile,
-    /// Number of the source file.
-    number: u16,
     /// As messages name what is walked: who reports them says which log it belongs to.
     name: String,
     /// What is walked, by its pieces: where each begins in it, and where it lies in the file.
@@ -308,6 +346,8 @@ struct Window<'a> {
     /// Position of the first buffered byte.
     at: u64,
     buffer: Vec<u8>,
+    /// Bytes to be read next.
+    step: u64,
 }
 
 impl<'a> Window<'a> {
@@ -321,7 +361,6 @@ impl<'a> Window<'a> {
         };
         Window {
             source,
-            number,
             name: match number {
                 0 => name,
                 _ => format!("{}: {name}", source.path().display()),
@@ -329,10 +368,27 @@ impl<'a> Window<'a> {
             pieces: pieces.iter().map(placed).collect(),
             at: 0,
             buffer: Vec::new(),
+            step: LEAST_STEP,
         }
     }
 
-    fn len(&self) -> u64 {
+    /// Over a whole file: positions are offsets.
+    pub fn over(source: &'a SourceFile) -> Self {
+        let whole = Piece {
+            offset: 0,
+            len: source.len(),
+        };
+        Window {
+            source,
+            name: String::new(),
+            pieces: vec![(0, whole)],
+            at: 0,
+            buffer: Vec::new(),
+            step: LEAST_STEP,
+        }
+    }
+
+    pub fn len(&self) -> u64 {
         let last = self.pieces.last();
         last.map_or(0, |(begin, piece)| begin + piece.len)
     }
@@ -349,34 +405,45 @@ impl<'a> Window<'a> {
         piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
     }
 
-    fn bytes<const N: usize>(&mut self, at: u64) -> Result<[u8; N], String> {
-        let end = at + N as u64;
-        let piece = self
-            .piece(at)
-            .map(|(begin, piece)| (begin + piece.len, begin, piece));
-        let Some((piece_end, begin, piece)) = piece.filter(|p| end <= p.0) else {
-            return Err(format!("byte {end} is past its end"));
-        };
-        if at < self.at || end > self.at + self.buffer.len() as u64 {
-            self.buffer.resize(WINDOW.min((piece_end - at) as usize), 0);
-            self.at = at;
-            let offset = piece.offset + (at - begin);
-            if let Err(e) = self.source.read_exact_at(&mut self.buffer, offset) {
-                self.buffer.clear();
-                return Err(e.to_string());
-            }
+    /// The `len` bytes from `at` on. They lie in one piece.
+    pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
+        let buffered = at
+            .checked_sub(self.at)
+            .map(|from| (from, from.saturating_add(len)));
+        if let Some((from, to)) = buffered
+            && to <= self.buffer.len() as u64
+        {
+            return Ok(&self.buffer[from as usize..to as usize]);
         }
-        let offset = (at - self.at) as usize;
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(&self.buffer[offset..offset + N]);
-        Ok(bytes)
+        self.read(at, len)?;
+        Ok(&self.buffer[..len as usize])
     }
 
-    fn i32_at(&mut self, at: u64) -> Result<i32, String> {
-        Ok(i32::from_le_bytes(self.bytes(at)?))
+    fn read(&mut self, at: u64, len: u64) -> Result<(), String> {
+        let end = at.saturating_add(len);
+        let piece = self.piece(at);
+        let Some((begin, piece)) = piece.filter(|(begin, piece)| end <= begin + piece.len) else {
+            return Err(format!("byte {end} is past its end"));
+        };
+        let buffered_end = self.at + self.buffer.len() as u64;
+        let goes_on = (self.at..=buffered_end + LEAST_STEP).contains(&at);
+        self.step = match goes_on {
+            true => (self.step * 2).min(MOST_STEP),
+            false => LEAST_STEP,
+        };
+        let left = begin + piece.len - at;
+        self.buffer.resize(self.step.max(len).min(left) as usize, 0);
+        self.at = at;
+        let offset = piece.offset + (at - begin);
+        self.source
+            .read_exact_at(&mut self.buffer, offset)
+            .map_err(|e| {
+                self.buffer.clear();
+                e.to_string()
+            })
     }
 
     fn i64_at(&mut self, at: u64) -> Result<i64, String> {
-        Ok(i64::from_le_bytes(self.bytes(at)?))
+        Ok(i64_at(self.bytes(at, 8)?, 0))
     }
 }

@@ -1,0 +1,51 @@
+//! Axis-aligned boxes; [`packed`] has tables of many of them.
+
+pub mod packed;
+
+use std::fmt;
+
+/// A non-empty hyper-rectangle: `start[i] .. end[i]` along each dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    pub start: Vec<u64>,
+    pub end: Vec<u64>,
+}
+
+impl Bounds {
+    pub fn rank(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The common part, or `None` where there is none.
+    pub fn intersection(&self, other: &Bounds) -> Option<Bounds> {
+        let start: Vec<u64> = max_each(&self.start, &other.start);
+        let end: Vec<u64> = min_each(&self.end, &other.end);
+        let empty = start.iter().zip(&end).any(|(s, e)| s >= e);
+        (!empty).then_some(Bounds { start, end })
+    }
+
+    /// Length of each side.
+    pub fn count(&self) -> impl Iterator<Item = u64> + '_ {
+        self.start.iter().zip(&self.end).map(|(s, e)| e - s)
+    }
+
+    pub fn contains(&self, other: &Bounds) -> bool {
+        self.start.iter().zip(&other.start).all(|(a, b)| a <= b)
+            && self.end.iter().zip(&other.end).all(|(a, b)| a >= b)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count: Vec<u64> = self.count().collect();
+        write!(f, "start {:?} count {count:?}", self.start)
+    }
+}
+
+fn max_each(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| *a.max(b)).collect()
+}
+
+fn min_each(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| *a.min(b)).collect()
+}

@@ -1,0 +1,689 @@
+//! A packed table of many boxes, each with some numbers beside it, that answers "which of these touch
+//! that box?". Used twice: for the blocks of one selection, and for the records of one dataset.
+//!
+//! Rows lie in groups of [`GROUP`]. Within a group each column is stored as its least value and the
+//! differences from it, in as few bits as the largest of them needs: neighbours have similar
+//! coordinates, so that a block takes some 3 to 10 bytes, whatever its rank. The least starts of a
+//! group and its largest ends are its bounding box, and above these lies a tree of the boxes of groups
+//! of groups.
+//!
+//! Rows keep their own order where that keeps neighbours together (the usual case: writers go through
+//! a dataset in order). Otherwise they lie along a Z-order curve. Answers are in the order of the rows
+//! all the same, from the last to the first.
+
+use std::ops::{ControlFlow, Range};
+
+use serde::{Deserialize, Serialize};
+
+use super::Bounds;
+
+/// Rows in a group.
+const GROUP: usize = 128;
+/// Boxes under one node of the tree.
+const FAN_OUT: usize = 16;
+/// Groups that a point may lie in, on average, before another order is tried.
+const TIGHT: f64 = 8.0;
+/// Bytes behind the packed numbers, so that each of them can be loaded as a word.
+const SPARE: usize = 8;
+/// As many as HDF5 allows.
+const MOST_DIMENSIONS: usize = 32;
+/// More bits than these do not fit into a loaded word once its first byte is used in part.
+const WIDEST: u32 = 57;
+
+/// What a table is made from. The columns of a row: the starts of its box, as many counts (none is
+/// zero, and no end past 2^64-1), then its values. The first value ascends from row to row.
+pub trait Rows {
+    fn rank(&self) -> usize;
+    fn rows(&self) -> usize;
+    fn values(&self) -> usize;
+    fn start(&self, row: usize, dim: usize) -> u64;
+    fn count(&self, row: usize, dim: usize) -> u64;
+    fn value(&self, row: usize, value: usize) -> u64;
+}
+
+/// One row of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    rank: usize,
+    cells: &'a [u64],
+}
+
+impl<'a> Row<'a> {
+    pub fn start(&self) -> &'a [u64] {
+        &self.cells[..self.rank]
+    }
+
+    pub fn count(&self) -> &'a [u64] {
+        &self.cells[self.rank..2 * self.rank]
+    }
+
+    pub fn value(&self, value: usize) -> u64 {
+        self.cells[2 * self.rank + value]
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        let ends = self.start().iter().zip(self.count());
+        Bounds {
+            end: ends.map(|(s, c)| s.saturating_add(*c)).collect(),
+            start: self.start().to_vec(),
+        }
+    }
+}
+
+/// Boxes, and numbers beside them. What comes out of a file has to pass [`PackedBoxes::checked`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackedBoxes {
+    rank: usize,
+    values: usize,
+    rows: usize,
+    /// Whether the rows lie in their own order.
+    in_order: bool,
+    /// Of each group: the least value of each column, the largest end of each dimension, and where in
+    /// `packed` it begins.
+    heads: Vec<u64>,
+    /// Of each group: bits of the numbers of each column.
+    #[serde(with = "serde_bytes")]
+    widths: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    packed: Vec<u8>,
+    /// Bounding boxes of groups of groups, and so on, up to a single node: of each, the starts, then
+    /// the ends. Made of the heads.
+    #[serde(skip)]
+    levels: Vec<Vec<u64>>,
+}
+
+impl PackedBoxes {
+    pub fn build(rows: &impl Rows) -> Self {
+        let overlap = match rows.rank() > 0 && rows.rows() > FAN_OUT * GROUP {
+            true => natural_overlap(rows),
+            false => 0.0,
+        };
+        if overlap > TIGHT
+            && let Some(order) = z_order(rows)
+        {
+            let curve = Self::pack(rows, Some(&order));
+            // It has to be worth putting each answer in order.
+            if curve.overlap() * 2.0 < overlap {
+                return curve;
+            }
+        }
+        Self::pack(rows, None)
+    }
+
+    /// Packs rows in some order, or as they come.
+    fn pack<R: Rows>(rows: &R, order: Option<&[u32]>) -> Self {
+        let columns = 2 * rows.rank() + rows.values();
+        let groups = rows.rows().div_ceil(GROUP);
+        let mut packed = PackedBoxes {
+            rank: rows.rank(),
+            values: rows.values(),
+            rows: rows.rows(),
+            in_order: order.is_none(),
+            heads: Vec::with_capacity(groups * (columns + rows.rank() + 1)),
+            widths: Vec::with_capacity(groups * columns),
+            packed: Vec::new(),
+            levels: Vec::new(),
+        };
+        let mut cells = vec![0; columns * GROUP];
+        for group in 0..groups {
+            let members = group * GROUP..((group + 1) * GROUP).min(rows.rows());
+            let len = members.len();
+            match order {
+                Some(order) => fetch(rows, members.map(|at| order[at] as usize), &mut cells),
+                None => fetch(rows, members, &mut cells),
+            }
+            packed.push_group(&cells, len);
+        }
+        packed.packed.extend([0; SPARE]);
+        packed.packed.shrink_to_fit();
+        packed.stack_levels();
+        packed
+    }
+
+    /// Adds a group, of which `cells` has [`GROUP`] places for each column.
+    fn push_group(&mut self, cells: &[u64], len: usize) {
+        let begin = self.packed.len() as u64;
+        for column in cells.chunks_exact(GROUP) {
+            self.push_column(&column[..len]);
+        }
+        for d in 0..self.rank {
+            let counts = &cells[(self.rank + d) * GROUP..];
+            let sides = cells[d * GROUP..].iter().zip(counts).take(len);
+            let ends = sides.map(|(start, count)| start.saturating_add(*count));
+            self.heads.push(ends.max().unwrap_or(0));
+        }
+        self.heads.push(begin);
+    }
+
+    fn push_column(&mut self, column: &[u64]) {
+        let least = column.iter().copied().min().unwrap_or(0);
+        let most = column.iter().copied().max().unwrap_or(0);
+        let width = match u64::BITS - (most - least).leading_zeros() {
+            narrow if narrow <= WIDEST => narrow,
+            _ => u64::BITS,
+        };
+        self.heads.push(least);
+        self.widths.push(width as u8);
+        pack(column, least, width, &mut self.packed);
+    }
+
+    /// How many groups a point lies in on average: the sum of their volumes, measured by that of the box
+    /// around everything.
+    fn overlap(&self) -> f64 {
+        let all = self.bounds();
+        let groups = (0..self.groups()).map(|group| self.node_box(0, group));
+        groups.map(|(start, end)| share(start, end, &all)).sum()
+    }
+
+    /// Cells in the head of a group.
+    fn stride(&self) -> usize {
+        self.columns() + self.rank + 1
+    }
+
+    fn columns(&self) -> usize {
+        2 * self.rank + self.values
+    }
+
+    fn groups(&self) -> usize {
+        self.rows.div_ceil(GROUP)
+    }
+
+    fn stack_levels(&mut self) {
+        let rank = self.rank;
+        let boxes = (0..self.groups()).flat_map(|group| {
+            let head = &self.heads[group * self.stride()..];
+            let ends = &head[self.columns()..];
+            head[..rank].iter().chain(&ends[..rank]).copied()
+        });
+        let mut level = around(boxes.collect(), rank);
+        while level.len() > 2 * rank {
+            let next = around(level.clone(), rank);
+            self.levels.push(level);
+            level = next;
+        }
+        self.levels.push(level);
+    }
+
+    /// Completes a table that was read from a file: `None` where it is not one of this rank and so
+    /// many values. After this no query leaves its bytes.
+    pub fn checked(mut self, rank: usize, values: usize) -> Option<Self> {
+        if (self.rank, self.values) != (rank, values) || rank > MOST_DIMENSIONS {
+            return None;
+        }
+        let (groups, stride, columns) = (self.groups(), self.stride(), self.columns());
+        if groups.checked_mul(stride) != Some(self.heads.len())
+            || groups.checked_mul(columns) != Some(self.widths.len())
+        {
+            return None;
+        }
+        for group in 0..groups {
+            let len = GROUP.min(self.rows - group * GROUP);
+            let widths = &self.widths[group * columns..(group + 1) * columns];
+            let fits = |w: &u8| u32::from(*w) <= WIDEST || u32::from(*w) == u64::BITS;
+            let bytes: usize = widths.iter().map(|w| packed_len(len, u32::from(*w))).sum();
+            let begin = usize::try_from(self.heads[(group + 1) * stride - 1]).ok()?;
+            let end = begin.checked_add(bytes)?.checked_add(SPARE)?;
+            if !widths.iter().all(fits) || end > self.packed.len() {
+                return None;
+            }
+        }
+        self.stack_levels();
+        Some(self)
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The smallest box around all boxes; meaningless without rows.
+    pub fn bounds(&self) -> Bounds {
+        let top = self.levels.last().map_or(&[][..], Vec::as_slice);
+        let (start, end) = top.split_at(top.len() / 2);
+        Bounds {
+            start: start.to_vec(),
+            end: end.to_vec(),
+        }
+    }
+
+    /// Shows `visit` the rows that touch `query`, from the last to the first, until it breaks off.
+    pub fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        if self.in_order {
+            return self.visit_as_they_lie(query, &mut visit);
+        }
+        // Along the curve: what touches the query is put back in order.
+        let (mut cells, mut numbers) = (Vec::new(), Vec::new());
+        let _ = self.visit_as_they_lie(query, &mut |row: Row<'_>| {
+            numbers.push((row.value(0), numbers.len()));
+            cells.extend_from_slice(row.cells);
+            ControlFlow::<()>::Continue(())
+        });
+        numbers.sort_unstable();
+        let columns = self.columns();
+        numbers.into_iter().rev().try_for_each(|(_, at)| {
+            visit(Row {
+                rank: self.rank,
+                cells: &cells[at * columns..(at + 1) * columns],
+            })
+        })
+    }
+
+    /// Whether a row that touches `query` is wanted; asks no more once one is.
+    pub fn any(&self, query: &Bounds, mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
+        let stopped = self.visit_as_they_lie(query, &mut |row| match wanted(row) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        stopped.is_break()
+    }
+
+    /// As [`PackedBoxes::visit_back`], but in the order in which the rows lie.
+    fn visit_as_they_lie<B>(
+        &self,
+        query: &Bounds,
+        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        if self.rows == 0 {
+            return ControlFlow::Continue(());
+        }
+        let mut scratch = Scratch {
+            columns: vec![0; self.columns() * GROUP],
+            cells: vec![0; self.columns()],
+        };
+        self.descend(query, self.levels.len(), 0, &mut scratch, visit)
+    }
+
+    /// Level 0 is that of the groups, the others are those of `levels`, counted from one.
+    fn descend<B>(
+        &self,
+        query: &Bounds,
+        level: usize,
+        node: usize,
+        scratch: &mut Scratch,
+        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let (start, end) = self.node_box(level, node);
+        let touches = |d: usize| start[d] < query.end[d] && query.start[d] < end[d];
+        if !(0..self.rank).all(touches) {
+            return ControlFlow::Continue(());
+        }
+        let Some(below) = level.checked_sub(1) else {
+            return self.visit_group(query, node, scratch, visit);
+        };
+        let children = match below.checked_sub(1) {
+            Some(below) if self.rank > 0 => self.levels[below].len() / (2 * self.rank),
+            // Boxes without dimensions are all alike: one node stands for all groups.
+            _ => self.groups(),
+        };
+        let own = match self.rank {
+            0 => 0..children,
+            _ => node * FAN_OUT..children.min((node + 1) * FAN_OUT),
+        };
+        own.rev()
+            .try_for_each(|child| self.descend(query, below, child, scratch, visit))
+    }
+
+    fn node_box(&self, level: usize, node: usize) -> (&[u64], &[u64]) {
+        let rank = self.rank;
+        match level.checked_sub(1) {
+            Some(level) => {
+                self.levels[level][node * 2 * rank..(node + 1) * 2 * rank].split_at(rank)
+            }
+            None => {
+                let head = &self.heads[node * self.stride()..];
+                (&head[..rank], &head[self.columns()..self.columns() + rank])
+            }
+        }
+    }
+
+    fn visit_group<B>(
+        &self,
+        query: &Bounds,
+        group: usize,
+        scratch: &mut Scratch,
+        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let (rank, columns) = (self.rank, self.columns());
+        let len = GROUP.min(self.rows - group * GROUP);
+        let head = &self.heads[group * self.stride()..(group + 1) * self.stride()];
+        let widths = &self.widths[group * columns..(group + 1) * columns];
+        let mut at = head[self.stride() - 1] as usize;
+        let mut unpack_columns = |range: Range<usize>, out: &mut [u64]| {
+            for column in range {
+                let out = &mut out[column * GROUP..column * GROUP + len];
+                let width = u32::from(widths[column]);
+                unpack(&self.packed[at..], head[column], width, out);
+                at += packed_len(len, width);
+            }
+        };
+        unpack_columns(0..2 * rank, &mut scratch.columns);
+        let mut has_values = false;
+        for row in (0..len).rev() {
+            let cell = |column: usize| scratch.columns[column * GROUP + row];
+            let touches = |d: usize| {
+                let (start, count) = (cell(d), cell(rank + d));
+                start < query.end[d] && query.start[d] < start.saturating_add(count)
+            };
+            if !(0..rank).all(touches) {
+                continue;
+            }
+            if !has_values {
+                unpack_columns(2 * rank..columns, &mut scratch.columns);
+                has_values = true;
+            }
+            for column in 0..columns {
+                scratch.cells[column] = scratch.columns[column * GROUP + row];
+            }
+            visit(Row {
+                rank,
+                cells: &scratch.cells,
+            })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        let levels: usize = self.levels.iter().map(|l| l.len() * 8).sum();
+        size_of::<Self>() + self.heads.len() * 8 + self.widths.len() + self.packed.len() + levels
+    }
+}
+
+/// Room for one group, column by column, and for one row.
+struct Scratch {
+    columns: Vec<u64>,
+    cells: Vec<u64>,
+}
+
+/// Boxes around each [`FAN_OUT`] of some boxes, `2 * rank` numbers each.
+fn around(boxes: Vec<u64>, rank: usize) -> Vec<u64> {
+    let mut level = Vec::new();
+    if rank == 0 {
+        return level;
+    }
+    for group in boxes.chunks(FAN_OUT * 2 * rank) {
+        let members = || group.chunks_exact(2 * rank);
+        level.extend((0..rank).map(|d| members().map(|b| b[d]).min().unwrap_or(0)));
+        level.extend((rank..2 * rank).map(|d| members().map(|b| b[d]).max().unwrap_or(0)));
+    }
+    level
+}
+
+/// Appends the differences from `least`, `width` bits each, lowest bits first.
+fn pack(cells: &[u64], least: u64, width: u32, out: &mut Vec<u8>) {
+    let (mut word, mut used) = (0u128, 0);
+    for cell in cells {
+        word |= u128::from(cell - least) << used;
+        used += width;
+        if used >= u64::BITS {
+            out.extend_from_slice(&(word as u64).to_le_bytes());
+            word >>= u64::BITS;
+            used -= u64::BITS;
+        }
+    }
+    out.extend_from_slice(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
+}
+
+/// The inverse of [`pack`]. A word can be loaded where each number begins.
+fn unpack(packed: &[u8], least: u64, width: u32, out: &mut [u64]) {
+    if width == 0 {
+        return out.fill(least);
+    }
+    let mask = u64::MAX >> (u64::BITS - width);
+    let mut bit = 0;
+    for cell in out {
+        let at = bit / 8;
+        let mut word = [0; 8];
+        word.copy_from_slice(&packed[at..at + 8]);
+        *cell = least.wrapping_add(u64::from_le_bytes(word) >> (bit % 8) & mask);
+        bit += width as usize;
+    }
+}
+
+fn packed_len(cells: usize, width: u32) -> usize {
+    (cells * width as usize).div_ceil(8)
+}
+
+/// Collects rows column by column, [`GROUP`] places for each.
+fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: &mut [u64]) {
+    let rank = rows.rank();
+    for (c, column) in cells.chunks_exact_mut(GROUP).enumerate() {
+        let places = column.iter_mut().zip(members.clone());
+        if c < rank {
+            places.for_each(|(place, row)| *place = rows.start(row, c));
+        } else if c < 2 * rank {
+            places.for_each(|(place, row)| *place = rows.count(row, c - rank));
+        } else {
+            places.for_each(|(place, row)| *place = rows.value(row, c - 2 * rank));
+        }
+    }
+}
+
+/// The part of a box that another one inside it takes.
+fn share(start: &[u64], end: &[u64], all: &Bounds) -> f64 {
+    let sides = start.iter().zip(end).zip(all.count());
+    sides.fold(1.0, |v, ((s, e), span)| v * (e - s) as f64 / span as f64)
+}
+
+/// The smallest box around some rows.
+fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
+    let sides = (0..rows.rank()).map(|d| {
+        members.clone().fold((u64::MAX, 0), |(low, high), row| {
+            let start = rows.start(row, d);
+            (
+                low.min(start),
+                high.max(start.saturating_add(rows.count(row, d))),
+            )
+        })
+    });
+    let (start, end) = sides.unzip();
+    Bounds { start, end }
+}
+
+/// How many groups a point would lie in on average, were the rows to lie in their own order: as a
+/// sample of the groups has it.
+fn natural_overlap(rows: &impl Rows) -> f64 {
+    const SAMPLE: usize = 64;
+    let all = bounds_of(rows, 0..rows.rows());
+    let groups = rows.rows() / GROUP;
+    let sample = (0..groups).step_by(groups.div_ceil(SAMPLE));
+    let (taken, volume) = sample.fold((0, 0.0), |(taken, volume), group| {
+        let own = bounds_of(rows, group * GROUP..(group + 1) * GROUP);
+        (taken + 1, volume + share(&own.start, &own.end, &all))
+    });
+    volume / f64::from(taken) * groups as f64
+}
+
+/// Row numbers along a Z-order curve through the first elements of their boxes; `None` where there are
+/// too many to be numbered.
+fn z_order(rows: &impl Rows) -> Option<Vec<u32>> {
+    let number = u32::try_from(rows.rows()).ok()?;
+    let all = bounds_of(rows, 0..rows.rows());
+    let used = rows.rank().min(32);
+    let bits = 32 / used as u32;
+    // So many low bits of a coordinate are left out that the highest one is kept.
+    let shifts: Vec<u32> = all
+        .count()
+        .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(bits))
+        .collect();
+    // The bits of a byte, with room for those of the other dimensions between them.
+    let spaced: Vec<u64> = (0..256)
+        .map(|byte| {
+            (0..bits.min(8)).fold(0, |key, bit| {
+                key | (byte >> bit & 1) << (bit as usize * used)
+            })
+        })
+        .collect();
+    let key = |row: u32| {
+        (0..used).fold(0, |key, d| {
+            let cell = (rows.start(row as usize, d) - all.start[d]) >> shifts[d];
+            let bytes = (0..bits.div_ceil(8)).map(|byte| {
+                spaced[(cell >> (8 * byte) & 0xff) as usize] << (8 * byte as usize * used)
+            });
+            key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
+        })
+    };
+    // Key and number in one word: they are sorted fast.
+    let mut keyed: Vec<u64> = (0..number)
+        .map(|row| key(row) << 32 | u64::from(row))
+        .collect();
+    keyed.sort_unstable();
+    Some(keyed.into_iter().map(|keyed| keyed as u32).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Boxes, each with its number and a number made of it.
+    #[derive(Debug, Clone)]
+    struct List(usize, Vec<Bounds>);
+
+    fn beside(row: usize) -> u64 {
+        (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (row % 64)
+    }
+
+    impl Rows for List {
+        fn rank(&self) -> usize {
+            self.0
+        }
+        fn rows(&self) -> usize {
+            self.1.len()
+        }
+        fn values(&self) -> usize {
+            2
+        }
+        fn start(&self, row: usize, dim: usize) -> u64 {
+            self.1[row].start[dim]
+        }
+        fn count(&self, row: usize, dim: usize) -> u64 {
+            self.1[row].end[dim] - self.1[row].start[dim]
+        }
+        fn value(&self, row: usize, value: usize) -> u64 {
+            [row as u64, beside(row)][value]
+        }
+    }
+
+    fn some_box(rank: usize, span: u64, side: u64) -> impl Strategy<Value = Bounds> {
+        prop::collection::vec((0..span, 1..=side), rank).prop_map(|sides| Bounds {
+            start: sides.iter().map(|s| s.0).collect(),
+            end: sides.iter().map(|s| s.0.saturating_add(s.1)).collect(),
+        })
+    }
+
+    fn case() -> impl Strategy<Value = (List, Bounds)> {
+        let spans = prop::sample::select(vec![4, 1000, 1 << 40, u64::MAX - 50]);
+        (0usize..5, spans, any::<bool>()).prop_flat_map(|(rank, span, sorted)| {
+            let list = prop::collection::vec(some_box(rank, span, 40), 0..5000);
+            let list = list.prop_map(move |mut boxes| {
+                if sorted {
+                    boxes.sort_by(|a, b| a.start.cmp(&b.start));
+                }
+                List(rank, boxes)
+            });
+            (list, some_box(rank, span, span / 4))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn finds_what_a_full_search_finds_last_first((list, query) in case()) {
+            let table = PackedBoxes::build(&list);
+            let wanted: Vec<usize> = (0..list.1.len())
+                .filter(|&i| list.1[i].intersection(&query).is_some())
+                .rev()
+                .collect();
+            let mut found = Vec::new();
+            let _ = table.visit_back(&query, |row| {
+                found.push(row.value(0) as usize);
+                assert_eq!(row.bounds(), list.1[found[found.len() - 1]]);
+                assert_eq!(row.value(1), beside(found[found.len() - 1]));
+                ControlFlow::<()>::Continue(())
+            });
+            prop_assert_eq!(table.any(&query, |_| true), !wanted.is_empty());
+            prop_assert_eq!(&found, &wanted);
+            // As often as it is asked for, and no more.
+            let mut left = wanted.len() / 2 + 1;
+            let _ = table.visit_back(&query, |_| {
+                left -= 1;
+                match left {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
+            });
+            prop_assert_eq!(left, usize::from(wanted.is_empty()));
+            let bytes = postcard::to_stdvec(&table).unwrap();
+            let read: PackedBoxes = postcard::from_bytes(&bytes).unwrap();
+            prop_assert_eq!(read.checked(list.0, 2), Some(table));
+        }
+
+        #[test]
+        fn a_damaged_table_is_refused_or_answers(
+            (list, query) in case(),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let mut bytes = postcard::to_stdvec(&PackedBoxes::build(&list)).unwrap();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if let Ok(read) = postcard::from_bytes::<PackedBoxes>(&bytes)
+                && let Some(table) = read.checked(list.0, 2)
+            {
+                table.any(&query, |_| false);
+            }
+        }
+    }
+
+    fn scattered(number: u64) -> List {
+        let at = |i: u64| (i * 7919) % number;
+        let boxes = (0..number).map(|i| Bounds {
+            start: vec![at(i)],
+            end: vec![at(i) + 1],
+        });
+        List(1, boxes.collect())
+    }
+
+    #[test]
+    fn random_order_lies_along_a_curve_and_sorted_order_does_not() {
+        let list = scattered(10_007);
+        let table = PackedBoxes::build(&list);
+        assert!(!table.in_order);
+        let query = Bounds {
+            start: vec![500],
+            end: vec![503],
+        };
+        let mut groups = 0;
+        for group in 0..table.groups() {
+            let (start, end) = table.node_box(0, group);
+            groups += usize::from(start[0] < 503 && end[0] > 500);
+        }
+        assert!(groups <= 2, "{groups}");
+        let mut starts = Vec::new();
+        let _ = table.visit_back(&query, |row| {
+            starts.push(row.start()[0]);
+            ControlFlow::<()>::Continue(())
+        });
+        starts.sort_unstable();
+        assert_eq!(starts, [500, 501, 502]);
+
+        let mut sorted = list.clone();
+        sorted.1.sort_by(|a, b| a.start.cmp(&b.start));
+        assert!(PackedBoxes::build(&sorted).in_order);
+    }
+
+    #[test]
+    fn neighbours_take_a_few_bytes_each() {
+        let boxes = (0..100_000u64).map(|i| Bounds {
+            start: vec![i / 100, i % 100 * 30, 5],
+            end: vec![i / 100 + 1, i % 100 * 30 + 1 + i % 25, 10],
+        });
+        let list = List(3, boxes.collect());
+        let bytes = PackedBoxes::build(&list).bytes() / list.1.len();
+        // The second value is noise of 64 bits.
+        assert!(bytes - 8 <= 6, "{bytes}");
+    }
+}

@@ -1,0 +1,447 @@
+//! From the entries of one dataset to its records.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::flags::{DEFL, ENC, MUL};
+use super::selection::{Blocks, Spelling};
+use super::table::{EntryTable, Head, Place, Window, i64_at};
+use super::{MERGED, Tables};
+use crate::log::deflate::largest_inflated;
+use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
+use crate::log::records::RecordList;
+use crate::log::source::SourceFile;
+use crate::log::{DatasetRecords, Logged};
+
+/// Selections are decoded by several threads where their entries reach this far: below, threads would
+/// cost more than they save.
+const MANY_BYTES: u64 = 1 << 20;
+/// Selections that a thread takes on at once.
+const TAKEN: usize = 16;
+
+/// What the decoding of a dataset needs.
+pub(super) struct Decoder<'a> {
+    pub tables: &'a Tables,
+    pub entries: &'a EntryTable,
+    pub sources: &'a [SourceFile],
+    pub dataset: &'a Logged<'a>,
+    pub selections: &'a Selections,
+}
+
+/// What an entry covers.
+enum Covered {
+    Nothing,
+    /// One block of the dataset's rank: its starts, then its counts.
+    Block(Vec<u64>),
+    Selection(u64, Arc<Selection>),
+}
+
+/// What is remembered from one entry to the next.
+struct State<'a> {
+    /// Source file, and a window over it.
+    window: Option<(u16, Window<'a>)>,
+    /// The same for the entries that others share: they lie further back.
+    shared: Option<(u16, Window<'a>)>,
+    /// Selections of this dataset, by number.
+    held: HashMap<u64, Arc<Selection>>,
+    /// Bytes of those that nobody else had.
+    decoded: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn records(&self) -> DatasetRecords {
+        let places = self.entries.of_dataset(self.dataset.id);
+        let mut state = State {
+            window: None,
+            shared: None,
+            held: HashMap::new(),
+            decoded: 0,
+        };
+        self.decode_ahead(places, &mut state);
+        let mut found = DatasetRecords {
+            records: RecordList::new(self.rank()),
+            ..DatasetRecords::default()
+        };
+        for place in places {
+            if let Err(reason) = self.add(place, &mut state, &mut found.records) {
+                found.faults.push(format!("{}: {reason}", self.name(place)));
+            }
+        }
+        found.decoded = state.decoded;
+        // Section 7: neither the order in the table nor the rank counts, but the flush, then the offset.
+        found.records.put_in_order();
+        if !self.dataset.filtered {
+            distrust_equal_sizes(&mut found.records);
+        }
+        found
+    }
+
+    fn rank(&self) -> usize {
+        self.dataset.dims.len()
+    }
+
+    fn is_merged(&self) -> bool {
+        self.tables.config & MERGED != 0
+    }
+
+    fn name(&self, place: &Place) -> String {
+        match self.tables.metadata.get(place.table as usize) {
+            Some(md) => {
+                let at = place.position - md.offset;
+                format!("entry at byte {at} of _md_{}", md.number)
+            }
+            None => format!("entry at byte {} of the file", place.position),
+        }
+    }
+
+    /// The source file that has an entry, and its data.
+    fn source_of(&self, place: &Place) -> u16 {
+        let at = place.table as usize;
+        let table = self.tables.metadata.get(at).map(|md| md.source);
+        let section = self.tables.sections.get(at).map(|section| section.source);
+        table.or(section).unwrap_or(0)
+    }
+
+    /// Points `window` at a source file.
+    fn window<'w>(
+        &self,
+        window: &'w mut Option<(u16, Window<'a>)>,
+        source: u16,
+    ) -> &'w mut Window<'a> {
+        if window.as_ref().is_some_and(|(there, _)| *there != source) {
+            *window = None;
+        }
+        let open = || (source, Window::over(&self.sources[usize::from(source)]));
+        &mut window.get_or_insert_with(open).1
+    }
+
+    /// Adds the record of an entry.
+    fn add(
+        &self,
+        place: &Place,
+        state: &mut State<'a>,
+        list: &mut RecordList,
+    ) -> Result<(), String> {
+        let source = self.source_of(place);
+        let end = self.sources[usize::from(source)].len();
+        let head = Head::read(self.window(&mut state.window, source), place.position, end)?;
+        let target = place
+            .target()
+            .ok_or("shares the selection of no earlier entry")?;
+        let spelled = self.entries.spelled(target);
+        let is_own = spelled == place.position;
+        let speller = match is_own {
+            true => head,
+            false => Head::read(self.window(&mut state.shared, source), spelled, end)?,
+        };
+        let lead = head.record.or(speller.record);
+        let lead = lead
+            .map(|r| u64::try_from(r).map_err(|_| format!("record number {r} is negative")))
+            .transpose()?;
+        let shared = (target, spelled, &speller, is_own);
+        let covered = match self.covered(shared, source, &head, lead, state) {
+            Ok(covered) => covered,
+            // Blocks of a dataset without elements cannot be told apart, and need not be.
+            Err(_) if head.data_size == 0 => Covered::Nothing,
+            Err(reason) => return Err(reason),
+        };
+        let elements = match &covered {
+            Covered::Nothing => 0,
+            Covered::Block(sides) => product(&sides[self.rank()..])?,
+            Covered::Selection(_, selection) => selection.elements(),
+        };
+        let raw = elements
+            .checked_mul(self.dataset.element)
+            .ok_or("more bytes than can be counted")?;
+        if raw == 0 {
+            return Ok(());
+        }
+        let stored = Stored {
+            source,
+            offset: head.data_offset as u64,
+            len: head.data_size as u64,
+            encoding: encoding(self.dataset, raw, head.data_size as u64),
+        };
+        let flush = self.data_flush(source, &head).and_then(|flush| {
+            match stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) {
+                true => Err(format!(
+                    "{} stored bytes cannot hold {raw} bytes",
+                    stored.len
+                )),
+                false => Ok(flush),
+            }
+        });
+        let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&0));
+        match covered {
+            Covered::Nothing => {}
+            Covered::Block(sides) => {
+                let (start, count) = sides.split_at(self.rank());
+                list.push_block(stored, order, start, count);
+            }
+            Covered::Selection(id, selection) => {
+                list.push_selection(stored, order, (id, selection), lead);
+            }
+        }
+        if let Err(reason) = flush {
+            list.spoil_last(format!("{}: {reason}", self.name(place)));
+        }
+        Ok(())
+    }
+
+    /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
+    fn data_flush(&self, source: u16, head: &Head) -> Result<u32, String> {
+        let range = u64::try_from(head.data_offset)
+            .ok()
+            .zip(u64::try_from(head.data_size).ok());
+        range
+            .and_then(|(offset, len)| {
+                let data = &self.tables.data;
+                let after = data.partition_point(|e| (e.source, e.offset) <= (source, offset));
+                let extent = data.get(after.checked_sub(1)?)?;
+                (extent.source == source && extent.holds(offset, len)).then_some(extent.number)
+            })
+            .ok_or_else(|| {
+                format!(
+                    "its data ({} bytes at {}) lie in no _ld dataset",
+                    head.data_size, head.data_offset
+                )
+            })
+    }
+
+    /// What an entry covers, spelled out by the entry `target` at `at` of its source file, which it is
+    /// itself or not (section 6).
+    fn covered(
+        &self,
+        (target, at, speller, is_own): (u32, u64, &Head, bool),
+        source: u16,
+        head: &Head,
+        lead: Option<u64>,
+        state: &mut State<'a>,
+    ) -> Result<Covered, String> {
+        let rank = self.rank();
+        if lead.is_some() && rank == 0 {
+            return Err("a record number for a scalar dataset".into());
+        }
+        let wanted = rank - usize::from(lead.is_some());
+        if wanted == 0 && !speller.has(MUL) {
+            // One element, and nothing that could be spelled out.
+            return Ok(Covered::Block(with_lead(lead, &[], &[])));
+        }
+        let own_rank = rank - usize::from(speller.record.is_some() && rank > 0);
+        if !speller.has(MUL | ENC | DEFL) {
+            let window = match is_own {
+                true => self.window(&mut state.window, source),
+                false => self.window(&mut state.shared, source),
+            };
+            let body = window.bytes(at + speller.len(), speller.body_len())?;
+            return one_block(body, own_rank, own_rank - wanted, lead);
+        }
+        let id = |spelling: Spelling| id(target, wanted, spelling);
+        let fits = |s: &Selection| {
+            s.elements().checked_mul(self.dataset.element) == u64::try_from(head.data_size).ok()
+        };
+        // Only of encoded and of merged blocks is there more than one way to read them.
+        let ambiguous = self.is_merged() || speller.has(ENC);
+        if let Some(selection) = self.known(id(Spelling::Usual), state)
+            && (!ambiguous || fits(&selection))
+        {
+            return Ok(Covered::of(id(Spelling::Usual), selection, lead));
+        }
+        let body = self.read_body(source, at, speller)?;
+        let mut blocks = Blocks::parse(speller, &body, own_rank, self.is_merged())?;
+        blocks.choose(self.dataset, head.data_size, own_rank - wanted)?;
+        let id = id(blocks.spelling());
+        let selection = match self.known(id, state) {
+            Some(selection) => selection,
+            None => {
+                let selection = blocks.selection(own_rank - wanted)?;
+                self.keep(id, selection, state)
+            }
+        };
+        Ok(Covered::of(id, selection, lead))
+    }
+
+    fn known(&self, id: u64, state: &mut State<'_>) -> Option<Arc<Selection>> {
+        match state.held.entry(id) {
+            Entry::Occupied(there) => Some(Arc::clone(there.get())),
+            Entry::Vacant(free) => {
+                let selection = self.selections.get(id)?;
+                Some(Arc::clone(free.insert(selection)))
+            }
+        }
+    }
+
+    fn keep(&self, id: u64, selection: Selection, state: &mut State<'_>) -> Arc<Selection> {
+        let (selection, is_new) = self.selections.keep(id, selection);
+        if is_new {
+            state.decoded += selection.bytes();
+        }
+        state.held.insert(id, Arc::clone(&selection));
+        selection
+    }
+
+    fn read_body(&self, source: u16, at: u64, head: &Head) -> Result<Vec<u8>, String> {
+        let mut body = vec![0; head.body_len() as usize];
+        self.sources[usize::from(source)]
+            .read_exact_at(&mut body, at + head.len())
+            .map_err(|e| e.to_string())?;
+        Ok(body)
+    }
+
+    /// Decodes, in several threads, the selections that the entries will ask for, as far as there is
+    /// no doubt how to read them.
+    fn decode_ahead(&self, places: &[Place], state: &mut State<'a>) {
+        let mut targets: Vec<(u32, u16)> = places
+            .iter()
+            .filter_map(|place| Some((place.target()?, self.source_of(place))))
+            .collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let reach = match targets.as_slice() {
+            [(first, _), .., (last, _)] => {
+                let (first, last) = (self.entries.spelled(*first), self.entries.spelled(*last));
+                first.abs_diff(last)
+            }
+            _ => 0,
+        };
+        let threads = thread::available_parallelism().map_or(1, |n| n.get());
+        if reach < MANY_BYTES || threads < 2 || self.is_merged() {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut window = None;
+            let mut decoded = Vec::new();
+            loop {
+                let from = next.fetch_add(TAKEN, Ordering::Relaxed);
+                let Some(rest) = targets.get(from..) else {
+                    return decoded;
+                };
+                for (target, source) in rest.iter().take(TAKEN) {
+                    decoded.extend(self.decode_target(*target, *source, &mut window));
+                }
+            }
+        };
+        let decoded = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut decoded = work();
+            // A thread that panicked has decoded nothing: what it left is decoded when it is asked for.
+            decoded.extend(others.into_iter().filter_map(|t| t.join().ok()).flatten());
+            decoded
+        });
+        for (id, selection) in decoded {
+            self.keep(id, selection, state);
+        }
+    }
+
+    /// The selection that an entry spells out, where it has several blocks which can be read in one way.
+    fn decode_target(
+        &self,
+        target: u32,
+        source: u16,
+        window: &mut Option<(u16, Window<'a>)>,
+    ) -> Option<(u64, Selection)> {
+        let at = self.entries.spelled(target);
+        let end = self.sources[usize::from(source)].len();
+        let head = Head::read(self.window(window, source), at, end).ok()?;
+        let wanted = self
+            .rank()
+            .checked_sub(usize::from(head.record.is_some()))?;
+        let id = id(target, wanted, Spelling::Usual);
+        if !head.has(MUL) || wanted == 0 || self.selections.get(id).is_some() {
+            return None;
+        }
+        let body = self.read_body(source, at, &head).ok()?;
+        let blocks = Blocks::parse(&head, &body, wanted, false).ok()?;
+        Some((id, blocks.selection(0).ok()?))
+    }
+}
+
+impl Covered {
+    /// A selection that is one block needs not be kept.
+    fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>) -> Self {
+        match selection.blocks() {
+            1 => {
+                let bounds = selection.bounds();
+                let count: Vec<u64> = bounds.count().collect();
+                Covered::Block(with_lead(lead, &bounds.start, &count))
+            }
+            _ => Covered::Selection(id, selection),
+        }
+    }
+}
+
+/// Number of a selection: it depends on the entry that spells it out, the dimensions wanted, and how
+/// they are read.
+fn id(target: u32, wanted: usize, spelling: Spelling) -> u64 {
+    u64::from(target) << 16 | (wanted as u64) << 8 | spelling as u64
+}
+
+/// Sides of a block, with the first one added that a lead stands for.
+fn with_lead(lead: Option<u64>, start: &[u64], count: &[u64]) -> Vec<u64> {
+    let mut sides = Vec::with_capacity(2 * (start.len() + 1));
+    sides.extend(lead);
+    sides.extend_from_slice(start);
+    sides.extend(lead.map(|_| 1));
+    sides.extend_from_slice(count);
+    sides
+}
+
+/// A single block, spelled out plainly (section 6.1) in `rank` dimensions, the first `drop` of which
+/// are left out.
+fn one_block(body: &[u8], rank: usize, drop: usize, lead: Option<u64>) -> Result<Covered, String> {
+    if body.len() != 16 * rank {
+        return Err(format!(
+            "{} bytes of selection for 1 blocks of rank {rank}",
+            body.len()
+        ));
+    }
+    let mut sides = Vec::with_capacity(2 * rank + 2);
+    for (half, of_lead) in [(0, lead), (rank, lead.map(|_| 1))] {
+        sides.extend(of_lead);
+        for d in drop..rank {
+            let side = i64_at(body, 8 * (half + d));
+            sides.push(u64::try_from(side).map_err(|_| "a negative coordinate")?);
+        }
+    }
+    let (start, count) = sides.split_at(sides.len() / 2);
+    if count.contains(&0) {
+        return Ok(Covered::Nothing);
+    }
+    for (start, count) in start.iter().zip(count) {
+        check_end(*start, *count)?;
+    }
+    Ok(Covered::Block(sides))
+}
+
+fn product(counts: &[u64]) -> Result<u64, String> {
+    let product = counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
+    product.ok_or_else(|| "a block has more elements than can be counted".into())
+}
+
+/// Section 9: only the sizes tell whether bytes were filtered.
+fn encoding(dataset: &Logged<'_>, raw: u64, stored: u64) -> Encoding {
+    match (raw == stored, dataset.filtered) {
+        (true, _) => Encoding::Raw,
+        (false, true) => Encoding::Pipeline,
+        (false, false) => Encoding::Deflate,
+    }
+}
+
+/// Section 9: a deflated record can be as long as its raw bytes by chance; only where others of the
+/// dataset are deflated has that to be tried.
+fn distrust_equal_sizes(records: &mut RecordList) {
+    if records
+        .iter()
+        .any(|r| r.stored.encoding == Encoding::Deflate)
+    {
+        for stored in records.stored_mut() {
+            if stored.encoding == Encoding::Raw {
+                stored.encoding = Encoding::RawOrDeflate;
+            }
+        }
+    }
+}

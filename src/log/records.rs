@@ -1,0 +1,151 @@
+//! The records of one dataset, as a layout finds them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::model::{Record, Selection, Stored};
+
+/// Records, and what they share. Made by a layout; [`RecordList::put_in_order`] comes last.
+#[derive(Debug, Default)]
+pub struct RecordList {
+    rank: usize,
+    records: Vec<Listed>,
+    /// Sides of the records' boxes: `rank` starts, then `rank` counts each.
+    boxes: Vec<u64>,
+    selections: Vec<Numbered>,
+    /// Where in that list the selection of some number is.
+    numbers: HashMap<u64, u32>,
+    faults: Vec<Box<str>>,
+}
+
+/// A selection, and the number by which its layout knows it: datasets share selections by these.
+pub type Numbered = (u64, Arc<Selection>);
+
+/// A record, but for its box.
+#[derive(Debug, Clone, Copy)]
+struct Listed {
+    stored: Stored,
+    /// Those of lower order apply first; of the same order, those of lower offset.
+    order: u64,
+    /// Which box is its own.
+    place: u32,
+    /// Positions in the lists of selections and of faults, or [`NONE`].
+    selection: u32,
+    fault: u32,
+    has_lead: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl RecordList {
+    pub fn new(rank: usize) -> Self {
+        RecordList {
+            rank,
+            ..RecordList::default()
+        }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Adds a record of one block, of the dataset's rank.
+    pub fn push_block(&mut self, stored: Stored, order: u64, start: &[u64], count: &[u64]) {
+        self.boxes.extend_from_slice(start);
+        self.boxes.extend_from_slice(count);
+        self.push(stored, order, NONE, false);
+    }
+
+    /// Adds a record of several blocks. `id`: the layout's number of their selection. `lead`: their index along the
+    /// first dimension, where they have one dimension less than the dataset.
+    pub fn push_selection(
+        &mut self,
+        stored: Stored,
+        order: u64,
+        (id, selection): Numbered,
+        lead: Option<u64>,
+    ) {
+        let bounds = selection.bounds();
+        self.boxes.extend(lead);
+        self.boxes.extend_from_slice(&bounds.start);
+        self.boxes.extend(lead.map(|_| 1));
+        self.boxes.extend(bounds.count());
+        let number = *self.numbers.entry(id).or_insert_with(|| {
+            self.selections.push((id, selection));
+            self.selections.len() as u32 - 1
+        });
+        self.push(stored, order, number, lead.is_some());
+    }
+
+    fn push(&mut self, stored: Stored, order: u64, selection: u32, has_lead: bool) {
+        self.records.push(Listed {
+            stored,
+            order,
+            place: self.records.len() as u32,
+            selection,
+            fault: NONE,
+            has_lead,
+        });
+    }
+
+    /// The bytes of the record that was added last cannot be had, for this reason.
+    pub fn spoil_last(&mut self, reason: String) {
+        if let Some(last) = self.records.last_mut() {
+            last.fault = self.faults.len() as u32;
+            self.faults.push(reason.into());
+        }
+    }
+
+    /// To be called once all records are there: later ones override earlier ones.
+    pub fn put_in_order(&mut self) {
+        self.records.sort_by_key(|r| (r.order, r.stored.offset));
+    }
+
+    pub fn get(&self, number: usize) -> Record<'_> {
+        let record = &self.records[number];
+        let at = record.place as usize * 2 * self.rank;
+        let (start, count) = self.boxes[at..at + 2 * self.rank].split_at(self.rank);
+        Record {
+            start,
+            count,
+            selection: self.selection_of(number).map(|(_, s)| s),
+            has_lead: record.has_lead,
+            stored: record.stored,
+            fault: self.fault_of(number).map(|at| &*self.faults[at]),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        (0..self.len()).map(|number| self.get(number))
+    }
+
+    /// The position of a record's selection in the list of selections, and the selection.
+    pub fn selection_of(&self, number: usize) -> Option<(usize, &Arc<Selection>)> {
+        let at = self.records[number].selection;
+        (at != NONE).then(|| (at as usize, &self.selections[at as usize].1))
+    }
+
+    /// The position of a record's fault in the list of faults.
+    pub fn fault_of(&self, number: usize) -> Option<usize> {
+        let at = self.records[number].fault;
+        (at != NONE).then_some(at as usize)
+    }
+
+    /// How the bytes of each record are stored.
+    pub fn stored_mut(&mut self) -> impl Iterator<Item = &mut Stored> {
+        self.records.iter_mut().map(|record| &mut record.stored)
+    }
+
+    /// The selections and the faults that the records speak of.
+    pub fn into_shared(self) -> (Vec<Numbered>, Vec<Box<str>>) {
+        (self.selections, self.faults)
+    }
+}
