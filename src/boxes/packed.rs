@@ -231,6 +231,10 @@ impl PackedBoxes {
         Some(self)
     }
 
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     pub fn rows(&self) -> usize {
         self.rows
     }

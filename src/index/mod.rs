@@ -1,5 +1,7 @@
 //! Which records touch a chunk, in the order in which they apply.
 
+mod kept;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -11,7 +13,7 @@ use crate::error::Result;
 use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::records::{Numbered, RecordList};
 use crate::log::source::SourceFile;
-use crate::log::{Logged, RecordTable};
+use crate::log::{DatasetRecords, Logged, RecordTable};
 
 /// The records of one dataset, ready to be asked. Those that later ones hide for certain are left out.
 #[derive(Debug)]
@@ -23,7 +25,8 @@ pub struct DatasetIndex {
     record_faults: Vec<Box<str>>,
     /// Why elements of the dataset cannot be trusted, wherever they lie.
     faults: Vec<String>,
-    bytes: usize,
+    /// Bytes of the selections that no other dataset had.
+    decoded: usize,
 }
 
 impl DatasetIndex {
@@ -34,25 +37,25 @@ impl DatasetIndex {
         selections: &Selections,
     ) -> Result<Self> {
         let found = table.records(sources, dataset, selections)?;
-        let mut faults = table.faults().to_vec();
+        Ok(Self::of(found, table.faults()))
+    }
+
+    /// `faults`: those of the whole log.
+    fn of(found: DatasetRecords, faults: &[String]) -> Self {
+        let mut faults = faults.to_vec();
         faults.extend(found.faults);
         let records = PackedBoxes::build(&PackedRecords {
             numbers: not_hidden(&found.records),
             list: &found.records,
         });
         let (selections, record_faults) = found.records.into_shared();
-        Ok(DatasetIndex {
-            bytes: size_of::<Self>()
-                + found.decoded
-                + records.bytes()
-                + selections.len() * size_of::<Numbered>()
-                + record_faults.iter().map(|f| 16 + f.len()).sum::<usize>()
-                + faults.iter().map(String::len).sum::<usize>(),
+        DatasetIndex {
+            decoded: found.decoded,
             records,
             selections,
             record_faults,
             faults,
-        })
+        }
     }
 
     pub fn faults(&self) -> &[String] {
@@ -96,9 +99,18 @@ impl DatasetIndex {
         }
     }
 
-    /// Memory held, in bytes.
+    /// Memory held, in bytes. Selections count for the dataset that first asked for them.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        size_of::<Self>()
+            + self.decoded
+            + self.records.bytes()
+            + self.selections.len() * size_of::<Numbered>()
+            + self
+                .record_faults
+                .iter()
+                .map(|f| 16 + f.len())
+                .sum::<usize>()
+            + self.faults.iter().map(String::len).sum::<usize>()
     }
 }
 

@@ -62,6 +62,10 @@ impl Selection {
         Some(self)
     }
 
+    pub fn rank(&self) -> usize {
+        self.blocks.rank()
+    }
+
     pub fn blocks(&self) -> usize {
         self.blocks.rows()
     }
