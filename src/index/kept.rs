@@ -142,7 +142,7 @@ mod tests {
 
     /// Records of one block, of a shared selection, and of one that cannot be read.
     fn index(known: &Selections) -> DatasetIndex {
-        let mut records = RecordList::new(2);
+        let mut records = RecordList::new(2, 80);
         let stored = |offset| Stored {
             source: (offset % 3) as u16,
             offset,

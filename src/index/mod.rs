@@ -3,6 +3,7 @@
 mod kept;
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
@@ -162,16 +163,16 @@ impl Rows for PackedRecords<'_> {
         VALUES
     }
     fn start(&self, row: usize, dim: usize) -> u64 {
-        self.list.get(self.numbers[row] as usize).start[dim]
+        self.list.sides(self.numbers[row] as usize)[dim]
     }
     fn count(&self, row: usize, dim: usize) -> u64 {
-        self.list.get(self.numbers[row] as usize).count[dim]
+        self.list.sides(self.numbers[row] as usize)[self.list.rank() + dim]
     }
     fn value(&self, row: usize, value: usize) -> u64 {
         let number = self.numbers[row] as usize;
         match value {
-            OFFSET => self.list.get(number).stored.offset,
-            LEN => self.list.get(number).stored.len,
+            OFFSET => self.list.stored(number).offset,
+            LEN => self.list.stored(number).len,
             SELECTION => self
                 .list
                 .selection_of(number)
@@ -185,14 +186,46 @@ impl Rows for PackedRecords<'_> {
 /// Numbers of the records that no later one with the same blocks hides: programs write the same part of
 /// a dataset again and again. What others hide is found out when a chunk is made.
 fn not_hidden(list: &RecordList) -> Vec<u32> {
-    let mut seen = HashSet::with_capacity_and_hasher(list.len(), RandomState::default());
-    let mut is_new = |number: &u32| {
-        let number = *number as usize;
-        let record = list.get(number);
-        let selection = list.selection_of(number).map(|(at, _)| at);
-        seen.insert((selection, record.start, record.count))
+    let state = RandomState::default();
+    let key = |number: u32| {
+        let selection = list.selection_of(number as usize).map(|(at, _)| at);
+        (selection, list.sides(number as usize))
     };
-    let mut left: Vec<u32> = (0..list.len() as u32).rev().filter(|n| is_new(n)).collect();
+    // Most records have blocks of their own, as a look at a small table of hashes tells: only the few
+    // that may not need be compared.
+    let slots = (16 * list.len()).next_power_of_two();
+    let slot = |number: u32| state.hash_one(key(number)) as usize & (slots - 1);
+    let (mut once, mut again) = (BitSet::new(slots), BitSet::new(slots));
+    for number in 0..list.len() as u32 {
+        let slot = slot(number);
+        if once.put(slot) {
+            again.put(slot);
+        }
+    }
+    let mut seen = HashSet::with_hasher(state.clone());
+    let mut left: Vec<u32> = (0..list.len() as u32)
+        .rev()
+        .filter(|number| !again.has(slot(*number)) || seen.insert(key(*number)))
+        .collect();
     left.reverse();
     left
+}
+
+struct BitSet(Vec<u64>);
+
+impl BitSet {
+    fn new(bits: usize) -> Self {
+        BitSet(vec![0; bits.div_ceil(64)])
+    }
+
+    fn has(&self, bit: usize) -> bool {
+        self.0[bit / 64] >> (bit % 64) & 1 != 0
+    }
+
+    /// Whether it was there already.
+    fn put(&mut self, bit: usize) -> bool {
+        let had = self.has(bit);
+        self.0[bit / 64] |= 1 << (bit % 64);
+        had
+    }
 }

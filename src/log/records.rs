@@ -38,9 +38,12 @@ struct Listed {
 const NONE: u32 = u32::MAX;
 
 impl RecordList {
-    pub fn new(rank: usize) -> Self {
+    /// `number`: of the records that may come.
+    pub fn new(rank: usize, number: usize) -> Self {
         RecordList {
             rank,
+            records: Vec::with_capacity(number),
+            boxes: Vec::with_capacity(2 * rank * number),
             ..RecordList::default()
         }
     }
@@ -109,10 +112,19 @@ impl RecordList {
         self.records.sort_by_key(|r| (r.order, r.stored.offset));
     }
 
+    /// Sides of a record's box: the starts, then the counts.
+    pub fn sides(&self, number: usize) -> &[u64] {
+        let at = self.records[number].place as usize * 2 * self.rank;
+        &self.boxes[at..at + 2 * self.rank]
+    }
+
+    pub fn stored(&self, number: usize) -> &Stored {
+        &self.records[number].stored
+    }
+
     pub fn get(&self, number: usize) -> Record<'_> {
         let record = &self.records[number];
-        let at = record.place as usize * 2 * self.rank;
-        let (start, count) = self.boxes[at..at + 2 * self.rank].split_at(self.rank);
+        let (start, count) = self.sides(number).split_at(self.rank);
         Record {
             start,
             count,

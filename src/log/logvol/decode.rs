@@ -34,8 +34,8 @@ pub(super) struct Decoder<'a> {
 /// What an entry covers.
 enum Covered {
     Nothing,
-    /// One block of the dataset's rank: its starts, then its counts.
-    Block(Vec<u64>),
+    /// One block, whose sides are in the state.
+    Block,
     Selection(u64, Arc<Selection>),
 }
 
@@ -49,6 +49,8 @@ struct State<'a> {
     held: HashMap<u64, Arc<Selection>>,
     /// Bytes of those that nobody else had.
     decoded: usize,
+    /// Sides of a single block, of the dataset's rank: the starts, then the counts.
+    sides: Vec<u64>,
 }
 
 impl<'a> Decoder<'a> {
@@ -59,10 +61,11 @@ impl<'a> Decoder<'a> {
             shared: None,
             held: HashMap::new(),
             decoded: 0,
+            sides: Vec::new(),
         };
         self.decode_ahead(places, &mut state);
         let mut found = DatasetRecords {
-            records: RecordList::new(self.rank()),
+            records: RecordList::new(self.rank(), places.len()),
             ..DatasetRecords::default()
         };
         for place in places {
@@ -132,16 +135,17 @@ impl<'a> Decoder<'a> {
             .target()
             .ok_or("shares the selection of no earlier entry")?;
         let spelled = self.entries.spelled(target);
-        let is_own = spelled == place.position;
+        let at = spelled.position();
+        let is_own = at == place.position;
         let speller = match is_own {
             true => head,
-            false => Head::read(self.window(&mut state.shared, source), spelled, end)?,
+            false => Head::read(self.window(&mut state.shared, source), at, end)?,
         };
         let lead = head.record.or(speller.record);
         let lead = lead
             .map(|r| u64::try_from(r).map_err(|_| format!("record number {r} is negative")))
             .transpose()?;
-        let shared = (target, spelled, &speller, is_own);
+        let shared = (target, at, &speller, is_own);
         let covered = match self.covered(shared, source, &head, lead, state) {
             Ok(covered) => covered,
             // Blocks of a dataset without elements cannot be told apart, and need not be.
@@ -150,7 +154,7 @@ impl<'a> Decoder<'a> {
         };
         let elements = match &covered {
             Covered::Nothing => 0,
-            Covered::Block(sides) => product(&sides[self.rank()..])?,
+            Covered::Block => product(&state.sides[self.rank()..])?,
             Covered::Selection(_, selection) => selection.elements(),
         };
         let raw = elements
@@ -177,8 +181,8 @@ impl<'a> Decoder<'a> {
         let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&0));
         match covered {
             Covered::Nothing => {}
-            Covered::Block(sides) => {
-                let (start, count) = sides.split_at(self.rank());
+            Covered::Block => {
+                let (start, count) = state.sides.split_at(self.rank());
                 list.push_block(stored, order, start, count);
             }
             Covered::Selection(id, selection) => {
@@ -228,7 +232,7 @@ impl<'a> Decoder<'a> {
         let wanted = rank - usize::from(lead.is_some());
         if wanted == 0 && !speller.has(MUL) {
             // One element, and nothing that could be spelled out.
-            return Ok(Covered::Block(with_lead(lead, &[], &[])));
+            return Ok(Covered::block(lead, &[], &[], &mut state.sides));
         }
         let own_rank = rank - usize::from(speller.record.is_some() && rank > 0);
         if !speller.has(MUL | ENC | DEFL) {
@@ -237,7 +241,7 @@ impl<'a> Decoder<'a> {
                 false => self.window(&mut state.shared, source),
             };
             let body = window.bytes(at + speller.len(), speller.body_len())?;
-            return one_block(body, own_rank, own_rank - wanted, lead);
+            return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
         }
         let id = |spelling: Spelling| id(target, wanted, spelling);
         let fits = |s: &Selection| {
@@ -248,7 +252,8 @@ impl<'a> Decoder<'a> {
         if let Some(selection) = self.known(id(Spelling::Usual), state)
             && (!ambiguous || fits(&selection))
         {
-            return Ok(Covered::of(id(Spelling::Usual), selection, lead));
+            let id = id(Spelling::Usual);
+            return Ok(Covered::of(id, selection, lead, &mut state.sides));
         }
         let body = self.read_body(source, at, speller)?;
         let mut blocks = Blocks::parse(speller, &body, own_rank, self.is_merged())?;
@@ -261,7 +266,7 @@ impl<'a> Decoder<'a> {
                 self.keep(id, selection, state)
             }
         };
-        Ok(Covered::of(id, selection, lead))
+        Ok(Covered::of(id, selection, lead, &mut state.sides))
     }
 
     fn known(&self, id: u64, state: &mut State<'_>) -> Option<Arc<Selection>> {
@@ -297,13 +302,14 @@ impl<'a> Decoder<'a> {
         let mut targets: Vec<(u32, u16)> = places
             .iter()
             .filter_map(|place| Some((place.target()?, self.source_of(place))))
+            .filter(|(target, _)| self.entries.spelled(*target).has_several_blocks())
             .collect();
         targets.sort_unstable();
         targets.dedup();
         let reach = match targets.as_slice() {
             [(first, _), .., (last, _)] => {
-                let (first, last) = (self.entries.spelled(*first), self.entries.spelled(*last));
-                first.abs_diff(last)
+                let position = |target| self.entries.spelled(target).position();
+                position(*first).abs_diff(position(*last))
             }
             _ => 0,
         };
@@ -344,14 +350,14 @@ impl<'a> Decoder<'a> {
         source: u16,
         window: &mut Option<(u16, Window<'a>)>,
     ) -> Option<(u64, Selection)> {
-        let at = self.entries.spelled(target);
+        let at = self.entries.spelled(target).position();
         let end = self.sources[usize::from(source)].len();
         let head = Head::read(self.window(window, source), at, end).ok()?;
         let wanted = self
             .rank()
             .checked_sub(usize::from(head.record.is_some()))?;
         let id = id(target, wanted, Spelling::Usual);
-        if !head.has(MUL) || wanted == 0 || self.selections.get(id).is_some() {
+        if wanted == 0 || self.selections.get(id).is_some() {
             return None;
         }
         let body = self.read_body(source, at, &head).ok()?;
@@ -362,15 +368,25 @@ impl<'a> Decoder<'a> {
 
 impl Covered {
     /// A selection that is one block needs not be kept.
-    fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>) -> Self {
+    fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
         match selection.blocks() {
             1 => {
                 let bounds = selection.bounds();
                 let count: Vec<u64> = bounds.count().collect();
-                Covered::Block(with_lead(lead, &bounds.start, &count))
+                Covered::block(lead, &bounds.start, &count, sides)
             }
             _ => Covered::Selection(id, selection),
         }
+    }
+
+    /// A block, with the first side added that a lead stands for.
+    fn block(lead: Option<u64>, start: &[u64], count: &[u64], sides: &mut Vec<u64>) -> Self {
+        sides.clear();
+        sides.extend(lead);
+        sides.extend_from_slice(start);
+        sides.extend(lead.map(|_| 1));
+        sides.extend_from_slice(count);
+        Covered::Block
     }
 }
 
@@ -380,26 +396,22 @@ fn id(target: u32, wanted: usize, spelling: Spelling) -> u64 {
     u64::from(target) << 16 | (wanted as u64) << 8 | spelling as u64
 }
 
-/// Sides of a block, with the first one added that a lead stands for.
-fn with_lead(lead: Option<u64>, start: &[u64], count: &[u64]) -> Vec<u64> {
-    let mut sides = Vec::with_capacity(2 * (start.len() + 1));
-    sides.extend(lead);
-    sides.extend_from_slice(start);
-    sides.extend(lead.map(|_| 1));
-    sides.extend_from_slice(count);
-    sides
-}
-
 /// A single block, spelled out plainly (section 6.1) in `rank` dimensions, the first `drop` of which
 /// are left out.
-fn one_block(body: &[u8], rank: usize, drop: usize, lead: Option<u64>) -> Result<Covered, String> {
+fn one_block(
+    body: &[u8],
+    rank: usize,
+    drop: usize,
+    lead: Option<u64>,
+    sides: &mut Vec<u64>,
+) -> Result<Covered, String> {
     if body.len() != 16 * rank {
+        let len = body.len();
         return Err(format!(
-            "{} bytes of selection for 1 blocks of rank {rank}",
-            body.len()
+            "{len} bytes of selection for 1 blocks of rank {rank}"
         ));
     }
-    let mut sides = Vec::with_capacity(2 * rank + 2);
+    sides.clear();
     for (half, of_lead) in [(0, lead), (rank, lead.map(|_| 1))] {
         sides.extend(of_lead);
         for d in drop..rank {
@@ -414,7 +426,7 @@ fn one_block(body: &[u8], rank: usize, drop: usize, lead: Option<u64>) -> Result
     for (start, count) in start.iter().zip(count) {
         check_end(*start, *count)?;
     }
-    Ok(Covered::Block(sides))
+    Ok(Covered::Block)
 }
 
 fn product(counts: &[u64]) -> Result<u64, String> {

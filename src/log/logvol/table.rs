@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 use super::{Piece, Section, Tables};
 use crate::error::Result;
@@ -111,13 +113,43 @@ impl Place {
     }
 }
 
+/// An entry that spells out a selection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spelled(u64);
+
+impl Spelled {
+    /// The bit that no position needs: files end before 2^63.
+    const SEVERAL: u64 = 1 << 63;
+
+    fn new(position: u64, head: &Head) -> Self {
+        let several = if head.has(MUL) { Self::SEVERAL } else { 0 };
+        Spelled(position | several)
+    }
+
+    /// From byte 0 of the source file.
+    pub fn position(self) -> u64 {
+        self.0 & !Self::SEVERAL
+    }
+
+    pub fn has_several_blocks(self) -> bool {
+        self.0 & Self::SEVERAL != 0
+    }
+}
+
+/// The entries of one dataset.
+#[derive(Debug)]
+struct Entries {
+    rank: usize,
+    places: Vec<Place>,
+}
+
 /// All entries of a log, in the order of the tables: 16 bytes each, and 8 more for those that spell
 /// out a selection.
 #[derive(Debug, Default)]
 pub(super) struct EntryTable {
-    by_dataset: HashMap<i64, Vec<Place>>,
-    /// Where the entries lie that spell out a selection.
-    spelled: Vec<u64>,
+    /// Of each dataset that still has an anchor.
+    by_dataset: HashMap<i64, Entries, RandomState>,
+    spelled: Vec<Spelled>,
     /// Sections or whole tables that could not be followed to their end.
     pub faults: Vec<String>,
 }
@@ -131,7 +163,14 @@ impl EntryTable {
         ranks: &HashMap<i64, usize>,
         merged: bool,
     ) -> Result<Self> {
-        let mut found = EntryTable::default();
+        let of = |(id, rank): (&i64, &usize)| {
+            let (rank, places) = (*rank, Vec::new());
+            (*id, Entries { rank, places })
+        };
+        let mut found = EntryTable {
+            by_dataset: ranks.iter().map(of).collect(),
+            ..EntryTable::default()
+        };
         for fault in &tables.faults {
             found.add_fault(fault.clone());
         }
@@ -140,7 +179,6 @@ impl EntryTable {
             let mut walk = Walk {
                 window,
                 table: number as u32,
-                ranks,
                 merged,
                 found,
             };
@@ -188,17 +226,19 @@ impl EntryTable {
     }
 
     pub fn of_dataset(&self, id: i64) -> &[Place] {
-        self.by_dataset.get(&id).map_or(&[], Vec::as_slice)
+        self.by_dataset
+            .get(&id)
+            .map_or(&[], |entries| &entries.places)
     }
 
-    /// Where the entry lies that is the target of others, or of itself.
-    pub fn spelled(&self, target: u32) -> u64 {
+    /// The entry that is the target of others, or of itself.
+    pub fn spelled(&self, target: u32) -> Spelled {
         self.spelled[target as usize]
     }
 
     pub fn bytes(&self) -> usize {
         let lists = self.by_dataset.values();
-        let lists = lists.map(|v| v.capacity() * size_of::<Place>() + 64);
+        let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + 64);
         self.spelled.capacity() * 8 + lists.sum::<usize>()
     }
 }
@@ -207,7 +247,6 @@ impl EntryTable {
 struct Walk<'a> {
     window: Window<'a>,
     table: u32,
-    ranks: &'a HashMap<i64, usize>,
     merged: bool,
     found: &'a mut EntryTable,
 }
@@ -251,30 +290,31 @@ impl Walk<'_> {
     /// Looks at the entry at `at`, a position in the table; returns its size.
     fn entry(&mut self, at: u64, end: u64, first: usize) -> Result<u64, String> {
         let head = Head::read(&mut self.window, at, end)?;
-        self.check_size(at, &head)?;
+        let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
+        self.check_size(at, &head, rank)?;
         let position = self.window.position(at);
         let target = match head.has(REF) {
             true => self.shared_target(at, &head, first)?,
             false => {
-                self.found.spelled.push(position);
+                self.found.spelled.push(Spelled::new(position, &head));
                 Some(self.found.spelled.len() - 1)
             }
         };
-        if self.ranks.contains_key(&head.dataset) {
-            let target = target.and_then(|t| u32::try_from(t).ok());
-            let places = self.found.by_dataset.entry(head.dataset).or_default();
-            places.push(Place {
-                position,
-                target: target.unwrap_or(NO_TARGET),
-                table: self.table,
-            });
+        let target = target.and_then(|t| u32::try_from(t).ok());
+        let place = Place {
+            position,
+            target: target.unwrap_or(NO_TARGET),
+            table: self.table,
+        };
+        if let Some(entries) = self.found.by_dataset.get_mut(&head.dataset) {
+            entries.places.push(place);
         }
         Ok(head.size)
     }
 
     /// Section 12: an entry whose size is not what its flags ask for ends the section: what follows
     /// it may be anything. Deleted datasets have no known rank, deflated and merged bodies no known size.
-    fn check_size(&mut self, at: u64, head: &Head) -> Result<(), String> {
+    fn check_size(&mut self, at: u64, head: &Head, rank: Option<usize>) -> Result<(), String> {
         let body = head.body_len();
         if head.has(REF) {
             return match body {
@@ -290,7 +330,7 @@ impl Walk<'_> {
         if blocks <= 0 && !head.has(DEFL) {
             return Err(format!("{blocks} blocks"));
         }
-        let Some(&rank) = self.ranks.get(&head.dataset) else {
+        let Some(rank) = rank else {
             return Ok(());
         };
         if head.has(DEFL) || (self.merged && head.flags & (MUL | REC) == MUL) {
@@ -323,7 +363,8 @@ impl Walk<'_> {
         };
         let position = self.window.position(target);
         let section = &self.found.spelled[first..];
-        Ok(section.binary_search(&position).ok().map(|n| first + n))
+        let found = section.binary_search_by_key(&position, |spelled| spelled.position());
+        Ok(found.ok().map(|n| first + n))
     }
 }
 
