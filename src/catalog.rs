@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
 use crate::log::logvol::names::SUBFILE_FOLDER;
-use crate::log::source::{Folder, SourceFile};
+use crate::log::source::{Folder, Identity, SourceFile};
 use crate::scan::scan;
 use crate::snapshot::Source;
 use crate::view::View;
@@ -44,7 +44,7 @@ pub enum Presented {
 }
 
 /// What is known of a path, and of which state of its files.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Known {
     files: Vec<Source>,
     presented: Presented,
@@ -78,7 +78,7 @@ fn own(relative: &Path, file: &SourceFile) -> Source {
 pub struct Catalog {
     folder: Folder,
     budget: Arc<Budget>,
-    known: Cache<PathBuf, Known>,
+    known: Cache<PathBuf, Arc<Known>>,
     /// One scan at a time: libhdf5 would not do two at once anyway.
     scanning: Mutex<()>,
 }
@@ -100,12 +100,17 @@ impl Catalog {
 
     /// What the regular file at `relative` is now. Scans it if it is new or has changed.
     pub fn get(&self, relative: &Path) -> Result<Presented> {
-        self.known(relative).map(|k| k.presented)
+        self.known(relative, None).map(|k| k.presented.clone())
+    }
+
+    /// The same for who has just seen that the file's identity is `now`: the system is not asked again.
+    pub fn get_seen(&self, relative: &Path, now: Identity) -> Result<Presented> {
+        self.known(relative, Some(now)).map(|k| k.presented.clone())
     }
 
     /// Opens the view of the log file at `relative`, as it is now.
     pub fn open(&self, relative: &Path) -> Result<Arc<View>> {
-        let known = self.known(relative)?;
+        let known = self.known(relative, None)?;
         log::debug!("{}: opened", self.folder.full_path(relative).display());
         match &known.presented {
             Presented::View { generation, .. } => {
@@ -124,8 +129,8 @@ impl Catalog {
         }
     }
 
-    fn known(&self, relative: &Path) -> Result<Known> {
-        if let Some(known) = self.current(relative) {
+    fn known(&self, relative: &Path, seen: Option<Identity>) -> Result<Arc<Known>> {
+        if let Some(known) = self.current(relative, seen) {
             return Ok(known);
         }
         // Most files of a tree are no logs: they need neither the lock nor libhdf5.
@@ -135,21 +140,26 @@ impl Catalog {
             return Ok(self.remember(relative, known));
         }
         let _one_at_a_time = self.scanning.lock();
-        match self.current(relative) {
+        // The lock may have taken long: what was seen before is of no use any more.
+        match self.current(relative, None) {
             Some(known) => Ok(known),
             None => Ok(self.scan_locked(relative, &source).0),
         }
     }
 
-    /// What is known of the file, if it and its subfiles are still in the state that was seen.
-    fn current(&self, relative: &Path) -> Option<Known> {
+    /// What is known of the file, if it and its subfiles are still in the state that the scan saw.
+    /// `seen`: the identity of the file itself, if it is known already.
+    fn current(&self, relative: &Path, seen: Option<Identity>) -> Option<Arc<Known>> {
         let known = self.known.get(relative)?;
         if matches!(known.presented, Presented::Broken(_)) && known.since.elapsed() > BROKEN_FOR {
             return None;
         }
         let same = known.files.iter().all(|file| {
-            let now = self.folder.stat(&file.path);
-            now.is_ok_and(|now| file.is_still(now))
+            let now = match seen.filter(|_| file.path == relative) {
+                Some(now) => Some(now),
+                None => self.identity(&file.path),
+            };
+            now.is_some_and(|now| file.is_still(now))
         });
         if !same {
             self.forget(relative);
@@ -157,17 +167,22 @@ impl Catalog {
         same.then_some(known)
     }
 
+    fn identity(&self, relative: &Path) -> Option<Identity> {
+        let stat = self.folder.stat(relative).ok()?;
+        Some(Identity::from(&stat))
+    }
+
     fn scan(&self, relative: &Path) -> Result<Arc<View>> {
         let _one_at_a_time = self.scanning.lock();
         // Somebody else may have opened it meanwhile.
-        if let Some(view) = self.current(relative).and_then(|k| k.view.upgrade()) {
+        if let Some(view) = self.current(relative, None).and_then(|k| k.view.upgrade()) {
             return Ok(view);
         }
         let source = SourceFile::open(&self.folder, relative)?;
         let (known, view) = self.scan_locked(relative, &source);
-        match (view, known.presented) {
+        match (view, &known.presented) {
             (Some(view), _) => Ok(view),
-            (None, Presented::Broken(error)) => Err(Error::Remembered(error)),
+            (None, Presented::Broken(error)) => Err(Error::Remembered(Arc::clone(error))),
             (None, _) => Err(Error::Changed {
                 path: source.path().to_owned(),
             }),
@@ -176,7 +191,7 @@ impl Catalog {
 
     /// Scans the file and remembers the outcome. `source`: the same file, for its identity should the
     /// scan fail.
-    fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Known, Option<Arc<View>>) {
+    fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Arc<Known>, Option<Arc<View>>) {
         let start = Instant::now();
         let opened = scan(&self.folder, relative)
             .and_then(|snapshot| View::open(&self.folder, snapshot, Arc::clone(&self.budget)));
@@ -219,15 +234,16 @@ impl Catalog {
                 let presented = Presented::Broken(Arc::new(error));
                 let known = Known::new(own(), presented, Weak::new());
                 match passing {
-                    true => (known, None),
+                    true => (Arc::new(known), None),
                     false => (self.remember(relative, known), None),
                 }
             }
         }
     }
 
-    fn remember(&self, relative: &Path, known: Known) -> Known {
-        self.known.insert(relative.to_owned(), known.clone());
+    fn remember(&self, relative: &Path, known: Known) -> Arc<Known> {
+        let known = Arc::new(known);
+        self.known.insert(relative.to_owned(), Arc::clone(&known));
         known
     }
 
@@ -252,7 +268,7 @@ impl Catalog {
         let Some(master) = master.filter(|m| !m.is_empty()) else {
             return false;
         };
-        let Ok(known) = self.known(&parent.join(OsStr::from_bytes(master))) else {
+        let Ok(known) = self.known(&parent.join(OsStr::from_bytes(master)), None) else {
             return false;
         };
         let part = parent.join(name);

@@ -118,6 +118,41 @@ fn large_directories_are_listed_whole() {
 }
 
 #[test]
+fn listings_carry_the_attributes_of_each_entry() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let source = source(User::Caller);
+    let folder = source.path().join("directory");
+    let name = |i: usize| format!("file-{i:04}");
+    for i in 0..1500 {
+        fs::write(folder.join(name(i)), vec![0; i]).unwrap();
+    }
+    symlink("no such place", folder.join("link")).unwrap();
+    let mounted = Mounted::new(source.path(), "");
+    let shown = mounted.join("directory");
+    let compare = |expected: usize| {
+        let entries: Vec<_> = fs::read_dir(&shown).unwrap().map(Result::unwrap).collect();
+        assert_eq!(entries.len(), expected);
+        for entry in entries {
+            same_metadata(&folder.join(entry.file_name()), &entry.path());
+        }
+    };
+    // With the file that is there already, and the link.
+    compare(1502);
+    compare(1502);
+    // Others come, go and grow, and a listing shows it at once or when a second is over.
+    fs::remove_file(folder.join(name(7))).unwrap();
+    fs::write(folder.join(name(8)), vec![0; 5000]).unwrap();
+    wait_until("the growth shows", || {
+        let listed = fs::read_dir(&shown).unwrap().map(Result::unwrap);
+        let mut grown = listed.filter(|entry| entry.file_name() == *name(8));
+        grown.next().unwrap().metadata().unwrap().len() == 5000
+    });
+    compare(1501);
+}
+
+#[test]
 fn changes_of_the_source_show() {
     if !can_mount(User::Caller) {
         return;

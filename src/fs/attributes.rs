@@ -24,6 +24,22 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// Of a file of which the kind alone is known.
+    pub fn of_kind(kind: FileType) -> Self {
+        Attributes {
+            kind,
+            size: 0,
+            permissions: 0,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            device_number: 0,
+            accessed: UNIX_EPOCH,
+            modified: UNIX_EPOCH,
+            changed: UNIX_EPOCH,
+        }
+    }
+
     pub fn with_size(self, size: u64) -> Self {
         Attributes { size, ..self }
     }

@@ -9,6 +9,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use crate::error::Result;
+
 use super::attributes::Attributes;
 use super::errno::guarded;
 use super::service::Service;
@@ -16,9 +18,9 @@ use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
     Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
     OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 
 /// How long the kernel may use a name or attributes without asking again; the time it takes at
@@ -81,6 +83,10 @@ fn file_type(kind: rustix::fs::FileType) -> FileType {
 /// Asks for one capability at a time: fuser refuses all of a set when the kernel lacks one.
 fn request_capabilities(config: &mut KernelConfig) {
     let wanted = [
+        // Attributes come with a listing where the kernel expects to be asked for them next: at
+        // the start of a directory, and as long as somebody looks up what was listed.
+        InitFlags::FUSE_DO_READDIRPLUS,
+        InitFlags::FUSE_READDIRPLUS_AUTO,
         // Look-ups and listings in one directory at the same time.
         InitFlags::FUSE_PARALLEL_DIROPS,
         // Cached pages of a plain file go when its time stamp or size changes.
@@ -91,6 +97,48 @@ fn request_capabilities(config: &mut KernelConfig) {
             log::debug!("the kernel lacks {capability:?}");
         }
     }
+}
+
+impl LogFilesystem {
+    /// Adds what follows `offset` in the listing of the open directory `fh`, as far as there is room.
+    /// The kernel counts each as looked up, but for the first two.
+    fn list_with_attributes(
+        &self,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<()> {
+        let listing = self.0.listing(fh.0, offset == 0)?;
+        let parent = self.0.parent(ino.0)?;
+        let itself = file_attr(ino.0, &parent.attributes);
+        let dots = [".", ".."];
+        for (name, next) in dots.iter().zip(1..).skip(position(offset)) {
+            if reply.add(ino, next, name, &TTL, &itself, Generation(0)) {
+                return Ok(());
+            }
+        }
+        let first = position(offset).saturating_sub(dots.len());
+        let after_dots = dots.len() as u64 + 1;
+        for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
+            let Some(found) = self.0.look_up_listed(&parent, listed) else {
+                continue;
+            };
+            let attr = file_attr(found.number, &found.attributes);
+            let ttl = if found.is_known { TTL } else { Duration::ZERO };
+            if reply.add(attr.ino, next, &listed.name, &ttl, &attr, Generation(0)) {
+                // The kernel does not hear of this one.
+                self.0.forget(found.number, 1);
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The place of an entry in a listing, from what the kernel was told to come back with.
+fn position(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 impl Filesystem for LogFilesystem {
@@ -208,14 +256,31 @@ impl Filesystem for LogFilesystem {
         let names = listing
             .iter()
             .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let all = dots.into_iter().chain(names).zip(1..).skip(start);
+        let all = dots
+            .into_iter()
+            .chain(names)
+            .zip(1..)
+            .skip(position(offset));
         for ((name, inode, kind), next) in all {
             if reply.add(INodeNo(inode), next, kind, name) {
                 break;
             }
         }
         reply.ok();
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        match guarded(|| self.list_with_attributes(ino, fh, offset, &mut reply)) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn releasedir(

@@ -5,16 +5,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, OFlags, StatVfs};
+use rustix::fs::{Dir, FileType, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use crate::catalog::{Catalog, Presented};
 use crate::error::{Error, Result};
+use crate::log::source::{Identity, stat_in};
 use crate::view::View;
 
 use super::attributes::Attributes;
@@ -40,6 +42,21 @@ pub enum Version {
 pub struct Entry {
     pub version: Version,
     pub attributes: Attributes,
+}
+
+impl Entry {
+    /// What a listing tells of a name alone.
+    pub fn unknown(kind: FileType, inode: u64) -> Self {
+        let version = Version::Source {
+            device: 0,
+            inode,
+            kind: kind.as_raw_mode(),
+        };
+        Entry {
+            version,
+            attributes: Attributes::of_kind(kind),
+        }
+    }
 }
 
 /// One name in a directory.
@@ -81,8 +98,20 @@ impl Mirror {
     /// What `path` is now. A log file that cannot be presented is an entry like any other, with
     /// the size of the log: its neighbours must stay visible to `ls`.
     pub fn entry(&self, path: &Path) -> Result<Entry> {
-        let (attributes, device, inode) =
-            self.stat(path).inspect_err(|_| self.catalog.forget(path))?;
+        self.entry_as(path, self.stat(path))
+    }
+
+    /// The same for `path` as the listing of its directory gave it, which is held open.
+    pub fn entry_in(&self, directory: &OwnedFd, path: &Path) -> Result<Entry> {
+        let name = path.file_name().unwrap_or_default();
+        let stat = stat_in(directory, name);
+        self.entry_as(path, stat.map_err(|e| self.io_failure(path, e)))
+    }
+
+    fn entry_as(&self, path: &Path, stat: Result<Stat>) -> Result<Entry> {
+        let stat = stat.inspect_err(|_| self.catalog.forget(path))?;
+        let (attributes, seen) = (Attributes::from(&stat), Identity::from(&stat));
+        let Identity { device, inode, .. } = seen;
         let source = Version::Source {
             device,
             inode,
@@ -93,7 +122,7 @@ impl Mirror {
             FileType::Directory | FileType::RegularFile if self.is_hidden(path) => {
                 return Err(self.failure(path, Errno::NOENT));
             }
-            FileType::RegularFile => match self.catalog.get(path) {
+            FileType::RegularFile => match self.catalog.get_seen(path, seen) {
                 Ok(Presented::Plain) => (source, attributes),
                 Ok(Presented::View { generation, len }) => {
                     (Version::View { generation }, attributes.with_size(len))
@@ -133,7 +162,7 @@ impl Mirror {
         let opened = folder
             .open_file(path)
             .and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = opened.map_err(|e| Error::io(folder.full_path(path), e))?;
+        let (metadata, file) = opened.map_err(|e| self.io_failure(path, e))?;
         if (metadata.dev(), metadata.ino()) == (device, inode) {
             Ok(Opened::Plain(file))
         } else {
@@ -173,7 +202,7 @@ impl Mirror {
             return kind;
         }
         self.stat(path)
-            .map_or(FileType::Unknown, |(attributes, ..)| attributes.kind)
+            .map_or(FileType::Unknown, |stat| Attributes::from(&stat).kind)
     }
 
     /// The target of a symbolic link, unchanged.
@@ -191,29 +220,30 @@ impl Mirror {
 
     /// The error that `path` gives with the errno `errno`.
     pub fn failure(&self, path: &Path, errno: Errno) -> Error {
-        Error::io(self.catalog.folder().full_path(path), errno.into())
+        self.io_failure(path, errno.into())
+    }
+
+    fn io_failure(&self, path: &Path, cause: io::Error) -> Error {
+        Error::io(self.catalog.folder().full_path(path), cause)
     }
 
     fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        if self.is_left_out(path) {
-            return Err(self.failure(path, Errno::NOENT));
-        }
-        let folder = self.catalog.folder();
-        folder
-            .open_below(path, flags)
-            .map_err(|e| Error::io(folder.full_path(path), e))
+        self.check_shown(path)?;
+        let opened = self.catalog.folder().open_below(path, flags);
+        opened.map_err(|e| self.io_failure(path, e))
     }
 
-    // The types of the fields of `Stat` differ from one processor to the next.
-    #[allow(clippy::unnecessary_cast)]
-    fn stat(&self, path: &Path) -> Result<(Attributes, u64, u64)> {
-        let fd = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failure(path, e))?;
-        Ok((
-            Attributes::from(&stat),
-            stat.st_dev as u64,
-            stat.st_ino as u64,
-        ))
+    fn stat(&self, path: &Path) -> Result<Stat> {
+        self.check_shown(path)?;
+        let stat = self.catalog.folder().stat(path);
+        stat.map_err(|e| self.io_failure(path, e))
+    }
+
+    fn check_shown(&self, path: &Path) -> Result<()> {
+        match self.is_left_out(path) {
+            true => Err(self.failure(path, Errno::NOENT)),
+            false => Ok(()),
+        }
     }
 
     fn is_hidden(&self, path: &Path) -> bool {

@@ -2,17 +2,19 @@
 //! values and errors out.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 use super::attributes::Attributes;
 use super::handles::{Directory, Handle, Handles};
-use super::mirror::{Listed, Mirror, Opened};
+use super::mirror::{Entry, Listed, Mirror, Opened};
 use super::tree::{Known, ROOT, Tree};
 
 /// A file that has been opened.
@@ -21,6 +23,25 @@ pub struct OpenFile {
     pub handle: u64,
     /// The bytes behind its inode number never change: the kernel may keep its pages.
     pub is_fixed: bool,
+}
+
+/// A directory in which many names are looked up one after the other.
+#[derive(Debug)]
+pub struct Parent {
+    number: u64,
+    path: PathBuf,
+    fd: OwnedFd,
+    /// Of the directory itself.
+    pub attributes: Attributes,
+}
+
+/// A name of a listing with what the kernel is told of it.
+#[derive(Debug)]
+pub struct Found {
+    pub number: u64,
+    pub attributes: Attributes,
+    /// Whether the attributes are true. The kernel has to ask again, and be told the error, otherwise.
+    pub is_known: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +76,39 @@ impl Service {
             .look_up(parent, name, entry)
             .ok_or_else(|| self.mirror.failure(&path, Os::STALE))?;
         Ok((number, entry.attributes))
+    }
+
+    /// The directory `number` for looking up what a listing of it gave.
+    pub fn parent(&self, number: u64) -> Result<Parent> {
+        let Known {
+            path, attributes, ..
+        } = self.known(number)?;
+        let fd = self.mirror.open_directory(&path)?;
+        Ok(Parent {
+            number,
+            path,
+            fd,
+            attributes,
+        })
+    }
+
+    /// A look-up of what a listing gave, which the kernel will forget one day like any other. None
+    /// when it is gone. What cannot be looked up for another reason is there nevertheless.
+    pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Option<Found> {
+        let path = parent.path.join(&listed.name);
+        let outcome = self.mirror.entry_in(&parent.fd, &path);
+        let is_known = outcome.is_ok();
+        let entry = match outcome {
+            Ok(entry) => entry,
+            Err(error) if is_gone(&error) => return None,
+            Err(_) => Entry::unknown(listed.kind, listed.inode),
+        };
+        let number = self.tree.look_up(parent.number, &listed.name, entry)?;
+        Some(Found {
+            number,
+            attributes: entry.attributes,
+            is_known,
+        })
     }
 
     /// The attributes of an inode. When something else bears its name by now, those who have it
@@ -140,14 +194,18 @@ impl Service {
     }
 }
 
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use rustix::fs::FileType;
     use tempfile::TempDir;
 
     use crate::catalog::Catalog;
-    use crate::error::Error;
     use crate::fs::mirror::Limits;
     use crate::log::source::Folder;
 
@@ -229,6 +287,49 @@ mod tests {
         assert_eq!(names(&rest), ["file"]);
         let outcome = rest.look_up(ROOT, OsStr::new("directory"));
         assert_eq!(errno(outcome), Os::NOENT);
+    }
+
+    fn listed(name: &str) -> Listed {
+        Listed {
+            name: name.into(),
+            kind: FileType::RegularFile,
+            inode: 1,
+        }
+    }
+
+    #[test]
+    fn a_listing_with_attributes_looks_each_name_up() {
+        let (source, service) = service(Limits::default());
+        let parent = service.parent(ROOT).unwrap();
+        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        assert!(found.is_known);
+        let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        assert_eq!((number, attributes), (found.number, found.attributes));
+        // Both counted: only when both are forgotten the number is gone.
+        service.forget(number, 1);
+        assert_eq!(service.attributes(number).unwrap(), attributes);
+        service.forget(number, 1);
+        assert_eq!(errno(service.attributes(number)), Os::STALE);
+        replace(&source);
+        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        assert_eq!(found.attributes.size, 5);
+        fs::remove_file(source.path().join("file")).unwrap();
+        assert!(service.look_up_listed(&parent, &listed("file")).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_looked_up_stays_in_the_listing() {
+        let (source, service) = service(Limits::default());
+        let mut parent = service.parent(ROOT).unwrap();
+        // No directory: nothing can be looked up in it, for another reason than that it is gone.
+        parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
+        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        assert!(!found.is_known);
+        assert_eq!(found.attributes.kind, FileType::RegularFile);
+        // The look-up that must follow finds the file itself.
+        let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        assert_ne!(number, found.number);
+        assert_eq!(attributes.size, 4);
     }
 
     #[test]

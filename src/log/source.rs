@@ -1,13 +1,13 @@
 //! The files that hold log bytes: found below one folder, opened read-only, read with `pread`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -80,10 +80,13 @@ impl Folder {
         Ok(file)
     }
 
-    /// The identity of whatever is at a path, without opening it for reading.
-    pub fn stat(&self, relative: &Path) -> io::Result<Identity> {
-        let fd = self.open_below(relative, OFlags::PATH)?;
-        Ok(Identity::from(&File::from(fd).metadata()?))
+    /// What the system tells of whatever is at a path, a symbolic link itself included.
+    pub fn stat(&self, relative: &Path) -> io::Result<Stat> {
+        if is_one_name(relative) {
+            return stat_in(&self.fd, relative.as_os_str());
+        }
+        let fd = self.open_below(relative, OFlags::PATH | OFlags::NOFOLLOW)?;
+        Ok(rustix::fs::fstat(&fd)?)
     }
 
     /// The names in a directory below this folder, without `.` and `..`.
@@ -99,6 +102,20 @@ impl Folder {
         }
         Ok(names)
     }
+}
+
+/// Whether a path is the name of something in the folder itself: neither `.` nor `..`, nor of several parts.
+fn is_one_name(relative: &Path) -> bool {
+    let mut parts = relative.components();
+    let first = parts.next();
+    matches!(first, Some(Component::Normal(name)) if name == relative.as_os_str())
+}
+
+/// What the system tells of `name` in an open directory. One call where a path takes three, and as
+/// safe, since a lone name that is not followed leads nowhere else; `..` and paths are not for here.
+pub fn stat_in(directory: impl AsFd, name: &OsStr) -> io::Result<Stat> {
+    let itself = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    Ok(rustix::fs::statat(directory, name, itself)?)
 }
 
 impl AsFd for Folder {
@@ -133,6 +150,19 @@ impl From<&std::fs::Metadata> for Identity {
             inode: m.ino(),
             size: m.size(),
             modified: (m.mtime(), m.mtime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for Identity {
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn from(stat: &Stat) -> Self {
+        Identity {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
         }
     }
 }
@@ -229,5 +259,49 @@ impl SourceFile {
 impl AsFd for SourceFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_is_no_path() {
+        for name in ["a", "a b", "..a", "..."] {
+            assert!(is_one_name(Path::new(name)), "{name}");
+        }
+        for path in ["", ".", "..", "/", "/a", "a/b", "a/", "./a", "../a", "a/.."] {
+            assert!(!is_one_name(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn stat_tells_the_same_at_any_depth_and_never_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "text").unwrap();
+        std::fs::create_dir(folder.path().join("directory")).unwrap();
+        std::fs::hard_link(
+            folder.path().join("file"),
+            folder.path().join("directory/file"),
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("file", folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("../file", folder.path().join("directory/link")).unwrap();
+        let held = Folder::open(folder.path()).unwrap();
+        let identity = |path: &str| Identity::from(&held.stat(Path::new(path)).unwrap());
+        let metadata = std::fs::metadata(folder.path().join("file")).unwrap();
+        assert_eq!(identity("file"), Identity::from(&metadata));
+        assert_eq!(identity("directory/file"), Identity::from(&metadata));
+        for link in ["link", "directory/link"] {
+            assert_ne!(identity(link).inode, metadata.ino(), "{link}");
+        }
+        for outside in ["..", "../x", "directory/../.."] {
+            let refused = held.stat(Path::new(outside)).unwrap_err();
+            assert_eq!(
+                refused.raw_os_error(),
+                Some(rustix::io::Errno::XDEV.raw_os_error())
+            );
+        }
     }
 }
