@@ -1,0 +1,348 @@
+//! What all workloads share: files made ready, contestants mounted, turns taken.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::client::{Client, Read, Timed};
+use crate::generate::{Dataset, Plan, Written, write_log};
+use crate::mounts::{Mount, Scratch};
+use crate::report::{Goal, Outcome, Row, Unit};
+
+/// How large the logs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Scale {
+    /// Seconds for everything: shows that it works, says nothing of speed.
+    Small,
+    /// What the goals are for.
+    Full,
+    /// The same, with 10^8 distinct blocks.
+    Huge,
+}
+
+pub struct Bench {
+    pub scratch: Scratch,
+    pub program: PathBuf,
+    pub python: PathBuf,
+    pub corpus: PathBuf,
+    pub rounds: usize,
+    pub scale: Scale,
+    pub seed: u64,
+    pub mount_options: String,
+    /// Whether the program keeps indexes where `index_dir` says.
+    pub keeps_indexes: bool,
+    /// The log of slabs, which several workloads read.
+    pub slabs: RefCell<Option<Rc<Prepared>>>,
+}
+
+/// A log and its native form, in a folder each, under the same name. They go when this is dropped.
+#[derive(Debug)]
+pub struct Prepared {
+    folder: PathBuf,
+    name: String,
+    pub datasets: Vec<Dataset>,
+    pub written: Option<Written>,
+}
+
+impl Prepared {
+    pub fn log_folder(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    pub fn native_folder(&self) -> PathBuf {
+        self.folder.join("native")
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.log_folder().join(&self.name)
+    }
+
+    pub fn native(&self) -> PathBuf {
+        self.native_folder().join(&self.name)
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Reads that are timed together.
+pub struct Job<'a> {
+    pub what: &'a str,
+    pub reads: Vec<Read>,
+    /// Whether the figure is that of all reads, with the opening of the file, or of one of them.
+    pub per: Per,
+    /// For the first pass over a fresh mount, and for the second one.
+    pub goals: [Option<Goal>; 2],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Per {
+    Job,
+    Read,
+}
+
+impl Bench {
+    pub fn pick<T>(&self, small: T, full: T) -> T {
+        match self.scale {
+            Scale::Small => small,
+            Scale::Full | Scale::Huge => full,
+        }
+    }
+
+    /// Goals are for the full scale.
+    pub fn goal(&self, goal: Goal) -> Option<Goal> {
+        self.pick(None, Some(goal))
+    }
+
+    pub fn client(&self) -> Result<Client> {
+        Client::start(&self.python)
+    }
+
+    /// Makes the log of a plan, without its native form.
+    pub fn generate(&self, name: &str, plan: &dyn Plan) -> Result<Prepared> {
+        let mut prepared = self.folder(name, plan.datasets())?;
+        self.say(name, "writing the log");
+        prepared.written = Some(write_log(&prepared.log(), plan, self.seed)?);
+        Ok(prepared)
+    }
+
+    /// Makes the log of a plan and its native form, and compares what the mount shows with both.
+    pub fn prepare(&self, name: &str, plan: &dyn Plan, out: &mut Outcome) -> Result<Prepared> {
+        let prepared = self.generate(name, plan)?;
+        prepared.written.iter().for_each(|w| out.log(w));
+        self.export_and_check(&prepared, out)?;
+        Ok(prepared)
+    }
+
+    /// Takes a log that is there.
+    pub fn adopt(&self, log: &Path, out: &mut Outcome) -> Result<Prepared> {
+        let name = log.file_name().context("a log has a name")?;
+        let prepared = self.folder(&name.to_string_lossy(), Vec::new())?;
+        fs::copy(log, prepared.log())?;
+        self.export_and_check(&prepared, out)?;
+        Ok(prepared)
+    }
+
+    fn folder(&self, name: &str, datasets: Vec<Dataset>) -> Result<Prepared> {
+        let prepared = Prepared {
+            folder: self.scratch.path().join(name),
+            name: format!("{}.h5", name.trim_end_matches(".log.h5")),
+            datasets,
+            written: None,
+        };
+        fs::create_dir_all(prepared.log_folder())?;
+        fs::create_dir_all(prepared.native_folder())?;
+        Ok(prepared)
+    }
+
+    fn export_and_check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
+        self.say(&prepared.name, "exporting the native file");
+        let mut command = Command::new(&self.program);
+        command.arg("export");
+        if let Some(size) = cache_size(&self.mount_options) {
+            command.args(["--cache-size", size]);
+        }
+        let output = command.args([prepared.log(), prepared.native()]).output()?;
+        if !output.status.success() {
+            let messages = String::from_utf8_lossy(&output.stderr);
+            bail!("h5logfs export: {}", messages.trim());
+        }
+        self.say(&prepared.name, "comparing contents");
+        let mount = self.mount(&prepared.log_folder(), "")?;
+        let mut client = self.client()?;
+        let mounted = mount.join(&prepared.name);
+        let digests = [prepared.native(), mounted.clone()].map(|p| client.digests(&p));
+        let [native, through] = digests;
+        let mut wrong = client.check(&mounted, &prepared.datasets, self.seed)?;
+        if native? != through? {
+            wrong.push("the mounted file does not hold what the exported one does".to_owned());
+        }
+        out.contents(&wrong);
+        Ok(())
+    }
+
+    /// A fresh mount, which knows nothing of any log yet. `options` go behind those of the command
+    /// line.
+    pub fn mount(&self, source: &Path, options: &str) -> Result<Mount> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let at = self.scratch.path().join(format!("mount-{number}"));
+        let indexes = self.scratch.path().join(format!("indexes-{number}"));
+        let fresh = match self.keeps_indexes && !options.contains("index_dir=") {
+            true => format!("index_dir={}", indexes.display()),
+            false => String::new(),
+        };
+        let all = [self.mount_options.as_str(), options, &fresh];
+        let all: Vec<&str> = all.into_iter().filter(|o| !o.is_empty()).collect();
+        Mount::of_logs(&self.program, source, &at, &all.join(","))
+    }
+
+    fn mount_bare(&self, source: &Path) -> Result<Mount> {
+        Mount::bare(source, &self.scratch.path().join("bare"))
+    }
+
+    /// Finds out whether the program knows the option `index_dir`.
+    pub fn look_for_index_dir(&mut self) -> Result<()> {
+        let source = self.scratch.path().join("empty");
+        fs::create_dir_all(&source)?;
+        let option = format!("index_dir={}", self.scratch.path().join("none").display());
+        self.keeps_indexes = match self.mount(&source, &option) {
+            Ok(_) => true,
+            Err(error) if error.to_string().contains("unknown mount option") => false,
+            Err(error) => return Err(error),
+        };
+        Ok(())
+    }
+
+    /// Lets all contestants do a job in turn, in another order each round, and adds the rows.
+    /// `bare`: with the daemon that only reads and replies.
+    pub fn compare(
+        &self,
+        prepared: &Prepared,
+        job: &Job<'_>,
+        bare: bool,
+        out: &mut Outcome,
+    ) -> Result<()> {
+        let mut client = self.client()?;
+        let mut pass = |path: &Path| client.time(path, &job.reads).map(|t| job.figures(&t));
+        self.compare_by(prepared, job, bare, &mut pass, out)
+    }
+
+    /// The same, by other means than one client: `pass` reads a file once and says what it took.
+    pub fn compare_by(
+        &self,
+        prepared: &Prepared,
+        job: &Job<'_>,
+        bare: bool,
+        pass: &mut dyn FnMut(&Path) -> Result<Vec<f64>>,
+        out: &mut Outcome,
+    ) -> Result<()> {
+        let mut contestants: Vec<Contestant> = vec![Contestant::new("native")];
+        contestants.push(Contestant::new("mounted"));
+        if bare {
+            contestants.push(Contestant::new("bare"));
+        }
+        for round in 0..=self.rounds {
+            self.say(out.name, &format!("{}, round {round}", job.what));
+            for turn in 0..contestants.len() {
+                let who = (turn + round) % contestants.len();
+                let who = &mut contestants[who];
+                let (path, _mount) = self.ready(who.name, prepared)?;
+                who.passes[0].push(pass(&path)?);
+                who.passes[1].push(pass(&path)?);
+            }
+        }
+        let Some((native, others)) = contestants.split_first() else {
+            return Ok(());
+        };
+        for other in others {
+            job.rows(native, other, out);
+        }
+        Ok(())
+    }
+
+    /// Brings a contestant into its first state: nothing cold but what serves the file.
+    fn ready(&self, who: &str, prepared: &Prepared) -> Result<(PathBuf, Option<Mount>)> {
+        let mount = match who {
+            "native" => {
+                into_page_cache(&prepared.native())?;
+                return Ok((prepared.native(), None));
+            }
+            "bare" => {
+                into_page_cache(&prepared.native())?;
+                self.mount_bare(&prepared.native_folder())?
+            }
+            _ => {
+                into_page_cache(&prepared.log())?;
+                self.mount(&prepared.log_folder(), "")?
+            }
+        };
+        Ok((mount.join(&prepared.name), Some(mount)))
+    }
+
+    /// A word for those who wait.
+    pub fn say(&self, workload: &str, what: &str) {
+        eprintln!("{workload}: {what}");
+    }
+}
+
+/// What one of them took: by pass, round, figure.
+struct Contestant {
+    name: &'static str,
+    passes: [Vec<Vec<f64>>; 2],
+}
+
+impl Contestant {
+    fn new(name: &'static str) -> Self {
+        Contestant {
+            name,
+            passes: [Vec::new(), Vec::new()],
+        }
+    }
+
+    fn rounds(&self, pass: usize, figure: usize) -> Vec<f64> {
+        let figures = self.passes[pass].iter();
+        figures.filter_map(|f| f.get(figure)).copied().collect()
+    }
+}
+
+impl Job<'_> {
+    /// What a pass is measured by.
+    pub fn figures(&self, timed: &Timed) -> Vec<f64> {
+        match (self.per, timed.each.split_first()) {
+            (Per::Job, _) | (Per::Read, None) => vec![timed.seconds()],
+            (Per::Read, Some((first, rest))) => {
+                let mean = rest.iter().sum::<f64>() / rest.len().max(1) as f64;
+                vec![*first, mean]
+            }
+        }
+    }
+
+    fn rows(&self, native: &Contestant, other: &Contestant, out: &mut Outcome) {
+        let [first, second] = self.goals;
+        // Goals are for the mount.
+        let (first, second) = match other.name {
+            "mounted" => (first, second),
+            _ => (None, None),
+        };
+        let rows = match self.per {
+            Per::Job => vec![("first read", 0, 0, first), ("second read", 1, 0, second)],
+            Per::Read => vec![
+                ("the first one", 0, 0, None),
+                ("index warm, mean", 0, 1, first),
+                ("all warm, mean", 1, 1, second),
+            ],
+        };
+        for (which, pass, figure, goal) in rows {
+            let what = format!("{}, {which}", self.what);
+            let (theirs, natives) = (other.rounds(pass, figure), native.rounds(pass, figure));
+            let row = Row::new(what, other.name, Unit::Seconds, &theirs);
+            out.row(row.map(|row| row.against(&natives, &theirs).goal(goal)));
+        }
+    }
+}
+
+/// The value of `cache_size` among mount options.
+fn cache_size(options: &str) -> Option<&str> {
+    let mut options = options.split(',');
+    options.find_map(|o| o.strip_prefix("cache_size="))
+}
+
+/// Reads a file once, so that the disk has no part in what is measured.
+pub fn into_page_cache(path: &Path) -> io::Result<()> {
+    io::copy(&mut File::open(path)?, &mut io::sink()).map(drop)
+}

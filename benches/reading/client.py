@@ -1,0 +1,153 @@
+"""Reads HDF5 files for the benchmark, as any h5py program would, and takes the time.
+
+One request a line on standard input, one answer a line on standard output, both JSON. The interpreter
+and the libraries are loaded before the first request; the memory that is read into is allocated, and
+touched, before the clock starts.
+"""
+
+import hashlib
+import json
+import sys
+import time
+
+import h5py
+import numpy
+from h5py import h5d, h5f, h5s
+
+PIECE = 64 << 20
+GOLDEN = numpy.uint64(0x9E3779B97F4A7C15)
+
+memory = numpy.zeros(0, numpy.uint8)
+
+
+def room(read):
+    """Where the elements of a read go, as an array of their type."""
+    global memory
+    dtype = numpy.dtype(read["type"])
+    count = read["count"]
+    size = int(numpy.prod(count, dtype=numpy.int64)) * dtype.itemsize
+    if memory.size < size:
+        memory = numpy.zeros(size, numpy.uint8)
+        memory[::4096] = 1
+    return memory[:size].view(dtype).reshape(count)
+
+
+def timed(request):
+    """Opens the file, does the reads one after the other, closes it."""
+    reads = request["reads"]
+    targets = [(room(read), h5s.create_simple(tuple(read["count"]))) for read in reads]
+    # The memory may have moved while it grew.
+    targets = [(room(read), space) for read, (_, space) in zip(reads, targets)]
+    names = [read["dataset"].encode() for read in reads]
+    blocks = [(tuple(read["start"]), tuple(read["count"])) for read in reads]
+    each = [0.0] * len(reads)
+    if "begin" in request:
+        time.sleep(max(0.0, request["begin"] - time.clock_gettime(time.CLOCK_MONOTONIC)))
+    begun = time.clock_gettime(time.CLOCK_MONOTONIC)
+    file = h5f.open(request["path"].encode(), h5f.ACC_RDONLY)
+    opened = time.perf_counter()
+    opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
+    datasets = {}
+    last = opened
+    for number, name in enumerate(names):
+        dataset = datasets.get(name)
+        if dataset is None:
+            dataset = datasets[name] = h5d.open(file, name)
+        space = dataset.get_space()
+        space.select_hyperslab(*blocks[number])
+        dataset.read(targets[number][1], space, targets[number][0])
+        now = time.perf_counter()
+        each[number] = now - last
+        last = now
+    # What is closed may have to be read again: that is part of what the next reader pays.
+    ended = time.clock_gettime(time.CLOCK_MONOTONIC)
+    first = targets[0][0].reshape(-1)[:1].astype(float).tolist() if reads else []
+    datasets.clear()
+    file.close()
+    return {"begun": begun, "ended": ended, "open": opening, "each": each, "first": first}
+
+
+def described(request):
+    """All datasets of numbers that have elements."""
+    found = []
+
+    def note(name, item):
+        if isinstance(item, h5py.Dataset) and item.size and item.dtype.kind in "iuf" and item.ndim:
+            found.append({"dataset": name, "type": item.dtype.str, "count": item.shape})
+
+    with h5py.File(request["path"]) as file:
+        file.visititems(note)
+    return {"datasets": found}
+
+
+def pieces(dataset):
+    """The elements in row-major order, some rows at a time: place of the first one, and all of them."""
+    if dataset.ndim == 0:
+        yield 0, numpy.asarray(dataset[()])
+        return
+    row = int(numpy.prod(dataset.shape[1:], dtype=numpy.int64))
+    step = max(1, PIECE // max(1, row * dataset.dtype.itemsize))
+    for first in range(0, dataset.shape[0], step):
+        yield first * row, dataset[first : first + step]
+
+
+def digested(request):
+    """A digest of the elements of each dataset."""
+    found = {}
+
+    def note(name, item):
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            digest = hashlib.sha256(repr((item.dtype, item.shape)).encode())
+            for _, elements in pieces(item):
+                digest.update(numpy.ascontiguousarray(elements).tobytes())
+            found[name] = digest.hexdigest()
+
+    with h5py.File(request["path"]) as file:
+        file.visititems(note)
+    return {"digests": found}
+
+
+def expected(pattern, key, first, count):
+    """What `generate/values.rs` says."""
+    places = numpy.arange(first, first + count, dtype=numpy.uint64)
+    if pattern == "noise":
+        places *= GOLDEN
+        places += numpy.uint64(key)
+        places >>= numpy.uint64(40)
+    else:
+        places >>= numpy.uint64(6)
+        places += numpy.uint64(key >> 48)
+        places &= numpy.uint64(0xFFFF)
+    return places
+
+
+def checked(request):
+    """The elements that are not what was generated: how many of each dataset, and the first of them."""
+    wrong = []
+    with h5py.File(request["path"]) as file:
+        for wanted in request["datasets"]:
+            dataset = file[wanted["dataset"]]
+            bad, where = 0, None
+            for first, elements in pieces(dataset):
+                elements = elements.reshape(-1)
+                want = expected(wanted["pattern"], wanted["key"], first, elements.size)
+                differ = numpy.flatnonzero(elements != want.astype(dataset.dtype))
+                if differ.size and where is None:
+                    at = int(differ[0])
+                    where = f"element {first + at} is {elements[at]}, not {want[at]}"
+                bad += int(differ.size)
+            if bad:
+                wrong.append(f"{wanted['dataset']}: {bad} of {dataset.size} elements, {where}")
+    return {"wrong": wrong}
+
+
+DO = {"time": timed, "describe": described, "digest": digested, "check": checked}
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = DO[request["do"]](request)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)

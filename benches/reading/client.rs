@@ -1,0 +1,176 @@
+//! The other end of `client.py`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::generate::Dataset;
+
+/// One block of one dataset.
+#[derive(Debug, Clone, Serialize)]
+pub struct Read {
+    pub dataset: String,
+    #[serde(rename = "type")]
+    pub element: String,
+    pub start: Vec<u64>,
+    pub count: Vec<u64>,
+}
+
+impl Read {
+    pub fn block(dataset: &Dataset, start: &[u64], count: &[u64]) -> Result<Self> {
+        Ok(Read {
+            dataset: dataset.name.clone(),
+            element: serde_json::from_value(serde_json::to_value(dataset.element)?)?,
+            start: start.to_vec(),
+            count: count.to_vec(),
+        })
+    }
+
+    pub fn whole(dataset: &Dataset) -> Result<Self> {
+        Read::block(dataset, &vec![0; dataset.dims.len()], &dataset.dims)
+    }
+}
+
+/// A dataset as a reader sees it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Described {
+    pub dataset: String,
+    #[serde(rename = "type")]
+    pub element: String,
+    pub count: Vec<u64>,
+}
+
+impl Described {
+    pub fn read(&self, start: &[u64], count: &[u64]) -> Read {
+        Read {
+            dataset: self.dataset.clone(),
+            element: self.element.clone(),
+            start: start.to_vec(),
+            count: count.to_vec(),
+        }
+    }
+
+    pub fn whole(&self) -> Read {
+        self.read(&vec![0; self.count.len()], &self.count)
+    }
+}
+
+/// Times in seconds; `begun` and `ended` by the clock that all processes share.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Timed {
+    pub begun: f64,
+    pub ended: f64,
+    pub each: Vec<f64>,
+    /// The first element that was read first.
+    pub first: Vec<f64>,
+}
+
+impl Timed {
+    /// From before the opening of the file to the end of the last read.
+    pub fn seconds(&self) -> f64 {
+        self.ended - self.begun
+    }
+}
+
+/// A Python process that reads.
+#[derive(Debug)]
+pub struct Client {
+    process: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Client {
+    pub fn start(python: &Path) -> Result<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/reading/client.py");
+        let mut process = Command::new(python)
+            .arg(script)
+            .env_remove("PYTHONPATH")
+            .env_remove("PYTHONHOME")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", python.display()))?;
+        let requests = process.stdin.take().context("no way to ask the client")?;
+        let answers = process.stdout.take().context("no way to hear the client")?;
+        Ok(Client {
+            process,
+            requests,
+            answers: BufReader::new(answers),
+        })
+    }
+
+    pub fn time(&mut self, path: &Path, reads: &[Read]) -> Result<Timed> {
+        self.ask(&json!({"do": "time", "path": path, "reads": reads}))
+    }
+
+    /// The same from a moment of the shared clock on; the answer is to be fetched.
+    pub fn time_from(&mut self, begin: f64, path: &Path, reads: &[Read]) -> Result<()> {
+        self.send(&json!({"do": "time", "path": path, "reads": reads, "begin": begin}))
+    }
+
+    pub fn fetch<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        ensure!(!line.is_empty(), "the client is gone");
+        let answer: Value = serde_json::from_str(&line)?;
+        if let Some(error) = answer.get("error") {
+            bail!("the client: {error}");
+        }
+        Ok(serde_json::from_value(answer)?)
+    }
+
+    pub fn describe(&mut self, path: &Path) -> Result<Vec<Described>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            datasets: Vec<Described>,
+        }
+        let answer: Answer = self.ask(&json!({"do": "describe", "path": path}))?;
+        Ok(answer.datasets)
+    }
+
+    /// What tells the contents of a file's datasets from other contents.
+    pub fn digests(&mut self, path: &Path) -> Result<Value> {
+        self.ask(&json!({"do": "digest", "path": path}))
+    }
+
+    /// Which of the datasets do not hold what was generated.
+    pub fn check(&mut self, path: &Path, datasets: &[Dataset], seed: u64) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            wrong: Vec<String>,
+        }
+        let wanted = |d: &Dataset| {
+            let values = d.values(seed);
+            json!({"dataset": d.name, "pattern": values.pattern, "key": values.key()})
+        };
+        let wanted: Vec<Value> = datasets.iter().map(wanted).collect();
+        let answer: Answer = self.ask(&json!({"do": "check", "path": path, "datasets": wanted}))?;
+        Ok(answer.wrong)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T> {
+        self.send(request)?;
+        self.fetch()
+    }
+
+    fn send(&mut self, request: &Value) -> Result<()> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.requests.write_all(&line)?;
+        Ok(self.requests.flush()?)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may wait for a mount that does not answer any more.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

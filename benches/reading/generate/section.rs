@@ -1,0 +1,390 @@
+//! The entries of one process (`docs/formats/logvol.md`, sections 4 to 6), counted or written.
+//!
+//! A section is produced twice: first only its lengths are taken, so that everybody's place in the
+//! file is known; then data and entries go there, through buffers of fixed size.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Result, ensure};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+
+use super::Dataset;
+use super::blocks::Blocks;
+use super::values::Values;
+
+const MUL: i32 = 0x01;
+const ENC: i32 = 0x04;
+const REF: i32 = 0x10;
+const REC: i32 = 0x20;
+
+const HEADER: u64 = 28;
+const BUFFER: usize = 1 << 20;
+
+/// How an entry spells its selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// As it is: one block, or MUL.
+    Plain,
+    /// ENC: each block a number for its start and one for its count. The steps are those of the
+    /// dataset's extent.
+    Encoded,
+    /// REF to an entry of the same section.
+    Shared(Position),
+}
+
+/// Where an entry begins in its section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position(u64);
+
+/// What lies in the file for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    Elements,
+    /// The elements after shuffle and deflate; as they are where that makes them no smaller.
+    Deflated,
+    /// Nothing was written there: a hole, which reads as zeros.
+    Hole,
+}
+
+/// One write of the program that made the log.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    pub dataset: &'a Dataset,
+    /// Record number; the blocks lack the first dimension then.
+    pub record: Option<u64>,
+    pub blocks: &'a Blocks,
+    pub spelling: Spelling,
+    pub stored: Stored,
+}
+
+impl<'a> Entry<'a> {
+    pub fn new(dataset: &'a Dataset, blocks: &'a Blocks) -> Self {
+        Entry {
+            dataset,
+            record: None,
+            blocks,
+            spelling: Spelling::Plain,
+            stored: Stored::Elements,
+        }
+    }
+
+    fn flags(&self) -> i32 {
+        let many = if self.blocks.len() > 1 { MUL } else { 0 };
+        let record = if self.record.is_some() { REC } else { 0 };
+        record
+            | match self.spelling {
+                Spelling::Plain => many,
+                Spelling::Encoded => MUL | ENC,
+                // The bits of the selection that it stands for stay.
+                Spelling::Shared(_) => many | REF,
+            }
+    }
+
+    /// Bytes that it takes in the section.
+    fn len(&self) -> u64 {
+        let (blocks, rank) = (self.blocks.len(), self.blocks.rank() as u64);
+        let record = if self.record.is_some() { 8 } else { 0 };
+        let count = if blocks > 1 { 4 } else { 0 };
+        HEADER
+            + record
+            + match self.spelling {
+                Spelling::Plain => count + 16 * rank * blocks,
+                Spelling::Encoded => 4 + 8 * (rank - 1) + 16 * blocks,
+                Spelling::Shared(_) => 8,
+            }
+    }
+
+    /// Appends the entry as it is in the file. `position`: where, in its section; `data`: offset and
+    /// length of what is stored.
+    fn append(&self, position: u64, data: (u64, u64), out: &mut impl Write) -> Result<()> {
+        out.write_all(&i32::try_from(self.len())?.to_le_bytes())?;
+        out.write_all(&i32::try_from(self.dataset.id)?.to_le_bytes())?;
+        out.write_all(&self.flags().to_le_bytes())?;
+        number(out, data.0)?;
+        number(out, data.1)?;
+        if let Some(record) = self.record {
+            number(out, record)?;
+        }
+        if let Spelling::Shared(target) = self.spelling {
+            return Ok(number(out, target.0.wrapping_sub(position))?);
+        }
+        if self.flags() & MUL != 0 {
+            out.write_all(&i32::try_from(self.blocks.len())?.to_le_bytes())?;
+        }
+        match self.spelling {
+            Spelling::Encoded => self.append_encoded(out)?,
+            _ => {
+                let starts = self.blocks.starts().flatten();
+                starts
+                    .chain(self.blocks.counts().flatten())
+                    .try_for_each(|n| number(out, *n))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_encoded(&self, out: &mut impl Write) -> Result<()> {
+        let dims = self.own_dims();
+        ensure!(dims.len() > 1, "nothing to encode in one dimension");
+        let steps = strides(dims);
+        for step in &steps[..steps.len() - 1] {
+            number(out, *step)?;
+        }
+        let code = |c: &[u64]| -> u64 { c.iter().zip(&steps).map(|(c, s)| c * s).sum() };
+        let starts = self.blocks.starts();
+        for coordinates in starts.chain(self.blocks.counts()) {
+            number(out, code(coordinates))?;
+        }
+        Ok(())
+    }
+
+    /// The dimensions that the blocks have.
+    fn own_dims(&self) -> &[u64] {
+        &self.dataset.dims[usize::from(self.record.is_some())..]
+    }
+
+    /// Calls `run` with the place in the dataset and the length of each run of elements, in the order
+    /// in which they are stored.
+    fn runs(&self, mut run: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let steps = strides(self.own_dims());
+        let record: u64 = self.own_dims().iter().product();
+        let base = self.record.unwrap_or(0) * record;
+        for (start, count) in self.blocks.iter() {
+            let Some((length, outer)) = count.split_last() else {
+                continue;
+            };
+            let rows: u64 = outer.iter().product();
+            for row in 0..rows {
+                let mut rest = row;
+                let mut place = base + start[outer.len()];
+                for d in (0..outer.len()).rev() {
+                    place += (start[d] + rest % outer[d]) * steps[d];
+                    rest /= outer[d];
+                }
+                run(place, *length)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(out: &mut impl Write, number: u64) -> io::Result<()> {
+    out.write_all(&number.to_le_bytes())
+}
+
+/// Elements between neighbours along each dimension.
+fn strides(dims: &[u64]) -> Vec<u64> {
+    let mut steps = vec![1; dims.len()];
+    for d in (1..dims.len()).rev() {
+        steps[d - 1] = steps[d] * dims[d];
+    }
+    steps
+}
+
+/// What a section takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Bytes of data in each flush.
+    pub data: Vec<u64>,
+    pub entries: u64,
+    pub blocks: u64,
+    /// Bytes of the entries.
+    pub metadata: u64,
+}
+
+/// Where a section goes: into nothing, or to these places of the file.
+#[derive(Debug)]
+pub struct Places<'a> {
+    pub file: &'a File,
+    /// Where its data of each flush begin.
+    pub data: Vec<u64>,
+    /// Where its entries begin.
+    pub metadata: u64,
+}
+
+/// The section of one process.
+#[derive(Debug)]
+pub struct Section<'a> {
+    seed: u64,
+    flush: usize,
+    lengths: Lengths,
+    places: Option<Places<'a>>,
+    entries: Gathered,
+    data: Gathered,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Section<'a> {
+    pub fn new(seed: u64, places: Option<Places<'a>>) -> Self {
+        let entries = places.as_ref().map_or(0, |p| p.metadata);
+        Section {
+            seed,
+            flush: 0,
+            lengths: Lengths::default(),
+            places,
+            entries: Gathered::at(entries),
+            data: Gathered::at(0),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What is written from now on goes to the next flush.
+    pub fn flush(&mut self) {
+        self.flush += 1;
+    }
+
+    /// Appends an entry. Returns its position, for others to share its selection.
+    pub fn write(&mut self, entry: &Entry<'_>) -> Result<Position> {
+        let elements = entry.blocks.elements();
+        let raw = elements * entry.dataset.element.size();
+        if entry.stored == Stored::Deflated {
+            self.deflate(entry)?;
+        }
+        let stored = match entry.stored {
+            Stored::Deflated => self.scratch.len() as u64,
+            _ => raw,
+        };
+        if self.lengths.data.len() <= self.flush {
+            self.lengths.data.resize(self.flush + 1, 0);
+        }
+        let position = self.lengths.metadata;
+        if let Some(places) = &self.places {
+            let offset = places.data[self.flush] + self.lengths.data[self.flush];
+            let out = &mut self.entries.onto(places.file);
+            entry.append(position, (offset, stored), out)?;
+            let mut out = self.data.onto(places.file);
+            out.go_to(offset)?;
+            match entry.stored {
+                Stored::Hole => {}
+                Stored::Deflated => out.write_all(&self.scratch)?,
+                Stored::Elements => {
+                    let values = entry.dataset.values(self.seed);
+                    entry.runs(|place, count| {
+                        append_run(entry.dataset, values, place, count, &mut out)
+                    })?;
+                }
+            }
+        }
+        self.lengths.data[self.flush] += stored;
+        self.lengths.metadata += entry.len();
+        self.lengths.entries += 1;
+        self.lengths.blocks += entry.blocks.len();
+        Ok(Position(position))
+    }
+
+    /// Writes what is left in the buffers. Returns the lengths.
+    pub fn finish(mut self) -> Result<Lengths> {
+        if let Some(places) = &self.places {
+            self.entries.onto(places.file).flush()?;
+            self.data.onto(places.file).flush()?;
+        }
+        Ok(self.lengths)
+    }
+
+    /// Leaves in `scratch` what is stored of a filtered entry.
+    fn deflate(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let (element, values) = (entry.dataset.element, entry.dataset.values(self.seed));
+        let mut raw = Vec::new();
+        entry.runs(|place, count| {
+            element.append(values, place, count, &mut raw);
+            Ok(())
+        })?;
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(super::LEVEL));
+        encoder.write_all(&shuffled(&raw, element.size() as usize))?;
+        let deflated = encoder.finish()?;
+        self.scratch = match deflated.len() < raw.len() {
+            true => deflated,
+            false => raw,
+        };
+        Ok(())
+    }
+}
+
+/// Long runs in pieces: a block may be larger than memory.
+fn append_run(
+    dataset: &Dataset,
+    values: Values,
+    place: u64,
+    count: u64,
+    out: &mut Onto<'_>,
+) -> Result<()> {
+    const PIECE: u64 = (BUFFER / 8) as u64;
+    for first in (place..place + count).step_by(PIECE as usize) {
+        let count = PIECE.min(place + count - first);
+        let bytes = &mut out.gathered.bytes;
+        dataset.element.append(values, first, count, bytes);
+        out.spill()?;
+    }
+    Ok(())
+}
+
+/// All first bytes of the elements, then all second ones, and so on.
+fn shuffled(raw: &[u8], element: usize) -> Vec<u8> {
+    let byte = |b: usize| raw.iter().skip(b).step_by(element).copied();
+    (0..element).flat_map(byte).collect()
+}
+
+/// Bytes on their way to one place of a file.
+#[derive(Debug)]
+struct Gathered {
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Gathered {
+    fn at(offset: u64) -> Self {
+        Gathered {
+            bytes: Vec::new(),
+            offset,
+        }
+    }
+
+    fn onto<'a>(&'a mut self, file: &'a File) -> Onto<'a> {
+        Onto {
+            gathered: self,
+            file,
+        }
+    }
+}
+
+struct Onto<'a> {
+    gathered: &'a mut Gathered,
+    file: &'a File,
+}
+
+impl Onto<'_> {
+    /// What follows goes there, which mostly is where it would have gone anyway.
+    fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        if offset != self.gathered.offset + self.gathered.bytes.len() as u64 {
+            self.flush()?;
+            self.gathered.offset = offset;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        match self.gathered.bytes.len() < BUFFER {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+}
+
+impl Write for Onto<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.gathered.bytes.extend_from_slice(bytes);
+        self.spill()?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Gathered { bytes, offset } = &mut *self.gathered;
+        self.file.write_all_at(bytes, *offset)?;
+        *offset += bytes.len() as u64;
+        bytes.clear();
+        Ok(())
+    }
+}

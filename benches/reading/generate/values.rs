@@ -1,0 +1,123 @@
+//! What the elements are: a function of seed, dataset and place, so that a reader can tell whether it
+//! was given the right ones. `client.py` knows the same functions.
+
+use serde::Serialize;
+
+/// Odd, and without a pattern: the golden ratio in 64 bits.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Neighbours have nothing in common: deflate gains little.
+    Noise,
+    /// Steps of 64 equal elements, as smooth fields have them: deflate gains a lot.
+    Smooth,
+}
+
+/// Integers below 2^24, which 32-bit floats hold exactly.
+#[derive(Debug, Clone, Copy)]
+pub struct Values {
+    pub pattern: Pattern,
+    key: u64,
+}
+
+impl Values {
+    pub fn new(pattern: Pattern, seed: u64, dataset: u32) -> Self {
+        let key = seed.wrapping_mul(1_000_003).wrapping_add(dataset.into());
+        Values {
+            pattern,
+            key: key.wrapping_mul(GOLDEN),
+        }
+    }
+
+    /// What a checker needs besides the pattern.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The element at a place, counted in row-major order.
+    pub fn at(&self, place: u64) -> u32 {
+        let value = match self.pattern {
+            Pattern::Noise => place.wrapping_mul(GOLDEN).wrapping_add(self.key) >> 40,
+            Pattern::Smooth => (place >> 6).wrapping_add(self.key >> 48) & 0xffff,
+        };
+        value as u32
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Element {
+    #[serde(rename = "<f4")]
+    F32,
+    #[serde(rename = "<f8")]
+    F64,
+}
+
+impl Element {
+    pub fn size(self) -> u64 {
+        match self {
+            Element::F32 => 4,
+            Element::F64 => 8,
+        }
+    }
+
+    /// Appends a run of `count` elements.
+    pub fn append(self, values: Values, first: u64, count: u64, bytes: &mut Vec<u8>) {
+        let run = (first..first + count).map(|place| values.at(place));
+        match self {
+            Element::F32 => run.for_each(|v| bytes.extend_from_slice(&(v as f32).to_le_bytes())),
+            Element::F64 => run.for_each(|v| bytes.extend_from_slice(&f64::from(v).to_le_bytes())),
+        }
+    }
+}
+
+/// Random numbers of which any one can be had without those in front of it.
+pub fn random(seed: u64, number: u64) -> u64 {
+    // The mixing function of SplitMix64.
+    let mut z = seed.wrapping_add(number.wrapping_mul(GOLDEN));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// An order of the first `count` numbers that takes no memory: a Feistel network over the smallest
+/// even number of bits that holds them; what falls beyond `count` goes through it again.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    count: u64,
+    half: u32,
+    seed: u64,
+}
+
+impl Order {
+    pub fn new(count: u64, seed: u64) -> Self {
+        let bits = 64 - count.saturating_sub(1).leading_zeros();
+        Order {
+            count,
+            half: bits.div_ceil(2).max(1),
+            seed,
+        }
+    }
+
+    /// The number at a place of the order.
+    pub fn at(&self, place: u64) -> u64 {
+        let mut number = place;
+        loop {
+            number = self.once(number);
+            if number < self.count {
+                return number;
+            }
+        }
+    }
+
+    fn once(&self, number: u64) -> u64 {
+        let mask = (1 << self.half) - 1;
+        let (mut left, mut right) = (number >> self.half, number & mask);
+        for round in 0..4 {
+            let mixed = random(self.seed ^ round, right) & mask;
+            (left, right) = (right, left ^ mixed);
+        }
+        left << self.half | right
+    }
+}

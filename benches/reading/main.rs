@@ -1,0 +1,185 @@
+//! What reading through the mount costs, measured against libhdf5 on the native file: `make bench`, or
+//!
+//! ```text
+//! target/release/examples/bench_reading --help
+//! ```
+//!
+//! Machines are noisy, and ours share theirs. So native file and mount take turns within one run, and
+//! what counts is the median of the ratios, round by round. `benches/README.md` says how to read the
+//! figures.
+
+mod bare;
+mod bench;
+mod client;
+mod generate;
+mod mounts;
+mod report;
+mod statistics;
+mod work;
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+
+use bench::{Bench, Scale};
+use mounts::Scratch;
+use report::{Outcome, Report};
+
+/// Measures reading through the mount against libhdf5 on the native file.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Where logs, native files and mounts are; full scale takes 8 GiB of disk there
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// Rounds that count; one more, the first one, is shown apart
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    #[arg(long, value_enum, default_value_t = Scale::Full)]
+    scale: Scale,
+    /// Only these workloads, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Say which workloads there are
+    #[arg(long)]
+    list: bool,
+    /// Write all figures, samples included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The folder that has the e3sm_*.log.h5
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/corpus/logvol"))]
+    corpus: PathBuf,
+    /// The program h5logfs; by default the one that was built with this
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// The interpreter that reads; it needs h5py. By default that of H5LOGFS_TEST_PYTHON_NEW, else
+    /// .venv/bin/python
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Options of every mount, as `mount -o` takes them
+    #[arg(long, default_value = "")]
+    mount_options: String,
+    /// The same seed makes the same logs and the same reads
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the files of a folder with the least that a FUSE daemon can do
+    #[command(hide = true)]
+    Bare {
+        source: PathBuf,
+        mount_point: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench_reading: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether all workloads ran and all contents agreed. Goals have no part in it.
+fn run(arguments: Arguments) -> Result<bool> {
+    if let Some(Command::Bare {
+        source,
+        mount_point,
+    }) = &arguments.command
+    {
+        bare::serve(source, mount_point)?;
+        return Ok(true);
+    }
+    if arguments.list {
+        for workload in &work::ALL {
+            println!("{:16} {}", workload.name, workload.about);
+        }
+        return Ok(true);
+    }
+    let is_known = |name: &String| work::ALL.iter().any(|w| w.name == name);
+    let unknown = arguments.only.iter().find(|name| !is_known(name));
+    ensure!(
+        unknown.is_none(),
+        "no workload {}; see --list",
+        unknown.map_or("", |n| n)
+    );
+    mounts::clean_up_at_signal()?;
+    let bench = make_ready(&arguments)?;
+    let mut report = Report {
+        scale: format!("{:?}", bench.scale).to_lowercase(),
+        rounds: bench.rounds,
+        seed: bench.seed,
+        processors: std::thread::available_parallelism().map_or(1, |n| n.get()),
+        mount_options: bench.mount_options.clone(),
+        workloads: Vec::new(),
+    };
+    for workload in &work::ALL {
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|n| n == workload.name) {
+            continue;
+        }
+        let mut outcome = Outcome::new(workload.name);
+        if let Err(error) = (workload.run)(&bench, &mut outcome) {
+            outcome.failed = Some(format!("{error:#}"));
+        }
+        print!("{outcome}");
+        report.workloads.push(outcome);
+    }
+    if let Some(path) = &arguments.json {
+        let json = serde_json::to_string_pretty(&report)?;
+        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(report.workloads.iter().all(Outcome::is_good))
+}
+
+fn make_ready(arguments: &Arguments) -> Result<Bench> {
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => built_with_this()?,
+    };
+    ensure!(
+        program.is_file(),
+        "{} is not there: build it, or use --program",
+        program.display()
+    );
+    let mut bench = Bench {
+        scratch: Scratch::new(
+            &arguments
+                .dir
+                .canonicalize()
+                .unwrap_or(arguments.dir.clone()),
+        )?,
+        program,
+        python: arguments.python.clone().unwrap_or_else(usual_python),
+        corpus: arguments.corpus.clone(),
+        rounds: arguments.rounds as usize,
+        scale: arguments.scale,
+        seed: arguments.seed,
+        mount_options: arguments.mount_options.clone(),
+        keeps_indexes: false,
+        slabs: RefCell::new(None),
+    };
+    bench.look_for_index_dir()?;
+    Ok(bench)
+}
+
+fn usual_python() -> PathBuf {
+    let promised = std::env::var_os("H5LOGFS_TEST_PYTHON_NEW").map(PathBuf::from);
+    promised.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"))
+}
+
+/// Cargo puts examples into a folder of their own, beside the programs.
+fn built_with_this() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().and_then(Path::parent);
+    Ok(folder.context("no folder")?.join("h5logfs"))
+}

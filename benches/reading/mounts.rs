@@ -1,0 +1,203 @@
+//! Mounts of the benchmark's own. They go whatever happens: when dropped, and when the benchmark is
+//! interrupted.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long an unmount may take that normally takes a moment.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What has to be undone by whoever is interrupted: mount points, then folders.
+static UNDO: Mutex<(Vec<PathBuf>, Vec<PathBuf>)> = Mutex::new((Vec::new(), Vec::new()));
+
+/// From now on SIGINT, SIGTERM and SIGHUP clean up before they end the process.
+pub fn clean_up_at_signal() -> Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            let (mounts, folders) = &*UNDO.lock();
+            mounts.iter().for_each(|path| unmount(path));
+            for folder in folders {
+                let _ = fs::remove_dir_all(folder);
+            }
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
+/// A folder that is removed when this is dropped, or at a signal.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(parent: &Path) -> Result<Self> {
+        fs::create_dir_all(parent)?;
+        let folder = tempfile::Builder::new()
+            .prefix("h5logfs-bench-")
+            .tempdir_in(parent)?
+            .keep();
+        UNDO.lock().1.push(folder.clone());
+        Ok(Scratch(folder))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {e}", self.0.display());
+        }
+    }
+}
+
+/// A mount and the process that serves it.
+#[derive(Debug)]
+pub struct Mount {
+    path: PathBuf,
+    daemon: Option<Pid>,
+    /// Of a daemon that is our child.
+    child: Option<Child>,
+}
+
+impl Mount {
+    /// Mounts a folder of logs with the program, as a user would.
+    pub fn of_logs(program: &Path, source: &Path, at: &Path, options: &str) -> Result<Self> {
+        let mount = Mount::prepare(at)?;
+        let mut command = Command::new(program);
+        command.arg("mount").arg(source).arg(at);
+        if !options.is_empty() {
+            command.args(["-o", options]);
+        }
+        let output = command
+            .output()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        if !output.status.success() {
+            let messages = String::from_utf8_lossy(&output.stderr);
+            bail!("h5logfs mount: {}", messages.trim());
+        }
+        Ok(mount)
+    }
+
+    /// Mounts a folder of plain files with the daemon that does nothing but read and reply.
+    pub fn bare(source: &Path, at: &Path) -> Result<Self> {
+        let mut mount = Mount::prepare(at)?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("bare")
+            .args([source, at])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = child.stdout.take().context("no way to hear the daemon")?;
+        mount.child = Some(child);
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        match line.is_empty() {
+            true => bail!("the bare daemon does not serve"),
+            false => Ok(mount),
+        }
+    }
+
+    fn prepare(at: &Path) -> Result<Self> {
+        fs::create_dir_all(at)?;
+        UNDO.lock().0.push(at.to_owned());
+        Ok(Mount {
+            path: at.to_owned(),
+            daemon: None,
+            child: None,
+        })
+    }
+
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// A line of the daemon's `/proc/PID/status` that is a number of KiB, in bytes.
+    pub fn memory(&mut self, line: &str) -> Result<u64> {
+        let daemon = self.daemon()?.as_raw_pid();
+        let status = fs::read_to_string(format!("/proc/{daemon}/status"))?;
+        let value = status
+            .lines()
+            .find_map(|l| l.strip_prefix(line)?.strip_prefix(':'));
+        let kib = value.and_then(|v| v.trim().strip_suffix("kB"));
+        let kib: u64 = kib.context("a line of /proc")?.trim().parse()?;
+        Ok(kib << 10)
+    }
+
+    fn daemon(&mut self) -> Result<Pid> {
+        if self.daemon.is_none() {
+            self.daemon = daemon_of(&self.path);
+        }
+        self.daemon.context("no daemon serves the mount")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // To be waited for; asked while it is there to be found.
+        let daemon = self.daemon().ok();
+        unmount(&self.path);
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        } else if let Some(daemon) = daemon {
+            let start = Instant::now();
+            while is_serving(daemon, &self.path) {
+                if start.elapsed() > DEADLINE {
+                    let _ = rustix::process::kill_process(daemon, Signal::KILL);
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let _ = fs::remove_dir(&self.path);
+        UNDO.lock().0.retain(|path| *path != self.path);
+    }
+}
+
+/// Unmounts what lies at `path`, if anything does.
+fn unmount(path: &Path) {
+    if !is_mounted(path) {
+        return;
+    }
+    if rustix::process::geteuid().is_root() {
+        let _ = rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH);
+    } else {
+        let _ = Command::new("fusermount3")
+            .args([OsStr::new("-uz"), path.as_os_str()])
+            .output();
+    }
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let at = |line: &str| line.split(' ').nth(4).map(PathBuf::from);
+    table.lines().any(|line| at(line).as_deref() == Some(path))
+}
+
+fn daemon_of(path: &Path) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter_map(Pid::from_raw)
+        .find(|pid| is_serving(*pid, path))
+}
+
+fn is_serving(pid: Pid, path: &Path) -> bool {
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+    let has = |wanted: &[u8]| line.split(|b| *b == 0).any(|a| a == wanted);
+    has(b"--daemon-child") && has(path.as_os_str().as_encoded_bytes())
+}

@@ -1,0 +1,66 @@
+//! Deflated data, in records that are whole chunks and in records that are not.
+
+use anyhow::Result;
+
+use crate::bench::{Bench, Job, Per};
+use crate::client::Read;
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
+use crate::report::{Goal, Outcome};
+
+const WRITERS: u64 = 4;
+
+/// `parts`: records that a chunk is made of, one above the other.
+struct Filtered {
+    dataset: Dataset,
+    parts: u64,
+}
+
+impl Plan for Filtered {
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![self.dataset.clone()]
+    }
+
+    fn ranks(&self) -> u64 {
+        WRITERS
+    }
+
+    fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
+        let (Some([height, width]), [rows, columns]) =
+            (self.dataset.chunk.as_deref(), &self.dataset.dims[..])
+        else {
+            return Ok(());
+        };
+        let (height, across) = (height / self.parts, columns / width);
+        let records = rows / height * across;
+        for record in (rank..records).step_by(WRITERS as usize) {
+            let start = [record / across * height, record % across * width];
+            let blocks = Blocks::one(&start, &[height, *width]);
+            section.write(&Entry {
+                stored: Stored::Deflated,
+                ..Entry::new(&self.dataset, &blocks)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+pub fn whole_chunks(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    read(bench, "gzip-chunks", 1, 1.0, out)
+}
+
+pub fn parts_of_chunks(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    read(bench, "gzip-parts", 4, 1.5, out)
+}
+
+fn read(bench: &Bench, name: &str, parts: u64, ratio: f64, out: &mut Outcome) -> Result<()> {
+    let (side, chunk) = bench.pick((512, [64, 128]), (8192, [256, 512]));
+    let dataset = Dataset::new("field", 0, Element::F64, &[side, side]).filtered(&chunk);
+    let job = Job {
+        what: "whole dataset",
+        reads: vec![Read::whole(&dataset)?],
+        per: Per::Job,
+        goals: [bench.goal(Goal::Ratio(ratio)); 2],
+    };
+    let prepared = bench.prepare(name, &Filtered { dataset, parts }, out)?;
+    bench.compare(&prepared, &job, false, out)
+}

@@ -1,0 +1,100 @@
+//! The workloads, a file for those that belong together.
+
+pub mod climate;
+pub mod filtered;
+pub mod huge;
+pub mod slabs;
+pub mod small;
+pub mod startup;
+pub mod window;
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+use crate::report::Outcome;
+
+pub struct Workload {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub run: fn(&Bench, &mut Outcome) -> Result<()>,
+}
+
+const fn workload(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Bench, &mut Outcome) -> Result<()>,
+) -> Workload {
+    Workload { name, about, run }
+}
+
+/// In the order in which they run. Those that read the log of slabs follow each other.
+pub const ALL: [Workload; 16] = [
+    workload(
+        "slabs",
+        "1 GiB of 1 MiB slabs by 4 writers, read whole",
+        slabs::whole,
+    ),
+    workload(
+        "hyperslabs",
+        "64 random boxes of 4 KiB to 4 MiB of it",
+        slabs::hyperslabs,
+    ),
+    workload(
+        "columns",
+        "columns of it, across the log's grain",
+        slabs::columns,
+    ),
+    workload("readers", "8 processes read it at once", slabs::readers),
+    workload(
+        "gzip-chunks",
+        "512 MiB deflated, records are chunks",
+        filtered::whole_chunks,
+    ),
+    workload(
+        "gzip-parts",
+        "512 MiB deflated, records are quarters of chunks",
+        filtered::parts_of_chunks,
+    ),
+    workload(
+        "blocks-1d",
+        "10^6 blocks of 1 to 100 elements, 1-D",
+        small::one_dimension,
+    ),
+    workload(
+        "blocks-3d",
+        "10^6 blocks of 1 to 90 elements, 3-D",
+        small::three_dimensions,
+    ),
+    workload(
+        "ten-floats",
+        "400,000 blocks of ten floats, whole and in slices",
+        small::ten_floats,
+    ),
+    workload(
+        "climate",
+        "400 variables, 3 decompositions of 10^6 blocks",
+        climate::generated,
+    ),
+    workload("corpus", "small files of real E3SM runs", climate::real),
+    workload(
+        "shared-patterns",
+        "10^8 blocks in shared selections: index",
+        huge::shared,
+    ),
+    workload(
+        "distinct-blocks",
+        "10^7 distinct blocks (huge: 10^8): index",
+        huge::distinct,
+    ),
+    workload("listing", "ls -l of 1,000 logs", startup::listing),
+    workload(
+        "startup",
+        "from mount to the first value of a 10 GiB file",
+        startup::first_value,
+    ),
+    workload(
+        "window",
+        "windows moved over a dataset: bytes asked ÷ bytes read",
+        window::moved,
+    ),
+];

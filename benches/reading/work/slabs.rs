@@ -1,0 +1,180 @@
+//! One large dataset, logged in slabs of whole rows by several writers at once, and what readers do
+//! with it.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::bench::{Bench, Job, Per, Prepared};
+use crate::client::{Client, Read, Timed};
+use crate::generate::values::random;
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
+use crate::report::{Goal, Outcome};
+
+const WRITERS: u64 = 4;
+/// Rows of a slab.
+const ROWS: u64 = 8;
+const READERS: u64 = 8;
+
+struct Slabs {
+    dataset: Dataset,
+    flushes: u64,
+}
+
+impl Slabs {
+    fn new(bench: &Bench) -> Self {
+        let dims = bench.pick([512, 1024], [8192, 16384]);
+        Slabs {
+            dataset: Dataset::new("field", 0, Element::F64, &dims),
+            flushes: 16,
+        }
+    }
+}
+
+impl Plan for Slabs {
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![self.dataset.clone()]
+    }
+
+    fn ranks(&self) -> u64 {
+        WRITERS
+    }
+
+    /// In each flush some slabs that follow each other, dealt out to the writers in turn: so the log
+    /// has four of them side by side.
+    fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
+        let [rows, columns] = self.dataset.dims[..] else {
+            return Ok(());
+        };
+        let slabs = rows / ROWS / self.flushes;
+        for flush in 0..self.flushes {
+            for slab in (rank..slabs).step_by(WRITERS as usize) {
+                let first = (flush * slabs + slab) * ROWS;
+                let blocks = Blocks::one(&[first, 0], &[ROWS, columns]);
+                section.write(&Entry::new(&self.dataset, &blocks))?;
+            }
+            section.flush();
+        }
+        Ok(())
+    }
+}
+
+/// The log, made by whoever needs it first.
+fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
+    if let Some(prepared) = &*bench.slabs.borrow() {
+        return Ok(Rc::clone(prepared));
+    }
+    let prepared = Rc::new(bench.prepare("slabs", &Slabs::new(bench), out)?);
+    *bench.slabs.borrow_mut() = Some(Rc::clone(&prepared));
+    Ok(prepared)
+}
+
+fn dataset(prepared: &Prepared) -> Result<&Dataset> {
+    prepared.datasets.first().context("a dataset")
+}
+
+pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let prepared = prepared(bench, out)?;
+    let job = Job {
+        what: "whole dataset",
+        reads: vec![Read::whole(dataset(&prepared)?)?],
+        per: Per::Job,
+        goals: [bench.goal(Goal::Ratio(0.8)), bench.goal(Goal::Ratio(0.95))],
+    };
+    bench.compare(&prepared, &job, true, out)
+}
+
+pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let prepared = prepared(bench, out)?;
+    let field = dataset(&prepared)?;
+    let reads = (0..bench.pick(16, 64)).map(|number| random_box(bench, field, number));
+    let job = Job {
+        what: "random hyperslabs",
+        reads: reads.collect::<Result<_>>()?,
+        per: Per::Job,
+        goals: [bench.goal(Goal::Ratio(0.8)); 2],
+    };
+    bench.compare(&prepared, &job, true, out)
+}
+
+/// 4 KiB to 4 MiB, all orders of magnitude alike, of any proportions.
+fn random_box(bench: &Bench, field: &Dataset, number: u64) -> Result<Read> {
+    let draw = |what: u64, below: u64| random(bench.seed ^ what, number) % below;
+    let elements = (4096 / field.element.size()) << draw(1, 11);
+    let columns = (1 << draw(2, elements.ilog2().into())).min(field.dims[1]);
+    let count = [(elements / columns).clamp(1, field.dims[0]), columns];
+    let start = [
+        draw(3, field.dims[0] - count[0] + 1),
+        draw(4, field.dims[1] - count[1] + 1),
+    ];
+    Read::block(field, &start, &count)
+}
+
+pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    const COLUMNS: u64 = 64;
+    let prepared = prepared(bench, out)?;
+    let field = dataset(&prepared)?;
+    let strip = |number: u64| {
+        let first = random(bench.seed, number) % (field.dims[1] - COLUMNS);
+        Read::block(field, &[0, first], &[field.dims[0], COLUMNS])
+    };
+    let job = Job {
+        what: "3 strips of 64 columns",
+        reads: (0..3).map(strip).collect::<Result<_>>()?,
+        per: Per::Job,
+        goals: [bench.goal(Goal::Ratio(0.8)); 2],
+    };
+    bench.compare(&prepared, &job, true, out)
+}
+
+/// Each of several processes reads a part of its own, in pieces, all at the same time.
+pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let prepared = prepared(bench, out)?;
+    let field = dataset(&prepared)?;
+    let mut clients = (0..READERS)
+        .map(|_| bench.client())
+        .collect::<Result<Vec<_>>>()?;
+    let parts = (0..READERS)
+        .map(|reader| part(field, reader))
+        .collect::<Result<Vec<_>>>()?;
+    let job = Job {
+        what: "8 processes, an eighth each",
+        reads: Vec::new(),
+        per: Per::Job,
+        goals: [None; 2],
+    };
+    let mut pass = |path: &std::path::Path| at_once(&mut clients, path, &parts);
+    bench.compare_by(&prepared, &job, true, &mut pass, out)
+}
+
+/// The pieces of one reader.
+fn part(field: &Dataset, reader: u64) -> Result<Vec<Read>> {
+    let rows = field.dims[0] / READERS;
+    let step = 8 * ROWS;
+    let firsts = (reader * rows..(reader + 1) * rows).step_by(step as usize);
+    firsts
+        .map(|first| Read::block(field, &[first, 0], &[step, field.dims[1]]))
+        .collect()
+}
+
+/// From when the first one begins to when the last one is done.
+fn at_once(
+    clients: &mut [Client],
+    path: &std::path::Path,
+    parts: &[Vec<Read>],
+) -> Result<Vec<f64>> {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Time enough for all to have heard of it.
+    let begin = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9 + 0.1;
+    for (client, reads) in clients.iter_mut().zip(parts) {
+        client.time_from(begin, path, reads)?;
+    }
+    let mut timed = Vec::new();
+    for client in clients {
+        timed.push(client.fetch::<Timed>()?);
+    }
+    let begun = timed.iter().map(|t| t.begun).fold(f64::INFINITY, f64::min);
+    let ended = timed.iter().map(|t| t.ended).fold(0.0, f64::max);
+    Ok(vec![ended - begun])
+}

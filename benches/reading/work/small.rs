@@ -1,0 +1,141 @@
+//! Many small blocks in random order: what adaptive and unstructured codes write.
+
+use anyhow::Result;
+
+use crate::bench::{Bench, Job, Per};
+use crate::client::Read;
+use crate::generate::blocks::{Runs, share};
+use crate::generate::values::random;
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Spelling};
+use crate::report::{Goal, Outcome};
+
+const WRITERS: u64 = 4;
+
+/// A dataset cut into boxes by runs along each dimension, which are dealt out at random.
+struct Small {
+    dataset: Dataset,
+    runs: Vec<Runs>,
+    /// How many runs there are along each dimension.
+    counts: Vec<u64>,
+    /// Blocks of an entry.
+    together: u64,
+    seed: u64,
+}
+
+impl Small {
+    /// `sizes`: least and most elements of a block along each dimension.
+    fn new(counts: &[u64], sizes: &[(u64, u64)], together: u64, seed: u64) -> Self {
+        let runs: Vec<Runs> = (seed..)
+            .zip(sizes)
+            .map(|(seed, &(least, most))| Runs { least, most, seed })
+            .collect();
+        let dims: Vec<u64> = runs.iter().zip(counts).map(|(r, n)| r.extent(*n)).collect();
+        Small {
+            dataset: Dataset::new("field", 0, Element::F32, &dims),
+            runs,
+            counts: counts.to_vec(),
+            together,
+            seed,
+        }
+    }
+
+    fn push(&self, mut number: u64, blocks: &mut Blocks) {
+        let rank = self.counts.len();
+        let (mut start, mut count) = (vec![0; rank], vec![0; rank]);
+        for d in (0..rank).rev() {
+            let run = self.runs[d].get(number % self.counts[d]);
+            number /= self.counts[d];
+            (start[d], count[d]) = (run.start, run.end - run.start);
+        }
+        blocks.push(&start, &count);
+    }
+}
+
+impl Plan for Small {
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![self.dataset.clone()]
+    }
+
+    fn ranks(&self) -> u64 {
+        WRITERS
+    }
+
+    fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
+        let mut blocks = Blocks::new(self.counts.len());
+        let mut mine = share(self.counts.iter().product(), WRITERS, rank, self.seed).peekable();
+        while let Some(number) = mine.next() {
+            self.push(number, &mut blocks);
+            if blocks.len() == self.together || mine.peek().is_none() {
+                let encode = blocks.rank() > 1 && blocks.len() > 1;
+                section.write(&Entry {
+                    spelling: if encode {
+                        Spelling::Encoded
+                    } else {
+                        Spelling::Plain
+                    },
+                    ..Entry::new(&self.dataset, &blocks)
+                })?;
+                blocks = Blocks::new(self.counts.len());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 10^6 blocks of 1 to 100 elements.
+pub fn one_dimension(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let blocks = bench.pick(4_000, 1_000_000);
+    let plan = Small::new(&[blocks], &[(1, 100)], 1000, bench.seed);
+    whole(bench, "blocks-1d", &plan, None, out)
+}
+
+/// 10^6 blocks of 1 to 90 elements.
+pub fn three_dimensions(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let side = bench.pick(16, 100);
+    let sizes = [(1, 3), (1, 5), (1, 6)];
+    let plan = Small::new(&[side; 3], &sizes, 1000, bench.seed);
+    whole(bench, "blocks-3d", &plan, None, out)
+}
+
+fn whole(
+    bench: &Bench,
+    name: &str,
+    plan: &Small,
+    goal: Option<Goal>,
+    out: &mut Outcome,
+) -> Result<()> {
+    let prepared = bench.prepare(name, plan, out)?;
+    let job = Job {
+        what: "whole dataset",
+        reads: vec![Read::whole(&plan.dataset)?],
+        per: Per::Job,
+        goals: [goal; 2],
+    };
+    bench.compare(&prepared, &job, false, out)
+}
+
+/// 400,000 blocks of ten floats, an entry each.
+pub fn ten_floats(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    const SLICE: u64 = 1000;
+    let blocks = bench.pick(4_000, 400_000);
+    let plan = Small::new(&[blocks], &[(10, 10)], 1, bench.seed);
+    let prepared = bench.prepare("ten-floats", &plan, out)?;
+    let whole = Job {
+        what: "whole dataset",
+        reads: vec![Read::whole(&plan.dataset)?],
+        per: Per::Job,
+        goals: [bench.goal(Goal::Ratio(0.3)); 2],
+    };
+    bench.compare(&prepared, &whole, false, out)?;
+    let slice = |number: u64| {
+        let start = random(bench.seed, number) % (plan.dataset.elements() - SLICE);
+        Read::block(&plan.dataset, &[start], &[SLICE])
+    };
+    let slices = Job {
+        what: "slice of 1000 elements",
+        reads: (0..200).map(slice).collect::<Result<_>>()?,
+        per: Per::Read,
+        goals: [bench.goal(Goal::AtMost(1e-4)); 2],
+    };
+    bench.compare(&prepared, &slices, false, out)
+}

@@ -1,0 +1,165 @@
+//! What a user waits for before the data: listings of many logs, and the first value of a large one.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::bench::{Bench, into_page_cache};
+use crate::client::Read;
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
+use crate::report::{Goal, Outcome, Row, Unit};
+
+const WRITERS: u64 = 16;
+/// Elements of a slab: 1 MiB of them.
+const SLAB: u64 = 1 << 17;
+
+/// Datasets that were written in slabs. Only the slab in the middle of the last one has data, all
+/// others are holes of the file: what is not read takes no disk.
+struct Sparse {
+    datasets: Vec<Dataset>,
+}
+
+impl Sparse {
+    fn new(datasets: u32, slabs: u64) -> Self {
+        let dataset = |id| {
+            let name = format!("field_{id}");
+            Dataset::new(&name, id, Element::F64, &[slabs, SLAB])
+        };
+        Sparse {
+            datasets: (0..datasets).map(dataset).collect(),
+        }
+    }
+
+    fn middle(&self) -> Option<(&Dataset, u64)> {
+        self.datasets.last().map(|d| (d, d.dims[0] / 2))
+    }
+}
+
+impl Plan for Sparse {
+    fn datasets(&self) -> Vec<Dataset> {
+        self.datasets.clone()
+    }
+
+    fn ranks(&self) -> u64 {
+        WRITERS
+    }
+
+    fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
+        let middle = self.middle().map(|(dataset, slab)| (dataset.id, slab));
+        for dataset in &self.datasets {
+            for slab in (rank..dataset.dims[0]).step_by(WRITERS as usize) {
+                let blocks = Blocks::one(&[slab, 0], &[1, SLAB]);
+                let has_data = middle == Some((dataset.id, slab));
+                section.write(&Entry {
+                    stored: if has_data {
+                        Stored::Elements
+                    } else {
+                        Stored::Hole
+                    },
+                    ..Entry::new(dataset, &blocks)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// From `mount` to the first value of a file of 10 GiB.
+pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let plan = Sparse::new(10, bench.pick(4, 1024));
+    let prepared = bench.generate("startup", &plan)?;
+    prepared.written.iter().for_each(|w| out.log(w));
+    let (dataset, slab) = plan.middle().context("a dataset")?;
+    let value = [Read::block(dataset, &[slab, 5], &[1, 1])?];
+    let expected = f64::from(dataset.values(bench.seed).at(slab * SLAB + 5));
+    let mut client = bench.client()?;
+    let mut take_turn = |options: &str| -> Result<f64> {
+        let start = Instant::now();
+        let mount = bench.mount(&prepared.log_folder(), options)?;
+        let read = client.time(&mount.join(prepared.name()), &value)?;
+        let seconds = start.elapsed().as_secs_f64();
+        ensure!(
+            read.first == [expected],
+            "{:?} is not {expected}",
+            read.first
+        );
+        Ok(seconds)
+    };
+    let kept = format!("index_dir={}", bench.scratch.path().join("kept").display());
+    let (mut fresh, mut again) = (Vec::new(), Vec::new());
+    if bench.keeps_indexes {
+        take_turn(&kept)?;
+    }
+    for round in 0..=bench.rounds {
+        bench.say(out.name, &format!("round {round}"));
+        fresh.push(take_turn("")?);
+        if bench.keeps_indexes {
+            again.push(take_turn(&kept)?);
+        }
+    }
+    out.contents(&[]);
+    let row = |what, seconds: &[f64], goal| {
+        let row = Row::new(what, "mounted", Unit::Seconds, seconds);
+        row.map(|row| row.goal(bench.goal(Goal::AtMost(goal))))
+    };
+    out.row(row("mount to the first value", &fresh, 0.5));
+    out.row(row("the same with a kept index", &again, 0.05));
+    out.note("Each round begins with `h5logfs mount` and ends with the value in the client.");
+    if !bench.keeps_indexes {
+        out.note("Kept index: n/a, the mount has no option index_dir.");
+    }
+    Ok(())
+}
+
+/// `ls -l` of 1,000 logs, against that of the source.
+pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let logs = bench.pick(30, 1000);
+    let prepared = bench.generate("listing", &Sparse::new(2, 16))?;
+    for number in 1..logs {
+        let name = format!("run_{number:04}.h5");
+        fs::copy(prepared.log(), prepared.log_folder().join(name))?;
+    }
+    let folder = prepared.log_folder();
+    let (mut plain, mut cold, mut warm) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=bench.rounds {
+        bench.say(out.name, &format!("round {round}"));
+        for log in fs::read_dir(&folder)? {
+            into_page_cache(&log?.path())?;
+        }
+        list(&folder, logs)?;
+        let mount = bench.mount(&folder, "")?;
+        plain.push(list(&folder, logs)?);
+        cold.push(list(&mount.join(""), logs)?);
+        warm.push(list(&mount.join(""), logs)?);
+    }
+    let row = |what, seconds: &[f64]| {
+        let row = Row::new(what, "mounted", Unit::Seconds, seconds);
+        row.map(|row| row.against(&plain, seconds))
+    };
+    let goal = bench.goal(Goal::Ratio(0.5));
+    out.row(row(format!("ls -l of {logs} logs, fresh mount"), &cold));
+    out.row(row(format!("ls -l of {logs} logs, once more"), &warm).map(|r| r.goal(goal)));
+    out.note("Native is `ls -l` of the source.");
+    Ok(())
+}
+
+/// Seconds that `ls -l` takes; it has to show this many files.
+fn list(folder: &Path, files: usize) -> Result<f64> {
+    let start = Instant::now();
+    let output = Command::new("ls")
+        .arg("-l")
+        .arg(folder)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let lines = output.stdout.iter().filter(|b| **b == b'\n').count();
+    // One line more says what they take together.
+    ensure!(
+        output.status.success() && lines == files + 1,
+        "ls -l shows {lines} lines"
+    );
+    Ok(seconds)
+}

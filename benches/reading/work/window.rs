@@ -1,0 +1,124 @@
+//! Windows of growing size are moved over a dataset, with a cache of 25 of its 400 chunks: how many
+//! bytes of the log are read for the bytes that were asked for. In process, through the library: no
+//! kernel caches anything here.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use h5logfs::catalog::Catalog;
+use h5logfs::log::source::Folder;
+use h5logfs::view::View;
+
+use crate::bench::Bench;
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
+use crate::report::{Outcome, Row, Unit};
+
+const SIDE: u64 = 2000;
+const CHUNK: u64 = 100;
+const CACHED: u64 = 25;
+const ELEMENT: u64 = 8;
+
+/// The dataset, in records of `height` × `width` elements.
+struct Tiles {
+    dataset: Dataset,
+    height: u64,
+    width: u64,
+}
+
+impl Plan for Tiles {
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![self.dataset.clone()]
+    }
+
+    fn ranks(&self) -> u64 {
+        1
+    }
+
+    fn write(&self, _rank: u64, section: &mut Section<'_>) -> Result<()> {
+        for first in (0..SIDE).step_by(self.height as usize) {
+            for left in (0..SIDE).step_by(self.width as usize) {
+                let blocks = Blocks::one(&[first, left], &[self.height, self.width]);
+                section.write(&Entry::new(&self.dataset, &blocks))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    for (how, height, width) in [
+        ("records are chunks", CHUNK, CHUNK),
+        ("records are rows", 10, SIDE),
+    ] {
+        let dataset = Dataset::new("field", 0, Element::F64, &[SIDE, SIDE]);
+        let plan = Tiles {
+            dataset: dataset.chunked(&[CHUNK, CHUNK]),
+            height,
+            width,
+        };
+        let prepared = bench.generate("window", &plan)?;
+        for window in [50, 100, 200, 300, 400, 500, 700, 1000] {
+            let efficiency = move_over(&prepared.log(), &plan.dataset, window, bench.seed)?;
+            let what = format!("{how}, window {window}×{window}");
+            out.row(Row::new(what, "library", Unit::Number, &[efficiency]));
+        }
+    }
+    out.contents(&[]);
+    out.note(
+        "Bytes asked for ÷ bytes read from the log. A window moves by half of itself, row by row of \
+         windows; each chunk that it touches is read whole, as libhdf5 does. Bytes read are what the \
+         process read meanwhile (rchar of /proc/self/io), some hundred bytes of /proc itself included; \
+         bytes that came by mmap would be missing.",
+    );
+    Ok(())
+}
+
+/// The first element of each chunk is compared with what was generated.
+fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f64> {
+    let (folder, name) = Folder::of_file(log)?;
+    // Half of the budget is for chunks, each of which costs a little more.
+    let cache = 2 * CACHED * (CHUNK * CHUNK * ELEMENT + 128);
+    let view = Catalog::new(folder, cache).open(&name)?;
+    let mut chunk = vec![0; (CHUNK * CHUNK * ELEMENT) as usize];
+    // What leads to the chunks is no part of it.
+    read_chunk(&view, 0, &mut chunk)?;
+    let before = bytes_read()?;
+    let mut asked = 0;
+    let steps = |from: u64| (from..=SIDE - window).step_by((window / 2) as usize);
+    for top in steps(0) {
+        for left in steps(0) {
+            asked += window * window * ELEMENT;
+            for (row, column) in touched(top, left, window) {
+                read_chunk(&view, row * (SIDE / CHUNK) + column, &mut chunk)?;
+                let corner = row * CHUNK * SIDE + column * CHUNK;
+                let expected = f64::from(dataset.values(seed).at(corner));
+                ensure!(
+                    chunk.first_chunk() == Some(&expected.to_le_bytes()),
+                    "chunk ({row}, {column}) is not what was generated"
+                );
+            }
+        }
+    }
+    Ok(asked as f64 / (bytes_read()? - before) as f64)
+}
+
+/// The chunks below a window, by row and column of the grid.
+fn touched(top: u64, left: u64, window: u64) -> impl Iterator<Item = (u64, u64)> {
+    let along = move |first: u64| first / CHUNK..=(first + window - 1) / CHUNK;
+    along(top).flat_map(move |row| along(left).map(move |column| (row, column)))
+}
+
+fn read_chunk(view: &View, chunk: u64, bytes: &mut [u8]) -> Result<()> {
+    let (offset, stored) = view.chunk_place(0, chunk)?;
+    ensure!(stored == bytes.len() as u64, "a chunk of {stored} bytes");
+    view.read_at(offset, bytes)?;
+    Ok(())
+}
+
+fn bytes_read() -> Result<u64> {
+    let counters = fs::read_to_string("/proc/self/io")?;
+    let line = counters.lines().find_map(|l| l.strip_prefix("rchar: "));
+    Ok(line.context("rchar in /proc/self/io")?.parse()?)
+}
