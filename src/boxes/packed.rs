@@ -12,6 +12,7 @@
 //! all the same, from the last to the first.
 
 use std::ops::{ControlFlow, Range};
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ use super::Bounds;
 
 /// Rows in a group.
 const GROUP: usize = 128;
+/// Groups from which on several threads share the work.
+const MANY_GROUPS: usize = 1024;
 /// Boxes under one node of the tree.
 const FAN_OUT: usize = 16;
 /// Groups that a point may lie in, on average, before another order is tried.
@@ -93,7 +96,7 @@ pub struct PackedBoxes {
 }
 
 impl PackedBoxes {
-    pub fn build(rows: &impl Rows) -> Self {
+    pub fn build(rows: &(impl Rows + Sync)) -> Self {
         let overlap = match rows.rank() > 0 && rows.rows() > FAN_OUT * GROUP {
             true => natural_overlap(rows),
             false => 0.0,
@@ -111,21 +114,50 @@ impl PackedBoxes {
     }
 
     /// Packs rows in some order, or as they come.
-    fn pack<R: Rows>(rows: &R, order: Option<&[u32]>) -> Self {
-        let columns = 2 * rows.rank() + rows.values();
+    fn pack<R: Rows + Sync>(rows: &R, order: Option<&[u32]>) -> Self {
         let groups = rows.rows().div_ceil(GROUP);
+        let threads = match groups > MANY_GROUPS {
+            true => thread::available_parallelism().map_or(1, |n| n.get()),
+            false => 1,
+        };
+        let share = groups.div_ceil(threads);
+        let part = |number: usize| {
+            let groups = (number * share).min(groups)..((number + 1) * share).min(groups);
+            Self::pack_groups(rows, order, groups)
+        };
+        let mut packed = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .map(|number| (number, scope.spawn(move || part(number))))
+                .collect();
+            let mut packed = part(0);
+            for (number, other) in others {
+                // A thread that could not do its share leaves it to this one.
+                packed.append(other.join().unwrap_or_else(|_| part(number)));
+            }
+            packed
+        });
+        packed.rows = rows.rows();
+        packed.packed.extend([0; SPARE]);
+        packed.packed.shrink_to_fit();
+        packed.stack_levels();
+        packed
+    }
+
+    /// Packs some of the groups.
+    fn pack_groups(rows: &impl Rows, order: Option<&[u32]>, groups: Range<usize>) -> Self {
+        let columns = 2 * rows.rank() + rows.values();
         let mut packed = PackedBoxes {
             rank: rows.rank(),
             values: rows.values(),
-            rows: rows.rows(),
+            rows: 0,
             in_order: order.is_none(),
-            heads: Vec::with_capacity(groups * (columns + rows.rank() + 1)),
-            widths: Vec::with_capacity(groups * columns),
+            heads: Vec::with_capacity(groups.len() * (columns + rows.rank() + 1)),
+            widths: Vec::with_capacity(groups.len() * columns),
             packed: Vec::new(),
             levels: Vec::new(),
         };
         let mut cells = vec![0; columns * GROUP];
-        for group in 0..groups {
+        for group in groups {
             let members = group * GROUP..((group + 1) * GROUP).min(rows.rows());
             let len = members.len();
             match order {
@@ -134,10 +166,19 @@ impl PackedBoxes {
             }
             packed.push_group(&cells, len);
         }
-        packed.packed.extend([0; SPARE]);
-        packed.packed.shrink_to_fit();
-        packed.stack_levels();
         packed
+    }
+
+    /// Adds the groups that follow.
+    fn append(&mut self, mut next: PackedBoxes) {
+        let begin = self.packed.len() as u64;
+        let stride = next.stride();
+        for head in next.heads.chunks_exact_mut(stride) {
+            head[stride - 1] += begin;
+        }
+        self.heads.append(&mut next.heads);
+        self.widths.append(&mut next.widths);
+        self.packed.append(&mut next.packed);
     }
 
     /// Adds a group, of which `cells` has [`GROUP`] places for each column.
@@ -681,13 +722,24 @@ mod tests {
 
     #[test]
     fn neighbours_take_a_few_bytes_each() {
-        let boxes = (0..100_000u64).map(|i| Bounds {
+        // So many that several threads pack them.
+        let number = 200_000;
+        let at = |i: u64| Bounds {
             start: vec![i / 100, i % 100 * 30, 5],
             end: vec![i / 100 + 1, i % 100 * 30 + 1 + i % 25, 10],
-        });
-        let list = List(3, boxes.collect());
-        let bytes = PackedBoxes::build(&list).bytes() / list.1.len();
+        };
+        let list = List(3, (0..number).map(at).collect());
+        let table = PackedBoxes::build(&list);
         // The second value is noise of 64 bits.
+        let bytes = table.bytes() as u64 / number;
         assert!(bytes - 8 <= 6, "{bytes}");
+        for i in (0..number).step_by(7919) {
+            let mut found = Vec::new();
+            let _ = table.visit_back(&at(i), |row| {
+                found.push((row.value(0), row.value(1), row.bounds()));
+                ControlFlow::<()>::Continue(())
+            });
+            assert_eq!(found, [(i, beside(i as usize), at(i))]);
+        }
     }
 }

@@ -193,19 +193,22 @@ fn not_hidden(list: &RecordList) -> Vec<u32> {
     };
     // Most records have blocks of their own, as a look at a small table of hashes tells: only the few
     // that may not need be compared.
-    let slots = (16 * list.len()).next_power_of_two();
-    let slot = |number: u32| state.hash_one(key(number)) as usize & (slots - 1);
-    let (mut once, mut again) = (BitSet::new(slots), BitSet::new(slots));
-    for number in 0..list.len() as u32 {
-        let slot = slot(number);
-        if once.put(slot) {
-            again.put(slot);
-        }
-    }
-    let mut seen = HashSet::with_hasher(state.clone());
-    let mut left: Vec<u32> = (0..list.len() as u32)
+    let most = (16 * list.len()).next_power_of_two() - 1;
+    let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
+    let numbers = 0..list.len() as u32;
+    let slots: Vec<usize> = numbers
+        .clone()
+        .map(|number| state.hash_one(key(number)) as usize & most)
+        .inspect(|slot| {
+            if once.put(*slot) {
+                again.put(*slot);
+            }
+        })
+        .collect();
+    let mut seen = HashSet::with_hasher(state);
+    let mut left: Vec<u32> = numbers
         .rev()
-        .filter(|number| !again.has(slot(*number)) || seen.insert(key(*number)))
+        .filter(|number| !again.has(slots[*number as usize]) || seen.insert(key(*number)))
         .collect();
     left.reverse();
     left

@@ -25,8 +25,8 @@ impl Selection {
     pub fn new(
         rank: usize,
         number: usize,
-        start: impl Fn(usize, usize) -> u64,
-        count: impl Fn(usize, usize) -> u64,
+        start: impl Fn(usize, usize) -> u64 + Sync,
+        count: impl Fn(usize, usize) -> u64 + Sync,
     ) -> Result<Self, String> {
         let mut blocks = Blocks {
             rank,
