@@ -11,6 +11,7 @@
 //! | `mirror` | what a path below the mounted folder is now |
 //! | `tree` | inode numbers |
 //! | `handles` | open files and directories |
+//! | `bulk` | which views are read past the kernel's page cache |
 //! | `attributes` | what `stat` tells of one file |
 //! | `errno` | the one place where an error becomes an errno and a log line |
 //!
@@ -18,6 +19,7 @@
 //! kernel.
 
 mod attributes;
+mod bulk;
 mod errno;
 mod filesystem;
 mod handles;
