@@ -34,13 +34,15 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test bench-writer lint install install-writer setup setup-build \
-	setup-mpi setup-demo clean
+.PHONY: help build build-writer demo test bench bench-writer lint install install-writer setup \
+	setup-build setup-mpi setup-demo setup-bench clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount;'
 	@echo '              the same with a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
+	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
+	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
 	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'
@@ -68,6 +70,10 @@ test: setup
 
 RANKS ?= 4
 BENCH ?=
+
+bench: setup-bench
+	$(CARGO) build --release --locked --bin h5logfs --example bench_reading
+	$(TARGET_DIR)/release/examples/bench_reading $(BENCH)
 
 bench-writer: setup-mpi
 	$(CARGO) build --release --locked --features mpi --example bench_writer
@@ -111,6 +117,9 @@ setup-mpi:
 
 setup-demo:
 	@scripts/setup.sh demo
+
+setup-bench:
+	@scripts/setup.sh bench
 
 setup:
 	@scripts/setup.sh test

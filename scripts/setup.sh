@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|demo|test: installs what a build, a build with the writer, the demo or the tests
-# need: Debian packages, and for the latter two current Python readers in .venv. What is there already
-# is left alone, so that a second run does nothing and needs no network.
+# setup.sh build|mpi|bench|demo|test: installs what a build, a build with the writer, the benchmark of
+# reading, the demo or the tests need: Debian packages, and for the latter three current Python readers
+# in .venv. What is there already is left alone, so that a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +13,10 @@ readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py pytho
 case $purpose in
 build) ;;
 mpi) packages+=("${mpi[@]}") ;;
+bench) packages+=("${readers[@]}") ;;
 demo | test) packages+=("${mpi[@]}" "${readers[@]}") ;;
 *)
-    echo "usage: setup.sh build|mpi|demo|test" >&2
+    echo "usage: setup.sh build|mpi|bench|demo|test" >&2
     exit 2
     ;;
 esac
@@ -97,7 +98,7 @@ provide_mtab() {
 install_packages
 check_cargo
 case $purpose in
-demo | test)
+bench | demo | test)
     install_readers
     check_fuse
     provide_mtab

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::client::{Client, Read, Timed};
+use crate::client::{Client, Clients, Read, Timed};
 use crate::generate::{Dataset, Plan, Written, write_log};
 use crate::mounts::{Mount, Scratch};
 use crate::report::{Goal, Outcome, Row, Unit};
@@ -30,7 +30,7 @@ pub enum Scale {
 pub struct Bench {
     pub scratch: Scratch,
     pub program: PathBuf,
-    pub python: PathBuf,
+    pub clients: Clients,
     pub corpus: PathBuf,
     pub rounds: usize,
     pub scale: Scale,
@@ -108,8 +108,11 @@ impl Bench {
         self.pick(None, Some(goal))
     }
 
-    pub fn client(&self) -> Result<Client> {
-        Client::start(&self.python)
+    pub fn with_client<T>(&self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let mut client = self.clients.take()?;
+        let outcome = work(&mut client);
+        self.clients.give_back(client);
+        outcome
     }
 
     /// Makes the log of a plan, without its native form.
@@ -163,14 +166,16 @@ impl Bench {
         }
         self.say(&prepared.name, "comparing contents");
         let mount = self.mount(&prepared.log_folder(), "")?;
-        let mut client = self.client()?;
         let mounted = mount.join(&prepared.name);
-        let digests = [prepared.native(), mounted.clone()].map(|p| client.digests(&p));
-        let [native, through] = digests;
-        let mut wrong = client.check(&mounted, &prepared.datasets, self.seed)?;
-        if native? != through? {
-            wrong.push("the mounted file does not hold what the exported one does".to_owned());
-        }
+        let wrong = self.with_client(|client| {
+            let native = client.digests(&prepared.native())?;
+            let same = native == client.digests(&mounted)?;
+            let mut wrong = client.check(&mounted, &prepared.datasets, self.seed)?;
+            if !same {
+                wrong.push("the mounted file does not hold what the exported one does".to_owned());
+            }
+            Ok(wrong)
+        })?;
         out.contents(&wrong);
         Ok(())
     }
@@ -217,9 +222,10 @@ impl Bench {
         bare: bool,
         out: &mut Outcome,
     ) -> Result<()> {
-        let mut client = self.client()?;
-        let mut pass = |path: &Path| client.time(path, &job.reads).map(|t| job.figures(&t));
-        self.compare_by(prepared, job, bare, &mut pass, out)
+        self.with_client(|client| {
+            let mut pass = |path: &Path| client.time(path, &job.reads).map(|t| job.figures(&t));
+            self.compare_by(prepared, job, bare, &mut pass, out)
+        })
     }
 
     /// The same, by other means than one client: `pass` reads a file once and says what it took.

@@ -1,7 +1,8 @@
 //! The other end of `client.py`.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -83,10 +84,12 @@ pub struct Client {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
+    /// Asked, and has not answered yet.
+    busy: bool,
 }
 
 impl Client {
-    pub fn start(python: &Path) -> Result<Self> {
+    fn start(python: &Path) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/reading/client.py");
         let mut process = Command::new(python)
             .arg(script)
@@ -102,6 +105,7 @@ impl Client {
             process,
             requests,
             answers: BufReader::new(answers),
+            busy: false,
         })
     }
 
@@ -118,6 +122,7 @@ impl Client {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         ensure!(!line.is_empty(), "the client is gone");
+        self.busy = false;
         let answer: Value = serde_json::from_str(&line)?;
         if let Some(error) = answer.get("error") {
             bail!("the client: {error}");
@@ -154,12 +159,23 @@ impl Client {
         Ok(answer.wrong)
     }
 
+    /// Of h5py and libhdf5.
+    pub fn versions(&mut self) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Answer {
+            versions: String,
+        }
+        let answer: Answer = self.ask(&json!({"do": "versions"}))?;
+        Ok(answer.versions)
+    }
+
     fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T> {
         self.send(request)?;
         self.fetch()
     }
 
     fn send(&mut self, request: &Value) -> Result<()> {
+        self.busy = true;
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         self.requests.write_all(&line)?;
@@ -172,5 +188,33 @@ impl Drop for Client {
         // It may wait for a mount that does not answer any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Clients that have nothing to do. Starting one takes longer than most of what it is asked.
+#[derive(Debug)]
+pub struct Clients {
+    python: PathBuf,
+    idle: RefCell<Vec<Client>>,
+}
+
+impl Clients {
+    pub fn new(python: PathBuf) -> Self {
+        Clients {
+            python,
+            idle: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub fn take(&self) -> Result<Client> {
+        let idle = self.idle.borrow_mut().pop();
+        idle.map_or_else(|| Client::start(&self.python), Ok)
+    }
+
+    /// For others to take; what does not answer is ended.
+    pub fn give_back(&self, client: Client) {
+        if !client.busy {
+            self.idle.borrow_mut().push(client);
+        }
     }
 }

@@ -26,11 +26,13 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 
 use bench::{Bench, Scale};
+use client::{Client, Clients};
 use mounts::Scratch;
 use report::{Outcome, Report};
 
 /// Measures reading through the mount against libhdf5 on the native file.
 #[derive(Debug, Parser)]
+#[command(args_override_self = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -119,10 +121,12 @@ fn run(arguments: Arguments) -> Result<bool> {
         scale: format!("{:?}", bench.scale).to_lowercase(),
         rounds: bench.rounds,
         seed: bench.seed,
+        reader: bench.with_client(Client::versions)?,
         processors: std::thread::available_parallelism().map_or(1, |n| n.get()),
         mount_options: bench.mount_options.clone(),
         workloads: Vec::new(),
     };
+    print!("{report}");
     for workload in &work::ALL {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|n| n == workload.name) {
             continue;
@@ -159,7 +163,7 @@ fn make_ready(arguments: &Arguments) -> Result<Bench> {
                 .unwrap_or(arguments.dir.clone()),
         )?,
         program,
-        python: arguments.python.clone().unwrap_or_else(usual_python),
+        clients: Clients::new(arguments.python.clone().unwrap_or_else(usual_python)),
         corpus: arguments.corpus.clone(),
         rounds: arguments.rounds as usize,
         scale: arguments.scale,

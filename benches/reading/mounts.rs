@@ -18,6 +18,10 @@ use signal_hook::iterator::Signals;
 /// How long an unmount may take that normally takes a moment.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// How often that is tried by whoever is interrupted: what is just being mounted or written may
+/// come in between.
+const ATTEMPTS: u32 = 100;
+
 /// What has to be undone by whoever is interrupted: mount points, then folders.
 static UNDO: Mutex<(Vec<PathBuf>, Vec<PathBuf>)> = Mutex::new((Vec::new(), Vec::new()));
 
@@ -26,10 +30,15 @@ pub fn clean_up_at_signal() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
         for signal in signals.forever() {
+            // Kept to the end: from here on nobody else mounts.
             let (mounts, folders) = &*UNDO.lock();
-            mounts.iter().for_each(|path| unmount(path));
-            for folder in folders {
-                let _ = fs::remove_dir_all(folder);
+            for _ in 0..ATTEMPTS {
+                mounts.iter().for_each(|path| unmount(path));
+                let stays = |f: &&PathBuf| f.exists() && fs::remove_dir_all(f).is_err();
+                if folders.iter().filter(stays).count() == 0 {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
             }
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }

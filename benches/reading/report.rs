@@ -149,9 +149,32 @@ pub struct Report {
     pub scale: String,
     pub rounds: usize,
     pub seed: u64,
+    /// What reads.
+    pub reader: String,
     pub processors: usize,
     pub mount_options: String,
     pub workloads: Vec<Outcome>,
+}
+
+impl Display for Report {
+    /// What all figures have in common.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "scale {}, {} rounds and one before them, seed {}, {} processors, {}{}{}",
+            self.scale,
+            self.rounds,
+            self.seed,
+            self.processors,
+            self.reader,
+            if self.mount_options.is_empty() {
+                ""
+            } else {
+                ", mounted with "
+            },
+            self.mount_options
+        )
+    }
 }
 
 /// Its part of the table.
@@ -191,7 +214,7 @@ impl Display for Outcome {
             writeln!(f, "FAILED: {why}")?;
         }
         match self.contents_agree {
-            Some(true) => writeln!(f, "\ncontents: as generated, mounted as native"),
+            Some(true) => writeln!(f, "\ncontents agree"),
             Some(false) => writeln!(f, "\nCONTENTS DISAGREE"),
             None => Ok(()),
         }

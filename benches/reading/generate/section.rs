@@ -45,6 +45,8 @@ pub enum Stored {
     Elements,
     /// The elements after shuffle and deflate; as they are where that makes them no smaller.
     Deflated,
+    /// Other elements, which a later write hides.
+    Stale,
     /// Nothing was written there: a hole, which reads as zeros.
     Hole,
 }
@@ -260,8 +262,9 @@ impl<'a> Section<'a> {
             match entry.stored {
                 Stored::Hole => {}
                 Stored::Deflated => out.write_all(&self.scratch)?,
-                Stored::Elements => {
-                    let values = entry.dataset.values(self.seed);
+                Stored::Elements | Stored::Stale => {
+                    let stale = u64::from(entry.stored == Stored::Stale);
+                    let values = entry.dataset.values(self.seed + stale);
                     entry.runs(|place, count| {
                         append_run(entry.dataset, values, place, count, &mut out)
                     })?;

@@ -165,7 +165,7 @@ pub fn real(bench: &Bench, out: &mut Outcome) -> Result<()> {
 
 /// One variable, all of them, one cell of all of them.
 fn read(bench: &Bench, prepared: &Prepared, case: &str, out: &mut Outcome) -> Result<()> {
-    let variables = bench.client()?.describe(&prepared.native())?;
+    let variables = bench.with_client(|client| client.describe(&prepared.native()))?;
     let largest = variables
         .iter()
         .max_by_key(|v| v.count.iter().product::<u64>());

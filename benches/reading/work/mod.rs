@@ -28,7 +28,7 @@ const fn workload(
 }
 
 /// In the order in which they run. Those that read the log of slabs follow each other.
-pub const ALL: [Workload; 16] = [
+pub const ALL: [Workload; 17] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -45,6 +45,11 @@ pub const ALL: [Workload; 16] = [
         slabs::columns,
     ),
     workload("readers", "8 processes read it at once", slabs::readers),
+    workload(
+        "rewritten",
+        "128 MiB in slabs, all written eight times",
+        slabs::rewritten,
+    ),
     workload(
         "gzip-chunks",
         "512 MiB deflated, records are chunks",

@@ -1,6 +1,7 @@
 //! One large dataset, logged in slabs of whole rows by several writers at once, and what readers do
 //! with it.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -9,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::bench::{Bench, Job, Per, Prepared};
 use crate::client::{Client, Read, Timed};
 use crate::generate::values::random;
-use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
+use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome};
 
 const WRITERS: u64 = 4;
@@ -19,14 +20,16 @@ const READERS: u64 = 8;
 
 struct Slabs {
     dataset: Dataset,
+    /// How often all of it is written. Only the last time counts.
+    times: u64,
     flushes: u64,
 }
 
 impl Slabs {
-    fn new(bench: &Bench) -> Self {
-        let dims = bench.pick([512, 1024], [8192, 16384]);
+    fn new(dims: [u64; 2], times: u64) -> Self {
         Slabs {
             dataset: Dataset::new("field", 0, Element::F64, &dims),
+            times,
             flushes: 16,
         }
     }
@@ -48,11 +51,19 @@ impl Plan for Slabs {
             return Ok(());
         };
         let slabs = rows / ROWS / self.flushes;
-        for flush in 0..self.flushes {
+        for flush in 0..self.times * self.flushes {
+            let counts = flush >= (self.times - 1) * self.flushes;
             for slab in (rank..slabs).step_by(WRITERS as usize) {
-                let first = (flush * slabs + slab) * ROWS;
+                let first = (flush % self.flushes * slabs + slab) * ROWS;
                 let blocks = Blocks::one(&[first, 0], &[ROWS, columns]);
-                section.write(&Entry::new(&self.dataset, &blocks))?;
+                section.write(&Entry {
+                    stored: if counts {
+                        Stored::Elements
+                    } else {
+                        Stored::Stale
+                    },
+                    ..Entry::new(&self.dataset, &blocks)
+                })?;
             }
             section.flush();
         }
@@ -65,7 +76,8 @@ fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
     if let Some(prepared) = &*bench.slabs.borrow() {
         return Ok(Rc::clone(prepared));
     }
-    let prepared = Rc::new(bench.prepare("slabs", &Slabs::new(bench), out)?);
+    let plan = Slabs::new(bench.pick([512, 1024], [8192, 16384]), 1);
+    let prepared = Rc::new(bench.prepare("slabs", &plan, out)?);
     *bench.slabs.borrow_mut() = Some(Rc::clone(&prepared));
     Ok(prepared)
 }
@@ -83,6 +95,19 @@ pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
         goals: [bench.goal(Goal::Ratio(0.8)), bench.goal(Goal::Ratio(0.95))],
     };
     bench.compare(&prepared, &job, true, out)
+}
+
+/// A dataset of an eighth the size, each slab of which was written eight times.
+pub fn rewritten(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let plan = Slabs::new(bench.pick([512, 1024], [1024, 16384]), 8);
+    let prepared = bench.prepare("rewritten", &plan, out)?;
+    let job = Job {
+        what: "whole dataset",
+        reads: vec![Read::whole(&plan.dataset)?],
+        per: Per::Job,
+        goals: [None; 2],
+    };
+    bench.compare(&prepared, &job, false, out)
 }
 
 pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
@@ -133,7 +158,7 @@ pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
     let mut clients = (0..READERS)
-        .map(|_| bench.client())
+        .map(|_| bench.clients.take())
         .collect::<Result<Vec<_>>>()?;
     let parts = (0..READERS)
         .map(|reader| part(field, reader))
@@ -144,8 +169,10 @@ pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
         per: Per::Job,
         goals: [None; 2],
     };
-    let mut pass = |path: &std::path::Path| at_once(&mut clients, path, &parts);
-    bench.compare_by(&prepared, &job, true, &mut pass, out)
+    let mut pass = |path: &Path| at_once(&mut clients, path, &parts);
+    bench.compare_by(&prepared, &job, true, &mut pass, out)?;
+    clients.into_iter().for_each(|c| bench.clients.give_back(c));
+    Ok(())
 }
 
 /// The pieces of one reader.
@@ -159,11 +186,7 @@ fn part(field: &Dataset, reader: u64) -> Result<Vec<Read>> {
 }
 
 /// From when the first one begins to when the last one is done.
-fn at_once(
-    clients: &mut [Client],
-    path: &std::path::Path,
-    parts: &[Vec<Read>],
-) -> Result<Vec<f64>> {
+fn at_once(clients: &mut [Client], path: &Path, parts: &[Vec<Read>]) -> Result<Vec<f64>> {
     let now = clock_gettime(ClockId::Monotonic);
     // Time enough for all to have heard of it.
     let begin = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9 + 0.1;

@@ -127,6 +127,7 @@ pub fn ten_floats(bench: &Bench, out: &mut Outcome) -> Result<()> {
         goals: [bench.goal(Goal::Ratio(0.3)); 2],
     };
     bench.compare(&prepared, &whole, false, out)?;
+    out.note("The Log VOL connector takes 1.67 s for the whole, and 10 ms for a slice.");
     let slice = |number: u64| {
         let start = random(bench.seed, number) % (plan.dataset.elements() - SLICE);
         Read::block(&plan.dataset, &[start], &[SLICE])
