@@ -18,7 +18,7 @@ use crate::log::source::{Folder, Identity, SourceFile};
 use crate::scan::scan;
 use crate::snapshot::Source;
 use crate::view::View;
-use crate::view::cache::{Budget, Generation};
+use crate::view::cache::{Budget, Generation, MemoryLimits};
 
 /// How long a failure is believed: long enough that many readers of a broken file cause one scan, not
 /// so long that a file whose cause is mended elsewhere (a subfile that arrives late) stays broken.
@@ -84,11 +84,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// `cache_size`: the memory budget in bytes, for all that is kept of all files.
-    pub fn new(folder: Folder, cache_size: u64) -> Self {
+    /// `memory` bounds all that is kept of all files together.
+    pub fn new(folder: Folder, memory: MemoryLimits) -> Self {
         Catalog {
             folder,
-            budget: Arc::new(Budget::new(cache_size)),
+            budget: Arc::new(Budget::new(memory)),
             known: Cache::new(REMEMBERED),
             scanning: Mutex::new(()),
         }
@@ -198,7 +198,6 @@ impl Catalog {
         let own = || vec![own(relative, source)];
         match opened {
             Ok(view) => {
-                let view = Arc::new(view);
                 log::info!(
                     "{}: scanned in {:.1?}: {} datasets, {} bytes as HDF5",
                     source.path().display(),

@@ -21,10 +21,10 @@
 //! stands above: `cli`, `fs`, `catalog`, `scan` and `view`, `index`, `snapshot`, `log`.
 //!
 //! ```no_run
-//! use h5logfs::{catalog::Catalog, log::source::Folder};
+//! use h5logfs::{catalog::Catalog, log::source::Folder, view::cache::MemoryLimits};
 //!
 //! let (folder, name) = Folder::of_file("run.h5".as_ref())?;
-//! let view = Catalog::new(folder, 256 << 20).open(&name)?;
+//! let view = Catalog::new(folder, MemoryLimits::default()).open(&name)?;
 //! let mut signature = [0; 8];
 //! view.read_at(0, &mut signature)?;
 //! # Ok::<(), h5logfs::error::Error>(())

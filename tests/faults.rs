@@ -12,6 +12,7 @@ use encoder::*;
 use h5logfs::error::Error;
 use h5logfs::snapshot::Snapshot;
 use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 /// Damaged copies of each small log file, of each kind of damage.
@@ -302,7 +303,7 @@ fn a_log_that_changed_after_it_was_opened() {
         other => panic!("{other:?}"),
     }
     let (folder, _) = h5logfs::log::source::Folder::of_file(&path).unwrap();
-    let budget = std::sync::Arc::new(h5logfs::view::cache::Budget::new(BUDGET));
+    let budget = std::sync::Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
     let opened = View::open(&folder, scanned, budget);
     assert!(matches!(opened, Err(Error::Changed { .. })));
 }

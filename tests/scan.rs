@@ -7,6 +7,7 @@ use std::ffi::c_char;
 use std::fs;
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::Arc;
 
 use encoder::raw::{self, Id, call};
 use encoder::*;
@@ -25,7 +26,7 @@ use tempfile::TempDir;
 struct Shown {
     folder: TempDir,
     path: PathBuf,
-    view: View,
+    view: Arc<View>,
     file: Id,
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs::catalog::Catalog;
@@ -14,6 +15,7 @@ use h5logfs::error::{Error, Result};
 use h5logfs::log::source::Folder;
 use h5logfs::scan::scan;
 use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 const FRONT: usize = 8192;
@@ -149,7 +151,7 @@ impl Log {
         log
     }
 
-    fn view(&self) -> Result<View> {
+    fn view(&self) -> Result<Arc<View>> {
         open(&self.path())
     }
 
@@ -176,13 +178,13 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
-fn open(path: &Path) -> Result<View> {
+fn open(path: &Path) -> Result<Arc<View>> {
     let (folder, name) = Folder::of_file(path)?;
     let snapshot = scan(&folder, &name)?;
     View::open(
         &folder,
         snapshot,
-        std::sync::Arc::new(h5logfs::view::cache::Budget::new(64 << 20)),
+        Arc::new(Budget::new(MemoryLimits::each(64 << 20))),
     )
 }
 
@@ -203,7 +205,7 @@ fn try_shown(view: &View) -> Result<String> {
 }
 
 #[track_caller]
-fn assert_refused(outcome: Result<View>, words: &str) {
+fn assert_refused(outcome: Result<Arc<View>>, words: &str) {
     let error = outcome.err().map(|e| e.to_string()).unwrap();
     assert!(error.contains("log.h5"), "no file in: {error}");
     assert!(error.contains(words), "\"{words}\" is not in: {error}");
@@ -404,7 +406,7 @@ fn an_open_view_stays_while_the_log_grows() {
     log.extent(0, &[(0, b"aa")]);
     log.commit();
     let (folder, name) = Folder::of_file(&log.path()).unwrap();
-    let catalog = Catalog::new(folder, 64 << 20);
+    let catalog = Catalog::new(folder, MemoryLimits::each(64 << 20));
     let first = catalog.open(&name).unwrap();
     // Bytes that no commit covers change nothing.
     log.extent(0, &[(1, b"bb")]);

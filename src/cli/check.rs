@@ -15,16 +15,15 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Memory for chunks and indexes
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
-    pub cache_size: u64,
+    #[command(flatten)]
+    pub memory: super::MemoryArgs,
 }
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut io::stdout().lock();
     let mut bad = 0;
     for file in &args.files {
-        let faults = match super::open(file, args.cache_size) {
+        let faults = match super::open(file, args.memory) {
             Ok(view) => {
                 for warning in &view.snapshot().warnings {
                     writeln!(out, "{}: note: {warning}", file.display())?;

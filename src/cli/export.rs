@@ -29,9 +29,8 @@ pub struct ExportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Memory for chunks and indexes
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
-    pub cache_size: u64,
+    #[command(flatten)]
+    pub memory: super::MemoryArgs,
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
@@ -46,7 +45,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
     {
         bail!("{}: is not a regular file", args.out.display());
     }
-    let view = super::open(&args.file, args.cache_size)?;
+    let view = super::open(&args.file, args.memory)?;
     let folder = match args.out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -31,13 +31,12 @@ pub struct InspectArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Memory for chunks and indexes
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
-    pub cache_size: u64,
+    #[command(flatten)]
+    pub memory: super::MemoryArgs,
 }
 
 pub fn run(args: InspectArgs) -> Result<()> {
-    let view = super::open(&args.file, args.cache_size)?;
+    let view = super::open(&args.file, args.memory)?;
     let out = &mut io::stdout().lock();
     if let Some(name) = &args.map {
         return print_map(&view, name, args.json, out);

@@ -10,16 +10,39 @@ pub mod recover;
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::log::source::Folder;
 use crate::scan::scan;
 use crate::view::View;
-use crate::view::cache::Budget;
+use crate::view::cache::{Budget, MemoryLimits};
+
+/// How much memory a command may use.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct MemoryArgs {
+    /// Memory for chunks and decoded records
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub cache_size: u64,
+
+    /// Memory for the file's metadata, record tables and indexes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub index_memory: u64,
+}
+
+impl From<MemoryArgs> for MemoryLimits {
+    fn from(args: MemoryArgs) -> Self {
+        MemoryLimits {
+            cache_size: args.cache_size,
+            index_memory: args.index_memory,
+        }
+    }
+}
 
 /// Opens the view of one log file.
-fn open(file: &Path, cache_size: u64) -> crate::error::Result<View> {
+fn open(file: &Path, memory: MemoryArgs) -> crate::error::Result<Arc<View>> {
     let (folder, name) = Folder::of_file(file)?;
     let snapshot = scan(&folder, &name)?;
-    View::open(&folder, snapshot, Arc::new(Budget::new(cache_size)))
+    View::open(&folder, snapshot, Arc::new(Budget::new(memory.into())))
 }
 
 /// A number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.

@@ -25,7 +25,7 @@ pub struct MountArgs {
     pub mount_point: PathBuf,
 
     /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T],
-    /// threads=N, log_file=PATH; those of mount(8) are accepted
+    /// index_memory=SIZE[K|M|G|T], threads=N, log_file=PATH; those of mount(8) are accepted
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 
@@ -81,6 +81,6 @@ fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
         allow_other: options.allow_other,
         auto_unmount: options.auto_unmount,
         threads: options.threads,
-        cache_size: options.cache_size,
+        memory: options.memory,
     }
 }

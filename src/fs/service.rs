@@ -223,6 +223,7 @@ mod tests {
     use crate::catalog::Catalog;
     use crate::fs::mirror::Limits;
     use crate::log::source::Folder;
+    use crate::view::cache::MemoryLimits;
 
     use super::*;
 
@@ -230,7 +231,10 @@ mod tests {
         let source = tempfile::tempdir().unwrap();
         fs::write(source.path().join("file"), "text").unwrap();
         fs::create_dir(source.path().join("directory")).unwrap();
-        let catalog = Catalog::new(Folder::open(source.path()).unwrap(), 1 << 20);
+        let catalog = Catalog::new(
+            Folder::open(source.path()).unwrap(),
+            MemoryLimits::each(1 << 20),
+        );
         let service = Service::new(Mirror::new(catalog, limits)).unwrap();
         (source, service)
     }

@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::log::source::Folder;
+use crate::view::cache::MemoryLimits;
 
 use super::filesystem::LogFilesystem;
 use super::mirror::{Limits, Mirror};
@@ -43,8 +44,7 @@ pub struct Options {
     /// Unmount also after a crash of the daemon.
     pub auto_unmount: bool,
     pub threads: usize,
-    /// The memory budget, in bytes.
-    pub cache_size: u64,
+    pub memory: MemoryLimits,
 }
 
 /// A mount that answers as soon as it is served. It goes when this goes.
@@ -117,7 +117,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
             "only a directory or a regular file can be mounted",
         ));
     };
-    let catalog = Catalog::new(folder, options.cache_size);
+    let catalog = Catalog::new(folder, options.memory);
     Ok((real, Mirror::new(catalog, limits)))
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
 use serde::{Deserialize, Serialize};
@@ -174,6 +175,8 @@ pub struct SourceFile {
     path: PathBuf,
     identity: Identity,
     grows: bool,
+    /// Bytes read of it.
+    read: AtomicU64,
 }
 
 impl SourceFile {
@@ -188,6 +191,7 @@ impl SourceFile {
                 path,
                 identity,
                 grows: false,
+                read: AtomicU64::new(0),
             }),
             Err(e) => Err(Error::io(path, e)),
         }
@@ -221,6 +225,11 @@ impl SourceFile {
         self.identity
     }
 
+    /// Bytes read of the file so far, by all threads.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
     /// Length in bytes when it was opened.
     pub fn len(&self) -> u64 {
         self.identity.size
@@ -243,6 +252,7 @@ impl SourceFile {
 
     /// Fills `buf` from `offset`; bytes past the end of the file are an error.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.file.read_exact_at(buf, offset).map_err(|e| {
             let e = match e.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(

@@ -17,9 +17,10 @@ mod patch;
 mod survey;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use crate::boxes::Bounds;
 use crate::error::{Error, Result};
@@ -56,7 +57,7 @@ pub struct View {
 impl View {
     /// Opens the files that `snapshot` was made of, below `folder`; fails with [`Error::Changed`]
     /// where one of them is no longer what the scan saw.
-    pub fn open(folder: &Folder, mut snapshot: Snapshot, budget: Arc<Budget>) -> Result<Self> {
+    pub fn open(folder: &Folder, mut snapshot: Snapshot, budget: Arc<Budget>) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
@@ -77,7 +78,7 @@ impl View {
         let front = patch::front(image, &snapshot, &map).map_err(|e| Error::bad_file(main, e))?;
         let places = map.datasets.len() * size_of::<Placement>() * 2;
         let memory = snapshot.bytes() + front.len() + places;
-        Ok(View {
+        Ok(Arc::new(View {
             weight: memory as u64 + sources.len() as u64 * descriptor_charge(&budget),
             generation: NEXT.fetch_add(1, Ordering::Relaxed),
             map,
@@ -86,7 +87,7 @@ impl View {
             selections: Selections::default(),
             budget,
             snapshot,
-        })
+        }))
     }
 
     /// Tells this state of the log from every other one that the process has seen.
@@ -117,6 +118,11 @@ impl View {
     /// Bytes of user block and metadata, which stand in front of everything.
     pub fn front_len(&self) -> usize {
         self.front.len()
+    }
+
+    /// Bytes read of the log file and its subfiles since the view was opened: tables and data.
+    pub fn log_bytes_read(&self) -> u64 {
+        self.sources.iter().map(SourceFile::bytes_read).sum()
     }
 
     /// Fills `buf` with the bytes from `offset` on. Returns how many there are: fewer than asked
@@ -231,7 +237,7 @@ impl View {
         if let Some(len) = self.read_directly(number, chunk, inside, buf)? {
             return Ok(len);
         }
-        let bytes = self.chunk(number, chunk)?;
+        let bytes = self.part_of_chunk(number, chunk, inside..inside + buf.len() as u64)?;
         if inside >= bytes.len() as u64 {
             // The rest of the slot, which no chunk uses.
             let len = buf.len().min((place.slot - inside) as usize);
@@ -301,9 +307,17 @@ impl View {
 
     /// Stored bytes of a chunk: as the canonical file has them.
     pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
-        let key = BytesKey::Chunk(self.generation, number as u32, chunk);
+        self.part_of_chunk(number, chunk, 0..u64::MAX)
+    }
+
+    /// All bytes of a chunk, of which those in the range `asked` are handed out.
+    fn part_of_chunk(&self, number: usize, chunk: u64, asked: Range<u64>) -> Result<Bytes> {
         let make = || self.make_chunk(number, chunk).map(Arc::new);
-        self.budget.bytes(key, make)
+        self.budget.bytes(&self.key_of(number, chunk), asked, make)
+    }
+
+    fn key_of(&self, number: usize, chunk: u64) -> BytesKey {
+        BytesKey::Chunk(self.generation, number as u32, chunk)
     }
 
     fn make_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
@@ -312,7 +326,7 @@ impl View {
         if let Content::Unreadable(reason) = &dataset.content {
             return Err(fault(reason.clone()));
         }
-        self.check_fits(place.raw.max(place.stored), "a chunk")
+        self.check_cached(place.raw.max(place.stored), "a chunk")
             .map_err(fault)?;
         let index = self.index(number)?;
         if let Some(reason) = index.faults().first() {
@@ -357,23 +371,30 @@ impl View {
             let bytes = self.stored_bytes(stored)?;
             decode_record(stored.encoding, bytes, raw, dataset).map(Arc::new)
         };
-        self.check_fits(raw.max(stored.len), "a filtered record")?;
-        if bounds.contains(&record.bounds()) {
+        self.check_cached(raw.max(stored.len), "a filtered record")?;
+        let own = record.bounds();
+        if bounds.contains(&own) {
             return decode();
         }
+        // Of a record with many blocks that is more than the chunk takes, which does no harm.
+        let common = own.intersection(bounds);
+        let taken = common.map_or(0, |common| common.count().product::<u64>());
         let key = BytesKey::Record(self.generation, stored.source, stored.offset);
-        self.budget.bytes(key, decode)
+        self.budget.bytes(
+            &key,
+            0..taken.saturating_mul(dataset.element).max(1),
+            decode,
+        )
     }
 
-    /// Memory is bounded by an option, whatever a file asks for.
-    fn check_fits(&self, bytes: u64, what: &str) -> Result<(), Fault> {
-        let largest = self.budget.largest();
-        if bytes <= largest {
-            return Ok(());
-        }
-        Err(format!(
-            "{what} of {bytes} bytes is larger than half of cache_size, {largest} bytes"
-        ))
+    /// Memory is bounded by options, whatever a file asks for.
+    fn check_cached(&self, bytes: u64, what: &str) -> Result<(), Fault> {
+        check_fits(what, bytes, "cache_size", self.budget.limits().cache_size)
+    }
+
+    fn check_indexed(&self, bytes: u64, what: &str) -> Result<(), Fault> {
+        let limit = self.budget.limits().index_memory;
+        check_fits(what, bytes, "index_memory", limit)
     }
 
     fn stored_bytes(&self, stored: Stored) -> Result<Vec<u8>, Fault> {
@@ -406,7 +427,7 @@ impl View {
             let index =
                 DatasetIndex::build(table.as_ref(), &self.sources, &logged, &self.selections)?;
             self.check_unchanged(0..self.sources.len())?;
-            self.check_fits(index.bytes() as u64, "the index")
+            self.check_indexed(index.bytes() as u64, "the index")
                 .map_err(|e| self.bad_data(number, "all of it".into(), e))?;
             Ok(Arc::new(index))
         })
@@ -420,7 +441,7 @@ impl View {
             let layout = self.snapshot.log.layout();
             let table = layout.read_tables(&self.sources, &logged)?;
             self.check_unchanged(0..self.sources.len())?;
-            self.check_fits(table.bytes() as u64, "the list of records")
+            self.check_indexed(table.bytes() as u64, "the list of records")
                 .map_err(|e| Error::bad_file(self.path(), e))?;
             Ok(Arc::from(table))
         })
@@ -453,12 +474,21 @@ impl View {
     }
 }
 
-/// What an open file is charged: its share of the budget is that of the process's descriptors, half
+/// What an open file is charged: its share of `index_memory` is that of the process's descriptors, half
 /// of which views may keep.
 fn descriptor_charge(budget: &Budget) -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let limit = limit.current.unwrap_or(u64::MAX).max(2);
-    budget.largest() / (limit / 2)
+    budget.limits().index_memory / (limit / 2)
+}
+
+fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), Fault> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} of {bytes} bytes is larger than {option}, {limit} bytes"
+    ))
 }
 
 /// Copies what there is from `at` on; returns how much.

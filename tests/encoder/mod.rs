@@ -17,7 +17,7 @@ use h5logfs::log::source::Folder;
 use h5logfs::scan::scan;
 use h5logfs::snapshot::Snapshot;
 use h5logfs::view::View;
-use h5logfs::view::cache::Budget;
+use h5logfs::view::cache::{Budget, MemoryLimits};
 
 use hdf5_metno_sys::h5p::*;
 use hdf5_metno_sys::h5t::*;
@@ -725,14 +725,18 @@ pub fn scan_file(path: &Path) -> Result<Snapshot> {
     scan(&folder, &name)
 }
 
-pub fn open_view(path: &Path) -> Result<View> {
+pub fn open_view(path: &Path) -> Result<Arc<View>> {
     open_view_within(path, BUDGET)
 }
 
-pub fn open_view_within(path: &Path, budget: u64) -> Result<View> {
+pub fn open_view_within(path: &Path, budget: u64) -> Result<Arc<View>> {
     let (folder, name) = Folder::of_file(path)?;
     let snapshot = scan(&folder, &name)?;
-    View::open(&folder, snapshot, Arc::new(Budget::new(budget)))
+    View::open(
+        &folder,
+        snapshot,
+        Arc::new(Budget::new(MemoryLimits::each(budget))),
+    )
 }
 
 /// Number of the dataset that the view shows under this path.

@@ -7,7 +7,8 @@ use std::thread;
 
 use anyhow::{Context, bail, ensure};
 
-const DEFAULT_CACHE_SIZE: u64 = 256 << 20;
+use crate::view::cache::MemoryLimits;
+
 const MAX_THREADS: usize = 64;
 
 /// What mount(8), mount.fuse3, systemd and fstab add and the mount does not depend on: it is
@@ -51,8 +52,7 @@ const IGNORED: [&str; 31] = [
 pub struct MountOptions {
     pub allow_other: bool,
     pub auto_unmount: bool,
-    /// In bytes.
-    pub cache_size: u64,
+    pub memory: MemoryLimits,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Default for MountOptions {
         MountOptions {
             allow_other: false,
             auto_unmount: false,
-            cache_size: DEFAULT_CACHE_SIZE,
+            memory: MemoryLimits::default(),
             threads: default_threads(),
             log_file: None,
         }
@@ -96,10 +96,11 @@ impl MountOptions {
         match (name.as_str(), value) {
             ("allow_other", None) => self.allow_other = true,
             ("auto_unmount", None) => self.auto_unmount = true,
-            ("cache_size", Some(value)) => self.cache_size = size(value)?,
+            ("cache_size", Some(value)) => self.memory.cache_size = size(&name, value)?,
+            ("index_memory", Some(value)) => self.memory.index_memory = size(&name, value)?,
             ("threads", Some(value)) => self.threads = threads(value)?,
             ("log_file", Some(value)) => self.log_file = Some(path(value)?),
-            ("cache_size" | "threads" | "log_file", None) => {
+            ("cache_size" | "index_memory" | "threads" | "log_file", None) => {
                 bail!("mount option {name} needs a value: {name}=…")
             }
             ("comment", Some(_)) => {}
@@ -114,16 +115,16 @@ impl MountOptions {
     }
 }
 
-/// Room for some chunks of the usual size and the tables that lead to them.
-const SMALLEST_CACHE: u64 = 16 << 20;
+/// Room for some chunks of the usual size; for the tables that lead to them.
+const SMALLEST_SIZE: u64 = 16 << 20;
 
 /// A number of bytes, with a binary suffix or without.
-fn size(value: &[u8]) -> anyhow::Result<u64> {
+fn size(name: &str, value: &[u8]) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(value);
-    let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("cache_size={e}"))?;
+    let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("{name}={e}"))?;
     ensure!(
-        size >= SMALLEST_CACHE,
-        "cache_size={text}: less than 16M, with which little can be read"
+        size >= SMALLEST_SIZE,
+        "{name}={text}: less than 16M, with which little can be read"
     );
     Ok(size)
 }
@@ -158,7 +159,8 @@ mod tests {
     fn nothing_given_means_the_defaults() {
         let options = parse(&[]).unwrap();
         assert_eq!(options, MountOptions::default());
-        assert_eq!(options.cache_size, 256 * 1024 * 1024);
+        assert_eq!(options.memory.cache_size, 256 * 1024 * 1024);
+        assert_eq!(options.memory.index_memory, 256 * 1024 * 1024);
         assert!((4..=64).contains(&options.threads));
     }
 
@@ -166,7 +168,7 @@ mod tests {
     fn options_may_be_joined_or_repeated() {
         let options = parse(&[
             "allow_other,cache_size=2G",
-            "threads=3,auto_unmount,log_file=/tmp/a=b",
+            "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
         ])
         .unwrap();
         assert_eq!(
@@ -174,7 +176,10 @@ mod tests {
             MountOptions {
                 allow_other: true,
                 auto_unmount: true,
-                cache_size: 2 << 30,
+                memory: MemoryLimits {
+                    cache_size: 2 << 30,
+                    index_memory: 1 << 30,
+                },
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
             }
@@ -183,12 +188,24 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_suffixes() {
-        let size_of = |text: &str| parse(&[&format!("cache_size={text}")]).unwrap().cache_size;
+        let size_of = |text: &str| {
+            let both = format!("cache_size={text},index_memory={text}");
+            let MemoryLimits {
+                cache_size,
+                index_memory,
+            } = parse(&[&both]).unwrap().memory;
+            assert_eq!(cache_size, index_memory);
+            cache_size
+        };
         assert_eq!(size_of("16777216"), 16 << 20);
         assert_eq!(size_of("70000k"), 70_000 << 10);
         assert_eq!(size_of("64M"), 64 << 20);
         assert_eq!(size_of("1T"), 1 << 40);
-        assert!(complaint("cache_size=0").contains("less than 16M"));
+        for name in ["cache_size", "index_memory"] {
+            let complaint = complaint(&format!("{name}=16383K"));
+            let words = format!("{name}=16383K: less than 16M");
+            assert!(complaint.contains(&words), "{complaint}");
+        }
         for bad in ["", "M", "1P", "-1", "1.5G", "99999999999G", "1ü"] {
             let complaint = complaint(&format!("cache_size={bad}"));
             assert!(complaint.contains("not a size"), "{complaint}");

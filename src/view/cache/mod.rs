@@ -1,14 +1,20 @@
 //! The memory budget of the process, and what it is spent on.
 //!
-//! Half of it is for bytes: chunks, and records that had to be decoded. The other half is for what
-//! leads to bytes: views, record tables, indexes. A reader that goes once through a large dataset
-//! fills the first half, and must not make the daemon forget what it knows of every file.
+//! It has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded.
+//! `index_memory` is for what leads to bytes: views, record tables, indexes. A reader that goes once
+//! through a large dataset fills the first, and must not make the daemon forget what it knows of every
+//! file.
 //!
-//! `quick_cache` rather than a locked `lru`: it weighs entries in bytes, what is used again and again
-//! outlives what passes by once, and of several threads that miss the same entry one makes it while
-//! the others wait, which is just what the eight pieces of a chunk need that a kernel asks for at once.
+//! Bytes are kept by a policy of our own (`policy`): how chunks are used again is not what general
+//! caches are made for. Leads are few and used at each read; `quick_cache` weighs them in bytes, lets
+//! one thread make one while the others wait, and keeps what is used again and again.
 
-use std::hash::Hash;
+mod experts;
+mod policy;
+mod queue;
+mod shared;
+
+use std::ops::Range;
 use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -17,12 +23,39 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use super::View;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
+pub use shared::Counts;
+use shared::Shared;
 
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
 
 /// Bytes that several readers share; a vector, so that making them shared copies nothing.
 pub type Bytes = Arc<Vec<u8>>;
+
+/// How much memory may be used, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// For chunks and decoded records.
+    pub cache_size: u64,
+    /// For the metadata of log files, their record tables and indexes.
+    pub index_memory: u64,
+}
+
+impl MemoryLimits {
+    /// `bytes` for each of the two.
+    pub fn each(bytes: u64) -> Self {
+        MemoryLimits {
+            cache_size: bytes,
+            index_memory: bytes,
+        }
+    }
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        MemoryLimits::each(256 << 20)
+    }
+}
 
 /// Names bytes that are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,7 +80,7 @@ enum Lead {
     Index(Arc<DatasetIndex>),
 }
 
-/// Bytes that an entry is charged besides its value.
+/// Bytes that a lead is charged besides its value.
 const OVERHEAD: u64 = 128;
 
 #[derive(Debug, Clone)]
@@ -64,39 +97,35 @@ impl Weighter<LeadKey, Lead> for Weights {
     }
 }
 
-impl Weighter<BytesKey, Bytes> for Weights {
-    fn weight(&self, _: &BytesKey, bytes: &Bytes) -> u64 {
-        OVERHEAD + bytes.len() as u64
-    }
-}
-
 /// Shared by all views of a process.
 #[derive(Debug)]
 pub struct Budget {
     leads: Cache<LeadKey, Lead, Weights>,
-    bytes: Cache<BytesKey, Bytes, Weights>,
-    half: u64,
+    bytes: Shared<BytesKey>,
+    limits: MemoryLimits,
 }
 
 impl Budget {
-    /// `size`: the most bytes that all entries together may hold.
-    pub fn new(size: u64) -> Self {
-        let half = size / 2;
+    pub fn new(limits: MemoryLimits) -> Self {
         Budget {
-            leads: cache(half),
-            bytes: cache(half),
-            half,
+            leads: leads(limits.index_memory),
+            bytes: Shared::new(limits.cache_size),
+            limits,
         }
     }
 
-    /// The most that a chunk or a record may take.
-    pub fn largest(&self) -> u64 {
-        self.half
+    pub fn limits(&self) -> MemoryLimits {
+        self.limits
     }
 
     /// Bytes in use now.
     pub fn used(&self) -> u64 {
         self.leads.weight() + self.bytes.weight()
+    }
+
+    /// What was asked of the cache of bytes.
+    pub fn counts(&self) -> Counts {
+        self.bytes.counts()
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
@@ -148,24 +177,22 @@ impl Budget {
         }
     }
 
-    /// Bytes of a chunk or a record, likewise.
+    /// Bytes of a chunk or a record, likewise; `asked` is the range of them that is handed out now.
     pub(super) fn bytes<E>(
         &self,
-        key: BytesKey,
+        key: &BytesKey,
+        asked: Range<u64>,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        self.bytes.get_or_insert_with(&key, make)
+        self.bytes.get_or_make(key, asked, make)
     }
 }
 
-/// A cache that holds entries of `bytes` bytes together.
-fn cache<K: Eq + Hash + Clone, V: Clone>(bytes: u64) -> Cache<K, V, Weights>
-where
-    Weights: Weighter<K, V>,
-{
+/// A cache that holds leads of `bytes` bytes together.
+fn leads(bytes: u64) -> Cache<LeadKey, Lead, Weights> {
     /// It makes room for more when they come.
     const ENTRIES: usize = 1024;
-    // One shard: of several each would have its share only, and a large chunk would fit into none.
+    // One shard: of several each would have its share only, and a large index would fit into none.
     let options = OptionsBuilder::new()
         .shards(1)
         .estimated_items_capacity(ENTRIES)
@@ -184,9 +211,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
     fn bytes(len: usize) -> Bytes {
@@ -194,47 +218,26 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_makes_a_missing_entry_and_the_others_wait() {
-        let budget = Budget::new(1 << 20);
-        let made = AtomicUsize::new(0);
-        let start = Barrier::new(8);
-        let make = || {
-            made.fetch_add(1, Ordering::SeqCst);
-            // Give the others time to come and ask.
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            Ok::<_, ()>(bytes(1000))
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    start.wait();
-                    let got = budget.bytes(BytesKey::Chunk(1, 0, 0), make);
-                    assert_eq!(got.unwrap().len(), 1000);
-                });
-            }
-        });
-        assert_eq!(made.into_inner(), 1);
-    }
-
-    #[test]
-    fn a_failure_is_not_kept() {
-        let budget = Budget::new(1 << 20);
-        let key = || BytesKey::Record(1, 0, 0);
-        assert_eq!(budget.bytes(key(), || Err("torn")), Err("torn"));
-        assert_eq!(budget.bytes(key(), || Ok::<_, ()>(bytes(3))), Ok(bytes(3)));
-    }
-
-    #[test]
     fn no_more_is_kept_than_the_budget_allows() {
-        let budget = Budget::new(1 << 20);
+        let limits = MemoryLimits {
+            cache_size: 1 << 20,
+            index_memory: 1 << 10,
+        };
+        let budget = Budget::new(limits);
         for chunk in 0..1000 {
-            let made = budget.bytes(BytesKey::Chunk(1, 0, chunk), || Ok::<_, ()>(bytes(10_000)));
+            let key = BytesKey::Chunk(1, 0, chunk);
+            let made = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(10_000)));
             assert_eq!(made.unwrap().len(), 10_000);
-            assert!(budget.used() <= 1 << 20);
+            assert!(budget.used() <= limits.cache_size);
         }
+        assert!(budget.used() > limits.cache_size - 20_000);
         // What does not fit at all is made each time, and kept never.
-        let large = budget.bytes(BytesKey::Chunk(2, 0, 0), || Ok::<_, ()>(bytes(1 << 20)));
-        assert_eq!(large.unwrap().len(), 1 << 20);
-        assert!(budget.used() <= 1 << 20);
+        for misses in 1001..1003 {
+            let key = BytesKey::Chunk(2, 0, 0);
+            let large = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(1 << 20)));
+            assert_eq!(large.unwrap().len(), 1 << 20);
+            assert!(budget.used() <= limits.cache_size);
+            assert_eq!(budget.counts().misses, misses);
+        }
     }
 }
