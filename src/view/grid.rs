@@ -36,6 +36,16 @@ impl Grid {
         })
     }
 
+    /// How far the numbers of neighbours along each dimension are apart.
+    pub fn steps(&self) -> Vec<u64> {
+        let mut steps = vec![1u64; self.across.len()];
+        for d in (1..steps.len()).rev() {
+            // No more than the number of chunks, unless that is zero.
+            steps[d - 1] = steps[d].saturating_mul(self.across[d]);
+        }
+        steps
+    }
+
     /// Number of chunks.
     pub fn len(&self) -> u64 {
         self.len
@@ -174,6 +184,7 @@ mod tests {
         );
         assert!(!grid.is_whole(&bounds));
         assert!(grid.is_whole(&grid.bounds(0)));
+        assert_eq!(grid.steps(), [3, 1]);
         assert_eq!(Grid::new(&[], &[]).unwrap().len(), 1);
         assert!(Grid::new(&[0, 4], &[1, 4]).unwrap().is_empty());
     }

@@ -6,6 +6,7 @@
 //!                             └ chunk: budget ─miss→ index ─ assemble ─ filters
 //! ```
 
+mod ahead;
 mod assemble;
 mod btree;
 pub mod cache;
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::boxes::Bounds;
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::source::{Folder, SourceFile};
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::{Content, Dataset, Snapshot};
+use ahead::Readers;
 use assemble::{Assembly, Decoded, Fault, decode_record};
 use btree::Key;
 pub use cache::Bytes;
@@ -52,6 +54,7 @@ pub struct View {
     budget: Arc<Budget>,
     /// What the view is charged in the budget.
     weight: u64,
+    readers: Readers,
 }
 
 impl View {
@@ -77,8 +80,10 @@ impl View {
         let image = std::mem::take(&mut snapshot.image);
         let front = patch::front(image, &snapshot, &map).map_err(|e| Error::bad_file(main, e))?;
         let places = map.datasets.len() * size_of::<Placement>() * 2;
-        let memory = snapshot.bytes() + front.len() + places;
-        Ok(Arc::new(View {
+        let readers = Readers::bytes(map.datasets.len());
+        let memory = snapshot.bytes() + front.len() + places + readers;
+        Ok(Arc::new_cyclic(|view| View {
+            readers: Readers::new(map.datasets.len(), Weak::clone(view)),
             weight: memory as u64 + sources.len() as u64 * descriptor_charge(&budget),
             generation: NEXT.fetch_add(1, Ordering::Relaxed),
             map,
@@ -237,6 +242,7 @@ impl View {
         if let Some(len) = self.read_directly(number, chunk, inside, buf)? {
             return Ok(len);
         }
+        self.look_ahead(number, chunk);
         let bytes = self.part_of_chunk(number, chunk, inside..inside + buf.len() as u64)?;
         if inside >= bytes.len() as u64 {
             // The rest of the slot, which no chunk uses.
@@ -318,6 +324,17 @@ impl View {
 
     fn key_of(&self, number: usize, chunk: u64) -> BytesKey {
         BytesKey::Chunk(self.generation, number as u32, chunk)
+    }
+
+    /// Whether a chunk is in memory, or being made.
+    fn has_chunk(&self, number: usize, chunk: u64) -> bool {
+        self.budget.has_bytes(&self.key_of(number, chunk))
+    }
+
+    /// Makes a chunk that somebody will want soon; should that fail, they will see it themselves.
+    fn make_ahead(&self, number: usize, chunk: u64) {
+        let make = || self.make_chunk(number, chunk).map(Arc::new);
+        let _ = self.budget.bytes_ahead(&self.key_of(number, chunk), make);
     }
 
     fn make_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {

@@ -21,6 +21,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::View;
+use super::ahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 pub use shared::Counts;
@@ -102,6 +103,7 @@ impl Weighter<LeadKey, Lead> for Weights {
 pub struct Budget {
     leads: Cache<LeadKey, Lead, Weights>,
     bytes: Shared<BytesKey>,
+    ahead: Pool,
     limits: MemoryLimits,
 }
 
@@ -110,6 +112,7 @@ impl Budget {
         Budget {
             leads: leads(limits.index_memory),
             bytes: Shared::new(limits.cache_size),
+            ahead: Pool::default(),
             limits,
         }
     }
@@ -185,6 +188,25 @@ impl Budget {
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         self.bytes.get_or_make(key, asked, make)
+    }
+
+    /// Whether these bytes are there, or being made.
+    pub(super) fn has_bytes(&self, key: &BytesKey) -> bool {
+        self.bytes.has(key)
+    }
+
+    /// Makes bytes that will be wanted soon, unless they are there or being made.
+    pub(super) fn bytes_ahead<E>(
+        &self,
+        key: &BytesKey,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<(), E> {
+        self.bytes.make_ahead(key, make)
+    }
+
+    /// The threads that make chunks ahead of their readers.
+    pub(super) fn ahead(&self) -> &Pool {
+        &self.ahead
     }
 }
 

@@ -1,0 +1,111 @@
+//! The threads that make chunks ahead.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Job;
+
+/// Jobs that wait; of more the oldest are dropped.
+const WAITING: usize = 256;
+/// Threads at most.
+const THREADS: usize = 8;
+
+/// A few threads, started when there is something to do. They end when this goes.
+#[derive(Debug, Default)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// Adds jobs. That of the chunk that its reader makes itself now, `overtaken`, is dropped.
+    pub(super) fn push(&self, overtaken: &Job, jobs: impl Iterator<Item = Job>) {
+        // Before the lock is taken: the iterator looks into the cache.
+        let jobs: Vec<Job> = jobs.collect();
+        let mut queue = self.shared.queue.lock();
+        queue.waiting.retain(|job| !job.is_same(overtaken));
+        queue.waiting.extend(jobs);
+        let too_many = queue.waiting.len().saturating_sub(WAITING);
+        queue.waiting.drain(..too_many);
+        let more = queue.waiting.len() > queue.idle;
+        drop(queue);
+        if more {
+            self.start_one();
+        }
+        self.shared.wake.notify_all();
+    }
+
+    fn start_one(&self) {
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        let mut threads = self.threads.lock();
+        if threads.len() >= cores.min(THREADS) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let started = thread::Builder::new()
+            .name("read-ahead".into())
+            .spawn(move || shared.work());
+        match started {
+            Ok(thread) => threads.push(thread),
+            Err(e) => log::debug!("no thread for read-ahead: {e}"),
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            // A panic is the reader's to meet, as an error is.
+            let _ = catch_unwind(AssertUnwindSafe(|| job.run()));
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            if let Some(job) = queue.waiting.pop_front() {
+                return Some(job);
+            }
+            queue.idle += 1;
+            self.wake.wait(&mut queue);
+            queue.idle -= 1;
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.closed = true;
+        queue.waiting.clear();
+        drop(queue);
+        self.shared.wake.notify_all();
+        for thread in self.threads.get_mut().drain(..) {
+            // The last view, and with it the budget, may go in one of the threads itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
