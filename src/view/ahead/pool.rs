@@ -45,12 +45,14 @@ impl Pool {
         queue.waiting.extend(jobs);
         let too_many = queue.waiting.len().saturating_sub(WAITING);
         queue.waiting.drain(..too_many);
-        let more = queue.waiting.len() > queue.idle;
+        let (waiting, idle) = (queue.waiting.len(), queue.idle);
         drop(queue);
-        if more {
+        if waiting > idle {
             self.start_one();
         }
-        self.shared.wake.notify_all();
+        for _ in 0..waiting.min(idle) {
+            self.shared.wake.notify_one();
+        }
     }
 
     fn start_one(&self) {
