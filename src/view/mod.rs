@@ -239,7 +239,9 @@ impl View {
             return self.read_extent(number, source, offset, within, buf);
         }
         let (chunk, inside) = (within / place.slot, within % place.slot);
-        if let Some(len) = self.read_directly(number, chunk, inside, buf)? {
+        if !self.has_chunk(number, chunk)
+            && let Some(len) = self.read_directly(number, chunk, inside, buf)?
+        {
             return Ok(len);
         }
         self.look_ahead(number, chunk);
