@@ -52,8 +52,7 @@ fn every_workload_runs_and_reads_what_was_generated() {
     if let Some(corpus) = whole_corpus() {
         bench.arg("--corpus").arg(corpus);
     }
-    let output = bench.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    succeed(&mut bench);
     assert!(is_empty(&folder), "something is left behind");
 
     let listed = bench.arg("--list").output().unwrap();
@@ -91,6 +90,44 @@ fn check(workload: &Value) {
         expected.then_some(true),
         "{workload}"
     );
+}
+
+/// By a decoder that was made of the format's page alone, and knows logs of one flush.
+#[test]
+fn generated_logs_are_logs() {
+    let folder = TempDir::new().unwrap();
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let mut decoder = python.tool("logvol.py");
+    decoder.arg("--foreign");
+    for workload in [
+        "gzip-parts",
+        "blocks-1d",
+        "blocks-3d",
+        "ten-floats",
+        "climate",
+    ] {
+        let (log, plain) = (folder.path().join(workload), folder.path().join("plain"));
+        let plain = plain.with_extension(workload);
+        let mut generate = Command::new(program("bench_reading"));
+        generate.args(["generate", "--scale", "small", workload]);
+        succeed(generate.arg(&log));
+        succeed(Command::new(PROGRAM).arg("export").args([&log, &plain]));
+        decoder.args([&log, &plain]);
+    }
+    let flags = succeed(&mut decoder);
+    // Plain, MUL, MUL|ENC, REF in both, REC in all of them.
+    for kind in ["00:", "01:", "05:", "15:", "21:", "25:", "31:", "35:"] {
+        assert!(flags.contains(kind), "no entry {kind} in {flags}");
+    }
+}
+
+/// What it says.
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    said(&output)
 }
 
 /// One byte of each native file is changed behind its back.

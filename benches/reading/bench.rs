@@ -27,14 +27,29 @@ pub enum Scale {
     Huge,
 }
 
+/// What decides about the contents of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub scale: Scale,
+    pub seed: u64,
+}
+
+impl Size {
+    pub fn pick<T>(self, small: T, full: T) -> T {
+        match self.scale {
+            Scale::Small => small,
+            Scale::Full | Scale::Huge => full,
+        }
+    }
+}
+
 pub struct Bench {
     pub scratch: Scratch,
     pub program: PathBuf,
     pub clients: Clients,
     pub corpus: PathBuf,
     pub rounds: usize,
-    pub scale: Scale,
-    pub seed: u64,
+    pub size: Size,
     pub mount_options: String,
     /// Whether the program keeps indexes where `index_dir` says.
     pub keeps_indexes: bool,
@@ -96,16 +111,9 @@ pub enum Per {
 }
 
 impl Bench {
-    pub fn pick<T>(&self, small: T, full: T) -> T {
-        match self.scale {
-            Scale::Small => small,
-            Scale::Full | Scale::Huge => full,
-        }
-    }
-
     /// Goals are for the full scale.
     pub fn goal(&self, goal: Goal) -> Option<Goal> {
-        self.pick(None, Some(goal))
+        self.size.pick(None, Some(goal))
     }
 
     pub fn with_client<T>(&self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
@@ -119,7 +127,7 @@ impl Bench {
     pub fn generate(&self, name: &str, plan: &dyn Plan) -> Result<Prepared> {
         let mut prepared = self.folder(name, plan.datasets())?;
         self.say(name, "writing the log");
-        prepared.written = Some(write_log(&prepared.log(), plan, self.seed)?);
+        prepared.written = Some(write_log(&prepared.log(), plan, self.size.seed)?);
         Ok(prepared)
     }
 
@@ -127,7 +135,25 @@ impl Bench {
     pub fn prepare(&self, name: &str, plan: &dyn Plan, out: &mut Outcome) -> Result<Prepared> {
         let prepared = self.generate(name, plan)?;
         prepared.written.iter().for_each(|w| out.log(w));
-        self.export_and_check(&prepared, out)?;
+        self.export(&prepared.log(), &prepared.native())?;
+        self.check(&prepared, out)?;
+        Ok(prepared)
+    }
+
+    /// The same with the native form of another log of the same contents.
+    pub fn prepare_against(
+        &self,
+        other: &dyn Plan,
+        name: &str,
+        plan: &dyn Plan,
+        out: &mut Outcome,
+    ) -> Result<Prepared> {
+        let prepared = self.generate(name, other)?;
+        self.export(&prepared.log(), &prepared.native())?;
+        fs::remove_file(prepared.log())?;
+        let written = write_log(&prepared.log(), plan, self.size.seed)?;
+        out.log(&written);
+        self.check(&prepared, out)?;
         Ok(prepared)
     }
 
@@ -136,7 +162,8 @@ impl Bench {
         let name = log.file_name().context("a log has a name")?;
         let prepared = self.folder(&name.to_string_lossy(), Vec::new())?;
         fs::copy(log, prepared.log())?;
-        self.export_and_check(&prepared, out)?;
+        self.export(&prepared.log(), &prepared.native())?;
+        self.check(&prepared, out)?;
         Ok(prepared)
     }
 
@@ -152,27 +179,32 @@ impl Bench {
         Ok(prepared)
     }
 
-    fn export_and_check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
-        self.say(&prepared.name, "exporting the native file");
+    fn export(&self, log: &Path, native: &Path) -> Result<()> {
+        self.say(&log.display().to_string(), "exporting the native file");
         let mut command = Command::new(&self.program);
         command.arg("export");
         if let Some(size) = cache_size(&self.mount_options) {
             command.args(["--cache-size", size]);
         }
-        let output = command.args([prepared.log(), prepared.native()]).output()?;
+        let output = command.args([log, native]).output()?;
         if !output.status.success() {
             let messages = String::from_utf8_lossy(&output.stderr);
             bail!("h5logfs export: {}", messages.trim());
         }
+        Ok(())
+    }
+
+    /// Compares what the mount shows with the native file, and with what was generated.
+    fn check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
         self.say(&prepared.name, "comparing contents");
         let mount = self.mount(&prepared.log_folder(), "")?;
         let mounted = mount.join(&prepared.name);
         let wrong = self.with_client(|client| {
             let native = client.digests(&prepared.native())?;
             let same = native == client.digests(&mounted)?;
-            let mut wrong = client.check(&mounted, &prepared.datasets, self.seed)?;
+            let mut wrong = client.check(&mounted, &prepared.datasets, self.size.seed)?;
             if !same {
-                wrong.push("the mounted file does not hold what the exported one does".to_owned());
+                wrong.push("the mounted file does not hold what the native one does".to_owned());
             }
             Ok(wrong)
         })?;

@@ -25,8 +25,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 
-use bench::{Bench, Scale};
+use bench::{Bench, Scale, Size};
 use client::{Client, Clients};
+use generate::write_log;
 use mounts::Scratch;
 use report::{Outcome, Report};
 
@@ -42,7 +43,8 @@ struct Arguments {
     /// Rounds that count; one more, the first one, is shown apart
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    #[arg(long, value_enum, default_value_t = Scale::Full)]
+    /// How large the logs are
+    #[arg(long, value_enum, default_value_t = Scale::Full, global = true)]
     scale: Scale,
     /// Only these workloads, separated by commas
     #[arg(long, value_delimiter = ',')]
@@ -67,12 +69,14 @@ struct Arguments {
     #[arg(long, default_value = "")]
     mount_options: String,
     /// The same seed makes the same logs and the same reads
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, global = true)]
     seed: u64,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Only write the log of a workload
+    Generate { workload: String, file: PathBuf },
     /// Serve the files of a folder with the least that a FUSE daemon can do
     #[command(hide = true)]
     Bare {
@@ -94,13 +98,26 @@ fn main() -> ExitCode {
 
 /// Returns whether all workloads ran and all contents agreed. Goals have no part in it.
 fn run(arguments: Arguments) -> Result<bool> {
-    if let Some(Command::Bare {
-        source,
-        mount_point,
-    }) = &arguments.command
-    {
-        bare::serve(source, mount_point)?;
-        return Ok(true);
+    let size = Size {
+        scale: arguments.scale,
+        seed: arguments.seed,
+    };
+    match &arguments.command {
+        Some(Command::Generate { workload, file }) => {
+            let plan = work::plan(workload, size);
+            let plan = plan.with_context(|| format!("{workload} has no log of its own"))?;
+            let written = write_log(file, plan.as_ref(), size.seed)?;
+            println!("{written:?}");
+            return Ok(true);
+        }
+        Some(Command::Bare {
+            source,
+            mount_point,
+        }) => {
+            bare::serve(source, mount_point)?;
+            return Ok(true);
+        }
+        None => {}
     }
     if arguments.list {
         for workload in &work::ALL {
@@ -116,11 +133,11 @@ fn run(arguments: Arguments) -> Result<bool> {
         unknown.map_or("", |n| n)
     );
     mounts::clean_up_at_signal()?;
-    let bench = make_ready(&arguments)?;
+    let bench = make_ready(&arguments, size)?;
     let mut report = Report {
-        scale: format!("{:?}", bench.scale).to_lowercase(),
+        scale: format!("{:?}", size.scale).to_lowercase(),
         rounds: bench.rounds,
-        seed: bench.seed,
+        seed: size.seed,
         reader: bench.with_client(Client::versions)?,
         processors: std::thread::available_parallelism().map_or(1, |n| n.get()),
         mount_options: bench.mount_options.clone(),
@@ -145,7 +162,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     Ok(report.workloads.iter().all(Outcome::is_good))
 }
 
-fn make_ready(arguments: &Arguments) -> Result<Bench> {
+fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
         None => built_with_this()?,
@@ -166,8 +183,7 @@ fn make_ready(arguments: &Arguments) -> Result<Bench> {
         clients: Clients::new(arguments.python.clone().unwrap_or_else(usual_python)),
         corpus: arguments.corpus.clone(),
         rounds: arguments.rounds as usize,
-        scale: arguments.scale,
-        seed: arguments.seed,
+        size,
         mount_options: arguments.mount_options.clone(),
         keeps_indexes: false,
         slabs: RefCell::new(None),

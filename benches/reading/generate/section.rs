@@ -35,9 +35,12 @@ pub enum Spelling {
     Shared(Position),
 }
 
-/// Where an entry begins in its section.
+/// Where an entry begins in its section, and the flags that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position(u64);
+pub struct Position {
+    start: u64,
+    flags: i32,
+}
 
 /// What lies in the file for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl<'a> Entry<'a> {
                 Spelling::Plain => many,
                 Spelling::Encoded => MUL | ENC,
                 // The bits of the selection that it stands for stay.
-                Spelling::Shared(_) => many | REF,
+                Spelling::Shared(target) => target.flags & (MUL | ENC) | REF,
             }
     }
 
@@ -111,7 +114,7 @@ impl<'a> Entry<'a> {
             number(out, record)?;
         }
         if let Spelling::Shared(target) = self.spelling {
-            return Ok(number(out, target.0.wrapping_sub(position))?);
+            return Ok(number(out, target.start.wrapping_sub(position))?);
         }
         if self.flags() & MUL != 0 {
             out.write_all(&i32::try_from(self.blocks.len())?.to_le_bytes())?;
@@ -275,7 +278,10 @@ impl<'a> Section<'a> {
         self.lengths.metadata += entry.len();
         self.lengths.entries += 1;
         self.lengths.blocks += entry.blocks.len();
-        Ok(Position(position))
+        Ok(Position {
+            start: position,
+            flags: entry.flags(),
+        })
     }
 
     /// Writes what is left in the buffers. Returns the lengths.

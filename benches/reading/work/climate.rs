@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::bench::{Bench, Job, Per, Prepared};
+use crate::bench::{Bench, Job, Per, Prepared, Size};
 use crate::client::{Described, Read};
 use crate::generate::blocks::{Runs, share};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Spelling};
@@ -135,13 +135,17 @@ impl Plan for Climate {
 }
 
 /// 400 variables, three decompositions of 10^6 blocks.
+pub fn plan(size: Size) -> Climate {
+    Climate {
+        variables: size.pick(12, 400),
+        ranks: size.pick(4, 64),
+        blocks: size.pick(2_000, 1_000_000),
+        seed: size.seed,
+    }
+}
+
 pub fn generated(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let plan = Climate {
-        variables: bench.pick(12, 400),
-        ranks: bench.pick(4, 64),
-        blocks: bench.pick(2_000, 1_000_000),
-        seed: bench.seed,
-    };
+    let plan = plan(bench.size);
     let prepared = bench.prepare("climate", &plan, out)?;
     read(bench, &prepared, "", out)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Job, Per};
+use crate::bench::{Bench, Job, Per, Size};
 use crate::client::Read;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome};
@@ -10,7 +10,7 @@ use crate::report::{Goal, Outcome};
 const WRITERS: u64 = 4;
 
 /// `parts`: records that a chunk is made of, one above the other.
-struct Filtered {
+pub struct Filtered {
     dataset: Dataset,
     parts: u64,
 }
@@ -44,6 +44,13 @@ impl Plan for Filtered {
     }
 }
 
+/// `parts`: see [`Filtered`].
+pub fn plan(size: Size, parts: u64) -> Filtered {
+    let (side, chunk) = size.pick((512, [64, 128]), (8192, [256, 512]));
+    let dataset = Dataset::new("field", 0, Element::F64, &[side, side]).filtered(&chunk);
+    Filtered { dataset, parts }
+}
+
 pub fn whole_chunks(bench: &Bench, out: &mut Outcome) -> Result<()> {
     read(bench, "gzip-chunks", 1, 1.0, out)
 }
@@ -53,14 +60,16 @@ pub fn parts_of_chunks(bench: &Bench, out: &mut Outcome) -> Result<()> {
 }
 
 fn read(bench: &Bench, name: &str, parts: u64, ratio: f64, out: &mut Outcome) -> Result<()> {
-    let (side, chunk) = bench.pick((512, [64, 128]), (8192, [256, 512]));
-    let dataset = Dataset::new("field", 0, Element::F64, &[side, side]).filtered(&chunk);
+    let plan = plan(bench.size, parts);
+    // The export of records that are not chunks has chunks that deflate did not make smaller.
+    let chunks = self::plan(bench.size, 1);
+    let prepared = bench.prepare_against(&chunks, name, &plan, out)?;
+    out.note("The native file is that of records which are whole chunks: all of it is deflated.");
     let job = Job {
         what: "whole dataset",
-        reads: vec![Read::whole(&dataset)?],
+        reads: vec![Read::whole(&plan.dataset)?],
         per: Per::Job,
         goals: [bench.goal(Goal::Ratio(ratio)); 2],
     };
-    let prepared = bench.prepare(name, &Filtered { dataset, parts }, out)?;
     bench.compare(&prepared, &job, false, out)
 }

@@ -7,19 +7,19 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Bench, Prepared, Scale, into_page_cache};
+use crate::bench::{Bench, Prepared, Scale, Size, into_page_cache};
 use crate::client::Read;
 use crate::generate::blocks::{Runs, share};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
 use crate::report::{Goal, Outcome, Row, Unit};
 
-use super::climate::Climate;
+use super::climate::{self, Climate};
 
 /// What such logs are mounted with, in place of the default of 256M.
 const OPTIONS: &str = "cache_size=2G";
 
 /// One dataset of runs of 1 to 3 elements, dealt out to the ranks at random.
-struct Distinct {
+pub struct Distinct {
     dataset: Dataset,
     runs: Runs,
     blocks: u64,
@@ -68,13 +68,25 @@ impl Plan for Distinct {
 }
 
 /// 100 variables of 10^6 blocks each, in three decompositions.
-pub fn shared(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let plan = Climate {
-        variables: bench.pick(12, 100),
-        ranks: bench.pick(4, 64),
-        blocks: bench.pick(2_000, 1_000_000),
-        seed: bench.seed,
+pub fn in_patterns(size: Size) -> Climate {
+    Climate {
+        variables: size.pick(12, 100),
+        ..climate::plan(size)
+    }
+}
+
+/// 10^7 or 10^8 blocks.
+pub fn all_distinct(size: Size) -> Distinct {
+    let blocks = match size.scale {
+        Scale::Small => 20_000,
+        Scale::Full => 10_000_000,
+        Scale::Huge => 100_000_000,
     };
+    Distinct::new(blocks, size.seed)
+}
+
+pub fn shared(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let plan = in_patterns(bench.size);
     let goals = Goals {
         first: bench.goal(Goal::AtMost(10.0)),
         peak: bench.goal(Goal::AtMost(2_147_483_648.0)),
@@ -86,19 +98,14 @@ pub fn shared(bench: &Bench, out: &mut Outcome) -> Result<()> {
 }
 
 pub fn distinct(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let blocks = match bench.scale {
-        Scale::Small => 20_000,
-        Scale::Full => 10_000_000,
-        Scale::Huge => 100_000_000,
-    };
     let goals = Goals {
         first: None,
         peak: None,
         rate: bench.goal(Goal::AtLeast(20e6)),
         memory: bench.goal(Goal::AtMost(12.0)),
     };
-    let plan = Distinct::new(blocks, bench.seed);
-    measure(bench, "distinct-blocks", &plan, blocks, &goals, out)
+    let plan = all_distinct(bench.size);
+    measure(bench, "distinct-blocks", &plan, plan.blocks, &goals, out)
 }
 
 struct Goals {
@@ -184,7 +191,7 @@ fn take_turn(
     let value = [middle(dataset)?];
     let along = value[0].start.iter().zip(&dataset.dims);
     let place = along.fold(0, |place, (start, dim)| place * dim + start);
-    let expected = f64::from(dataset.values(bench.seed).at(place));
+    let expected = f64::from(dataset.values(bench.size.seed).at(place));
     let indexes = bench.scratch.path().join("kept");
     let options = match bench.keeps_indexes {
         true => format!("{OPTIONS},index_dir={}", indexes.display()),
@@ -214,7 +221,7 @@ fn take_turn(
     }
     if check {
         let last = std::slice::from_ref(dataset);
-        out.contents(&client.check(&path, last, bench.seed)?);
+        out.contents(&client.check(&path, last, bench.size.seed)?);
     }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     figures.first.push(seconds);

@@ -10,7 +10,8 @@ pub mod window;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Size};
+use crate::generate::Plan;
 use crate::report::Outcome;
 
 pub struct Workload {
@@ -103,3 +104,23 @@ pub const ALL: [Workload; 17] = [
         window::moved,
     ),
 ];
+
+/// The log that a workload reads, or the first one of them. Some read that of another.
+pub fn plan(workload: &str, size: Size) -> Option<Box<dyn Plan>> {
+    Some(match workload {
+        "slabs" => Box::new(slabs::once(size)),
+        "rewritten" => Box::new(slabs::eight_times(size)),
+        "gzip-chunks" => Box::new(filtered::plan(size, 1)),
+        "gzip-parts" => Box::new(filtered::plan(size, 4)),
+        "blocks-1d" => Box::new(small::in_one_dimension(size)),
+        "blocks-3d" => Box::new(small::in_three_dimensions(size)),
+        "ten-floats" => Box::new(small::of_ten_floats(size)),
+        "climate" => Box::new(climate::plan(size)),
+        "shared-patterns" => Box::new(huge::in_patterns(size)),
+        "distinct-blocks" => Box::new(huge::all_distinct(size)),
+        "listing" => Box::new(startup::ordinary(size)),
+        "startup" => Box::new(startup::large(size)),
+        "window" => Box::new(window::in_chunks()),
+        _ => return None,
+    })
+}

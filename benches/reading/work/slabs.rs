@@ -7,7 +7,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::bench::{Bench, Job, Per, Prepared};
+use crate::bench::{Bench, Job, Per, Prepared, Size};
 use crate::client::{Client, Read, Timed};
 use crate::generate::values::random;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
@@ -18,11 +18,21 @@ const WRITERS: u64 = 4;
 const ROWS: u64 = 8;
 const READERS: u64 = 8;
 
-struct Slabs {
+pub struct Slabs {
     dataset: Dataset,
     /// How often all of it is written. Only the last time counts.
     times: u64,
     flushes: u64,
+}
+
+/// 1 GiB, written once.
+pub fn once(size: Size) -> Slabs {
+    Slabs::new(size.pick([512, 1024], [8192, 16384]), 1)
+}
+
+/// An eighth of that, all of it written eight times.
+pub fn eight_times(size: Size) -> Slabs {
+    Slabs::new(size.pick([512, 1024], [1024, 16384]), 8)
 }
 
 impl Slabs {
@@ -76,8 +86,7 @@ fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
     if let Some(prepared) = &*bench.slabs.borrow() {
         return Ok(Rc::clone(prepared));
     }
-    let plan = Slabs::new(bench.pick([512, 1024], [8192, 16384]), 1);
-    let prepared = Rc::new(bench.prepare("slabs", &plan, out)?);
+    let prepared = Rc::new(bench.prepare("slabs", &once(bench.size), out)?);
     *bench.slabs.borrow_mut() = Some(Rc::clone(&prepared));
     Ok(prepared)
 }
@@ -97,9 +106,8 @@ pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.compare(&prepared, &job, true, out)
 }
 
-/// A dataset of an eighth the size, each slab of which was written eight times.
 pub fn rewritten(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let plan = Slabs::new(bench.pick([512, 1024], [1024, 16384]), 8);
+    let plan = eight_times(bench.size);
     let prepared = bench.prepare("rewritten", &plan, out)?;
     let job = Job {
         what: "whole dataset",
@@ -113,7 +121,7 @@ pub fn rewritten(bench: &Bench, out: &mut Outcome) -> Result<()> {
 pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
-    let reads = (0..bench.pick(16, 64)).map(|number| random_box(bench, field, number));
+    let reads = (0..bench.size.pick(16, 64)).map(|number| random_box(bench, field, number));
     let job = Job {
         what: "random hyperslabs",
         reads: reads.collect::<Result<_>>()?,
@@ -125,7 +133,7 @@ pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
 
 /// 4 KiB to 4 MiB, all orders of magnitude alike, of any proportions.
 fn random_box(bench: &Bench, field: &Dataset, number: u64) -> Result<Read> {
-    let draw = |what: u64, below: u64| random(bench.seed ^ what, number) % below;
+    let draw = |what: u64, below: u64| random(bench.size.seed ^ what, number) % below;
     let elements = (4096 / field.element.size()) << draw(1, 11);
     let columns = (1 << draw(2, elements.ilog2().into())).min(field.dims[1]);
     let count = [(elements / columns).clamp(1, field.dims[0]), columns];
@@ -141,7 +149,7 @@ pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
     let strip = |number: u64| {
-        let first = random(bench.seed, number) % (field.dims[1] - COLUMNS);
+        let first = random(bench.size.seed, number) % (field.dims[1] - COLUMNS);
         Read::block(field, &[0, first], &[field.dims[0], COLUMNS])
     };
     let job = Job {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Job, Per};
+use crate::bench::{Bench, Job, Per, Prepared, Size};
 use crate::client::Read;
 use crate::generate::blocks::{Runs, share};
 use crate::generate::values::random;
@@ -12,7 +12,7 @@ use crate::report::{Goal, Outcome};
 const WRITERS: u64 = 4;
 
 /// A dataset cut into boxes by runs along each dimension, which are dealt out at random.
-struct Small {
+pub struct Small {
     dataset: Dataset,
     runs: Vec<Runs>,
     /// How many runs there are along each dimension.
@@ -83,27 +83,42 @@ impl Plan for Small {
 }
 
 /// 10^6 blocks of 1 to 100 elements.
-pub fn one_dimension(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let blocks = bench.pick(4_000, 1_000_000);
-    let plan = Small::new(&[blocks], &[(1, 100)], 1000, bench.seed);
-    whole(bench, "blocks-1d", &plan, None, out)
+pub fn in_one_dimension(size: Size) -> Small {
+    let blocks = size.pick(4_000, 1_000_000);
+    Small::new(&[blocks], &[(1, 100)], 1000, size.seed)
 }
 
 /// 10^6 blocks of 1 to 90 elements.
-pub fn three_dimensions(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let side = bench.pick(16, 100);
+pub fn in_three_dimensions(size: Size) -> Small {
+    let side = size.pick(16, 100);
     let sizes = [(1, 3), (1, 5), (1, 6)];
-    let plan = Small::new(&[side; 3], &sizes, 1000, bench.seed);
-    whole(bench, "blocks-3d", &plan, None, out)
+    Small::new(&[side; 3], &sizes, 1000, size.seed)
 }
 
+/// 400,000 blocks of ten floats, an entry each.
+pub fn of_ten_floats(size: Size) -> Small {
+    let blocks = size.pick(4_000, 400_000);
+    Small::new(&[blocks], &[(10, 10)], 1, size.seed)
+}
+
+pub fn one_dimension(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let plan = in_one_dimension(bench.size);
+    whole(bench, "blocks-1d", &plan, None, out).map(drop)
+}
+
+pub fn three_dimensions(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let plan = in_three_dimensions(bench.size);
+    whole(bench, "blocks-3d", &plan, None, out).map(drop)
+}
+
+/// Makes the log, reads the dataset whole.
 fn whole(
     bench: &Bench,
     name: &str,
     plan: &Small,
     goal: Option<Goal>,
     out: &mut Outcome,
-) -> Result<()> {
+) -> Result<Prepared> {
     let prepared = bench.prepare(name, plan, out)?;
     let job = Job {
         what: "whole dataset",
@@ -111,25 +126,18 @@ fn whole(
         per: Per::Job,
         goals: [goal; 2],
     };
-    bench.compare(&prepared, &job, false, out)
+    bench.compare(&prepared, &job, false, out)?;
+    Ok(prepared)
 }
 
-/// 400,000 blocks of ten floats, an entry each.
 pub fn ten_floats(bench: &Bench, out: &mut Outcome) -> Result<()> {
     const SLICE: u64 = 1000;
-    let blocks = bench.pick(4_000, 400_000);
-    let plan = Small::new(&[blocks], &[(10, 10)], 1, bench.seed);
-    let prepared = bench.prepare("ten-floats", &plan, out)?;
-    let whole = Job {
-        what: "whole dataset",
-        reads: vec![Read::whole(&plan.dataset)?],
-        per: Per::Job,
-        goals: [bench.goal(Goal::Ratio(0.3)); 2],
-    };
-    bench.compare(&prepared, &whole, false, out)?;
+    let plan = of_ten_floats(bench.size);
+    let goal = bench.goal(Goal::Ratio(0.3));
+    let prepared = whole(bench, "ten-floats", &plan, goal, out)?;
     out.note("The Log VOL connector takes 1.67 s for the whole, and 10 ms for a slice.");
     let slice = |number: u64| {
-        let start = random(bench.seed, number) % (plan.dataset.elements() - SLICE);
+        let start = random(bench.size.seed, number) % (plan.dataset.elements() - SLICE);
         Read::block(&plan.dataset, &[start], &[SLICE])
     };
     let slices = Job {

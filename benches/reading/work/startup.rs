@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Bench, into_page_cache};
+use crate::bench::{Bench, Size, into_page_cache};
 use crate::client::Read;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome, Row, Unit};
@@ -20,7 +20,7 @@ const SLAB: u64 = 1 << 17;
 
 /// Datasets that were written in slabs. Only the slab in the middle of the last one has data, all
 /// others are holes of the file: what is not read takes no disk.
-struct Sparse {
+pub struct Sparse {
     datasets: Vec<Dataset>,
 }
 
@@ -69,14 +69,29 @@ impl Plan for Sparse {
     }
 }
 
-/// From `mount` to the first value of a file of 10 GiB.
+/// 10 GiB.
+pub fn large(size: Size) -> Sparse {
+    Sparse::new(10, size.pick(4, 1024))
+}
+
+/// What there are 1,000 of.
+pub fn ordinary(size: Size) -> Climate {
+    Climate {
+        variables: 24,
+        ranks: 4,
+        blocks: 800,
+        seed: size.seed,
+    }
+}
+
+/// From `mount` to the first value.
 pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let plan = Sparse::new(10, bench.pick(4, 1024));
+    let plan = large(bench.size);
     let prepared = bench.generate("startup", &plan)?;
     prepared.written.iter().for_each(|w| out.log(w));
     let (dataset, slab) = plan.middle().context("a dataset")?;
     let value = [Read::block(dataset, &[slab, 5], &[1, 1])?];
-    let expected = f64::from(dataset.values(bench.seed).at(slab * SLAB + 5));
+    let expected = f64::from(dataset.values(bench.size.seed).at(slab * SLAB + 5));
     let mut client = bench.clients.take()?;
     let mut take_turn = |options: &str| -> Result<f64> {
         let start = Instant::now();
@@ -119,14 +134,8 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
 
 /// `ls -l` of 1,000 logs, against that of the source.
 pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    let logs = bench.pick(30, 1000);
-    let plan = Climate {
-        variables: 24,
-        ranks: 4,
-        blocks: 800,
-        seed: bench.seed,
-    };
-    let prepared = bench.generate("listing", &plan)?;
+    let logs = bench.size.pick(30, 1000);
+    let prepared = bench.generate("listing", &ordinary(bench.size))?;
     prepared.written.iter().for_each(|w| out.log(w));
     for number in 1..logs {
         let name = format!("run_{number:04}.h5");

@@ -21,7 +21,7 @@ const CACHED: u64 = 25;
 const ELEMENT: u64 = 8;
 
 /// The dataset, in records of `height` × `width` elements.
-struct Tiles {
+pub struct Tiles {
     dataset: Dataset,
     height: u64,
     width: u64,
@@ -47,20 +47,33 @@ impl Plan for Tiles {
     }
 }
 
+fn plan(height: u64, width: u64) -> Tiles {
+    let dataset = Dataset::new("field", 0, Element::F64, &[SIDE, SIDE]);
+    Tiles {
+        dataset: dataset.chunked(&[CHUNK, CHUNK]),
+        height,
+        width,
+    }
+}
+
+/// Records that are chunks.
+pub fn in_chunks() -> Tiles {
+    plan(CHUNK, CHUNK)
+}
+
+/// Records of ten rows.
+pub fn in_rows() -> Tiles {
+    plan(10, SIDE)
+}
+
 pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    for (how, height, width) in [
-        ("records are chunks", CHUNK, CHUNK),
-        ("records are rows", 10, SIDE),
+    for (how, plan) in [
+        ("records are chunks", in_chunks()),
+        ("records are rows", in_rows()),
     ] {
-        let dataset = Dataset::new("field", 0, Element::F64, &[SIDE, SIDE]);
-        let plan = Tiles {
-            dataset: dataset.chunked(&[CHUNK, CHUNK]),
-            height,
-            width,
-        };
         let prepared = bench.generate("window", &plan)?;
         for window in [50, 100, 200, 300, 400, 500, 700, 1000] {
-            let efficiency = move_over(&prepared.log(), &plan.dataset, window, bench.seed)?;
+            let efficiency = move_over(&prepared.log(), &plan.dataset, window, bench.size.seed)?;
             let what = format!("{how}, window {window}×{window}");
             out.row(Row::new(what, "library", Unit::Number, &[efficiency]));
         }
