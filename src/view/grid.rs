@@ -64,6 +64,8 @@ impl Grid {
     pub fn position(&self, mut number: u64) -> Vec<u64> {
         let mut position = vec![0; self.across.len()];
         for (p, across) in position.iter_mut().zip(&self.across).rev() {
+            // A grid without chunks is asked as well, for a message about the whole dataset.
+            let across = (*across).max(1);
             *p = number % across;
             number /= across;
         }
@@ -186,7 +188,9 @@ mod tests {
         assert!(grid.is_whole(&grid.bounds(0)));
         assert_eq!(grid.steps(), [3, 1]);
         assert_eq!(Grid::new(&[], &[]).unwrap().len(), 1);
-        assert!(Grid::new(&[0, 4], &[1, 4]).unwrap().is_empty());
+        let empty = Grid::new(&[0, 4], &[1, 4]).unwrap();
+        assert!(empty.is_empty());
+        assert_eq!(empty.position(0), [0, 0]);
     }
 
     #[test]
