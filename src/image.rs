@@ -77,6 +77,13 @@ impl Image {
         Ok(())
     }
 
+    /// Where `size` bytes from `start` end, if that lies in the image.
+    fn end_of(&self, start: usize, size: usize) -> Result<usize> {
+        let end = start.checked_add(size);
+        end.filter(|end| *end <= self.bytes.len())
+            .ok_or_else(|| "offset past the image".into())
+    }
+
     /// Refreshes the checksum in the last four bytes of a block.
     fn checksum(&mut self, (start, end): (usize, usize)) -> Result<()> {
         let at = end.checked_sub(4).ok_or("a block without a checksum")?;
@@ -171,9 +178,7 @@ impl Image {
         let mut blocks = vec![(header + 16, size)];
         let mut next = 0;
         while let Some(&(start, size)) = blocks.get(next) {
-            let end = start
-                .checked_add(size)
-                .ok_or("offset overflow in the image")?;
+            let end = self.end_of(start, size)?;
             let mut at = start;
             while at + 8 <= end {
                 let found = Message {
@@ -219,9 +224,10 @@ impl Image {
                     CONTINUATION if blocks.len() < MOST_BLOCKS => {
                         let start = self.usize_at(found.data)?;
                         let size = self.usize_at(found.data + 8)?;
-                        let end = start
-                            .checked_add(size)
-                            .and_then(|e| e.checked_sub(4))
+                        let end = self.end_of(start, size)?;
+                        let end = end
+                            .checked_sub(4)
+                            .filter(|end| *end >= start + 4)
                             .ok_or("a continuation block without a checksum")?;
                         blocks.push((start + 4, end, start));
                     }
@@ -246,9 +252,7 @@ impl Image {
             _ => self.usize_at(at)?,
         };
         let messages = at + (1 << (flags & 3));
-        let end = messages
-            .checked_add(size)
-            .ok_or("offset overflow in the image")?;
+        let end = self.end_of(messages, size)?;
         Ok(PrefixV2 {
             has_times,
             has_order: flags & 4 != 0,

@@ -16,8 +16,10 @@ pub struct Snapshot {
     /// The journal of a log that was not closed: when it changes, so has the log.
     pub journal: Option<Source>,
     /// What lies in front of the HDF5 data of the canonical file: the log file's own user block.
+    #[serde(with = "serde_bytes")]
     pub user_block: Vec<u8>,
     /// The metadata of the canonical file as libhdf5 made it; addresses count from its first byte.
+    #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
@@ -90,6 +92,12 @@ pub const DEFLATE: i32 = 1;
 pub const SHUFFLE: i32 = 2;
 pub const FLETCHER32: i32 = 3;
 
+/// HDF5 has no more dimensions, and no more filters, in one dataset: a chunk's filter mask has 32 bits.
+const MOST_DIMS: usize = 32;
+const MOST_FILTERS: usize = 32;
+/// Bytes of one object reference.
+const REFERENCE: u64 = 8;
+
 impl Filter {
     /// Whether the view can apply it; chunks do without the others, and their filter mask says so.
     pub fn can_apply(&self) -> bool {
@@ -131,16 +139,115 @@ impl Dataset {
             _ => None,
         }
     }
+
+    /// Whether its parts fit each other, in a log of so many source files.
+    fn check(&self, sources: usize) -> Result<(), String> {
+        let rank = self.dims.len();
+        if rank > MOST_DIMS || self.max_dims.len() != rank {
+            return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
+        }
+        if self.element == 0 {
+            return Err("elements of no bytes".into());
+        }
+        if !self.fill.is_empty() && self.fill.len() as u64 != self.element {
+            return Err(format!("a fill value of {} bytes", self.fill.len()));
+        }
+        let fits = |at: &u64| at.checked_add(REFERENCE).is_some_and(|e| e <= self.element);
+        if !self.references.iter().all(fits) {
+            return Err("references outside the element".into());
+        }
+        self.check_storage()?;
+        match self.content {
+            Content::Extent {
+                source,
+                offset,
+                len,
+            } => self.check_extent(source, offset, len, sources),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_storage(&self) -> Result<(), String> {
+        if self.filters.len() > MOST_FILTERS {
+            return Err(format!("{} filters", self.filters.len()));
+        }
+        let too_wide = |f: &Filter| {
+            let width = f.values.first().copied().unwrap_or(0);
+            f.id == SHUFFLE && u64::from(width) > self.element
+        };
+        if self.filters.iter().any(too_wide) {
+            return Err("a shuffle of more than an element".into());
+        }
+        let rank = self.dims.len();
+        match &self.storage {
+            Storage::Contiguous if !self.filters.is_empty() => Err("filters without chunks".into()),
+            Storage::Chunked(chunk) if rank == 0 || chunk.len() != rank => Err(format!(
+                "chunks of {} dimensions in a dataset of {rank}",
+                chunk.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_extent(
+        &self,
+        source: u16,
+        offset: u64,
+        len: u64,
+        sources: usize,
+    ) -> Result<(), String> {
+        if usize::from(source) >= sources {
+            return Err(format!("source file {source} of {sources}"));
+        }
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(format!("{len} bytes at {offset} are in no file"));
+        }
+        let raw = self.elements().and_then(|n| n.checked_mul(self.element));
+        let whole = raw.is_some_and(|raw| len >= raw) && self.storage == Storage::Contiguous;
+        match whole && self.references.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{len} bytes that are not its elements")),
+        }
+    }
 }
 
 impl Snapshot {
+    /// Whether it can be presented: that all parts fit each other, so far as can be told without a look
+    /// at the log. For snapshots come from another process, or from a file that may be damaged; the
+    /// image, and where the chunks come to lie, are checked as they are used. Fails with the reason.
+    pub fn check(&self) -> Result<(), String> {
+        let sources = self.sources.len();
+        // They have 16-bit numbers.
+        if sources == 0 || sources > 1 << 16 {
+            return Err(format!("a log of {sources} files"));
+        }
+        if self.journal.is_none() && self.sources.iter().any(|s| s.grows) {
+            return Err("files that grow in a log that is closed".into());
+        }
+        for dataset in &self.datasets {
+            let checked = dataset.check(sources);
+            checked.map_err(|e| format!("dataset {}: {e}", dataset.name))?;
+        }
+        self.log.check(sources)?;
+        // They are searched by halves.
+        match self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
+            true => Ok(()),
+            false => Err("addresses of objects out of order".into()),
+        }
+    }
+
     /// For another process, or a file. The inverse of [`Snapshot::from_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, postcard::Error> {
         postcard::to_stdvec(self)
     }
 
+    /// What was decoded still has to be checked: see [`Snapshot::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, postcard::Error> {
-        postcard::from_bytes(bytes)
+        match postcard::take_from_bytes(bytes)? {
+            (snapshot, []) => Ok(snapshot),
+            _ => Err(postcard::Error::DeserializeBadEncoding),
+        }
     }
 
     /// Memory held, in bytes, roughly.
@@ -158,5 +265,134 @@ impl Snapshot {
             + self.user_block.len()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::logvol;
+
+    fn dataset() -> Dataset {
+        Dataset {
+            name: "/d".into(),
+            header: 96,
+            datatype: "f64".into(),
+            element: 8,
+            dims: vec![4, 6],
+            max_dims: vec![None, Some(6)],
+            storage: Storage::Chunked(vec![2, 3]),
+            fill: vec![1; 8],
+            filters: vec![Filter {
+                id: SHUFFLE,
+                flags: 0,
+                values: vec![8],
+            }],
+            references: vec![0],
+            content: Content::Logged {
+                id: 0,
+                filtered: true,
+            },
+        }
+    }
+
+    fn extent(source: u16, offset: u64, len: u64) -> Dataset {
+        Dataset {
+            storage: Storage::Contiguous,
+            filters: Vec::new(),
+            references: Vec::new(),
+            content: Content::Extent {
+                source,
+                offset,
+                len,
+            },
+            ..dataset()
+        }
+    }
+
+    fn snapshot(datasets: Vec<Dataset>) -> Snapshot {
+        let source = Source {
+            path: "log.h5".into(),
+            identity: Identity {
+                device: 1,
+                inode: 2,
+                size: 3,
+                modified: (4, 5),
+            },
+            grows: false,
+        };
+        Snapshot {
+            sources: vec![source.clone(), source],
+            journal: None,
+            user_block: vec![7; 512],
+            image: vec![8; 1000],
+            datasets,
+            log: Tables::LogVol(logvol::Tables::default()),
+            addresses: vec![(1, 10), (2, 5)],
+            warnings: vec!["odd".into()],
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_as_the_snapshot_that_they_were_or_not_at_all() {
+        let whole = snapshot(vec![dataset(), extent(1, 0, 192)]);
+        let bytes = whole.to_bytes().unwrap();
+        assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), whole);
+        for len in 0..bytes.len() {
+            assert!(Snapshot::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(Snapshot::from_bytes(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn datasets_whose_parts_do_not_fit_are_refused() {
+        let check = |dataset| snapshot(vec![dataset]).check();
+        let damaged = |damage: &dyn Fn(&mut Dataset)| {
+            let mut dataset = dataset();
+            damage(&mut dataset);
+            check(dataset)
+        };
+        assert_eq!(check(dataset()), Ok(()));
+        assert!(damaged(&|d| d.element = 0).is_err());
+        assert!(damaged(&|d| d.fill = vec![0; 9]).is_err());
+        assert!(damaged(&|d| d.references = vec![1]).is_err());
+        assert!(damaged(&|d| d.references = vec![u64::MAX]).is_err());
+        assert!(damaged(&|d| d.dims = vec![4]).is_err());
+        assert!(damaged(&|d| d.max_dims.push(None)).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Chunked(vec![4])).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Contiguous).is_err());
+        assert!(damaged(&|d| d.filters[0].values = vec![9]).is_err());
+        assert!(damaged(&|d| d.filters = vec![d.filters[0].clone(); 33]).is_err());
+        assert!(
+            damaged(&|d| {
+                d.dims = vec![1; 33];
+                d.max_dims = vec![None; 33];
+                d.storage = Storage::Chunked(vec![1; 33]);
+            })
+            .is_err()
+        );
+        assert_eq!(check(extent(1, 100, 192)), Ok(()));
+        assert!(check(extent(2, 100, 192)).is_err());
+        assert!(check(extent(1, 100, 191)).is_err());
+        assert!(check(extent(1, u64::MAX, 192)).is_err());
+        let chunked = Dataset {
+            storage: dataset().storage,
+            ..extent(1, 0, 192)
+        };
+        assert!(check(chunked).is_err());
+    }
+
+    #[test]
+    fn logs_whose_parts_do_not_fit_are_refused() {
+        let damaged = |damage: &dyn Fn(&mut Snapshot)| {
+            let mut snapshot = snapshot(Vec::new());
+            damage(&mut snapshot);
+            snapshot.check()
+        };
+        assert_eq!(damaged(&|_| ()), Ok(()));
+        assert!(damaged(&|s| s.sources.clear()).is_err());
+        assert!(damaged(&|s| s.sources[0].grows = true).is_err());
+        assert!(damaged(&|s| s.addresses.reverse()).is_err());
+        assert!(damaged(&|s| s.addresses[0].0 = 2).is_err());
     }
 }

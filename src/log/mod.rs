@@ -28,6 +28,13 @@ impl Tables {
             Tables::LogVol(tables) => tables,
         }
     }
+
+    /// Whether the places named here can be followed in so many source files. Fails with the reason.
+    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+        match self {
+            Tables::LogVol(tables) => tables.check(sources),
+        }
+    }
 }
 
 /// A logged dataset as its layout has to know it to decode its entries.

@@ -4,7 +4,9 @@
 //! * [`table`] walks the metadata-log datasets and finds the entries: cheap, once per file.
 //! * [`selection`] decodes the blocks of one entry, in all their spellings.
 //! * [`decode`] makes records of the entries of one dataset, in the order in which they apply.
+//! * [`check`] looks at what a snapshot says of them.
 
+mod check;
 mod decode;
 pub mod flags;
 pub mod names;
