@@ -1,4 +1,6 @@
-//! Which records touch a chunk, in the order in which they apply.
+//! Which records touch a chunk, in the order in which they apply; and what is kept of that on disk.
+
+pub mod store;
 
 mod kept;
 

@@ -1,0 +1,106 @@
+//! Which state of which file something was learned of.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::source::Identity;
+
+/// How coarse the clock of a file system may be: two writes that are this close may leave the same time.
+const TICK: Duration = Duration::from_secs(2);
+
+/// A time of a file, in seconds and nanoseconds since 1970.
+pub type Time = (i64, i64);
+
+/// All that tells one state of a file from another, also when nobody was there to see the change.
+/// An [`Identity`] lasts while a file is watched, and outlives a `chmod`; over days and reboots the
+/// time of the last change of the inode is asked for as well, for no program can set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub identity: Identity,
+    pub changed: Time,
+}
+
+impl State {
+    /// Whether its times would have told of any change up to `since`. They do not when they are only
+    /// just past, or in the future: another write in the same tick of the clock leaves no trace.
+    pub fn was_settled(&self, since: SystemTime) -> bool {
+        let Some(limit) = since
+            .checked_sub(TICK)
+            .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
+        else {
+            return false;
+        };
+        let limit = (limit.as_secs() as i64, i64::from(limit.subsec_nanos()));
+        self.changed < limit && self.identity.modified < limit
+    }
+}
+
+impl From<&Metadata> for State {
+    fn from(metadata: &Metadata) -> Self {
+        State {
+            identity: Identity::from(metadata),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// What is asked for: a log file in one state, seen in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Of the log file itself; what is kept of it says what its subfiles were.
+    pub main: State,
+    /// The name of the log file in its directory: those of its subfiles are derived from it.
+    pub name: Vec<u8>,
+    /// All else that decides what is learned: versions, options.
+    pub settings: String,
+}
+
+impl Key {
+    /// The same for equal keys, another for others.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let State { identity, changed } = &self.main;
+        let numbers = [
+            identity.device,
+            identity.inode,
+            identity.size,
+            identity.modified.0 as u64,
+            identity.modified.1 as u64,
+            changed.0 as u64,
+            changed.1 as u64,
+            self.name.len() as u64,
+        ];
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        bytes.extend_from_slice(&self.name);
+        bytes.extend_from_slice(self.settings.as_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_settled_when_its_times_are_past() {
+        let state = |modified: i64, changed: i64| State {
+            identity: Identity {
+                device: 1,
+                inode: 2,
+                size: 3,
+                modified: (modified, 0),
+            },
+            changed: (changed, 0),
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1000);
+        assert!(state(997, 997).was_settled(now));
+        assert!(!state(999, 997).was_settled(now));
+        assert!(!state(997, 999).was_settled(now));
+        assert!(!state(998, 998).was_settled(now));
+        assert!(!state(5000, 997).was_settled(now));
+        assert!(state(-5, 997).was_settled(now));
+        assert!(!state(0, 0).was_settled(UNIX_EPOCH));
+    }
+}
