@@ -1,9 +1,12 @@
 //! From a path to an opened view: the one place that keeps snapshots, and knows when a file has
 //! changed.
 
+mod kept;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,7 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
+use crate::index::store::Store;
 use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
 use crate::log::logvol::names::SUBFILE_FOLDER;
@@ -19,6 +23,7 @@ use crate::scan::scan;
 use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation, MemoryLimits};
+use kept::Kept;
 
 /// How long a failure is believed: long enough that many readers of a broken file cause one scan, not
 /// so long that a file whose cause is mended elsewhere (a subfile that arrives late) stays broken.
@@ -73,6 +78,16 @@ fn own(relative: &Path, file: &SourceFile) -> Source {
     }
 }
 
+fn report(view: &View, how: &str, start: Instant) {
+    log::info!(
+        "{}: {how} in {:.1?}: {} datasets, {} bytes as HDF5",
+        view.path().display(),
+        start.elapsed(),
+        view.snapshot().datasets.len(),
+        view.len()
+    );
+}
+
 /// The log files below one folder. Shared by all threads.
 #[derive(Debug)]
 pub struct Catalog {
@@ -81,6 +96,9 @@ pub struct Catalog {
     known: Cache<PathBuf, Arc<Known>>,
     /// One scan at a time: libhdf5 would not do two at once anyway.
     scanning: Mutex<()>,
+    scans: AtomicU64,
+    /// Where the outcome of scans is kept on disk.
+    store: Option<Arc<Store>>,
 }
 
 impl Catalog {
@@ -91,7 +109,20 @@ impl Catalog {
             budget: Arc::new(Budget::new(memory)),
             known: Cache::new(REMEMBERED),
             scanning: Mutex::new(()),
+            scans: AtomicU64::new(0),
+            store: None,
         }
+    }
+
+    /// Keeps in `store` what is learned, and looks there first.
+    pub fn with_store(mut self, store: Arc<Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// How many files were scanned so far.
+    pub fn scans(&self) -> u64 {
+        self.scans.load(Ordering::Relaxed)
     }
 
     pub fn folder(&self) -> &Folder {
@@ -189,22 +220,13 @@ impl Catalog {
         }
     }
 
-    /// Scans the file and remembers the outcome. `source`: the same file, for its identity should the
-    /// scan fail.
+    /// Scans the file, unless what a scan would say is kept, and remembers the outcome. `source`: the
+    /// same file, for its identity should the scan fail.
     fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Arc<Known>, Option<Arc<View>>) {
-        let start = Instant::now();
-        let opened = scan(&self.folder, relative)
-            .and_then(|snapshot| View::open(&self.folder, snapshot, Arc::clone(&self.budget)));
+        let opened = self.open_view(relative, source);
         let own = || vec![own(relative, source)];
         match opened {
             Ok(view) => {
-                log::info!(
-                    "{}: scanned in {:.1?}: {} datasets, {} bytes as HDF5",
-                    source.path().display(),
-                    start.elapsed(),
-                    view.snapshot().datasets.len(),
-                    view.len()
-                );
                 for warning in &view.snapshot().warnings {
                     log::warn!("{}: {warning}", source.path().display());
                 }
@@ -238,6 +260,56 @@ impl Catalog {
                 }
             }
         }
+    }
+
+    /// [`Error::NotALog`] says that there is none.
+    fn open_view(&self, relative: &Path, source: &SourceFile) -> Result<Arc<View>> {
+        let kept = match &self.store {
+            Some(store) => Some(Kept::of(store, &self.folder, relative, source)?),
+            None => None,
+        };
+        let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
+        match known {
+            Some(view) => Ok(view),
+            None => self.scan_file(relative, source, kept.as_ref()),
+        }
+    }
+
+    /// `None` where nothing is kept that can be used.
+    fn open_kept(&self, kept: &Kept<'_>, source: &SourceFile) -> Option<Arc<View>> {
+        let start = Instant::now();
+        let snapshot = kept.find(source)?;
+        let budget = Arc::clone(&self.budget);
+        match View::open(&self.folder, snapshot, budget, Some(kept.log())) {
+            Ok(view) => {
+                report(&view, "known from an earlier scan, opened", start);
+                Some(view)
+            }
+            Err(e) => {
+                log::debug!("what was kept is not used: {e}");
+                None
+            }
+        }
+    }
+
+    fn scan_file(
+        &self,
+        relative: &Path,
+        source: &SourceFile,
+        kept: Option<&Kept<'_>>,
+    ) -> Result<Arc<View>> {
+        let start = Instant::now();
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        let snapshot = scan(&self.folder, relative)?;
+        let kept = kept.and_then(|kept| Some((kept, kept.pack(&snapshot)?)));
+        let log = kept.as_ref().map(|(kept, _)| kept.log());
+        let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
+        report(&view, "scanned", start);
+        match kept {
+            Some((kept, packed)) => kept.keep(&packed),
+            None => log::debug!("{}: not kept", source.path().display()),
+        }
+        Ok(view)
     }
 
     fn remember(&self, relative: &Path, known: Known) -> Arc<Known> {

@@ -61,7 +61,7 @@ impl Fixture {
         let budget = Arc::new(Budget::new(limits));
         let (folder, _) = Folder::of_file(&self.path).unwrap();
         let snapshot = scan_file(&self.path).unwrap();
-        let view = View::open(&folder, snapshot, Arc::clone(&budget)).unwrap();
+        let view = View::open(&folder, snapshot, Arc::clone(&budget), None).unwrap();
         (view, budget)
     }
 

@@ -304,7 +304,7 @@ fn a_log_that_changed_after_it_was_opened() {
     }
     let (folder, _) = h5logfs::log::source::Folder::of_file(&path).unwrap();
     let budget = std::sync::Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
-    let opened = View::open(&folder, scanned, budget);
+    let opened = View::open(&folder, scanned, budget, None);
     assert!(matches!(opened, Err(Error::Changed { .. })));
 }
 

@@ -8,10 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs::catalog::Catalog;
 use h5logfs::error::{Error, Result};
+use h5logfs::index::store::Store;
 use h5logfs::log::source::Folder;
 use h5logfs::scan::scan;
 use h5logfs::view::View;
@@ -185,6 +187,7 @@ fn open(path: &Path) -> Result<Arc<View>> {
         &folder,
         snapshot,
         Arc::new(Budget::new(MemoryLimits::each(64 << 20))),
+        None,
     )
 }
 
@@ -430,6 +433,28 @@ fn an_open_view_stays_while_the_log_grows() {
     // A file that takes the name is another one.
     fs::rename(log.path(), log.folder.path().join("old.h5")).unwrap();
     assert!(matches!(catalog.open(&name), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
+    let log = Log::usual();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("kept");
+    let see = || {
+        let (folder, name) = Folder::of_file(&log.path()).unwrap();
+        let store = Store::open(&place, 64 << 20).unwrap();
+        let catalog = Catalog::new(folder, 64 << 20).with_store(Arc::new(store));
+        let view = catalog.open(&name).unwrap();
+        (shown(&view), view.kept().is_some(), catalog.scans())
+    };
+    let settle = || std::thread::sleep(Duration::from_millis(2100));
+    settle();
+    assert_eq!(see(), ("aabbaacc".into(), false, 1));
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    assert!(log.recover(&[]).0);
+    settle();
+    assert_eq!(see(), ("aabbaacc".into(), true, 1));
+    assert_eq!(see(), ("aabbaacc".into(), true, 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The files that hold log bytes: found below one folder, opened read-only, read with `pread`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -90,6 +90,12 @@ impl Folder {
         Ok(rustix::fs::fstat(&fd)?)
     }
 
+    /// The same of what no symbolic link is, as the standard library has it.
+    pub fn metadata(&self, relative: &Path) -> io::Result<Metadata> {
+        let fd = self.open_below(relative, OFlags::PATH)?;
+        File::from(fd).metadata()
+    }
+
     /// The names in a directory below this folder, without `.` and `..`.
     pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
         use std::os::unix::ffi::OsStringExt;
@@ -144,8 +150,8 @@ impl Identity {
     }
 }
 
-impl From<&std::fs::Metadata> for Identity {
-    fn from(m: &std::fs::Metadata) -> Self {
+impl From<&Metadata> for Identity {
+    fn from(m: &Metadata) -> Self {
         Identity {
             device: m.dev(),
             inode: m.ino(),
@@ -239,10 +245,16 @@ impl SourceFile {
         self.len() == 0
     }
 
+    /// What `stat` says of it now.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let metadata = self.file.metadata();
+        metadata.map_err(|e| Error::io(&self.path, e))
+    }
+
     /// Fails when somebody has changed the file since: its bytes are no longer those of the snapshot.
     pub fn check_unchanged(&self) -> Result<()> {
-        let now = self.file.metadata().map_err(|e| Error::io(&self.path, e))?;
-        match self.identity.is_still(Identity::from(&now), self.grows) {
+        let now = Identity::from(&self.metadata()?);
+        match self.identity.is_still(now, self.grows) {
             true => Ok(()),
             false => Err(Error::Changed {
                 path: self.path.clone(),

@@ -70,6 +70,12 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
     }
 }
 
+/// What else decides the outcome of a scan, beside the file: the image is libhdf5's work.
+pub fn made_by() -> String {
+    let (major, minor, release) = hdf5::library_version();
+    format!("libhdf5 {major}.{minor}.{release}")
+}
+
 /// The path by which libhdf5 opens the very file that we hold.
 fn path_of(source: &SourceFile) -> String {
     format!("/proc/self/fd/{}", source.as_fd().as_raw_fd())

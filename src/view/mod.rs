@@ -27,6 +27,7 @@ use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::filters;
 use crate::index::DatasetIndex;
+use crate::index::store::KeptLog;
 use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::source::{Folder, SourceFile};
 use crate::log::{DatasetRecords, Logged, RecordTable};
@@ -55,13 +56,24 @@ pub struct View {
     /// What the view is charged in the budget.
     weight: u64,
     readers: Readers,
+    /// Where things are kept that were learned of this state of the log.
+    kept: Option<KeptLog>,
 }
 
 impl View {
     /// Opens the files that `snapshot` was made of, below `folder`; fails with [`Error::Changed`]
-    /// where one of them is no longer what the scan saw.
-    pub fn open(folder: &Folder, mut snapshot: Snapshot, budget: Arc<Budget>) -> Result<Arc<Self>> {
+    /// where one of them is no longer what the scan saw. The snapshot may have come from another process,
+    /// or from a file. `kept`: where to keep what is learned of this very state of the log.
+    pub fn open(
+        folder: &Folder,
+        mut snapshot: Snapshot,
+        budget: Arc<Budget>,
+        kept: Option<KeptLog>,
+    ) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let main = snapshot.sources.first().map(|s| s.path.as_path());
+        let main = folder.full_path(main.unwrap_or(Path::new("")));
+        snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
             let file = SourceFile::open(folder, &source.path)?;
@@ -75,10 +87,9 @@ impl View {
                 false => file,
             });
         }
-        let main = sources.first().map_or(Path::new(""), SourceFile::path);
-        let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(main, e))?;
+        let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
-        let front = patch::front(image, &snapshot, &map).map_err(|e| Error::bad_file(main, e))?;
+        let front = patch::front(image, &snapshot, &map).map_err(|e| Error::bad_file(&main, e))?;
         let places = map.datasets.len() * size_of::<Placement>() * 2;
         let readers = Readers::bytes(map.datasets.len());
         let memory = snapshot.bytes() + front.len() + places + readers;
@@ -92,7 +103,13 @@ impl View {
             selections: Selections::default(),
             budget,
             snapshot,
+            kept,
         }))
+    }
+
+    /// Where things are kept that were learned of this state of the log; `None` where they are not.
+    pub fn kept(&self) -> Option<&KeptLog> {
+        self.kept.as_ref()
     }
 
     /// Tells this state of the log from every other one that the process has seen.

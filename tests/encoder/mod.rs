@@ -736,6 +736,7 @@ pub fn open_view_within(path: &Path, budget: u64) -> Result<Arc<View>> {
         &folder,
         snapshot,
         Arc::new(Budget::new(MemoryLimits::each(budget))),
+        None,
     )
 }
 

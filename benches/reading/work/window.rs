@@ -2,14 +2,14 @@
 //! bytes of the log are read for the bytes that were asked for. In process, through the library: no
 //! kernel caches anything here.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use h5logfs::catalog::Catalog;
 use h5logfs::log::source::Folder;
 use h5logfs::view::View;
+use h5logfs::view::cache::MemoryLimits;
 
 use crate::bench::Bench;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
@@ -81,9 +81,7 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
     out.contents(&[]);
     out.note(
         "Bytes asked for ÷ bytes read from the log. A window moves by half of itself, row by row of \
-         windows; each chunk that it touches is read whole, as libhdf5 does. Bytes read are what the \
-         process read meanwhile (rchar of /proc/self/io), some hundred bytes of /proc itself included; \
-         bytes that came by mmap would be missing.",
+         windows; each chunk that it touches is read whole, as libhdf5 does.",
     );
     Ok(())
 }
@@ -91,13 +89,16 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
 /// The first element of each chunk is compared with what was generated.
 fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f64> {
     let (folder, name) = Folder::of_file(log)?;
-    // Half of the budget is for chunks, each of which costs a little more.
-    let cache = 2 * CACHED * (CHUNK * CHUNK * ELEMENT + 128);
-    let view = Catalog::new(folder, cache).open(&name)?;
+    // Each chunk costs a little more than its bytes.
+    let memory = MemoryLimits {
+        cache_size: CACHED * (CHUNK * CHUNK * ELEMENT + 128),
+        index_memory: 64 << 20,
+    };
+    let view = Catalog::new(folder, memory).open(&name)?;
     let mut chunk = vec![0; (CHUNK * CHUNK * ELEMENT) as usize];
     // What leads to the chunks is no part of it.
     read_chunk(&view, 0, &mut chunk)?;
-    let before = bytes_read()?;
+    let before = view.log_bytes_read();
     let mut asked = 0;
     let steps = |from: u64| (from..=SIDE - window).step_by((window / 2) as usize);
     for top in steps(0) {
@@ -114,7 +115,7 @@ fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f6
             }
         }
     }
-    Ok(asked as f64 / (bytes_read()? - before) as f64)
+    Ok(asked as f64 / (view.log_bytes_read() - before) as f64)
 }
 
 /// The chunks below a window, by row and column of the grid.
@@ -128,10 +129,4 @@ fn read_chunk(view: &View, chunk: u64, bytes: &mut [u8]) -> Result<()> {
     ensure!(stored == bytes.len() as u64, "a chunk of {stored} bytes");
     view.read_at(offset, bytes)?;
     Ok(())
-}
-
-fn bytes_read() -> Result<u64> {
-    let counters = fs::read_to_string("/proc/self/io")?;
-    let line = counters.lines().find_map(|l| l.strip_prefix("rchar: "));
-    Ok(line.context("rchar in /proc/self/io")?.parse()?)
 }

@@ -1,0 +1,151 @@
+//! The snapshot of a log, as it is kept from one daemon to the next.
+//!
+//! It is found by the state of the log file alone, and says itself which subfiles it was made of, in
+//! which states. What changed within two seconds of its scan is not kept: the next write might leave
+//! the same times.
+//!
+//! That a file is no log is not kept: libhdf5 says so sooner than an item is written.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::index::store::{KeptLog, Key, State, Store, Time};
+use crate::journal;
+use crate::log::logvol::names::subfile_folder;
+use crate::log::source::{Folder, SourceFile};
+use crate::scan::made_by;
+use crate::snapshot::Snapshot;
+
+const ITEM: &str = "scan";
+
+#[derive(Serialize, Deserialize)]
+struct Item<'a> {
+    /// When the inode of each source was changed.
+    changed: Vec<Time>,
+    snapshot: Cow<'a, Snapshot>,
+}
+
+/// The place of one log file's snapshot.
+pub(super) struct Kept<'a> {
+    folder: &'a Folder,
+    relative: &'a Path,
+    main: State,
+    log: KeptLog,
+    /// From before the file was looked at.
+    since: SystemTime,
+}
+
+impl<'a> Kept<'a> {
+    /// `source`: the same file, open.
+    pub fn of(
+        store: &Arc<Store>,
+        folder: &'a Folder,
+        relative: &'a Path,
+        source: &SourceFile,
+    ) -> Result<Self> {
+        let since = SystemTime::now();
+        let main = State::from(&source.metadata()?);
+        let name = relative.file_name().unwrap_or_default();
+        let key = Key {
+            main,
+            name: name.as_encoded_bytes().to_owned(),
+            settings: made_by(),
+        };
+        Ok(Kept {
+            folder,
+            relative,
+            main,
+            log: store.log(&key),
+            since,
+        })
+    }
+
+    /// For what else is to be kept of this state of the log.
+    pub fn log(&self) -> KeptLog {
+        self.log.clone()
+    }
+
+    /// The snapshot of an earlier scan, if all files of the log are as they were then. It was not checked
+    /// yet.
+    pub fn find(&self, source: &SourceFile) -> Option<Snapshot> {
+        let bytes = self.log.get(ITEM)?;
+        // A journal counts for more than what the file itself says.
+        if !matches!(
+            journal::of_file(self.folder, self.relative, source),
+            Ok(None)
+        ) {
+            return None;
+        }
+        match postcard::take_from_bytes(&bytes) {
+            Ok((item, [])) => self.still(item),
+            _ => {
+                log::debug!("{}: what was kept has no sense", source.path().display());
+                None
+            }
+        }
+    }
+
+    /// The snapshot, if its sources are as they were.
+    fn still(&self, item: Item<'_>) -> Option<Snapshot> {
+        let mut snapshot = item.snapshot.into_owned();
+        self.place(&mut snapshot)?;
+        let now = self.states(&snapshot)?;
+        let same = now.iter().map(|s| s.changed).eq(item.changed);
+        same.then_some(snapshot)
+    }
+
+    /// The snapshot as it is kept; `None` where it must not be: of a log that is not closed, or that
+    /// was changed just before.
+    pub fn pack(&self, snapshot: &Snapshot) -> Option<Vec<u8>> {
+        let states = self.states(snapshot)?;
+        let settled = states.iter().all(|s| s.was_settled(self.since));
+        if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
+            return None;
+        }
+        let item = Item {
+            changed: states.iter().map(|s| s.changed).collect(),
+            snapshot: Cow::Borrowed(snapshot),
+        };
+        postcard::to_stdvec(&item).ok()
+    }
+
+    pub fn keep(&self, packed: &[u8]) {
+        self.log.put(ITEM, packed);
+    }
+
+    fn state(&self, relative: &Path) -> Option<State> {
+        let metadata = self.folder.metadata(relative).ok()?;
+        Some(State::from(&metadata))
+    }
+
+    /// Of all source files, if they are still those of the snapshot.
+    fn states(&self, snapshot: &Snapshot) -> Option<Vec<State>> {
+        let sources = snapshot.sources.iter();
+        sources
+            .map(|source| {
+                let state = self.state(&source.path)?;
+                (state.identity == source.identity).then_some(state)
+            })
+            .collect()
+    }
+
+    /// The log may have been seen from another folder: its files lie beside each other wherever that
+    /// is. `None` where they do not, as in no snapshot that a scan has made.
+    fn place(&self, snapshot: &mut Snapshot) -> Option<()> {
+        let old = snapshot.sources.first()?.path.parent()?.to_owned();
+        let new = self.relative.parent()?;
+        for source in &mut snapshot.sources {
+            source.path = new.join(source.path.strip_prefix(&old).ok()?);
+        }
+        let subfiles = subfile_folder(self.relative);
+        let (main, others) = snapshot.sources.split_first()?;
+        let fit =
+            main.path == self.relative && others.iter().all(|s| s.path.parent() == Some(&subfiles));
+        fit.then_some(())
+    }
+}
