@@ -11,7 +11,7 @@ use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -325,7 +325,8 @@ fn in_the_foreground_it_stays_and_logs() {
     }
     let source = source(User::Caller);
     let folder = User::Caller.folder();
-    let child = Command::new(PROGRAM)
+    let child = User::Caller
+        .command(PROGRAM)
         .args(["mount", "-f"])
         .args([source.path(), folder.path()])
         .stderr(Stdio::piped())
@@ -368,7 +369,8 @@ fn relative_paths_are_those_of_the_caller() {
     }
     let source = source(User::Caller);
     let folder = User::Caller.folder();
-    let output = Command::new(PROGRAM)
+    let output = User::Caller
+        .command(PROGRAM)
         .current_dir(folder.path())
         .args(["mount", "-o", "log_file=.", "."])
         .arg(folder.path())
@@ -379,7 +381,8 @@ fn relative_paths_are_those_of_the_caller() {
         "{}",
         messages(&output)
     );
-    let output = Command::new(PROGRAM)
+    let output = User::Caller
+        .command(PROGRAM)
         .current_dir(source.path())
         .args(["mount", "."])
         .arg(folder.path())

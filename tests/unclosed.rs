@@ -443,7 +443,8 @@ fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
     let see = || {
         let (folder, name) = Folder::of_file(&log.path()).unwrap();
         let store = Store::open(&place, 64 << 20).unwrap();
-        let catalog = Catalog::new(folder, 64 << 20).with_store(Arc::new(store));
+        let catalog =
+            Catalog::new(folder, MemoryLimits::each(64 << 20)).with_store(Arc::new(store));
         let view = catalog.open(&name).unwrap();
         (shown(&view), view.kept().is_some(), catalog.scans())
     };

@@ -42,7 +42,12 @@ impl From<MemoryArgs> for MemoryLimits {
 fn open(file: &Path, memory: MemoryArgs) -> crate::error::Result<Arc<View>> {
     let (folder, name) = Folder::of_file(file)?;
     let snapshot = scan(&folder, &name)?;
-    View::open(&folder, snapshot, Arc::new(Budget::new(memory.into())), None)
+    View::open(
+        &folder,
+        snapshot,
+        Arc::new(Budget::new(memory.into())),
+        None,
+    )
 }
 
 /// A number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.

@@ -32,5 +32,5 @@ mod tree;
 mod watch;
 
 pub use mounts::MountId;
-pub use session::{Options, Running, start};
+pub use session::{IndexDir, Options, Running, start};
 pub use watch::watch;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use signal_hook::iterator::Signals;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::index::store::{Store, default_place};
 use crate::log::source::Folder;
 use crate::view::cache::MemoryLimits;
 
@@ -45,6 +47,18 @@ pub struct Options {
     pub auto_unmount: bool,
     pub threads: usize,
     pub memory: MemoryLimits,
+    pub index_dir: IndexDir,
+    /// The most that may be kept there, in bytes.
+    pub index_dir_size: u64,
+}
+
+/// Where that is kept which was learned of log files, for the next daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexDir {
+    /// In the user's cache directory; nowhere, with a warning, where that is impossible.
+    Usual,
+    At(PathBuf),
+    None,
 }
 
 /// A mount that answers as soon as it is served. It goes when this goes.
@@ -117,8 +131,38 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
             "only a directory or a regular file can be mounted",
         ));
     };
-    let catalog = Catalog::new(folder, options.memory);
+    let mut catalog = Catalog::new(folder, options.memory);
+    if let Some(store) = open_store(options)? {
+        let tidied = Arc::clone(&store);
+        // It may take its time, and nobody waits for it.
+        spawn("index_dir", move || tidied.tidy())?;
+        catalog = catalog.with_store(store);
+    }
     Ok((real, Mirror::new(catalog, limits)))
+}
+
+/// Before anything is mounted, perhaps over it.
+fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
+    let place = match &options.index_dir {
+        IndexDir::Usual => default_place(),
+        IndexDir::At(path) => Some(path.clone()),
+        IndexDir::None => return Ok(None),
+    };
+    let Some(path) = place else {
+        log::warn!("there is no home to keep indexes in: the next mount will make them again");
+        return Ok(None);
+    };
+    match Store::open(&path, options.index_dir_size) {
+        Ok(store) => Ok(Some(Arc::new(store))),
+        Err(e) if options.index_dir == IndexDir::Usual => {
+            let path = path.display();
+            log::warn!(
+                "{path}: indexes cannot be kept there, the next mount will make them again: {e}"
+            );
+            Ok(None)
+        }
+        Err(e) => Err(Error::io(path, e)),
+    }
 }
 
 /// The path of `inner` below `folder`, if it lies there. The folder itself may be mounted over: it

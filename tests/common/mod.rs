@@ -73,10 +73,14 @@ impl User {
         output.is_ok_and(|output| output.status.success())
     }
 
-    /// A command that runs as this user.
+    /// A command that runs as this user, and leaves nothing in the caller's home.
     pub fn command(self, program: &str) -> Command {
         match self {
-            User::Caller => Command::new(program),
+            User::Caller => {
+                let mut command = Command::new(program);
+                command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+                command
+            }
             User::Nobody => {
                 let mut command = Command::new("setpriv");
                 command

@@ -7,8 +7,10 @@ use std::thread;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::fs::IndexDir;
 use crate::view::cache::MemoryLimits;
 
+const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
 const MAX_THREADS: usize = 64;
 
 /// What mount(8), mount.fuse3, systemd and fstab add and the mount does not depend on: it is
@@ -55,6 +57,10 @@ pub struct MountOptions {
     pub memory: MemoryLimits,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
+    /// Where indexes are kept on disk.
+    pub index_dir: IndexDir,
+    /// The most that may be kept there, in bytes.
+    pub index_dir_size: u64,
 }
 
 impl Default for MountOptions {
@@ -65,6 +71,8 @@ impl Default for MountOptions {
             memory: MemoryLimits::default(),
             threads: default_threads(),
             log_file: None,
+            index_dir: IndexDir::Usual,
+            index_dir_size: DEFAULT_INDEX_DIR_SIZE,
         }
     }
 }
@@ -98,9 +106,15 @@ impl MountOptions {
             ("auto_unmount", None) => self.auto_unmount = true,
             ("cache_size", Some(value)) => self.memory.cache_size = size(&name, value)?,
             ("index_memory", Some(value)) => self.memory.index_memory = size(&name, value)?,
+            ("index_dir", Some(value)) => self.index_dir = index_dir(value)?,
+            ("index_dir_size", Some(value)) => self.index_dir_size = size(&name, value)?,
             ("threads", Some(value)) => self.threads = threads(value)?,
-            ("log_file", Some(value)) => self.log_file = Some(path(value)?),
-            ("cache_size" | "index_memory" | "threads" | "log_file", None) => {
+            ("log_file", Some(value)) => self.log_file = Some(path("log_file", value)?),
+            (
+                "cache_size" | "index_memory" | "index_dir" | "index_dir_size" | "threads"
+                | "log_file",
+                None,
+            ) => {
                 bail!("mount option {name} needs a value: {name}=…")
             }
             ("comment", Some(_)) => {}
@@ -115,7 +129,7 @@ impl MountOptions {
     }
 }
 
-/// Room for some chunks of the usual size; for the tables that lead to them.
+/// Room for some chunks of the usual size, for the tables that lead to them; likewise on disk.
 const SMALLEST_SIZE: u64 = 16 << 20;
 
 /// A number of bytes, with a binary suffix or without.
@@ -124,9 +138,16 @@ fn size(name: &str, value: &[u8]) -> anyhow::Result<u64> {
     let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("{name}={e}"))?;
     ensure!(
         size >= SMALLEST_SIZE,
-        "{name}={text}: less than 16M, with which little can be read"
+        "{name}={text}: less than 16M, with which little can be done"
     );
     Ok(size)
+}
+
+fn index_dir(value: &[u8]) -> anyhow::Result<IndexDir> {
+    match value {
+        b"none" => Ok(IndexDir::None),
+        _ => Ok(IndexDir::At(path("index_dir", value)?)),
+    }
 }
 
 fn threads(value: &[u8]) -> anyhow::Result<usize> {
@@ -137,8 +158,8 @@ fn threads(value: &[u8]) -> anyhow::Result<usize> {
         .with_context(|| format!("threads={text}: not a number from 1 to {MAX_THREADS}"))
 }
 
-fn path(value: &[u8]) -> anyhow::Result<PathBuf> {
-    ensure!(!value.is_empty(), "log_file= names no file");
+fn path(option: &str, value: &[u8]) -> anyhow::Result<PathBuf> {
+    ensure!(!value.is_empty(), "{option}= has no path");
     Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
 }
 
@@ -169,6 +190,7 @@ mod tests {
         let options = parse(&[
             "allow_other,cache_size=2G",
             "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
+            "index_dir=/scratch/kept,index_dir_size=20M",
         ])
         .unwrap();
         assert_eq!(
@@ -182,6 +204,8 @@ mod tests {
                 },
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
+                index_dir: IndexDir::At("/scratch/kept".into()),
+                index_dir_size: 20 << 20,
             }
         );
     }
@@ -201,7 +225,7 @@ mod tests {
         assert_eq!(size_of("70000k"), 70_000 << 10);
         assert_eq!(size_of("64M"), 64 << 20);
         assert_eq!(size_of("1T"), 1 << 40);
-        for name in ["cache_size", "index_memory"] {
+        for name in ["cache_size", "index_memory", "index_dir_size"] {
             let complaint = complaint(&format!("{name}=16383K"));
             let words = format!("{name}=16383K: less than 16M");
             assert!(complaint.contains(&words), "{complaint}");
@@ -210,6 +234,14 @@ mod tests {
             let complaint = complaint(&format!("cache_size={bad}"));
             assert!(complaint.contains("not a size"), "{complaint}");
         }
+    }
+
+    #[test]
+    fn nothing_is_kept_where_that_is_said() {
+        let dir = |list: &str| parse(&[list]).unwrap().index_dir;
+        assert_eq!(dir("ro"), IndexDir::Usual);
+        assert_eq!(dir("index_dir=none"), IndexDir::None);
+        assert_eq!(dir("index_dir=./none"), IndexDir::At("./none".into()));
     }
 
     #[test]
@@ -243,7 +275,10 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_named() {
-        assert!(complaint("threads").contains("threads=…"));
+        for option in ["threads", "index_dir", "index_dir_size"] {
+            assert!(complaint(option).contains(&format!("{option}=…")));
+        }
         assert!(complaint("log_file=").contains("log_file="));
+        assert!(complaint("index_dir=").contains("index_dir="));
     }
 }
