@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 const NAME: &str = "h5logfs";
 /// Root's, where it has no home: a mount at boot.
@@ -47,7 +48,13 @@ pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
         _ => {}
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let directory = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return Err(refusal("it is a symbolic link, or no directory".into()));
+        }
+        Err(e) => return Err(e.into()),
+    };
     let found = directory.metadata()?;
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refusal(format!("it belongs to user {}", found.uid())));
