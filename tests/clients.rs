@@ -357,7 +357,7 @@ fn the_form_that_mount_8_uses() {
     }
     let folder = folder_of(&["tiny"]);
     let mount_point = tempfile::tempdir().unwrap();
-    let mut command = Command::new(PROGRAM);
+    let mut command = User::Caller.command(PROGRAM);
     command.arg(folder.path()).arg(mount_point.path());
     let output = command.args(["-o", "rw,dev,suid,noauto"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
