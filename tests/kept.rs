@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use common::{Mounted, User, can_mount, is_root, messages};
-use encoder::{BUDGET, read_whole, scan_file};
+use encoder::{BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_whole, scan_file};
 use h5logfs::catalog::{Catalog, Presented};
 use h5logfs::index::store::{Key, State, Store};
 use h5logfs::log::source::Folder;
@@ -137,6 +137,54 @@ fn what_belongs_to_views_comes_back_with_them() {
     open().unwrap().kept().unwrap().put("index-0", b"packed");
     let again = open().unwrap();
     assert_eq!(again.kept().unwrap().get("index-0").unwrap(), b"packed");
+}
+
+/// Two datasets that were written alike, by so many small blocks that their indexes are worth keeping.
+#[test]
+fn indexes_come_back_without_a_look_at_the_tables() {
+    const ENTRIES: u64 = 40;
+    const BLOCKS: u64 = 4000;
+    let site = Site::new(&[]);
+    let blocks = |entry: u64| -> Vec<Block> {
+        let starts = (0..BLOCKS).map(|block| (block * ENTRIES + entry) * 3 + block % 3);
+        starts.map(|start| (vec![start], vec![1])).collect()
+    };
+    let data = |of: u64| vec![of as u8 + 1; BLOCKS as usize];
+    let own = (0..ENTRIES).map(|entry| Entry::many(0, blocks(entry), data(entry)));
+    let shared = (0..ENTRIES).map(|entry| {
+        let target = entry as usize;
+        let entry = Entry::many(1, blocks(entry), data(entry + 100));
+        entry.spelled(Spelling::Shared { target })
+    });
+    let extent = [ENTRIES * BLOCKS * 3];
+    let datasets =
+        ["a", "b"].map(|name| Dataset::new(name, i32::from(name == "b"), Type::U8, &extent));
+    let path = site.run().join("log.h5");
+    LogFile::with(datasets.to_vec(), own.chain(shared).collect()).write(&path);
+    thread::sleep(SETTLING);
+
+    let read = || {
+        let view = site.catalog(&site.run()).open(Path::new("log.h5")).unwrap();
+        (read_whole(&view).unwrap(), view.log_bytes_read())
+    };
+    let (first, with_tables) = read();
+    // The snapshot, two indexes, one set of selections.
+    assert_eq!(site.items().len(), 4);
+    let (second, without) = read();
+    assert!(first == second);
+    let tables = ENTRIES * BLOCKS * 16;
+    assert!(
+        with_tables > without + tables,
+        "{with_tables} bytes, then {without}"
+    );
+
+    // Damage is found out, and everything is made anew.
+    for item in site.items() {
+        flip_last_byte(&item);
+    }
+    let (third, again) = read();
+    assert!(first == third && again == with_tables);
+    assert_eq!((read().1, site.items().len()), (without, 4));
 }
 
 /// Puts the times of a file back to where they were: only the inode tells then that it was changed.

@@ -1,64 +1,92 @@
 //! The form in which an index outlives the process: an item for each dataset, and one for each set of
 //! selections, which datasets that were written alike share.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::store::KeptLog;
 use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
 use crate::log::Logged;
 use crate::log::model::{Selection, Selections};
 use crate::log::records::Numbered;
+use crate::log::source::{Identity, SourceFile};
 
 /// An index without its selections.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    records: PackedBoxes,
+struct Kept<'a> {
+    /// The states of the source files that it was made of.
+    sources: Vec<Identity>,
+    records: Cow<'a, PackedBoxes>,
     /// Numbers of the selections.
     selections: Vec<u64>,
-    record_faults: Vec<Box<str>>,
-    faults: Vec<String>,
+    record_faults: Cow<'a, [Box<str>]>,
+    faults: Cow<'a, [String]>,
 }
 
-/// An index as items of a kept log.
-pub struct Items {
-    pub index: Vec<u8>,
-    /// Name and content of the item with the selections, where there are some.
-    pub selections: Option<(String, Vec<u8>)>,
+/// Which index is meant, and what it has to fit to.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// The dataset's number in the snapshot.
+    pub number: usize,
+    pub dataset: &'a Logged<'a>,
+    pub sources: &'a [SourceFile],
+}
+
+impl About<'_> {
+    fn item(&self) -> String {
+        format!("index-{}", self.number)
+    }
+
+    fn identities(&self) -> Vec<Identity> {
+        self.sources.iter().map(SourceFile::identity).collect()
+    }
 }
 
 impl DatasetIndex {
-    /// The inverse of [`DatasetIndex::from_kept`].
-    pub fn to_kept(&self) -> Result<Items, postcard::Error> {
-        let ids: Vec<u64> = self.selections.iter().map(|(id, _)| *id).collect();
-        let selections = match ids.is_empty() {
-            true => None,
-            false => {
-                let of = |(id, selection): &Numbered| (*id, selection.rank(), selection.clone());
-                let spelled: Vec<_> = self.selections.iter().map(of).collect();
-                Some((item_of(&ids), postcard::to_stdvec(&spelled)?))
-            }
+    /// Keeps the index, for [`DatasetIndex::kept`].
+    pub fn keep(&self, log: &KeptLog, about: About<'_>) {
+        let put = |name: &str, bytes: postcard::Result<Vec<u8>>| match bytes {
+            Ok(bytes) => log.put(name, &bytes),
+            Err(e) => log::debug!("{name} cannot be kept: {e}"),
         };
-        let index = postcard::to_stdvec(&Kept {
-            records: self.records.clone(),
+        let ids: Vec<u64> = self.selections.iter().map(|(id, _)| *id).collect();
+        let name = item_of(&ids);
+        // Where another dataset had all of them, it has kept them.
+        if !ids.is_empty() && (self.decoded > 0 || !log.has(&name)) {
+            let of = |(id, selection): &Numbered| (*id, selection.rank(), selection.clone());
+            let spelled: Vec<_> = self.selections.iter().map(of).collect();
+            put(&name, postcard::to_stdvec(&spelled));
+        }
+        let kept = Kept {
+            sources: about.identities(),
+            records: Cow::Borrowed(&self.records),
             selections: ids,
-            record_faults: self.record_faults.clone(),
-            faults: self.faults.clone(),
-        })?;
-        Ok(Items { index, selections })
+            record_faults: Cow::Borrowed(&self.record_faults),
+            faults: Cow::Borrowed(&self.faults),
+        };
+        put(&about.item(), postcard::to_stdvec(&kept));
     }
 
-    /// From what was kept of a dataset; `get` fetches the item of some name. `None` where that does not
-    /// fit together, or not to the dataset and to a log of so many source files.
-    pub fn from_kept(
-        index: &[u8],
+    /// The index that was kept; `None` where there is none, or what there is does not fit together.
+    pub fn kept(log: &KeptLog, about: About<'_>, known: &Selections) -> Option<Self> {
+        let item = log.get(&about.item())?;
+        let kept: Kept<'_> = postcard::from_bytes(&item).ok()?;
+        if kept.sources != about.identities() {
+            return None;
+        }
+        Self::from_kept(kept, |name| log.get(name), about.dataset, known)
+    }
+
+    fn from_kept(
+        kept: Kept<'_>,
         get: impl FnOnce(&str) -> Option<Vec<u8>>,
         dataset: &Logged<'_>,
-        sources: usize,
         known: &Selections,
     ) -> Option<Self> {
-        let kept: Kept = postcard::from_bytes(index).ok()?;
         let there = kept.selections.iter();
         let there = there.map(|id| Some((*id, known.get(*id)?)));
         let (selections, decoded) = match there.collect::<Option<Vec<Numbered>>>() {
@@ -66,12 +94,16 @@ impl DatasetIndex {
             None => read_selections(&get(&item_of(&kept.selections))?, &kept.selections, known)?,
         };
         let index = DatasetIndex {
-            records: kept.records.checked(dataset.dims.len(), VALUES)?,
+            records: kept
+                .records
+                .into_owned()
+                .checked(dataset.dims.len(), VALUES)?,
             selections,
-            record_faults: kept.record_faults,
-            faults: kept.faults,
+            record_faults: kept.record_faults.into_owned(),
+            faults: kept.faults.into_owned(),
             decoded,
         };
+        let sources = kept.sources.len();
         index.fits(dataset.dims.len(), sources).then_some(index)
     }
 
@@ -185,32 +217,57 @@ mod tests {
         }
     }
 
+    /// The packed form of an index, and that of its selections.
+    fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
+        let spelled: Vec<_> = index
+            .selections
+            .iter()
+            .map(|(id, s)| (*id, s.rank(), s.clone()))
+            .collect();
+        let kept = Kept {
+            sources: vec![Identity::default(); SOURCES],
+            records: Cow::Borrowed(&index.records),
+            selections: vec![7],
+            record_faults: Cow::Borrowed(&index.record_faults),
+            faults: Cow::Borrowed(&index.faults),
+        };
+        let packed = |bytes: postcard::Result<Vec<u8>>| bytes.unwrap();
+        (
+            packed(postcard::to_stdvec(&kept)),
+            packed(postcard::to_stdvec(&spelled)),
+        )
+    }
+
+    fn read(
+        kept: &[u8],
+        selections: Option<&[u8]>,
+        dataset: &Logged<'_>,
+        known: &Selections,
+    ) -> Option<DatasetIndex> {
+        let kept = postcard::from_bytes(kept).ok()?;
+        DatasetIndex::from_kept(kept, |_| Some(selections?.to_vec()), dataset, known)
+    }
+
     #[test]
     fn what_was_kept_answers_as_before() {
         let known = Selections::default();
         let made = index(&known);
-        let items = made.to_kept().unwrap();
-        let (name, selections) = items.selections.unwrap();
-        let get = |asked: &str| (asked == name).then(|| selections.clone());
+        let (kept, selections) = packed(&made);
+        let wanted = answers(&made, &somewhere());
         // Here the selections are known, and need not be fetched.
-        let read = DatasetIndex::from_kept(&items.index, |_| None, &dataset(), SOURCES, &known);
-        assert_eq!(
-            answers(&read.unwrap(), &somewhere()),
-            answers(&made, &somewhere())
-        );
-        let fresh = Selections::default();
-        let read = DatasetIndex::from_kept(&items.index, get, &dataset(), SOURCES, &fresh).unwrap();
-        assert_eq!(answers(&read, &somewhere()), answers(&made, &somewhere()));
-        assert!(read.bytes() > read.records.bytes() + selections.len());
+        let again = read(&kept, None, &dataset(), &known).unwrap();
+        assert_eq!(answers(&again, &somewhere()), wanted);
 
-        let too_few = DatasetIndex::from_kept(&items.index, get, &dataset(), 2, &fresh);
-        assert!(too_few.is_none());
+        let fresh = Selections::default();
         let other_rank = Logged {
             dims: &DIMS[..1],
             ..dataset()
         };
-        let refused = DatasetIndex::from_kept(&items.index, get, &other_rank, SOURCES, &fresh);
-        assert!(refused.is_none());
+        assert!(read(&kept, None, &dataset(), &fresh).is_none());
+        assert!(read(&kept, Some(&selections), &other_rank, &fresh).is_none());
+        let again = read(&kept, Some(&selections), &dataset(), &fresh).unwrap();
+        assert_eq!(answers(&again, &somewhere()), wanted);
+        assert!(again.bytes() > again.records.bytes() + again.selections[0].1.bytes());
     }
 
     proptest! {
@@ -220,15 +277,12 @@ mod tests {
             byte in any::<u8>(),
             in_selections in any::<bool>(),
         ) {
-            let mut items = index(&Selections::default()).to_kept().unwrap();
-            let (_, mut selections) = items.selections.unwrap();
-            let damaged = if in_selections { &mut selections } else { &mut items.index };
+            let (mut kept, mut selections) = packed(&index(&Selections::default()));
+            let damaged = if in_selections { &mut selections } else { &mut kept };
             let at = at.index(damaged.len());
             damaged[at] = byte;
-            let get = |_: &str| Some(selections);
             let known = Selections::default();
-            let read = DatasetIndex::from_kept(&items.index, get, &dataset(), SOURCES, &known);
-            if let Some(read) = read {
+            if let Some(read) = read(&kept, Some(&selections), &dataset(), &known) {
                 answers(&read, &somewhere());
             }
         }

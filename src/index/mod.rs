@@ -2,7 +2,7 @@
 
 pub mod store;
 
-mod kept;
+pub mod kept;
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -100,6 +100,12 @@ impl DatasetIndex {
             },
             fault: fault.map(|f| &**f),
         }
+    }
+
+    /// Bytes of the index and of all its selections, whoever else has them.
+    pub fn bytes_in_all(&self) -> usize {
+        let selections: usize = self.selections.iter().map(|(_, s)| s.bytes()).sum();
+        self.bytes() - self.decoded + selections
     }
 
     /// Memory held, in bytes. Selections count for the dataset that first asked for them.

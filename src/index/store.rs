@@ -171,6 +171,12 @@ impl KeptLog {
         }
     }
 
+    /// Whether there is something under this name, good or not.
+    pub fn has(&self, item: &str) -> bool {
+        let path = Path::new(&self.folder).join(item);
+        rustix::fs::statat(&self.store.fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Keeps bytes under a name, in place of others. Where that is impossible they are not kept.
     pub fn put(&self, item: &str, bytes: &[u8]) {
         match self.write(item, bytes) {

@@ -132,7 +132,7 @@ impl AsFd for Folder {
 }
 
 /// What tells one state of a file from another: a file with the same identity has the same bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     pub device: u64,
     pub inode: u64,

@@ -27,6 +27,7 @@ use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::filters;
 use crate::index::DatasetIndex;
+use crate::index::kept::About;
 use crate::index::store::KeptLog;
 use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::source::{Folder, SourceFile};
@@ -41,6 +42,10 @@ use deciding::{Deciding, Sole};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
 pub use survey::{Extent, Source};
+
+/// Smaller indexes, of logs with smaller tables, are made anew as fast as they would be read: in a
+/// millisecond or two.
+const WORTH_KEEPING: usize = 256 << 10;
 
 /// One state of one log file, presented as canonical HDF5. Reads run in parallel.
 #[derive(Debug)]
@@ -458,15 +463,35 @@ impl View {
     /// What tells which records of a logged dataset touch a chunk.
     pub fn index(&self, number: usize) -> Result<Arc<DatasetIndex>> {
         let logged = self.logged(number)?;
+        let about = About {
+            number,
+            dataset: &logged,
+            sources: &self.sources,
+        };
         self.budget.index(self.generation, number as u32, || {
-            let table = self.table()?;
-            let index =
-                DatasetIndex::build(table.as_ref(), &self.sources, &logged, &self.selections)?;
-            self.check_unchanged(0..self.sources.len())?;
+            let kept = self.kept.as_ref();
+            let kept = kept.and_then(|log| DatasetIndex::kept(log, about, &self.selections));
+            let index = match kept {
+                Some(index) => index,
+                None => self.make_index(about)?,
+            };
             self.check_indexed(index.bytes() as u64, "the index")
                 .map_err(|e| self.bad_data(number, "all of it".into(), e))?;
             Ok(Arc::new(index))
         })
+    }
+
+    fn make_index(&self, about: About<'_>) -> Result<DatasetIndex> {
+        let table = self.table()?;
+        let (sources, selections) = (about.sources, &self.selections);
+        let index = DatasetIndex::build(table.as_ref(), sources, about.dataset, selections)?;
+        self.check_unchanged(0..sources.len())?;
+        if let Some(log) = &self.kept
+            && index.bytes_in_all().max(table.bytes()) > WORTH_KEEPING
+        {
+            index.keep(log, about);
+        }
+        Ok(index)
     }
 
     /// The record tables of the log.
