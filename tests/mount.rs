@@ -167,7 +167,8 @@ fn the_watcher_goes_with_the_daemon() {
     let children = format!("/proc/{0}/task/{0}/children", mounted.daemon.as_raw_pid());
     let watcher = fs::read_to_string(children).unwrap();
     let watcher = rustix::process::Pid::from_raw(watcher.trim().parse().unwrap()).unwrap();
-    assert!(is_running(watcher));
+    // A process that has just been started has no arguments for a moment.
+    wait_until("the watcher runs", || is_running(watcher));
     unmount(User::Caller, mounted.path());
     mounted.expect_gone();
     wait_until("the watcher is gone", || !is_running(watcher));
