@@ -26,10 +26,14 @@ thread_local! {
 }
 
 /// The files of one folder. Inode 1 is the folder, 2 its first file.
-struct Bare(Vec<(OsString, File, u64)>);
+struct Bare {
+    files: Vec<(OsString, File, u64)>,
+    /// What the kernel is told at each opening: how it is to cache.
+    flags: FopenFlags,
+}
 
 impl Bare {
-    fn open(folder: &Path) -> io::Result<Self> {
+    fn open(folder: &Path, flags: FopenFlags) -> io::Result<Self> {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -37,11 +41,12 @@ impl Bare {
             let size = file.metadata()?.len();
             files.push((entry.file_name(), file, size));
         }
-        Ok(Bare(files))
+        Ok(Bare { files, flags })
     }
 
     fn file(&self, inode: INodeNo) -> Option<&(OsString, File, u64)> {
-        self.0.get(usize::try_from(inode.0.checked_sub(2)?).ok()?)
+        self.files
+            .get(usize::try_from(inode.0.checked_sub(2)?).ok()?)
     }
 
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
@@ -82,7 +87,7 @@ impl Filesystem for Bare {
     }
 
     fn lookup(&self, _req: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let number = self.0.iter().position(|(n, _, _)| n == name);
+        let number = self.files.iter().position(|(n, _, _)| n == name);
         let attributes = number.and_then(|n| self.attributes(INodeNo(n as u64 + 2)));
         match attributes {
             Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
@@ -98,7 +103,7 @@ impl Filesystem for Bare {
     }
 
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        reply.opened(FileHandle(0), self.flags);
     }
 
     fn read(
@@ -128,8 +133,13 @@ impl Filesystem for Bare {
     }
 }
 
-/// Serves the files of `source` until somebody unmounts; says a word when they can be read.
-pub fn serve(source: &Path, mount_point: &Path) -> Result<()> {
+/// Serves the files of `source` until somebody unmounts; says a word when they can be read. `direct`:
+/// past the kernel's page cache.
+pub fn serve(source: &Path, mount_point: &Path, direct: bool) -> Result<()> {
+    let flags = match direct {
+        true => FopenFlags::FOPEN_DIRECT_IO,
+        false => FopenFlags::FOPEN_KEEP_CACHE,
+    };
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::RO,
@@ -138,7 +148,7 @@ pub fn serve(source: &Path, mount_point: &Path) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     config.n_threads = Some((2 * threads).max(4));
     config.clone_fd = true;
-    let session = fuser::spawn_mount(Bare::open(source)?, mount_point, &config)?;
+    let session = fuser::spawn_mount(Bare::open(source, flags)?, mount_point, &config)?;
     raise_read_ahead(mount_point)?;
     println!("serving");
     Ok(session.join()?)

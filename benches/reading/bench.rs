@@ -16,6 +16,12 @@ use crate::generate::{Dataset, Plan, Written, write_log};
 use crate::mounts::{Mount, Scratch};
 use crate::report::{Goal, Outcome, Row, Unit};
 
+const NATIVE: &str = "native";
+pub const MOUNTED: &str = "mounted";
+/// The daemon that does nothing but read and reply: through the kernel's page cache, and past it.
+const BARE: &str = "bare daemon";
+const DIRECT: &str = "bare daemon, direct I/O";
+
 /// How large the logs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Scale {
@@ -202,7 +208,7 @@ impl Bench {
         let wrong = self.with_client(|client| {
             let native = client.digests(&prepared.native())?;
             let same = native == client.digests(&mounted)?;
-            let mut wrong = client.check(&mounted, &prepared.datasets, self.size.seed)?;
+            let mut wrong = client.check(&prepared.native(), &prepared.datasets, self.size.seed)?;
             if !same {
                 wrong.push("the mounted file does not hold what the native one does".to_owned());
             }
@@ -218,18 +224,18 @@ impl Bench {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let at = self.scratch.path().join(format!("mount-{number}"));
+        let mut all = vec![self.mount_options.clone(), options.to_owned()];
+        let own_indexes = self.keeps_indexes && !options.contains("index_dir=");
         let indexes = self.scratch.path().join(format!("indexes-{number}"));
-        let fresh = match self.keeps_indexes && !options.contains("index_dir=") {
-            true => format!("index_dir={}", indexes.display()),
-            false => String::new(),
-        };
-        let all = [self.mount_options.as_str(), options, &fresh];
-        let all: Vec<&str> = all.into_iter().filter(|o| !o.is_empty()).collect();
-        Mount::of_logs(&self.program, source, &at, &all.join(","))
-    }
-
-    fn mount_bare(&self, source: &Path) -> Result<Mount> {
-        Mount::bare(source, &self.scratch.path().join("bare"))
+        if own_indexes {
+            all.push(format!("index_dir={}", indexes.display()));
+        }
+        all.retain(|options| !options.is_empty());
+        let mut mount = Mount::of_logs(&self.program, source, &at, &all.join(","))?;
+        if own_indexes {
+            mount.remove_with_it(indexes);
+        }
+        Ok(mount)
     }
 
     /// Finds out whether the program knows the option `index_dir`.
@@ -246,7 +252,7 @@ impl Bench {
     }
 
     /// Lets all contestants do a job in turn, in another order each round, and adds the rows.
-    /// `bare`: with the daemon that only reads and replies.
+    /// `bare`: with the daemon that only reads and replies, through the kernel's page cache and past it.
     pub fn compare(
         &self,
         prepared: &Prepared,
@@ -269,11 +275,9 @@ impl Bench {
         pass: &mut dyn FnMut(&Path) -> Result<Vec<f64>>,
         out: &mut Outcome,
     ) -> Result<()> {
-        let mut contestants: Vec<Contestant> = vec![Contestant::new("native")];
-        contestants.push(Contestant::new("mounted"));
-        if bare {
-            contestants.push(Contestant::new("bare"));
-        }
+        let names = [NATIVE, MOUNTED, BARE, DIRECT];
+        let names = &names[..if bare { 4 } else { 2 }];
+        let mut contestants: Vec<_> = names.iter().copied().map(Contestant::new).collect();
         for round in 0..=self.rounds {
             self.say(out.name, &format!("{}, round {round}", job.what));
             for turn in 0..contestants.len() {
@@ -296,13 +300,14 @@ impl Bench {
     /// Brings a contestant into its first state: nothing cold but what serves the file.
     fn ready(&self, who: &str, prepared: &Prepared) -> Result<(PathBuf, Option<Mount>)> {
         let mount = match who {
-            "native" => {
+            NATIVE => {
                 into_page_cache(&prepared.native())?;
                 return Ok((prepared.native(), None));
             }
-            "bare" => {
+            BARE | DIRECT => {
                 into_page_cache(&prepared.native())?;
-                self.mount_bare(&prepared.native_folder())?
+                let at = self.scratch.path().join("bare");
+                Mount::bare(&prepared.native_folder(), &at, who == DIRECT)?
             }
             _ => {
                 into_page_cache(&prepared.log())?;
@@ -354,7 +359,7 @@ impl Job<'_> {
         let [first, second] = self.goals;
         // Goals are for the mount.
         let (first, second) = match other.name {
-            "mounted" => (first, second),
+            MOUNTED => (first, second),
             _ => (None, None),
         };
         let rows = match self.per {

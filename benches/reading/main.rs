@@ -82,6 +82,9 @@ enum Command {
     Bare {
         source: PathBuf,
         mount_point: PathBuf,
+        /// Past the kernel's page cache
+        #[arg(long)]
+        direct: bool,
     },
 }
 
@@ -113,8 +116,9 @@ fn run(arguments: Arguments) -> Result<bool> {
         Some(Command::Bare {
             source,
             mount_point,
+            direct,
         }) => {
-            bare::serve(source, mount_point)?;
+            bare::serve(source, mount_point, *direct)?;
             return Ok(true);
         }
         None => {}

@@ -81,6 +81,8 @@ pub struct Mount {
     daemon: Option<Pid>,
     /// Of a daemon that is our child.
     child: Option<Child>,
+    /// What it leaves behind.
+    leftover: Option<PathBuf>,
 }
 
 impl Mount {
@@ -103,11 +105,13 @@ impl Mount {
     }
 
     /// Mounts a folder of plain files with the daemon that does nothing but read and reply.
-    pub fn bare(source: &Path, at: &Path) -> Result<Self> {
+    /// `direct`: past the kernel's page cache.
+    pub fn bare(source: &Path, at: &Path, direct: bool) -> Result<Self> {
         let mut mount = Mount::prepare(at)?;
         let mut child = Command::new(std::env::current_exe()?)
             .arg("bare")
             .args([source, at])
+            .args(direct.then_some("--direct"))
             .stdout(Stdio::piped())
             .spawn()?;
         let said = child.stdout.take().context("no way to hear the daemon")?;
@@ -127,7 +131,13 @@ impl Mount {
             path: at.to_owned(),
             daemon: None,
             child: None,
+            leftover: None,
         })
+    }
+
+    /// A folder that nobody needs after the mount.
+    pub fn remove_with_it(&mut self, folder: PathBuf) {
+        self.leftover = Some(folder);
     }
 
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -173,6 +183,9 @@ impl Drop for Mount {
             }
         }
         let _ = fs::remove_dir(&self.path);
+        if let Some(folder) = &self.leftover {
+            let _ = fs::remove_dir_all(folder);
+        }
         UNDO.lock().0.retain(|path| *path != self.path);
     }
 }

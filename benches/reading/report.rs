@@ -32,7 +32,7 @@ pub enum Goal {
 #[derive(Debug, Serialize)]
 pub struct Row {
     pub what: String,
-    /// Who is measured: `mounted`, `bare`, …
+    /// Who is measured: `mounted`, a bare daemon, …
     pub contestant: &'static str,
     pub unit: Unit,
     /// The same by the native file, or by whatever the contestant is held against.
@@ -196,7 +196,7 @@ impl Display for Outcome {
         if !self.rows.is_empty() {
             writeln!(
                 f,
-                "| {:44} | {:30} | {:30} | {:22} | {:8} | {:12} |",
+                "| {:50} | {:30} | {:30} | {:22} | {:8} | {:12} |",
                 "measurement", "native", "measured", "native ÷ measured", "round 1", "goal"
             )?;
             writeln!(f, "|---|---|---|---|---|---|")?;
@@ -236,7 +236,7 @@ impl Display for Row {
         let dash = || "–".to_owned();
         writeln!(
             f,
-            "| {what:44} | {:30} | {:30} | {:22} | {first:8} | {:12} |",
+            "| {what:50} | {:30} | {:30} | {:22} | {first:8} | {:12} |",
             native.unwrap_or_else(dash),
             spread(self.unit, &self.measured),
             ratio.unwrap_or_else(dash),

@@ -2,15 +2,16 @@
 //! takes. No native file is made.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Bench, Prepared, Scale, Size, into_page_cache};
-use crate::client::Read;
+use crate::bench::{Bench, MOUNTED, Prepared, Scale, Size, into_page_cache};
+use crate::client::{Client, Read, Timed};
 use crate::generate::blocks::{Runs, share};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
+use crate::mounts::Mount;
 use crate::report::{Goal, Outcome, Row, Unit};
 
 use super::climate::{self, Climate};
@@ -144,109 +145,142 @@ fn measure(
 ) -> Result<()> {
     let prepared = bench.generate(name, plan)?;
     prepared.written.iter().for_each(|w| out.log(w));
+    let turn = Turn::new(bench, &prepared)?;
+    bench.with_client(|client| turn.check(client, out))?;
     let mut figures = Figures::default();
     for round in 0..=bench.rounds {
         bench.say(name, &format!("round {round}"));
-        take_turn(bench, &prepared, blocks, round == 0, &mut figures, out)?;
+        bench.with_client(|client| turn.fresh(blocks, client, &mut figures))?;
+        if bench.keeps_indexes {
+            bench.with_client(|client| turn.reopened(client, &mut figures))?;
+        }
     }
-    let row = |what: &str, unit, figures: &[f64]| Row::new(what, "mounted", unit, figures);
-    let seconds = |what: &str, figures: &[f64]| row(what, Unit::Seconds, figures);
-    out.row(seconds("mount to the first value", &figures.first).map(|r| r.goal(goals.first)));
-    out.row(seconds("the same dataset whole", &figures.whole));
-    out.row(seconds("and once more", &figures.again));
-    let rate = row(
-        "blocks indexed a second and core",
-        Unit::Number,
-        &figures.rate,
-    );
-    out.row(rate.map(|r| r.goal(goals.rate)));
-    let grown = row("memory for the index, a block", Unit::Bytes, &figures.grown);
-    out.row(grown.map(|r| r.goal(goals.memory)));
-    let peak = row("the daemon's peak", Unit::Bytes, &figures.peak);
-    out.row(peak.map(|r| r.goal(goals.peak)));
-    let reopened = seconds("kept index: mount to the first value", &figures.reopened);
-    out.row(reopened.map(|r| r.goal(bench.goal(Goal::AtMost(0.1)))));
-    out.row(row("size of the kept index", Unit::Bytes, &figures.kept));
-    out.note(format!(
+    figures.report(bench, blocks, goals, out);
+    Ok(())
+}
+
+impl Figures {
+    fn report(&self, bench: &Bench, blocks: u64, goals: &Goals, out: &mut Outcome) {
+        let row = |what: &str, unit, figures: &[f64]| Row::new(what, MOUNTED, unit, figures);
+        let seconds = |what: &str, figures: &[f64]| row(what, Unit::Seconds, figures);
+        out.row(seconds("mount to the first value", &self.first).map(|r| r.goal(goals.first)));
+        out.row(seconds("the same dataset whole", &self.whole));
+        out.row(seconds("and once more", &self.again));
+        out.row(seconds("a value of each dataset", &self.cells));
+        let rate = row("blocks indexed a second and core", Unit::Number, &self.rate);
+        out.row(rate.map(|r| r.goal(goals.rate)));
+        let grown = row("memory for the index, a block", Unit::Bytes, &self.grown);
+        out.row(grown.map(|r| r.goal(goals.memory)));
+        let peak = row("the daemon's peak", Unit::Bytes, &self.peak);
+        out.row(peak.map(|r| r.goal(goals.peak)));
+        let reopened = seconds("kept index: mount to the first value", &self.reopened);
+        out.row(reopened.map(|r| r.goal(bench.goal(Goal::AtMost(0.1)))));
+        out.row(row("size of the kept index", Unit::Bytes, &self.kept));
+        out.note(format!(
         "Mounted with {OPTIONS}. The rate is that of all that opening the file and reading the first \
          value takes, on all processors; memory for the index is what the daemon's resident set grew \
          by meanwhile, for {blocks} blocks."
     ));
-    if !bench.keeps_indexes {
-        out.note("Kept index: n/a, the mount has no option index_dir.");
+        if !bench.keeps_indexes {
+            out.note("Kept index: n/a, the mount has no option index_dir.");
+        }
     }
-    Ok(())
 }
 
-/// One fresh mount; one more that finds the index of the first where indexes are kept.
-fn take_turn(
-    bench: &Bench,
-    prepared: &Prepared,
-    blocks: u64,
-    check: bool,
-    figures: &mut Figures,
-    out: &mut Outcome,
-) -> Result<()> {
-    let dataset = prepared.datasets.last().context("a dataset")?;
-    let value = [middle(dataset)?];
-    let along = value[0].start.iter().zip(&dataset.dims);
-    let place = along.fold(0, |place, (start, dim)| place * dim + start);
-    let expected = f64::from(dataset.values(bench.size.seed).at(place));
-    let indexes = bench.scratch.path().join("kept");
-    let options = match bench.keeps_indexes {
-        true => format!("{OPTIONS},index_dir={}", indexes.display()),
-        false => OPTIONS.to_owned(),
-    };
-    let mut client = bench.clients.take()?;
-    into_page_cache(&prepared.log())?;
-    let start = Instant::now();
-    let mut mount = bench.mount(&prepared.log_folder(), &options)?;
-    let path = mount.join(prepared.name());
-    let before = mount.memory("VmRSS")?;
-    let first = client.time(&path, &value)?;
-    let seconds = start.elapsed().as_secs_f64();
-    ensure!(
-        first.first == [expected],
-        "{:?} is not {expected}",
-        first.first
-    );
-    let grown = mount.memory("VmRSS")?.saturating_sub(before);
-    let whole = [Read::whole(dataset)?];
-    figures.whole.push(client.time(&path, &whole)?.seconds());
-    figures.again.push(client.time(&path, &whole)?.seconds());
-    if prepared.datasets.len() > 1 {
-        let cells = prepared.datasets.iter().map(middle);
-        let cells = cells.collect::<Result<Vec<_>>>()?;
-        figures.cells.push(client.time(&path, &cells)?.seconds());
+/// What each round does with the last dataset of a log.
+struct Turn<'a> {
+    bench: &'a Bench,
+    prepared: &'a Prepared,
+    dataset: &'a Dataset,
+    /// The element in its middle.
+    value: [Read; 1],
+    expected: f64,
+    /// Where the index is kept from one mount to the next.
+    indexes: PathBuf,
+}
+
+impl<'a> Turn<'a> {
+    fn new(bench: &'a Bench, prepared: &'a Prepared) -> Result<Self> {
+        let dataset = prepared.datasets.last().context("a dataset")?;
+        let value = [middle(dataset)?];
+        let along = value[0].start.iter().zip(&dataset.dims);
+        let place = along.fold(0, |place, (start, dim)| place * dim + start);
+        Ok(Turn {
+            bench,
+            prepared,
+            dataset,
+            value,
+            expected: dataset.values(bench.size.seed).at(place).into(),
+            indexes: bench.scratch.path().join("kept"),
+        })
     }
-    if check {
-        let last = std::slice::from_ref(dataset);
-        out.contents(&client.check(&path, last, bench.size.seed)?);
+
+    fn mount(&self) -> Result<Mount> {
+        let options = match self.bench.keeps_indexes {
+            true => format!("{OPTIONS},index_dir={}", self.indexes.display()),
+            false => OPTIONS.to_owned(),
+        };
+        self.bench.mount(&self.prepared.log_folder(), &options)
     }
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    figures.first.push(seconds);
-    figures
-        .rate
-        .push(blocks as f64 / first.seconds() / cores as f64);
-    figures.grown.push(grown as f64 / blocks as f64);
-    figures.peak.push(mount.memory("VmHWM")? as f64);
-    drop(mount);
-    if bench.keeps_indexes {
-        figures.kept.push(bytes_below(&indexes)? as f64);
-        let start = Instant::now();
-        let mount = bench.mount(&prepared.log_folder(), &options)?;
-        let again = client.time(&mount.join(prepared.name()), &value)?;
-        figures.reopened.push(start.elapsed().as_secs_f64());
+
+    fn first_value(&self, mount: &Mount, client: &mut Client) -> Result<Timed> {
+        let timed = client.time(&mount.join(self.prepared.name()), &self.value)?;
         ensure!(
-            again.first == [expected],
-            "{:?} is not {expected}",
-            again.first
+            timed.first == [self.expected],
+            "{:?} is not {}",
+            timed.first,
+            self.expected
         );
-        drop(mount);
-        fs::remove_dir_all(&indexes)?;
+        Ok(timed)
     }
-    bench.clients.give_back(client);
-    Ok(())
+
+    /// On a mount that knows nothing.
+    fn fresh(&self, blocks: u64, client: &mut Client, figures: &mut Figures) -> Result<()> {
+        into_page_cache(&self.prepared.log())?;
+        let start = Instant::now();
+        let mut mount = self.mount()?;
+        let mounted = start.elapsed().as_secs_f64();
+        let before = mount.memory("VmRSS")?;
+        let start = Instant::now();
+        let first = self.first_value(&mount, client)?;
+        figures.first.push(mounted + start.elapsed().as_secs_f64());
+        let grown = mount.memory("VmRSS")?.saturating_sub(before);
+        figures.grown.push(grown as f64 / blocks as f64);
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let rate = blocks as f64 / first.seconds() / cores as f64;
+        figures.rate.push(rate);
+        let path = mount.join(self.prepared.name());
+        let whole = [Read::whole(self.dataset)?];
+        figures.whole.push(client.time(&path, &whole)?.seconds());
+        figures.again.push(client.time(&path, &whole)?.seconds());
+        if self.prepared.datasets.len() > 1 {
+            let cells = self.prepared.datasets.iter().map(middle);
+            let cells = cells.collect::<Result<Vec<_>>>()?;
+            figures.cells.push(client.time(&path, &cells)?.seconds());
+        }
+        figures.peak.push(mount.memory("VmHWM")? as f64);
+        Ok(())
+    }
+
+    /// On one that finds the index of the fresh one.
+    fn reopened(&self, client: &mut Client, figures: &mut Figures) -> Result<()> {
+        figures.kept.push(bytes_below(&self.indexes)? as f64);
+        let start = Instant::now();
+        let mount = self.mount()?;
+        self.first_value(&mount, client)?;
+        figures.reopened.push(start.elapsed().as_secs_f64());
+        drop(mount);
+        Ok(fs::remove_dir_all(&self.indexes)?)
+    }
+
+    /// Whether all elements are those that were generated.
+    fn check(&self, client: &mut Client, out: &mut Outcome) -> Result<()> {
+        let mount = self.bench.mount(&self.prepared.log_folder(), OPTIONS)?;
+        let path = mount.join(self.prepared.name());
+        let dataset = std::slice::from_ref(self.dataset);
+        out.contents(&client.check(&path, dataset, self.bench.size.seed)?);
+        Ok(())
+    }
 }
 
 /// The element in the middle of a dataset.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Bench, Size, into_page_cache};
+use crate::bench::{Bench, MOUNTED, Size, into_page_cache};
 use crate::client::Read;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome, Row, Unit};
@@ -120,7 +120,7 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.clients.give_back(client);
     out.contents(&[]);
     let row = |what, seconds: &[f64], goal| {
-        let row = Row::new(what, "mounted", Unit::Seconds, seconds);
+        let row = Row::new(what, MOUNTED, Unit::Seconds, seconds);
         row.map(|row| row.goal(bench.goal(Goal::AtMost(goal))))
     };
     out.row(row("mount to the first value", &fresh, 0.5));
@@ -155,7 +155,7 @@ pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
         warm.push(list(&mount.join(""), logs)?);
     }
     let row = |what, seconds: &[f64]| {
-        let row = Row::new(what, "mounted", Unit::Seconds, seconds);
+        let row = Row::new(what, MOUNTED, Unit::Seconds, seconds);
         row.map(|row| row.against(&plain, seconds))
     };
     let goal = bench.goal(Goal::Ratio(0.5));
