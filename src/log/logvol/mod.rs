@@ -109,7 +109,7 @@ impl Layout for Tables {
         let merged = self.config & MERGED != 0;
         Ok(Box::new(LogVolTable {
             tables: self.clone(),
-            entries: EntryTable::read(sources, self, &ranks, merged)?,
+            entries: EntryTable::read(sources, self, &ranks, merged),
         }))
     }
 }

@@ -8,7 +8,6 @@ use foldhash::fast::RandomState;
 
 use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 use super::{Piece, Section, Tables};
-use crate::error::Result;
 use crate::log::source::SourceFile;
 
 const KNOWN_FLAGS: i32 = 0x3f;
@@ -162,59 +161,21 @@ impl EntryTable {
         tables: &Tables,
         ranks: &HashMap<i64, usize>,
         merged: bool,
-    ) -> Result<Self> {
+    ) -> Self {
         let of = |(id, rank): (&i64, &usize)| {
             let (rank, places) = (*rank, Vec::new());
             (*id, Entries { rank, places })
         };
-        let mut found = EntryTable {
-            by_dataset: ranks.iter().map(of).collect(),
-            ..EntryTable::default()
+        let mut finder = Finder {
+            merged,
+            found: EntryTable {
+                by_dataset: ranks.iter().map(of).collect(),
+                ..EntryTable::default()
+            },
+            first: 0,
         };
-        for fault in &tables.faults {
-            found.add_fault(fault.clone());
-        }
-        let walk = |number: usize, window: Window<'_>, found: &mut EntryTable| {
-            let whole_table = tables.sections.is_empty();
-            let mut walk = Walk {
-                window,
-                table: number as u32,
-                merged,
-                found,
-            };
-            let len = walk.window.len();
-            let walked = match whole_table {
-                true => walk.table(),
-                false => walk.section(0, len),
-            };
-            if let Err(reason) = walked {
-                let fault = format!("{}: {reason}", walk.window.name);
-                found.add_fault(fault);
-            }
-        };
-        for (number, table) in tables.metadata.iter().enumerate() {
-            let piece = Piece {
-                offset: table.offset,
-                len: table.len,
-            };
-            let name = format!("_md_{}", table.number);
-            let window = Window::new(sources, table.source, name, &[piece]);
-            walk(number, window, &mut found);
-        }
-        for (number, section) in tables.sections.iter().enumerate() {
-            let Section {
-                source,
-                rank,
-                pieces,
-            } = section;
-            let name = format!("the entries of rank {rank}");
-            walk(
-                number,
-                Window::new(sources, *source, name, pieces),
-                &mut found,
-            );
-        }
-        Ok(found)
+        walk(sources, tables, &mut finder);
+        finder.found
     }
 
     /// One fault is enough to distrust the log; more are told only for a person to read.
@@ -243,88 +204,71 @@ impl EntryTable {
     }
 }
 
-/// A walk through one table. Errors are reasons why it could not be followed further.
-struct Walk<'a> {
-    window: Window<'a>,
-    table: u32,
+/// Puts what a walk shows into a table.
+struct Finder {
     merged: bool,
-    found: &'a mut EntryTable,
+    found: EntryTable,
+    /// The first spelled selection of the section.
+    first: usize,
 }
 
-impl Walk<'_> {
-    fn table(&mut self) -> Result<(), String> {
-        let len = self.window.len();
-        let sections = self.window.i64_at(0)?;
-        let sections = u64::try_from(sections)
-            .ok()
-            .filter(|n| (1..=len / 8 - 1).contains(n))
-            .ok_or_else(|| format!("claims {sections} sections in {len} bytes"))?;
-        let mut start = 8 * (sections + 1);
-        for section in 0..sections {
-            let end = self.window.i64_at(8 * (section + 1))?;
-            let end = u64::try_from(end)
-                .ok()
-                .filter(|end| (start..=len).contains(end))
-                .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
-            if let Err(reason) = self.section(start, end) {
-                let fault = format!("{}: section {section}: {reason}", self.window.name);
-                self.found.add_fault(fault);
+impl Visitor for Finder {
+    fn section(&mut self) {
+        self.first = self.found.spelled.len();
+    }
+
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        self.check_size(entry)?;
+        let target = match entry.head.has(REF) {
+            // The target is an earlier entry of the same section, and spells its selection out.
+            true => {
+                let section = &self.found.spelled[self.first..];
+                let target = entry.shared()?;
+                let find = |at| {
+                    section
+                        .binary_search_by_key(&at, |s: &Spelled| s.position())
+                        .ok()
+                };
+                let target = target.and_then(find);
+                target.map(|n| self.first + n)
             }
-            start = end;
-        }
-        Ok(())
-    }
-
-    fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
-        let first = self.found.spelled.len();
-        let mut at = start;
-        while at < end {
-            let size = self
-                .entry(at, end, first)
-                .map_err(|reason| format!("entry at byte {at}: {reason}"))?;
-            at += size;
-        }
-        Ok(())
-    }
-
-    /// Looks at the entry at `at`, a position in the table; returns its size.
-    fn entry(&mut self, at: u64, end: u64, first: usize) -> Result<u64, String> {
-        let head = Head::read(&mut self.window, at, end)?;
-        let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
-        self.check_size(at, &head, rank)?;
-        let position = self.window.position(at);
-        let target = match head.has(REF) {
-            true => self.shared_target(at, &head, first)?,
             false => {
-                self.found.spelled.push(Spelled::new(position, &head));
+                let spelled = Spelled::new(entry.position(), &entry.head);
+                self.found.spelled.push(spelled);
                 Some(self.found.spelled.len() - 1)
             }
         };
         let target = target.and_then(|t| u32::try_from(t).ok());
         let place = Place {
-            position,
+            position: entry.position(),
             target: target.unwrap_or(NO_TARGET),
-            table: self.table,
+            table: entry.table,
         };
-        if let Some(entries) = self.found.by_dataset.get_mut(&head.dataset) {
+        if let Some(entries) = self.found.by_dataset.get_mut(&entry.head.dataset) {
             entries.places.push(place);
         }
-        Ok(head.size)
+        Ok(())
     }
 
+    fn fault(&mut self, fault: String) {
+        self.found.add_fault(fault);
+    }
+}
+
+impl Finder {
     /// Section 12: an entry whose size is not what its flags ask for ends the section: what follows
     /// it may be anything. Deleted datasets have no known rank, deflated and merged bodies no known size.
-    fn check_size(&mut self, at: u64, head: &Head, rank: Option<usize>) -> Result<(), String> {
-        let body = head.body_len();
+    fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        let head = entry.head;
+        let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
         if head.has(REF) {
-            return match body {
-                8 => Ok(()),
-                _ => Err(format!("{} bytes for a shared selection", head.size)),
-            };
+            // It is looked at when the way back is read.
+            return Ok(());
         }
+        let body = head.body_len();
         let blocks = match head.has(MUL) {
             true if body < 4 => return Err("too short for a number of blocks".into()),
-            true => i64::from(i32_at(self.window.bytes(at + head.len(), 4)?, 0)),
+            true => i64::from(i32_at(entry.body(4)?, 0)),
             false => 1,
         };
         if blocks <= 0 && !head.has(DEFL) {
@@ -347,24 +291,149 @@ impl Walk<'_> {
             ))
         }
     }
+}
 
-    /// Section 6.3: the target is an earlier entry of the same section, and spells its selection out.
-    /// `Err` only where the table cannot be read.
-    fn shared_target(
-        &mut self,
-        at: u64,
-        head: &Head,
-        first: usize,
-    ) -> Result<Option<usize>, String> {
-        let back = i64_at(self.window.bytes(at + head.len(), 8)?, 0);
-        let target = at.checked_add_signed(back);
-        let Some(target) = target.filter(|t| *t < self.window.len()) else {
-            return Ok(None);
+/// Who is shown the entries of a log, one after the other.
+pub(super) trait Visitor {
+    /// The entries of another section follow.
+    fn section(&mut self);
+
+    /// The next entry. Errors are reasons why what follows it in the section cannot be believed.
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String>;
+
+    /// A section, or a whole table, could not be followed to its end.
+    fn fault(&mut self, fault: String);
+}
+
+/// An entry that a walk has come to.
+pub(super) struct Entry<'w, 'a> {
+    pub head: Head,
+    /// As in [`Place`].
+    pub table: u32,
+    /// Position in what is walked.
+    at: u64,
+    window: &'w mut Window<'a>,
+}
+
+impl Entry<'_, '_> {
+    /// From byte 0 of the source file.
+    pub fn position(&self) -> u64 {
+        self.window.position(self.at)
+    }
+
+    /// The first `len` bytes of the selection, which has that many.
+    pub fn body(&mut self, len: u64) -> Result<&[u8], String> {
+        self.window.bytes(self.at + self.head.len(), len)
+    }
+
+    /// Where the entry claims to lie whose selection this one shares (section 6.3), from byte 0 of the
+    /// source file; `None` where that is outside the table. `Err` only where the table cannot be followed.
+    pub fn shared(&mut self) -> Result<Option<u64>, String> {
+        if self.head.body_len() != 8 {
+            return Err(format!("{} bytes for a shared selection", self.head.size));
+        }
+        let back = i64_at(self.body(8)?, 0);
+        let target = self.at.checked_add_signed(back);
+        let target = target.filter(|t| *t < self.window.len());
+        Ok(target.map(|t| self.window.position(t)))
+    }
+}
+
+/// Shows `visitor` all entries of a log, in the order of its tables.
+pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
+    for fault in &tables.faults {
+        visitor.fault(fault.clone());
+    }
+    for (number, table) in tables.metadata.iter().enumerate() {
+        let piece = Piece {
+            offset: table.offset,
+            len: table.len,
         };
-        let position = self.window.position(target);
-        let section = &self.found.spelled[first..];
-        let found = section.binary_search_by_key(&position, |spelled| spelled.position());
-        Ok(found.ok().map(|n| first + n))
+        let name = format!("_md_{}", table.number);
+        let window = Window::new(sources, table.source, name, &[piece]);
+        Walk::new(number, window, visitor).follow(Walk::table);
+    }
+    for (number, section) in tables.sections.iter().enumerate() {
+        let Section {
+            source,
+            rank,
+            pieces,
+        } = section;
+        let name = format!("the entries of rank {rank}");
+        let window = Window::new(sources, *source, name, pieces);
+        let len = window.len();
+        Walk::new(number, window, visitor).follow(|walk| walk.section(0, len));
+    }
+}
+
+/// A walk through one table. Errors are reasons why it could not be followed further.
+struct Walk<'a, V> {
+    window: Window<'a>,
+    table: u32,
+    visitor: &'a mut V,
+}
+
+impl<'a, V: Visitor> Walk<'a, V> {
+    fn new(number: usize, window: Window<'a>, visitor: &'a mut V) -> Self {
+        Walk {
+            window,
+            table: number as u32,
+            visitor,
+        }
+    }
+
+    fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), String>) {
+        if let Err(reason) = walk(&mut self) {
+            self.visitor
+                .fault(format!("{}: {reason}", self.window.name));
+        }
+    }
+
+    fn table(&mut self) -> Result<(), String> {
+        let len = self.window.len();
+        let sections = self.window.i64_at(0)?;
+        let sections = u64::try_from(sections)
+            .ok()
+            .filter(|n| (1..=len / 8 - 1).contains(n))
+            .ok_or_else(|| format!("claims {sections} sections in {len} bytes"))?;
+        let mut start = 8 * (sections + 1);
+        for section in 0..sections {
+            let end = self.window.i64_at(8 * (section + 1))?;
+            let end = u64::try_from(end)
+                .ok()
+                .filter(|end| (start..=len).contains(end))
+                .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
+            if let Err(reason) = self.section(start, end) {
+                let fault = format!("{}: section {section}: {reason}", self.window.name);
+                self.visitor.fault(fault);
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
+        self.visitor.section();
+        let mut at = start;
+        while at < end {
+            let size = self
+                .entry(at, end)
+                .map_err(|reason| format!("entry at byte {at}: {reason}"))?;
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// Shows the entry at `at`, a position in the table; returns its size.
+    fn entry(&mut self, at: u64, end: u64) -> Result<u64, String> {
+        let head = Head::read(&mut self.window, at, end)?;
+        self.visitor.entry(&mut Entry {
+            head,
+            table: self.table,
+            at,
+            window: &mut self.window,
+        })?;
+        Ok(head.size)
     }
 }
 
