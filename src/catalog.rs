@@ -19,7 +19,7 @@ use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
 use crate::log::logvol::names::SUBFILE_FOLDER;
 use crate::log::source::{Folder, Identity, SourceFile};
-use crate::scan::scan;
+use crate::scan::{Chunking, scan};
 use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation, MemoryLimits};
@@ -92,6 +92,7 @@ fn report(view: &View, how: &str, start: Instant) {
 #[derive(Debug)]
 pub struct Catalog {
     folder: Folder,
+    chunking: Chunking,
     budget: Arc<Budget>,
     known: Cache<PathBuf, Arc<Known>>,
     /// One scan at a time: libhdf5 would not do two at once anyway.
@@ -106,12 +107,18 @@ impl Catalog {
     pub fn new(folder: Folder, memory: MemoryLimits) -> Self {
         Catalog {
             folder,
+            chunking: Chunking::default(),
             budget: Arc::new(Budget::new(memory)),
             known: Cache::new(REMEMBERED),
             scanning: Mutex::new(()),
             scans: AtomicU64::new(0),
             store: None,
         }
+    }
+
+    /// For datasets whose chunk shape was not recorded.
+    pub fn with_chunking(self, chunking: Chunking) -> Self {
+        Catalog { chunking, ..self }
     }
 
     /// Keeps in `store` what is learned, and looks there first.
@@ -265,7 +272,12 @@ impl Catalog {
     /// [`Error::NotALog`] says that there is none.
     fn open_view(&self, relative: &Path, source: &SourceFile) -> Result<Arc<View>> {
         let kept = match &self.store {
-            Some(store) => Some(Kept::of(store, &self.folder, relative, source)?),
+            Some(store) => Some(Kept::of(
+                (store, self.chunking),
+                &self.folder,
+                relative,
+                source,
+            )?),
             None => None,
         };
         let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
@@ -300,7 +312,7 @@ impl Catalog {
     ) -> Result<Arc<View>> {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
-        let snapshot = scan(&self.folder, relative)?;
+        let snapshot = scan(&self.folder, relative, self.chunking)?;
         let kept = kept.and_then(|kept| Some((kept, kept.pack(&snapshot)?)));
         let log = kept.as_ref().map(|(kept, _)| kept.log());
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;

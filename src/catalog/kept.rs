@@ -18,7 +18,7 @@ use crate::index::store::{KeptLog, Key, State, Store, Time};
 use crate::journal;
 use crate::log::logvol::names::subfile_folder;
 use crate::log::source::{Folder, SourceFile};
-use crate::scan::made_by;
+use crate::scan::{Chunking, made_by};
 use crate::snapshot::Snapshot;
 
 const ITEM: &str = "scan";
@@ -41,9 +41,9 @@ pub(super) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// `source`: the same file, open.
+    /// `source`: the same file, open. Chunk shapes are part of a snapshot.
     pub fn of(
-        store: &Arc<Store>,
+        (store, chunking): (&Arc<Store>, Chunking),
         folder: &'a Folder,
         relative: &'a Path,
         source: &SourceFile,
@@ -54,7 +54,7 @@ impl<'a> Kept<'a> {
         let key = Key {
             main,
             name: name.as_encoded_bytes().to_owned(),
-            settings: made_by(),
+            settings: format!("{}, chunk={chunking}", made_by()),
         };
         Ok(Kept {
             folder,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::ViewArgs;
 use crate::view::View;
 
 /// Read everything that a log file's view would read, and report each fault
@@ -16,14 +17,14 @@ pub struct CheckArgs {
     pub files: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub memory: super::MemoryArgs,
+    pub view: ViewArgs,
 }
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut io::stdout().lock();
     let mut bad = 0;
     for file in &args.files {
-        let faults = match super::open(file, args.memory) {
+        let faults = match args.view.open(file) {
             Ok(view) => {
                 for warning in &view.snapshot().warnings {
                     writeln!(out, "{}: note: {warning}", file.display())?;

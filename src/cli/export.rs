@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::ViewArgs;
 use crate::view::View;
 
 /// Bytes written at once.
@@ -30,7 +31,7 @@ pub struct ExportArgs {
     pub force: bool,
 
     #[command(flatten)]
-    pub memory: super::MemoryArgs,
+    pub view: ViewArgs,
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
@@ -45,7 +46,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
     {
         bail!("{}: is not a regular file", args.out.display());
     }
-    let view = super::open(&args.file, args.memory)?;
+    let view = args.view.open(&args.file)?;
     let folder = match args.out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

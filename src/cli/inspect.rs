@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use super::ViewArgs;
 use crate::log::model::{Encoding, Record};
 use crate::snapshot::{Content, Dataset, Storage};
 use crate::view::{Source, View};
@@ -32,11 +33,11 @@ pub struct InspectArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub memory: super::MemoryArgs,
+    pub view: ViewArgs,
 }
 
 pub fn run(args: InspectArgs) -> Result<()> {
-    let view = super::open(&args.file, args.memory)?;
+    let view = args.view.open(&args.file)?;
     let out = &mut io::stdout().lock();
     if let Some(name) = &args.map {
         return print_map(&view, name, args.json, out);

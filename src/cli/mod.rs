@@ -13,13 +13,13 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::log::source::Folder;
-use crate::scan::scan;
+use crate::scan::{Chunking, scan};
 use crate::view::View;
 use crate::view::cache::{Budget, MemoryLimits};
 
-/// How much memory a command may use.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct MemoryArgs {
+/// How log files are viewed by the commands that read them.
+#[derive(Debug, Clone, Args)]
+pub struct ViewArgs {
     /// Memory for chunks and decoded records
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub cache_size: u64,
@@ -27,27 +27,41 @@ pub struct MemoryArgs {
     /// Memory for the file's metadata, record tables and indexes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub index_memory: u64,
+
+    /// Chunks of datasets whose chunk shape was not recorded: auto, the tile where records tile the
+    /// dataset, or about SIZE bytes each
+    #[arg(long, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
+    pub chunk: Chunking,
 }
 
-impl From<MemoryArgs> for MemoryLimits {
-    fn from(args: MemoryArgs) -> Self {
-        MemoryLimits {
-            cache_size: args.cache_size,
-            index_memory: args.index_memory,
-        }
+impl ViewArgs {
+    /// Opens the view of one log file.
+    fn open(&self, file: &Path) -> crate::error::Result<Arc<View>> {
+        let (folder, name) = Folder::of_file(file)?;
+        let snapshot = scan(&folder, &name, self.chunk)?;
+        let memory = MemoryLimits {
+            cache_size: self.cache_size,
+            index_memory: self.index_memory,
+        };
+        View::open(&folder, snapshot, Arc::new(Budget::new(memory)), None)
     }
 }
 
-/// Opens the view of one log file.
-fn open(file: &Path, memory: MemoryArgs) -> crate::error::Result<Arc<View>> {
-    let (folder, name) = Folder::of_file(file)?;
-    let snapshot = scan(&folder, &name)?;
-    View::open(
-        &folder,
-        snapshot,
-        Arc::new(Budget::new(memory.into())),
-        None,
-    )
+/// Bytes of the smallest and of the largest chunk that may be asked for.
+const SMALLEST_CHUNK: u64 = 4 << 10;
+const LARGEST_CHUNK: u64 = 1 << 30;
+
+/// `auto`, or the size of chunks.
+pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
+    if text == "auto" {
+        return Ok(Chunking::Auto);
+    }
+    match parse_size(text) {
+        Ok(bytes) if (SMALLEST_CHUNK..=LARGEST_CHUNK).contains(&bytes) => Ok(Chunking::Size(bytes)),
+        _ => Err(format!(
+            "`{text}` is neither `auto` nor a size from 4K to 1G"
+        )),
+    }
 }
 
 /// A number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.

@@ -25,8 +25,8 @@ pub struct MountArgs {
     pub mount_point: PathBuf,
 
     /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T],
-    /// index_memory=SIZE[K|M|G|T], threads=N, log_file=PATH, index_dir=PATH|none, index_dir_size=SIZE;
-    /// those of mount(8) are accepted
+    /// index_memory=SIZE[K|M|G|T], chunk=auto|SIZE, threads=N, log_file=PATH, index_dir=PATH|none,
+    /// index_dir_size=SIZE; those of mount(8) are accepted
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 
@@ -83,6 +83,7 @@ fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
         auto_unmount: options.auto_unmount,
         threads: options.threads,
         memory: options.memory,
+        chunking: options.chunk,
         index_dir: options.index_dir.clone(),
         index_dir_size: options.index_dir_size,
     }

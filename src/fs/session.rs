@@ -17,6 +17,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::index::store::{Store, default_place};
 use crate::log::source::Folder;
+use crate::scan::Chunking;
 use crate::view::cache::MemoryLimits;
 
 use super::filesystem::LogFilesystem;
@@ -47,6 +48,8 @@ pub struct Options {
     pub auto_unmount: bool,
     pub threads: usize,
     pub memory: MemoryLimits,
+    /// For datasets whose chunk shape was not recorded.
+    pub chunking: Chunking,
     pub index_dir: IndexDir,
     /// The most that may be kept there, in bytes.
     pub index_dir_size: u64,
@@ -131,7 +134,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
             "only a directory or a regular file can be mounted",
         ));
     };
-    let mut catalog = Catalog::new(folder, options.memory);
+    let mut catalog = Catalog::new(folder, options.memory).with_chunking(options.chunking);
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.

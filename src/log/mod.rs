@@ -6,7 +6,9 @@ pub mod logvol;
 pub mod model;
 pub mod records;
 pub mod source;
+pub mod tiling;
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use crate::error::Result;
 use model::Selections;
 use records::RecordList;
 use source::SourceFile;
+use tiling::Tiling;
 
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +68,11 @@ pub trait Layout {
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>>;
+
+    /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Of
+    /// those that are missing it is not known, or they are not tiled. Costs one walk through the tables,
+    /// within bounds; what is damaged or too large to look at yields nothing.
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling>;
 }
 
 /// The entries of a log, by dataset.

@@ -2,7 +2,7 @@
 
 use super::logvol::{Anchor, Owner};
 use super::references::Translator;
-use super::shape;
+use super::shape::Chooser;
 use super::tree::{Copier, Later, Pair, Work, has_large_attribute};
 use crate::hdf5_sys::{self as h5, Id, Link, Shape, Space, StorageClass, Values};
 use crate::snapshot::{Content, Dataset, Filter, Storage};
@@ -71,7 +71,7 @@ impl Copier<'_> {
         let datatype = h5::dataset_type(old)?;
         let shape = Shape::of(&datatype)?;
         let filtered = anchor.filters.is_some();
-        let mut plan = Plan::of(&datatype, &anchor, anchor.chunk.clone())?;
+        let mut plan = Plan::of(&datatype, &anchor, anchor.chunk.clone(), self.chunks)?;
         let recorded = anchor.filters.clone().unwrap_or(Ok(Vec::new()));
         let mut trouble = match (&shape, &anchor.chunk, &recorded) {
             (s, ..) if s.has_pointers() => Some(
@@ -91,7 +91,7 @@ impl Copier<'_> {
             Err(e) => {
                 // What was recorded is not accepted by libhdf5: show the dataset, not its elements.
                 trouble.get_or_insert(e);
-                plan = Plan::of(&datatype, &anchor, None)?;
+                plan = Plan::of(&datatype, &anchor, None, self.chunks)?;
                 self.create(creation, &datatype, &plan, &[], spot)?
             }
         };
@@ -269,7 +269,7 @@ impl Copier<'_> {
         reason: String,
         spot: &Spot<'_>,
     ) -> Result<New> {
-        let plan = Plan::chosen(space, h5::type_size(datatype)? as u64);
+        let plan = Plan::chosen(space, h5::type_size(datatype)? as u64, self.chunks);
         let content = Content::Unreadable(reason);
         self.placed(datatype, creation, plan, content, spot)
     }
@@ -310,9 +310,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(datatype: &Id, anchor: &Anchor, recorded: Option<Result<Vec<u64>>>) -> Result<Self> {
+    fn of(
+        datatype: &Id,
+        anchor: &Anchor,
+        recorded: Option<Result<Vec<u64>>>,
+        chunks: &Chooser<'_>,
+    ) -> Result<Self> {
         let element = h5::type_size(datatype)? as u64;
-        let chosen = || shape::choose(&anchor.dims, &anchor.max_dims, element);
+        let chosen = || chunks.logged(anchor.id, &anchor.dims, &anchor.max_dims, element);
         let storage = match (anchor.dims.is_empty(), recorded) {
             (true, _) => Storage::Contiguous,
             (false, Some(Ok(chunk))) => Storage::Chunked(chunk),
@@ -337,10 +342,10 @@ impl Plan {
         }
     }
 
-    fn chosen(space: Space, element: u64) -> Self {
+    fn chosen(space: Space, element: u64, chunks: &Chooser<'_>) -> Self {
         let mut plan = Self::contiguous(space);
         if !plan.dims.is_empty() {
-            plan.storage = Storage::Chunked(shape::choose(&plan.dims, &plan.max_dims, element));
+            plan.storage = Storage::Chunked(chunks.plain(&plan.dims, &plan.max_dims, element));
         }
         plan
     }

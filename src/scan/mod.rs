@@ -19,7 +19,8 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-pub use shape::choose as choose_chunk;
+use shape::Chooser;
+pub use shape::{Chunking, choose as choose_chunk};
 
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
@@ -31,10 +32,10 @@ use crate::snapshot::{Snapshot, Source};
 /// User blocks up to this size are shown; they are kept in memory.
 const LARGEST_USER_BLOCK: u64 = 64 << 20;
 
-/// Scans the file at `relative` below `folder`.
+/// Scans the file at `relative` below `folder`. `chunking`: for datasets without a recorded chunk shape.
 ///
 /// [`Error::NotALog`] says that the file is none of ours; every other error is about a log file.
-pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
+pub fn scan(folder: &Folder, relative: &Path, chunking: Chunking) -> Result<Snapshot> {
     let source = SourceFile::open(folder, relative)?;
     let path = source.path().to_owned();
     let not_a_log = |reason: String| Error::NotALog {
@@ -42,7 +43,7 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
         reason,
     };
     if let Some((path, journal)) = journal::of_file(folder, relative, &source)? {
-        return unclosed::scan(folder, relative, source, (path, journal));
+        return unclosed::scan(folder, relative, source, (path, journal), chunking);
     }
     let Some(signature) = find_signature(&source)? else {
         return Err(not_a_log(
@@ -63,7 +64,8 @@ pub fn scan(folder: &Folder, relative: &Path) -> Result<Snapshot> {
     };
     match logvol::Header::read(&file) {
         Ok(Some(header)) => {
-            scan_log(folder, relative, &file, source, header).map_err(|e| Error::bad_file(path, e))
+            let log = (&file, source, header);
+            scan_log(folder, relative, log, chunking).map_err(|e| Error::bad_file(path, e))
         }
         Ok(None) => Err(not_a_log("plain HDF5".into())),
         Err(e) => Err(Error::bad_file(path, e)),
@@ -96,35 +98,37 @@ fn open(source: &SourceFile) -> std::result::Result<Id, String> {
 fn scan_log(
     folder: &Folder,
     relative: &Path,
-    file: &Id,
-    source: SourceFile,
-    header: logvol::Header,
+    (file, source, header): (&Id, SourceFile, logvol::Header),
+    chunking: Chunking,
 ) -> std::result::Result<Snapshot, String> {
     let user_block = read_user_block(file, &source)?;
-    let copied = tree::copy(file, &source, user_block.len() as u64)?;
-    let (sources, tables) = logvol::find_log(folder, relative, (file, source), header)?;
-    for (_, source) in &sources {
+    let (files, tables) = logvol::find_log(folder, relative, (file, source), header)?;
+    let (paths, sources): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+    let log = Tables::LogVol(tables);
+    let chooser = Chooser::new(chunking, log.layout(), &sources);
+    let copied = tree::copy(file, &sources[0], user_block.len() as u64, &chooser)?;
+    for source in &sources {
         source.check_unchanged().map_err(|e| e.to_string())?;
     }
     Ok(Snapshot {
-        sources: described(sources),
+        sources: described(paths, &sources),
         journal: None,
         user_block,
         image: copied.image,
         datasets: copied.datasets,
-        log: Tables::LogVol(tables),
+        log,
         addresses: copied.addresses,
         warnings: copied.warnings,
     })
 }
 
-fn described(sources: Vec<(PathBuf, SourceFile)>) -> Vec<Source> {
-    let describe = |(path, file): (PathBuf, SourceFile)| Source {
+fn described(paths: Vec<PathBuf>, sources: &[SourceFile]) -> Vec<Source> {
+    let describe = |(path, file): (PathBuf, &SourceFile)| Source {
         path,
         identity: file.identity(),
         grows: file.grows(),
     };
-    sources.into_iter().map(describe).collect()
+    paths.into_iter().zip(sources).map(describe).collect()
 }
 
 fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use super::dataset::{Spot, elements};
 use super::logvol::{self, Owner};
 use super::references::Translator;
+use super::shape::Chooser;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use crate::image::{Image, ObjectTimes};
 use crate::log::source::SourceFile;
@@ -27,7 +28,12 @@ pub struct Copied {
 }
 
 /// Makes the image of an open log file. `base`: bytes of its user block.
-pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
+pub(super) fn copy(
+    file: &Id,
+    source: &SourceFile,
+    base: u64,
+    chunks: &Chooser<'_>,
+) -> Result<Copied> {
     let root = h5::open_group(file, c"/")?;
     let creation = h5::new_file_creation()?;
     h5::copy_group_properties(&h5::group_creation(&root)?, &creation)?;
@@ -40,6 +46,7 @@ pub fn copy(file: &Id, source: &SourceFile, base: u64) -> Result<Copied> {
         file,
         source,
         base,
+        chunks,
         image: image.clone(),
         objects: HashMap::new(),
         committed: HashMap::new(),
@@ -67,6 +74,7 @@ pub(super) struct Copier<'a> {
     pub(super) file: &'a Id,
     pub(super) source: &'a SourceFile,
     pub(super) base: u64,
+    pub(super) chunks: &'a Chooser<'a>,
     pub(super) image: Id,
     /// Addresses of the objects made so far, by those in the file.
     pub(super) objects: HashMap<u64, u64>,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::shape::{Chooser, Chunking};
 use super::{described, tree};
 use crate::closing::objects;
 use crate::error::{Error, Result};
@@ -20,11 +21,11 @@ pub fn scan(
     relative: &Path,
     master: SourceFile,
     (journal, found): (PathBuf, Recorded),
+    chunking: Chunking,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
     let objects = make_objects(&found).map_err(bad)?;
-    let copied = tree::copy(&objects, &master, 0).map_err(bad)?;
 
     let mut files = vec![(relative.to_owned(), master)];
     for path in found.header.subfile_paths(folder, relative)? {
@@ -39,7 +40,7 @@ pub fn scan(
         ..logvol::Tables::default()
     };
     let subfiled = found.header.subfiles > 0;
-    let mut sources = Vec::with_capacity(files.len());
+    let (mut paths, mut sources) = (Vec::new(), Vec::new());
     for (number, (path, source)) in files.into_iter().enumerate() {
         let log = match (subfiled, number) {
             (false, _) => Some(0),
@@ -51,8 +52,12 @@ pub fn scan(
         if let Some(log) = log {
             add_log(&source, number as u16, &found, log, &mut tables)?;
         }
-        sources.push((path, source));
+        paths.push(path);
+        sources.push(source);
     }
+    let log = Tables::LogVol(tables);
+    let chooser = Chooser::new(chunking, log.layout(), &sources);
+    let copied = tree::copy(&objects, &sources[0], 0, &chooser).map_err(bad)?;
     let mut warnings = copied.warnings;
     warnings.push(format!(
         "not closed: shown as flush {} left it",
@@ -60,7 +65,7 @@ pub fn scan(
     ));
     warnings.extend(found.torn.map(|torn| torn.to_string()));
     Ok(Snapshot {
-        sources: described(sources),
+        sources: described(paths, &sources),
         journal: Some(Source {
             path: journal,
             identity: found.identity,
@@ -69,7 +74,7 @@ pub fn scan(
         user_block: Vec::new(),
         image: copied.image,
         datasets: copied.datasets,
-        log: Tables::LogVol(tables),
+        log,
         addresses: copied.addresses,
         warnings,
     })

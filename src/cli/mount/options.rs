@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, bail, ensure};
 
 use crate::fs::IndexDir;
+use crate::scan::Chunking;
 use crate::view::cache::MemoryLimits;
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
@@ -55,6 +56,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     pub auto_unmount: bool,
     pub memory: MemoryLimits,
+    pub chunk: Chunking,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
     /// Where indexes are kept on disk.
@@ -69,6 +71,7 @@ impl Default for MountOptions {
             allow_other: false,
             auto_unmount: false,
             memory: MemoryLimits::default(),
+            chunk: Chunking::default(),
             threads: default_threads(),
             log_file: None,
             index_dir: IndexDir::Usual,
@@ -92,7 +95,20 @@ impl MountOptions {
                 options.set(option)?;
             }
         }
+        options.check_chunk()?;
         Ok(options)
+    }
+
+    /// At least two chunks have to fit into the cache.
+    fn check_chunk(&self) -> anyhow::Result<()> {
+        if let Chunking::Size(bytes) = self.chunk {
+            ensure!(
+                bytes <= self.memory.cache_size / 2,
+                "chunk={bytes}: more than half of cache_size, which is {}",
+                self.memory.cache_size
+            );
+        }
+        Ok(())
     }
 
     fn set(&mut self, option: &[u8]) -> anyhow::Result<()> {
@@ -106,13 +122,14 @@ impl MountOptions {
             ("auto_unmount", None) => self.auto_unmount = true,
             ("cache_size", Some(value)) => self.memory.cache_size = size(&name, value)?,
             ("index_memory", Some(value)) => self.memory.index_memory = size(&name, value)?,
+            ("chunk", Some(value)) => self.chunk = chunking(value)?,
             ("index_dir", Some(value)) => self.index_dir = index_dir(value)?,
             ("index_dir_size", Some(value)) => self.index_dir_size = size(&name, value)?,
             ("threads", Some(value)) => self.threads = threads(value)?,
             ("log_file", Some(value)) => self.log_file = Some(path("log_file", value)?),
             (
-                "cache_size" | "index_memory" | "index_dir" | "index_dir_size" | "threads"
-                | "log_file",
+                "cache_size" | "index_memory" | "chunk" | "index_dir" | "index_dir_size"
+                | "threads" | "log_file",
                 None,
             ) => {
                 bail!("mount option {name} needs a value: {name}=…")
@@ -148,6 +165,11 @@ fn index_dir(value: &[u8]) -> anyhow::Result<IndexDir> {
         b"none" => Ok(IndexDir::None),
         _ => Ok(IndexDir::At(path("index_dir", value)?)),
     }
+}
+
+fn chunking(value: &[u8]) -> anyhow::Result<Chunking> {
+    let text = String::from_utf8_lossy(value);
+    crate::cli::parse_chunking(&text).map_err(|e| anyhow::anyhow!("chunk={e}"))
 }
 
 fn threads(value: &[u8]) -> anyhow::Result<usize> {
@@ -188,7 +210,7 @@ mod tests {
     #[test]
     fn options_may_be_joined_or_repeated() {
         let options = parse(&[
-            "allow_other,cache_size=2G",
+            "allow_other,cache_size=2G,chunk=8M",
             "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
             "index_dir=/scratch/kept,index_dir_size=20M",
         ])
@@ -202,6 +224,7 @@ mod tests {
                     cache_size: 2 << 30,
                     index_memory: 1 << 30,
                 },
+                chunk: Chunking::Size(8 << 20),
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
                 index_dir: IndexDir::At("/scratch/kept".into()),
@@ -242,6 +265,21 @@ mod tests {
         assert_eq!(dir("ro"), IndexDir::Usual);
         assert_eq!(dir("index_dir=none"), IndexDir::None);
         assert_eq!(dir("index_dir=./none"), IndexDir::At("./none".into()));
+    }
+
+    #[test]
+    fn chunks_are_chosen_or_have_a_size() {
+        let chunk_of = |text: &str| parse(&[&format!("chunk={text}")]).unwrap().chunk;
+        assert_eq!(chunk_of("auto"), Chunking::Auto);
+        assert_eq!(chunk_of("4K"), Chunking::Size(4 << 10));
+        assert_eq!(chunk_of("1048576"), Chunking::Size(1 << 20));
+        for bad in ["", "tile", "4095", "1T", "0", "-1"] {
+            let complaint = complaint(&format!("chunk={bad}"));
+            assert!(complaint.contains("from 4K to 1G"), "{complaint}");
+        }
+        assert!(complaint("chunk").contains("chunk=…"));
+        assert!(complaint("chunk=1G").contains("cache_size"));
+        assert!(parse(&["chunk=1G,cache_size=2G"]).is_ok());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! * [`table`] walks the metadata-log datasets and finds the entries: cheap, once per file.
 //! * [`selection`] decodes the blocks of one entry, in all their spellings.
 //! * [`decode`] makes records of the entries of one dataset, in the order in which they apply.
+//! * [`tiles`] looks whether they tile their datasets, before anybody reads one.
 //! * [`check`] looks at what a snapshot says of them.
 
 mod check;
@@ -12,11 +13,15 @@ pub mod flags;
 pub mod names;
 mod selection;
 mod table;
+mod tiles;
+
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
 use super::source::SourceFile;
+use super::tiling::Tiling;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::error::Result;
 use decode::Decoder;
@@ -111,6 +116,10 @@ impl Layout for Tables {
             tables: self.clone(),
             entries: EntryTable::read(sources, self, &ranks, merged),
         }))
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+        tiles::find(sources, self)
     }
 }
 

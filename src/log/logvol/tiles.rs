@@ -1,0 +1,144 @@
+//! Whether the records of datasets tile them: asked when a file is scanned, before anybody reads it.
+
+use std::collections::HashMap;
+
+use super::Tables;
+use super::flags::{DEFL, ENC, MUL, REF};
+use super::table::{Entry, Visitor, i64_at, walk};
+use crate::log::source::SourceFile;
+use crate::log::tiling::Tiling;
+
+/// Bytes of tables up to which they are looked at. A scan answers `stat`, which must not read gigabytes;
+/// these take some hundredths of a second, and have the entries of a terabyte in records of 1 MiB.
+const MOST_BYTES: u64 = 64 << 20;
+/// Datasets of one log that are looked at.
+const MOST_DATASETS: usize = 1 << 16;
+/// Blocks of one section that are remembered, for entries that share them.
+const MOST_SPELLED: usize = 1 << 16;
+/// Bytes of the coordinates of one block in the highest rank that HDF5 has.
+const LARGEST_BLOCK: u64 = 16 * 32;
+
+/// How each dataset may be tiled by its records.
+pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> HashMap<i64, Tiling> {
+    let closed = tables.metadata.iter().map(|table| table.len);
+    let open = tables.sections.iter().flat_map(|section| &section.pieces);
+    let bytes = closed.chain(open.map(|piece| piece.len));
+    if bytes.fold(0, u64::saturating_add) > MOST_BYTES {
+        return HashMap::new();
+    }
+    let mut finder = Finder::default();
+    walk(sources, tables, &mut finder);
+    match finder.is_damaged {
+        true => HashMap::new(),
+        false => finder.found,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Finder {
+    found: HashMap<i64, Tiling>,
+    spelled: Spelled,
+    /// Start and count of each side of the block at hand.
+    block: Vec<(u64, u64)>,
+    is_damaged: bool,
+}
+
+impl Visitor for Finder {
+    fn section(&mut self) {
+        self.spelled.clear();
+    }
+
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        let is_one_block = self.read_block(entry)?;
+        let id = entry.head.dataset;
+        let is_full = self.found.len() >= MOST_DATASETS;
+        if is_full && !self.found.contains_key(&id) {
+            return Ok(());
+        }
+        let tiling = self.found.entry(id).or_default();
+        match is_one_block {
+            true => tiling.add(&self.block),
+            false => tiling.spoil(),
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, _: String) {
+        self.is_damaged = true;
+    }
+}
+
+impl Finder {
+    /// Reads the block of an entry. Returns whether it is a single one that is spelled plainly, by this
+    /// entry or by an earlier one that is remembered.
+    fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, String> {
+        let head = entry.head;
+        if head.has(REF) {
+            let target = entry.shared()?;
+            let shared = target.and_then(|at| self.spelled.find(at));
+            // A record number takes the place of the first dimension, where the shared block has that.
+            return Ok(shared.is_some_and(|(record, coordinates)| {
+                let drop = usize::from(head.record.is_some() && record.is_none());
+                let lead = head.record.or(record);
+                decode(lead, drop, coordinates, &mut self.block)
+            }));
+        }
+        let len = head.body_len();
+        if head.has(MUL | ENC | DEFL) || len > LARGEST_BLOCK {
+            return Ok(false);
+        }
+        let position = entry.position();
+        let coordinates = entry.body(len)?;
+        self.spelled.push(position, head.record, coordinates);
+        Ok(decode(head.record, 0, coordinates, &mut self.block))
+    }
+}
+
+/// Puts the sides of a block into `block`: that of the record number, and those of the coordinates
+/// (section 6.1) but for the first `drop` ones. Returns whether they can be sides of a block.
+fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u64, u64)>) -> bool {
+    let rank = coordinates.len() / 16;
+    if !coordinates.len().is_multiple_of(16) || drop > rank {
+        return false;
+    }
+    let number = |n: usize| i64_at(coordinates, 8 * n);
+    let lead = lead.map(|record| (record, 1));
+    let sides = lead
+        .into_iter()
+        .chain((drop..rank).map(|d| (number(d), number(rank + d))));
+    block.clear();
+    block.extend(sides.filter_map(|(s, c)| Some((u64::try_from(s).ok()?, u64::try_from(c).ok()?))));
+    block.len() == rank - drop + usize::from(lead.is_some())
+}
+
+/// The single blocks that the entries of a section spell out, in the order of their places.
+#[derive(Debug, Default)]
+struct Spelled {
+    /// Position of the entry, its record number, and where its coordinates begin.
+    entries: Vec<(u64, Option<i64>, usize)>,
+    coordinates: Vec<u8>,
+}
+
+impl Spelled {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.coordinates.clear();
+    }
+
+    fn push(&mut self, position: u64, record: Option<i64>, coordinates: &[u8]) {
+        if self.entries.len() < MOST_SPELLED {
+            let begin = self.coordinates.len();
+            self.entries.push((position, record, begin));
+            self.coordinates.extend_from_slice(coordinates);
+        }
+    }
+
+    /// Record number and coordinates of the entry at `position`.
+    fn find(&self, position: u64) -> Option<(Option<i64>, &[u8])> {
+        let found = self.entries.binary_search_by_key(&position, |e| e.0).ok()?;
+        let (_, record, begin) = self.entries[found];
+        let end = self.entries.get(found + 1).map(|next| next.2);
+        let end = end.unwrap_or(self.coordinates.len());
+        Some((record, &self.coordinates[begin..end]))
+    }
+}

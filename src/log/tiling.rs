@@ -1,0 +1,211 @@
+//! Whether the blocks of a dataset tile it.
+
+/// What is known of the blocks of one dataset, each seen once, in any order: as much as it takes to say
+/// whether they are tiles of one grid.
+#[derive(Debug, Default)]
+pub struct Tiling {
+    sides: Vec<Side>,
+    /// There is no tile, whatever follows.
+    is_none: bool,
+}
+
+/// One dimension.
+#[derive(Debug, Clone, Copy, Default)]
+struct Side {
+    /// The longest side of all blocks: that of the tile, if there is one.
+    longest: u64,
+    /// The largest number that all starts are multiples of; 0 where all are 0.
+    step: u64,
+    /// Where the blocks with the longest side end.
+    ends: Ends,
+    /// Where the others do. They can only be tiles that the dataset's edge has cut off.
+    short: Ends,
+}
+
+/// Whether blocks end at one place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Ends {
+    #[default]
+    Nowhere,
+    At(u64),
+    AtSeveral,
+}
+
+impl Tiling {
+    /// Adds a block, given by start and count of each side. One without elements is ignored.
+    pub fn add(&mut self, block: &[(u64, u64)]) {
+        if self.is_none || block.iter().any(|(_, count)| *count == 0) {
+            return;
+        }
+        if self.sides.is_empty() {
+            self.sides.resize(block.len(), Side::default());
+        }
+        let mut sides = self.sides.iter_mut().zip(block);
+        let may_tile = sides.all(|(side, (start, count))| side.add(*start, *count));
+        if self.sides.len() != block.len() || !may_tile {
+            self.spoil();
+        }
+    }
+
+    /// Something was written that is no single block: there is no tile.
+    pub fn spoil(&mut self) {
+        *self = Tiling {
+            sides: Vec::new(),
+            is_none: true,
+        };
+    }
+
+    /// The tile of a dataset of this extent, if its blocks tile it: they all begin at multiples of the
+    /// tile and have its sides, or less where they end at the dataset's edge. It is not larger than the
+    /// dataset.
+    pub fn tile(&self, dims: &[u64]) -> Option<Vec<u64>> {
+        if self.sides.is_empty() || self.sides.len() != dims.len() {
+            return None;
+        }
+        let sides = self.sides.iter().zip(dims);
+        sides.map(|(side, dim)| side.tile(*dim)).collect()
+    }
+}
+
+impl Side {
+    /// Returns whether there may be a tile.
+    fn add(&mut self, start: u64, count: u64) -> bool {
+        let Some(end) = start.checked_add(count) else {
+            return false;
+        };
+        if count > self.longest {
+            self.short = self.short.and(self.ends);
+            (self.longest, self.ends) = (count, Ends::At(end));
+        } else if count == self.longest {
+            self.ends = self.ends.and(Ends::At(end));
+        } else {
+            self.short = self.short.and(Ends::At(end));
+        }
+        self.step = common_divisor(self.step, start);
+        // The step never grows, and the longest side never shrinks.
+        (self.step == 0 || self.step >= self.longest) && self.short != Ends::AtSeveral
+    }
+
+    fn tile(&self, dim: u64) -> Option<u64> {
+        let reaches_edge = match self.short {
+            Ends::Nowhere => true,
+            Ends::At(end) => end == dim,
+            Ends::AtSeveral => false,
+        };
+        let on_grid = self.step.is_multiple_of(self.longest);
+        (on_grid && reaches_edge && self.longest <= dim).then_some(self.longest)
+    }
+}
+
+impl Ends {
+    fn and(self, other: Ends) -> Ends {
+        match (self, other) {
+            (Ends::Nowhere, ends) | (ends, Ends::Nowhere) => ends,
+            (Ends::At(a), Ends::At(b)) if a == b => self,
+            _ => Ends::AtSeveral,
+        }
+    }
+}
+
+/// The greatest; that of 0 and another number is the other one.
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Block = Vec<(u64, u64)>;
+
+    fn tile_of(blocks: &[Block], dims: &[u64]) -> Option<Vec<u64>> {
+        let mut tiling = Tiling::default();
+        for block in blocks {
+            tiling.add(block);
+        }
+        tiling.tile(dims)
+    }
+
+    /// What the definition says, word by word.
+    fn tile_by_definition(blocks: &[Block], dims: &[u64]) -> Option<Vec<u64>> {
+        let blocks: Vec<&Block> = blocks
+            .iter()
+            .filter(|b| b.iter().all(|(_, count)| *count > 0))
+            .collect();
+        let longest = |d: usize| blocks.iter().map(|b| b[d].1).max();
+        let tile: Vec<u64> = (0..dims.len()).map(longest).collect::<Option<_>>()?;
+        let fits = |b: &&Block| {
+            (0..dims.len()).all(|d| {
+                let (start, count) = b[d];
+                let whole = count == tile[d] || start + count == dims[d];
+                start % tile[d] == 0 && whole
+            })
+        };
+        let inside = tile.iter().zip(dims).all(|(side, dim)| side <= dim);
+        (inside && blocks.iter().all(fits)).then_some(tile)
+    }
+
+    #[test]
+    fn tiles_in_whatever_order() {
+        let blocks = [
+            vec![(0, 4), (0, 5)],
+            vec![(4, 4), (5, 5)],
+            vec![(8, 2), (0, 5)],
+        ];
+        for turn in 0..3 {
+            let mut blocks = blocks.to_vec();
+            blocks.rotate_left(turn);
+            assert_eq!(tile_of(&blocks, &[10, 10]), Some(vec![4, 5]));
+            // The dataset has grown since.
+            assert_eq!(tile_of(&blocks, &[12, 10]), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_tile() {
+        let dims = [12];
+        assert_eq!(tile_of(&[], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 0)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 4)], vec![(6, 4)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 4)], vec![(4, 3)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 13)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 4)], vec![(0, 4), (0, 1)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(u64::MAX, 2)]], &dims), None);
+        assert_eq!(tile_of(&[vec![(0, 4)]], &[12, 12]), None);
+        assert_eq!(tile_of(&[Vec::new()], &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_definition(
+            tile in prop::collection::vec(1u64..5, 1..4),
+            dims in prop::collection::vec(1u64..14, 3),
+            blocks in prop::collection::vec(prop::collection::vec((0u64..4, 0u64..12), 3), 1..6),
+            bent in prop::option::of((0usize..6, 0usize..3, 0u64..3, 0u64..3)),
+        ) {
+            let dims = &dims[..tile.len()];
+            let mut blocks: Vec<Block> = blocks
+                .iter()
+                .map(|block| {
+                    let sides = block.iter().zip(&tile).zip(dims);
+                    let side = |(((at, cut), tile), dim): ((&(u64, u64), &u64), &u64)| {
+                        let start = at * tile;
+                        let whole = (*tile).min(dim.saturating_sub(start));
+                        (start, if *cut == 0 { 0 } else { whole })
+                    };
+                    sides.map(side).collect()
+                })
+                .collect();
+            if let Some((block, d, start, count)) = bent {
+                let number = block % blocks.len();
+                let side = &mut blocks[number][d % tile.len()];
+                *side = (side.0 + start, side.1 + count);
+            }
+            prop_assert_eq!(tile_of(&blocks, dims), tile_by_definition(&blocks, dims));
+        }
+    }
+}
