@@ -9,7 +9,7 @@ use crate::log::source::SourceFile;
 use crate::log::tiling::Tiling;
 
 /// Bytes of tables up to which they are looked at. A scan answers `stat`, which must not read gigabytes;
-/// these take some hundredths of a second, and have the entries of a terabyte in records of 1 MiB.
+/// these take two tenths of a second, and have the entries of a terabyte in records of 1 MiB.
 const MOST_BYTES: u64 = 64 << 20;
 /// Datasets of one log that are looked at.
 const MOST_DATASETS: usize = 1 << 16;
