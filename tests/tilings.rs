@@ -170,7 +170,9 @@ impl Recipe {
             let mut again = entry.clone();
             again.dataset = 1;
             again.data = bytes(!recipe.seed);
-            if section.get(target).is_some_and(|t| t.record.is_some()) && recipe.seed % 2 == 0 {
+            if section.get(target).is_some_and(|t| t.record.is_some())
+                && recipe.seed.is_multiple_of(2)
+            {
                 // That of the entry that spells the block out counts.
                 again.record = None;
             }
