@@ -497,3 +497,27 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
     fs::write(log.folder.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
     wait_until("the orphan is shown", || names().len() == 2);
 }
+
+/// The chunks of each state are the records that it has, in the tables of all ranks and flushes.
+#[test]
+fn chunks_of_a_growing_log_are_its_records() {
+    const TILE: u64 = 70_000;
+    let values = |letter: u8| vec![letter; TILE as usize];
+    let mut log = Log::begin();
+    log.extend(3 * TILE);
+    log.extent(0, &[(0, &values(b'a'))]);
+    log.extent(1, &[(2 * TILE, &values(b'c'))]);
+    log.commit();
+    log.extent(0, &[(TILE, &values(b'b'))]);
+    log.extend(3 * TILE + 1);
+    log.extent(1, &[(3 * TILE, b"d")]);
+    log.commit();
+    let view = log.view().unwrap();
+    assert_eq!(view.grid(0).chunk, [TILE]);
+    let all = [values(b'a'), values(b'b'), values(b'c'), vec![b'd']].concat();
+    assert!(shown(&view).as_bytes() == all);
+    // A record that is no tile.
+    log.extent(1, &[(5, b"e")]);
+    log.commit();
+    assert_eq!(log.view().unwrap().grid(0).chunk, [3 * TILE + 1]);
+}
