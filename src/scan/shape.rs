@@ -21,8 +21,8 @@ const MANY: u64 = 4096;
 const SMALLEST_TILE: u64 = 64 << 10;
 const LARGEST_TILE: u64 = 4 << 20;
 /// Bytes of a tile that have to follow each other in the dataset. libhdf5 takes longer to pick shorter
-/// runs out of chunks than we take to put whole rows together: a dataset of a million rows that was
-/// written column by column would be read a hundred times as slowly by its rows.
+/// runs out of chunks than we take to put whole rows together: 200,000 rows that were written column by
+/// column were read ten times as slowly in chunks that are columns.
 const SHORTEST_RUN: u64 = 256;
 
 /// How chunk shapes are chosen where the log does not record them.
