@@ -12,7 +12,7 @@ use h5logfs::log::source::Folder;
 use h5logfs::scan::{Chunking, choose_chunk, scan};
 use h5logfs::snapshot::Storage;
 use h5logfs::view::View;
-use h5logfs::view::cache::Budget;
+use h5logfs::view::cache::{Budget, MemoryLimits};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -275,10 +275,11 @@ fn wanted_chunk(file: &LogFile, dataset: &Dataset) -> Vec<u64> {
     }
 }
 
-fn open_with(path: &Path, chunking: Chunking) -> View {
+fn open_with(path: &Path, chunking: Chunking) -> Arc<View> {
     let (folder, name) = Folder::of_file(path).unwrap();
     let snapshot = scan(&folder, &name, chunking).unwrap();
-    View::open(&folder, snapshot, Arc::new(Budget::new(BUDGET))).unwrap()
+    let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
+    View::open(&folder, snapshot, budget, None).unwrap()
 }
 
 fn chunk_of(view: &View, number: usize) -> Vec<u64> {
