@@ -71,9 +71,9 @@ pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, S
     if let Some(other) = pipeline.iter().find(|f| !f.can_apply()) {
         return Err(format!("filter {} is none that h5logfs can undo", other.id));
     }
-    let mut bytes = stored.to_vec();
+    let mut bytes = Cow::Borrowed(stored);
     for (i, filter) in pipeline.iter().enumerate().rev() {
-        bytes = match filter.id {
+        bytes = Cow::Owned(match filter.id {
             DEFLATE => {
                 if pipeline[..i].iter().any(|f| f.id == DEFLATE) {
                     return Err("deflate appears twice in the pipeline".into());
@@ -82,11 +82,11 @@ pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, S
                 inflate(&bytes, size)?
             }
             SHUFFLE => unshuffle(&bytes, shuffle_width(filter)),
-            _ => strip_fletcher32(bytes)?,
-        };
+            _ => strip_fletcher32(bytes.into_owned())?,
+        });
     }
     if bytes.len() as u64 == raw {
-        Ok(bytes)
+        Ok(bytes.into_owned())
     } else {
         Err(format!("{} bytes instead of {raw}", bytes.len()))
     }

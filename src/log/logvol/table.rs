@@ -41,7 +41,11 @@ impl Head {
         if left < HEADER {
             return Err(format!("{left} bytes are no entry"));
         }
-        let bytes = window.bytes(at, left.min(FRONT))?;
+        // An entry may be shorter, and the last one of its piece.
+        let bytes = window.bytes(at, left.min(FRONT).min(window.left(at)))?;
+        if (bytes.len() as u64) < HEADER {
+            return Err(format!("{} bytes are no entry", bytes.len()));
+        }
         let size = i32_at(bytes, 0);
         let size = u64::try_from(size)
             .ok()
@@ -51,7 +55,7 @@ impl Head {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
-        if flags & REC != 0 && size < HEADER + 8 {
+        if flags & REC != 0 && size.min(bytes.len() as u64) < HEADER + 8 {
             return Err("too short for a record number".into());
         }
         Ok(Head {
@@ -509,6 +513,12 @@ impl<'a> Window<'a> {
         self.pieces.get(after.checked_sub(1)?).copied()
     }
 
+    /// Bytes from `at` to the end of its piece.
+    fn left(&self, at: u64) -> u64 {
+        let piece = self.piece(at);
+        piece.map_or(0, |(begin, piece)| (begin + piece.len).saturating_sub(at))
+    }
+
     /// Where the byte at `at` lies in the file.
     fn position(&self, at: u64) -> u64 {
         let piece = self.piece(at);
@@ -555,5 +565,39 @@ impl<'a> Window<'a> {
 
     fn i64_at(&mut self, at: u64) -> Result<i64, String> {
         Ok(i64_at(self.bytes(at, 8)?, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::log::source::Folder;
+
+    /// The entry of a scalar has no body, and is shorter than what is read of an entry at first.
+    #[test]
+    fn a_short_entry_at_the_end_of_its_piece() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut entry = [0; HEADER as usize];
+        entry[..4].copy_from_slice(&(HEADER as i32).to_le_bytes());
+        let mut file = std::fs::File::create(&path).unwrap();
+        for gap in [100, 50] {
+            file.write_all(&vec![0xff; gap]).unwrap();
+            file.write_all(&entry).unwrap();
+        }
+        let source = SourceFile::open(&Folder::open(folder.path()).unwrap(), "log".as_ref());
+        let sources = [source.unwrap()];
+        let pieces = [100, 100 + HEADER + 50].map(|offset| Piece {
+            offset,
+            len: HEADER,
+        });
+        let mut window = Window::new(&sources, 0, "the entries".into(), &pieces);
+        for at in [0, HEADER] {
+            let head = Head::read(&mut window, at, 2 * HEADER).unwrap();
+            assert_eq!((head.size, head.dataset, head.flags), (HEADER, 0, 0));
+        }
+        assert!(Head::read(&mut window, HEADER + 1, 2 * HEADER).is_err());
     }
 }
