@@ -177,12 +177,7 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
         program.display()
     );
     let mut bench = Bench {
-        scratch: Scratch::new(
-            &arguments
-                .dir
-                .canonicalize()
-                .unwrap_or(arguments.dir.clone()),
-        )?,
+        scratch: Scratch::new(&arguments.dir)?,
         program,
         clients: Clients::new(arguments.python.clone().unwrap_or_else(usual_python)),
         corpus: arguments.corpus.clone(),

@@ -55,7 +55,8 @@ impl Scratch {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new()
             .prefix("h5logfs-bench-")
-            .tempdir_in(parent)?
+            // The kernel's table of mounts has whole paths without links.
+            .tempdir_in(parent.canonicalize()?)?
             .keep();
         UNDO.lock().1.push(folder.clone());
         Ok(Scratch(folder))

@@ -153,8 +153,13 @@ pub fn generated(bench: &Bench, out: &mut Outcome) -> Result<()> {
 /// The small files of real runs.
 pub fn real(bench: &Bench, out: &mut Outcome) -> Result<()> {
     const CASES: [&str; 3] = ["e3sm_f", "e3sm_g", "e3sm_i"];
+    let cases = bench.size.pick(&CASES[1..2], &CASES[..]);
     let path = |case: &str| -> PathBuf { bench.corpus.join(format!("{case}.log.h5")) };
-    let there: Vec<&str> = CASES.into_iter().filter(|c| path(c).is_file()).collect();
+    let there: Vec<&str> = cases
+        .iter()
+        .copied()
+        .filter(|c| path(c).is_file())
+        .collect();
     if there.is_empty() {
         let folder = bench.corpus.display();
         out.skipped = Some(format!("no e3sm_*.log.h5 in {folder}; --corpus says where"));

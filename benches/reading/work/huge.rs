@@ -145,6 +145,7 @@ fn measure(
 ) -> Result<()> {
     let prepared = bench.generate(name, plan)?;
     prepared.written.iter().for_each(|w| out.log(w));
+    bench.let_settle();
     let turn = Turn::new(bench, &prepared)?;
     bench.with_client(|client| turn.check(client, out))?;
     let mut figures = Figures::default();
