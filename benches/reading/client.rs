@@ -121,7 +121,10 @@ impl Client {
     pub fn fetch<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        ensure!(!line.is_empty(), "the client is gone");
+        ensure!(
+            !line.is_empty(),
+            "the client has ended; it is a Python with h5py and numpy"
+        );
         self.busy = false;
         let answer: Value = serde_json::from_str(&line)?;
         if let Some(error) = answer.get("error") {

@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 
 use bench::{Bench, Scale, Size};
@@ -99,45 +99,48 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all workloads ran and all contents agreed. Goals have no part in it.
+/// Returns whether all went well.
 fn run(arguments: Arguments) -> Result<bool> {
     let size = Size {
         scale: arguments.scale,
         seed: arguments.seed,
     };
     match &arguments.command {
-        Some(Command::Generate { workload, file }) => {
-            let plan = work::plan(workload, size);
-            let plan = plan.with_context(|| format!("{workload} has no log of its own"))?;
-            let written = write_log(file, plan.as_ref(), size.seed)?;
-            println!("{written:?}");
-            return Ok(true);
-        }
+        Some(Command::Generate { workload, file }) => generate_only(workload, file, size)?,
         Some(Command::Bare {
             source,
             mount_point,
             direct,
-        }) => {
-            bare::serve(source, mount_point, *direct)?;
-            return Ok(true);
+        }) => bare::serve(source, mount_point, *direct)?,
+        None if arguments.list => {
+            for workload in &work::ALL {
+                println!("{:16} {}", workload.name, workload.about);
+            }
         }
-        None => {}
+        None => return measure(&arguments, size),
     }
-    if arguments.list {
-        for workload in &work::ALL {
-            println!("{:16} {}", workload.name, workload.about);
-        }
-        return Ok(true);
-    }
-    let is_known = |name: &String| work::ALL.iter().any(|w| w.name == name);
-    let unknown = arguments.only.iter().find(|name| !is_known(name));
-    ensure!(
-        unknown.is_none(),
-        "no workload {}; see --list",
-        unknown.map_or("", |n| n)
+    Ok(true)
+}
+
+fn generate_only(workload: &str, file: &Path, size: Size) -> Result<()> {
+    let plan = work::plan(workload, size);
+    let plan = plan.with_context(|| format!("{workload} has no log of its own"))?;
+    let written = write_log(file, plan.as_ref(), size.seed)?;
+    println!(
+        "{} entries, {} blocks, {} bytes of data, {} bytes of metadata",
+        written.entries, written.blocks, written.data, written.metadata
     );
+    Ok(())
+}
+
+/// Returns whether all workloads ran and all contents agreed. Goals have no part in it.
+fn measure(arguments: &Arguments, size: Size) -> Result<bool> {
+    let only = &arguments.only;
+    if let Some(unknown) = only.iter().find(|n| work::ALL.iter().all(|w| w.name != *n)) {
+        bail!("no workload {unknown}; see --list");
+    }
     mounts::clean_up_at_signal()?;
-    let bench = make_ready(&arguments, size)?;
+    let bench = make_ready(arguments, size)?;
     let mut report = Report {
         scale: format!("{:?}", size.scale).to_lowercase(),
         rounds: bench.rounds,
@@ -148,10 +151,8 @@ fn run(arguments: Arguments) -> Result<bool> {
         workloads: Vec::new(),
     };
     print!("{report}");
-    for workload in &work::ALL {
-        if !arguments.only.is_empty() && !arguments.only.iter().any(|n| n == workload.name) {
-            continue;
-        }
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|n| n == name);
+    for workload in work::ALL.iter().filter(|w| wanted(w.name)) {
         let mut outcome = Outcome::new(workload.name);
         if let Err(error) = (workload.run)(&bench, &mut outcome) {
             outcome.failed = Some(format!("{error:#}"));
