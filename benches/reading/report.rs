@@ -276,6 +276,7 @@ impl Display for Shown {
             Unit::Bytes if value < 1024.0 => write!(f, "{value:.1} B"),
             Unit::Bytes if value < 1_048_576.0 => write!(f, "{:.1} KiB", value / 1024.0),
             Unit::Bytes => write!(f, "{:.1} MiB", value / 1_048_576.0),
+            Unit::Number if value.abs() < 0.1 => write!(f, "{value:.4}"),
             Unit::Number if value.abs() < 10.0 => write!(f, "{value:.2}"),
             Unit::Number => write!(f, "{value:.0}"),
         }
