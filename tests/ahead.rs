@@ -29,16 +29,18 @@ struct Fixture {
     contents: Vec<u8>,
 }
 
-/// A dataset of as many records as chunks; that of chunk `bad` lies outside of the log.
+/// A dataset with two records a chunk, so that chunks have to be put together; the first one of chunk
+/// `bad` lies outside of the log.
 fn log_file(bad: Option<usize>) -> Fixture {
+    const HALF: usize = CHUNK / 2;
     let dataset = Dataset::new("a", 0, Type::U8, &[(CHUNK * CHUNKS) as u64]);
     let dataset = dataset.chunked(&[CHUNK as u64]);
     let contents: Vec<u8> = (0..CHUNK * CHUNKS).map(|i| (i * 31 / 7) as u8).collect();
-    let records = contents.chunks(CHUNK).enumerate().map(|(n, data)| {
-        let start = [(n * CHUNK) as u64];
-        let entry = Entry::one(0, &start, &[CHUNK as u64], data.to_vec());
-        match bad == Some(n) {
-            true => entry.claiming(1 << 40, CHUNK as i64),
+    let records = contents.chunks(HALF).enumerate().map(|(n, data)| {
+        let start = [(n * HALF) as u64];
+        let entry = Entry::one(0, &start, &[HALF as u64], data.to_vec());
+        match bad.is_some_and(|bad| 2 * bad == n) {
+            true => entry.claiming(1 << 40, HALF as i64),
             false => entry,
         }
     });
