@@ -313,7 +313,7 @@ def check_writer(file):
     need(file.attrs["_h5logfs_writer"].startswith(b"h5logfs "), "value of _h5logfs_writer")
 
 
-def check(path, expected, foreign):
+def check(path, expected, foreign=False):
     with h5py.File(path, "r") as file:
         if not foreign:
             check_writer(file)
