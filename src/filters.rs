@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use zlib_rs::adler32::adler32;
 
 use crate::log::deflate::inflate;
 use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
@@ -146,23 +147,8 @@ fn deflate_stored(bytes: &[u8]) -> Vec<u8> {
         out.extend_from_slice(&(!len).to_le_bytes());
         out.extend_from_slice(block);
     }
-    out.extend_from_slice(&adler32(bytes).to_be_bytes());
+    out.extend_from_slice(&adler32(1, bytes).to_be_bytes());
     out
-}
-
-fn adler32(bytes: &[u8]) -> u32 {
-    // The most bytes after which the sums still fit into 32 bits.
-    const UNREDUCED: usize = 5552;
-    let (mut a, mut b) = (1u32, 0u32);
-    for part in bytes.chunks(UNREDUCED) {
-        for byte in part {
-            a += u32::from(*byte);
-            b += a;
-        }
-        a %= 65_521;
-        b %= 65_521;
-    }
-    b << 16 | a
 }
 
 /// The checksum of HDF5's fletcher32 filter: over big-endian 16-bit words, stored little endian.

@@ -25,7 +25,7 @@ const MANY_GROUPS: usize = 1024;
 /// Boxes under one node of the tree.
 const FAN_OUT: usize = 16;
 /// Groups that a point may lie in, on average, before another order is tried.
-const TIGHT: f64 = 8.0;
+const TIGHT: f64 = 3.0;
 /// Bytes behind the packed numbers, so that each of them can be loaded as a word.
 const SPARE: usize = 8;
 /// As many as HDF5 allows.
@@ -97,7 +97,7 @@ pub struct PackedBoxes {
 
 impl PackedBoxes {
     pub fn build(rows: &(impl Rows + Sync)) -> Self {
-        let overlap = match rows.rank() > 0 && rows.rows() > FAN_OUT * GROUP {
+        let overlap = match rows.rank() > 0 && rows.rows() > GROUP {
             true => natural_overlap(rows),
             false => 0.0,
         };
