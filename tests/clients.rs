@@ -414,60 +414,6 @@ for _ in range(2):
     eprintln!("{}", scans[0]);
 }
 
-/// Bytes of a file that the kernel's page cache holds; None without the tool that tells.
-fn in_page_cache(file: &Path) -> Option<u64> {
-    let mut command = Command::new("fincore");
-    command.args(["--bytes", "--noheadings", "--output", "RES"]);
-    let output = command.arg(file).output().ok()?;
-    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
-}
-
-/// Views of large slabs are read past the page cache, others through it: the bytes are the same, and both can
-/// be mapped into memory.
-#[test]
-fn slabs_are_read_past_the_page_cache() {
-    const SLAB: u64 = 1 << 20;
-    let Some(python) = Python::all().pop().filter(|_| can_mount(User::Caller)) else {
-        return;
-    };
-    let slabs = 32;
-    let folder = folder_of(&["dedup"]);
-    let entries = (0..slabs).map(|i| {
-        let data = (0..SLAB).map(|at| (at % 251 + i) as u8).collect();
-        Entry::one(0, &[i, 0], &[1, SLAB], data)
-    });
-    let dataset = Dataset::new("slabs", 0, Type::U8, &[slabs, SLAB]);
-    LogFile::with(vec![dataset], entries.collect()).write(&folder.path().join("slabs.log.h5"));
-    let mounted = Mounted::new(folder.path(), "");
-    let out = tempfile::tempdir().unwrap();
-    for (name, is_kept) in [("dedup.log.h5", true), ("slabs.log.h5", false)] {
-        let (shown, exported) = (mounted.join(name), out.path().join(name));
-        export(&folder.path().join(name), &exported);
-        assert!(
-            fs::read(&shown).unwrap() == fs::read(&exported).unwrap(),
-            "{name}"
-        );
-        if let Some(bytes) = in_page_cache(&shown) {
-            assert_eq!(
-                bytes > 0,
-                is_kept,
-                "{name}: {bytes} bytes are in the page cache"
-            );
-        }
-        let code = "
-import mmap, sys
-shown, exported = [open(path, 'rb') for path in sys.argv[1:]]
-whole = exported.read()
-for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
-    print(mmap.mmap(shown.fileno(), 0, flags=flags, prot=mmap.PROT_READ)[:] == whole)
-shown.seek(-12345, 2)
-print(shown.read() == whole[-12345:])
-";
-        let same = python.run(code, &[&shown, &exported]);
-        assert_eq!(same, "True\nTrue\nTrue\n", "{name}");
-    }
-}
-
 /// An export that is interrupted leaves nothing behind.
 #[test]
 fn an_interrupted_export() {
