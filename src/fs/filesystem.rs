@@ -13,7 +13,7 @@ use crate::error::Result;
 
 use super::attributes::Attributes;
 use super::errno::guarded;
-use super::service::{Caching, Service};
+use super::service::Service;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
     Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -39,26 +39,11 @@ thread_local! {
 }
 
 #[derive(Debug)]
-pub struct LogFilesystem {
-    service: Service,
-    /// The kernel lets readers map files into memory that are open for direct I/O.
-    maps_direct_io: bool,
-}
+pub struct LogFilesystem(Service);
 
 impl LogFilesystem {
     pub fn new(service: Service) -> Self {
-        LogFilesystem {
-            service,
-            maps_direct_io: false,
-        }
-    }
-
-    fn open_flags(&self, caching: Caching) -> FopenFlags {
-        match caching {
-            Caching::Bypass if self.maps_direct_io => FopenFlags::FOPEN_DIRECT_IO,
-            Caching::Bypass | Caching::Keep => FopenFlags::FOPEN_KEEP_CACHE,
-            Caching::Renew => FopenFlags::empty(),
-        }
+        LogFilesystem(service)
     }
 }
 
@@ -124,8 +109,8 @@ impl LogFilesystem {
         offset: u64,
         reply: &mut ReplyDirectoryPlus,
     ) -> Result<()> {
-        let listing = self.service.listing(fh.0, offset == 0)?;
-        let parent = self.service.parent(ino.0)?;
+        let listing = self.0.listing(fh.0, offset == 0)?;
+        let parent = self.0.parent(ino.0)?;
         let itself = file_attr(ino.0, &parent.attributes);
         let dots = [".", ".."];
         for (name, next) in dots.iter().zip(1..).skip(position(offset)) {
@@ -136,14 +121,14 @@ impl LogFilesystem {
         let first = position(offset).saturating_sub(dots.len());
         let after_dots = dots.len() as u64 + 1;
         for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let Some(found) = self.service.look_up_listed(&parent, listed) else {
+            let Some(found) = self.0.look_up_listed(&parent, listed) else {
                 continue;
             };
             let attr = file_attr(found.number, &found.attributes);
             let ttl = if found.is_known { TTL } else { Duration::ZERO };
             if reply.add(attr.ino, next, &listed.name, &ttl, &attr, Generation(0)) {
                 // The kernel does not hear of this one.
-                self.service.forget(found.number, 1);
+                self.0.forget(found.number, 1);
                 break;
             }
         }
@@ -159,8 +144,6 @@ fn position(offset: u64) -> usize {
 impl Filesystem for LogFilesystem {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         request_capabilities(config);
-        let mappable = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
-        self.maps_direct_io = mappable.is_ok();
         // Both settings are wishes; on refusal the value that the kernel offers is taken.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
@@ -172,7 +155,7 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match guarded(|| self.service.look_up(parent.0, name)) {
+        match guarded(|| self.0.look_up(parent.0, name)) {
             Ok((number, attributes)) => {
                 // Numbers are never used again, so there is one generation only.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
@@ -182,18 +165,18 @@ impl Filesystem for LogFilesystem {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
-        self.service.forget(ino.0, count);
+        self.0.forget(ino.0, count);
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match guarded(|| self.service.attributes(ino.0)) {
+        match guarded(|| self.0.attributes(ino.0)) {
             Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match guarded(|| self.service.link_target(ino.0)) {
+        match guarded(|| self.0.link_target(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         }
@@ -203,8 +186,11 @@ impl Filesystem for LogFilesystem {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        match guarded(|| self.service.open_file(ino.0)) {
-            Ok(open) => reply.opened(FileHandle(open.handle), self.open_flags(open.caching)),
+        match guarded(|| self.0.open_file(ino.0)) {
+            Ok(open) if open.is_fixed => {
+                reply.opened(FileHandle(open.handle), FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            Ok(open) => reply.opened(FileHandle(open.handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         }
     }
@@ -226,7 +212,7 @@ impl Filesystem for LogFilesystem {
                 buffer.resize(size, 0);
             }
             let wanted = &mut buffer[..size];
-            match guarded(|| self.service.read(fh.0, offset, wanted)) {
+            match guarded(|| self.0.read(fh.0, offset, wanted)) {
                 Ok(filled) => reply.data(&buffer[..filled.min(size)]),
                 Err(errno) => reply.error(errno),
             }
@@ -243,12 +229,12 @@ impl Filesystem for LogFilesystem {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.service.close(ino.0, fh.0);
+        self.0.close(ino.0, fh.0);
         reply.ok();
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match guarded(|| self.service.open_directory(ino.0)) {
+        match guarded(|| self.0.open_directory(ino.0)) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         }
@@ -262,7 +248,7 @@ impl Filesystem for LogFilesystem {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listing = match guarded(|| self.service.listing(fh.0, offset == 0)) {
+        let listing = match guarded(|| self.0.listing(fh.0, offset == 0)) {
             Ok(listing) => listing,
             Err(errno) => return reply.error(errno),
         };
@@ -305,12 +291,12 @@ impl Filesystem for LogFilesystem {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.service.close(ino.0, fh.0);
+        self.0.close(ino.0, fh.0);
         reply.ok();
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let space = match guarded(|| self.service.space()) {
+        let space = match guarded(|| self.0.space()) {
             Ok(space) => space,
             Err(errno) => return reply.error(errno),
         };

@@ -11,7 +11,6 @@
 //! | `mirror` | what a path below the mounted folder is now |
 //! | `tree` | inode numbers |
 //! | `handles` | open files and directories |
-//! | `bulk` | which views are read past the kernel's page cache |
 //! | `attributes` | what `stat` tells of one file |
 //! | `errno` | the one place where an error becomes an errno and a log line |
 //!
@@ -19,7 +18,6 @@
 //! kernel.
 
 mod attributes;
-mod bulk;
 mod errno;
 mod filesystem;
 mod handles;

@@ -13,7 +13,6 @@ use rustix::io::Errno as Os;
 use crate::error::{Error, Result};
 
 use super::attributes::Attributes;
-use super::bulk::is_read_in_bulk;
 use super::handles::{Directory, Handle, Handles};
 use super::mirror::{Entry, Listed, Mirror, Opened};
 use super::tree::{Known, ROOT, Tree};
@@ -22,18 +21,8 @@ use super::tree::{Known, ROOT, Tree};
 #[derive(Debug)]
 pub struct OpenFile {
     pub handle: u64,
-    pub caching: Caching,
-}
-
-/// What the kernel's page cache is to do for an open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caching {
-    /// Nothing that was read through another handle counts: the bytes may have changed.
-    Renew,
-    /// The bytes behind the inode number never change.
-    Keep,
-    /// They never change, and are cheaper to get past the cache.
-    Bypass,
+    /// The bytes behind its inode number never change: the kernel may keep its pages.
+    pub is_fixed: bool,
 }
 
 /// A directory in which many names are looked up one after the other.
@@ -140,11 +129,7 @@ impl Service {
     pub fn open_file(&self, number: u64) -> Result<OpenFile> {
         let known = self.known(number)?;
         let opened = self.mirror.open_file(&known.path, known.version)?;
-        let caching = match &opened {
-            Opened::View(view) if is_read_in_bulk(view) => Caching::Bypass,
-            Opened::View(_) => Caching::Keep,
-            Opened::Plain(_) => Caching::Renew,
-        };
+        let is_fixed = matches!(opened, Opened::View(_));
         let handle = match opened {
             Opened::View(view) => Handle::View(view),
             Opened::Plain(file) => Handle::Plain {
@@ -154,7 +139,7 @@ impl Service {
         };
         Ok(OpenFile {
             handle: self.keep(number, handle),
-            caching,
+            is_fixed,
         })
     }
 

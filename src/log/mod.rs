@@ -58,9 +58,6 @@ pub trait Layout {
     /// As `h5logfs inspect` names it.
     fn name(&self) -> &'static str;
 
-    /// Bytes of the record tables in the files, which grow with the entries.
-    fn table_len(&self) -> u64;
-
     /// Reads the record tables: cost and memory grow with the entries, not with their blocks.
     /// A table that is damaged is no error here: see [`RecordTable::faults`].
     fn read_tables(

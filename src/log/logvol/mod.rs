@@ -99,12 +99,6 @@ impl Layout for Tables {
         "Log VOL"
     }
 
-    fn table_len(&self) -> u64 {
-        let pieces = self.sections.iter().flat_map(|s| &s.pieces).map(|p| p.len);
-        let lengths = self.metadata.iter().map(|table| table.len).chain(pieces);
-        lengths.fold(0, u64::saturating_add)
-    }
-
     fn read_tables(
         &self,
         sources: &[SourceFile],
