@@ -61,6 +61,11 @@ pub fn in_chunks() -> Tiles {
     plan(CHUNK, CHUNK)
 }
 
+/// Two records a chunk: chunks have to be put together, and are kept.
+fn in_halves() -> Tiles {
+    plan(CHUNK / 2, CHUNK)
+}
+
 /// Records of ten rows.
 pub fn in_rows() -> Tiles {
     plan(10, SIDE)
@@ -68,6 +73,7 @@ pub fn in_rows() -> Tiles {
 
 pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
     for (how, plan) in [
+        ("records are halves of chunks", in_halves()),
         ("records are chunks", in_chunks()),
         ("records are rows", in_rows()),
     ] {
@@ -81,7 +87,9 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
     out.contents(&[]);
     out.note(
         "Bytes asked for ÷ bytes read from the log. A window moves by half of itself, row by row of \
-         windows; each chunk that it touches is read whole, as libhdf5 does.",
+         windows; each chunk that it touches is read whole, as libhdf5 does. Of records that are chunks the \
+         cache keeps nothing: they are read where they lie. Of rows, what lies between two pieces of a \
+         chunk is read along.",
     );
     Ok(())
 }
