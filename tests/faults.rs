@@ -182,6 +182,20 @@ fn data_that_lie_outside_the_data_logs() {
     }
 }
 
+/// What was written before must not be shown in the place of what is lost.
+#[test]
+fn lost_data_of_a_later_flush() {
+    let old = |place| Entry::one(0, &[0, 0], &[3, 3], vec![place; 9]);
+    let nowhere = old(2).flush(2).claiming(1 << 40, 9);
+    let message = refused(&with_bad(bytes_dataset(&[3, 3]), vec![old(1), nowhere]));
+    assert_says(&message, "lie in no _ld dataset");
+    let wide = bytes_dataset(&[1 << 20]);
+    let cannot_hold = Entry::one(0, &[0], &[1 << 20], filter::deflate(&[1; 9])).flush(2);
+    let old = Entry::one(0, &[0], &[1 << 20], vec![1; 1 << 20]);
+    let message = refused(&with_bad(wide, vec![old, cannot_hold]));
+    assert_says(&message, "stored bytes cannot hold");
+}
+
 #[test]
 fn data_that_do_not_inflate_or_are_too_many() {
     let short = Entry::one(0, &[0, 0], &[3, 3], vec![7; 8]);
@@ -287,6 +301,26 @@ fn a_chunk_larger_than_the_budget() {
     let mut bytes = vec![0; 4 << 20];
     view.read_at(offset, &mut bytes).unwrap();
     assert!(bytes.iter().all(|b| *b == 3));
+}
+
+/// A chunk is followed by bytes that nothing uses, up to the next page: they ask for no chunk.
+#[test]
+fn what_follows_a_chunk_is_not_read_from_the_log() {
+    const LEN: u64 = (4 << 20) + 100;
+    let dataset = bytes_dataset(&[LEN]).chunked(&[LEN]);
+    let whole = Entry::one(0, &[0], &[LEN], vec![3; LEN as usize]);
+    let (_folder, path) = place(&with_bad(dataset, vec![whole]));
+    // The chunk does not fit into the budget.
+    let view = open_view_within(&path, 1 << 20).unwrap();
+    let number = number_of(&view, "/bad");
+    let (offset, _) = view.chunk_place(number, 0).unwrap();
+    view.index(number).unwrap();
+    let before = view.log_bytes_read();
+    let mut bytes = vec![9; LEN.next_multiple_of(4096) as usize];
+    assert_eq!(view.read_at(offset, &mut bytes).unwrap(), bytes.len());
+    let (chunk, rest) = bytes.split_at(LEN as usize);
+    assert!(chunk.iter().all(|b| *b == 3) && rest.iter().all(|b| *b == 0));
+    assert_eq!(view.log_bytes_read(), before + LEN);
 }
 
 #[test]

@@ -169,16 +169,19 @@ impl<'a> Decoder<'a> {
             len: head.data_size as u64,
             encoding: encoding(self.dataset, raw, head.data_size as u64),
         };
-        let flush = self.data_flush(source, &head).and_then(|flush| {
-            match stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) {
-                true => Err(format!(
+        let flush = self.data_flush(source, &head);
+        // What lies nowhere may have been written last: nothing that is older must take its place.
+        let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&u32::MAX));
+        let fault = match flush {
+            Err(reason) => Some(reason),
+            Ok(_) if stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) => {
+                Some(format!(
                     "{} stored bytes cannot hold {raw} bytes",
                     stored.len
-                )),
-                false => Ok(flush),
+                ))
             }
-        });
-        let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&0));
+            Ok(_) => None,
+        };
         match covered {
             Covered::Nothing => {}
             Covered::Block => {
@@ -189,7 +192,7 @@ impl<'a> Decoder<'a> {
                 list.push_selection(stored, order, (id, selection), lead);
             }
         }
-        if let Err(reason) = flush {
+        if let Some(reason) = fault {
             list.spoil_last(format!("{}: {reason}", self.name(place)));
         }
         Ok(())
