@@ -261,6 +261,11 @@ impl View {
             return self.read_extent(number, source, offset, within, buf);
         }
         let (chunk, inside) = (within / place.slot, within % place.slot);
+        let has_filters = !self.snapshot.datasets[number].filters.is_empty();
+        if inside >= place.stored && !has_filters {
+            // The rest of the slot. Where there are filters the chunk itself has to say how long it is.
+            return Ok(zeros(buf, place.slot - inside));
+        }
         if !self.has_chunk(number, chunk)
             && let Some(len) = self.read_directly(number, chunk, inside, buf)?
         {
@@ -269,10 +274,7 @@ impl View {
         self.look_ahead(number, chunk);
         let bytes = self.part_of_chunk(number, chunk, inside..inside + buf.len() as u64)?;
         if inside >= bytes.len() as u64 {
-            // The rest of the slot, which no chunk uses.
-            let len = buf.len().min((place.slot - inside) as usize);
-            buf[..len].fill(0);
-            return Ok(len);
+            return Ok(zeros(buf, place.slot - inside));
         }
         Ok(copy_from(&bytes, inside as usize, buf))
     }
@@ -550,6 +552,13 @@ fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), Fa
     Err(format!(
         "{what} of {bytes} bytes is larger than {option}, {limit} bytes"
     ))
+}
+
+/// Bytes that nothing uses, `left` of them at most; returns how many.
+fn zeros(buf: &mut [u8], left: u64) -> usize {
+    let len = buf.len().min(left as usize);
+    buf[..len].fill(0);
+    len
 }
 
 /// Copies what there is from `at` on; returns how much.
