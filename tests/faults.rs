@@ -196,6 +196,20 @@ fn lost_data_of_a_later_flush() {
     assert_says(&message, "stored bytes cannot hold");
 }
 
+/// A number of blocks without coordinates costs an entry nothing, and must not cost its reader.
+#[test]
+fn a_scalar_that_was_written_very_often() {
+    let number = i32::MAX;
+    let body = number.to_le_bytes().to_vec();
+    let often = Entry::many(0, Vec::new(), vec![7; 3 << 20]);
+    let often = often.spelled(Spelling::Bytes { flags: 1, body });
+    let (_folder, path) = place(&with_bad(bytes_dataset(&[]), vec![often]));
+    let view = open_view(&path).unwrap();
+    let number = number_of(&view, "/bad");
+    assert!(view.index(number).unwrap().bytes() < 4096);
+    assert_says(&refusal(&view, "/bad"), "cache_size");
+}
+
 #[test]
 fn data_that_do_not_inflate_or_are_too_many() {
     let short = Entry::one(0, &[0, 0], &[3, 3], vec![7; 8]);

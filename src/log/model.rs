@@ -11,7 +11,7 @@ use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
 
 /// Several blocks that one write covered, in the order in which their elements lie in the log.
-/// In rank 0, the selection of a scalar, every block is the one element.
+/// In rank 0, the selection of a scalar, every block is the one element, and the last one is kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     elements: u64,
@@ -28,15 +28,22 @@ impl Selection {
         start: impl Fn(usize, usize) -> u64 + Sync,
         count: impl Fn(usize, usize) -> u64 + Sync,
     ) -> Result<Self, String> {
+        // Of blocks that are the same element the last one counts, and nothing in the log bounds how many
+        // there are.
+        let first = if rank == 0 {
+            number.saturating_sub(1)
+        } else {
+            0
+        };
         let mut blocks = Blocks {
             rank,
             start,
             count,
-            before: Vec::with_capacity(number),
+            before: Vec::with_capacity(number - first),
             numbers: None,
         };
-        let mut elements = 0u64;
-        for block in 0..number {
+        let mut elements = first as u64;
+        for block in first..number {
             let own = blocks.elements(block)?;
             if own == 0 {
                 blocks.numbers.get_or_insert_with(|| (0..block).collect());
@@ -72,6 +79,11 @@ impl Selection {
 
     pub fn elements(&self) -> u64 {
         self.elements
+    }
+
+    /// Whether it is one block, whose elements are all that the write had.
+    pub fn is_one_block(&self) -> bool {
+        self.blocks() == 1 && (self.rank() > 0 || self.elements == 1)
     }
 
     /// The smallest box around all blocks; meaningless without blocks.
@@ -316,6 +328,7 @@ fn without_lead(query: &Bounds) -> Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boxes::packed::Row;
 
     fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Selection, String> {
         let start = |block: usize, d: usize| starts[block * rank + d];
@@ -335,7 +348,13 @@ mod tests {
     #[test]
     fn a_scalar_is_written_several_times() {
         let s = Selection::new(0, 3, |_, _| 0, |_, _| 0).unwrap();
-        assert_eq!((s.blocks(), s.elements()), (3, 3));
+        assert_eq!((s.blocks(), s.elements()), (1, 3));
+        let row = |row: Row<'_>| row.value(0) == 2;
+        let everywhere = Bounds {
+            start: Vec::new(),
+            end: Vec::new(),
+        };
+        assert!(s.blocks.any(&everywhere, row));
     }
 
     #[test]

@@ -372,13 +372,13 @@ impl<'a> Decoder<'a> {
 impl Covered {
     /// A selection that is one block needs not be kept.
     fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
-        match selection.blocks() {
-            1 => {
+        match selection.is_one_block() {
+            true => {
                 let bounds = selection.bounds();
                 let count: Vec<u64> = bounds.count().collect();
                 Covered::block(lead, &bounds.start, &count, sides)
             }
-            _ => Covered::Selection(id, selection),
+            false => Covered::Selection(id, selection),
         }
     }
 
