@@ -45,6 +45,7 @@ mod image;
 pub mod index;
 pub mod journal;
 pub mod log;
+mod parallel;
 pub mod scan;
 pub mod snapshot;
 pub mod view;

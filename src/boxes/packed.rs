@@ -12,11 +12,11 @@
 //! all the same, from the last to the first.
 
 use std::ops::{ControlFlow, Range};
-use std::thread;
 
 use serde::{Deserialize, Serialize};
 
 use super::Bounds;
+use crate::parallel;
 
 /// Rows in a group.
 const GROUP: usize = 128;
@@ -116,26 +116,19 @@ impl PackedBoxes {
     /// Packs rows in some order, or as they come.
     fn pack<R: Rows + Sync>(rows: &R, order: Option<&[u32]>) -> Self {
         let groups = rows.rows().div_ceil(GROUP);
-        let threads = match groups > MANY_GROUPS {
-            true => thread::available_parallelism().map_or(1, |n| n.get()),
+        let shares = match groups > MANY_GROUPS {
+            true => parallel::shares(),
             false => 1,
         };
-        let share = groups.div_ceil(threads);
-        let part = |number: usize| {
-            let groups = (number * share).min(groups)..((number + 1) * share).min(groups);
+        let each = groups.div_ceil(shares);
+        let parts = parallel::share(shares, |number| {
+            let groups = (number * each).min(groups)..((number + 1) * each).min(groups);
             Self::pack_groups(rows, order, groups)
-        };
-        let mut packed = thread::scope(|scope| {
-            let others: Vec<_> = (1..threads)
-                .map(|number| (number, scope.spawn(move || part(number))))
-                .collect();
-            let mut packed = part(0);
-            for (number, other) in others {
-                // A thread that could not do its share leaves it to this one.
-                packed.append(other.join().unwrap_or_else(|_| part(number)));
-            }
-            packed
         });
+        let mut parts = parts.into_iter();
+        let nothing = || Self::pack_groups(rows, order, 0..0);
+        let mut packed = parts.next().unwrap_or_else(nothing);
+        parts.for_each(|part| packed.append(part));
         packed.rows = rows.rows();
         packed.packed.extend([0; SPARE]);
         packed.packed.shrink_to_fit();

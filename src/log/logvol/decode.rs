@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, Spelling};
@@ -15,6 +14,7 @@ use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
 use crate::log::records::RecordList;
 use crate::log::source::SourceFile;
 use crate::log::{DatasetRecords, Logged};
+use crate::parallel;
 
 /// Selections are decoded by several threads where their entries reach this far: below, threads would
 /// cost more than they save.
@@ -316,12 +316,12 @@ impl<'a> Decoder<'a> {
             }
             _ => 0,
         };
-        let threads = thread::available_parallelism().map_or(1, |n| n.get());
-        if reach < MANY_BYTES || threads < 2 || self.is_merged() {
+        let shares = parallel::shares();
+        if reach < MANY_BYTES || shares < 2 || self.is_merged() {
             return;
         }
         let next = AtomicUsize::new(0);
-        let work = || {
+        let work = |_| {
             let mut window = None;
             let mut decoded = Vec::new();
             loop {
@@ -334,13 +334,8 @@ impl<'a> Decoder<'a> {
                 }
             }
         };
-        let decoded = thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut decoded = work();
-            // A thread that panicked has decoded nothing: what it left is decoded when it is asked for.
-            decoded.extend(others.into_iter().filter_map(|t| t.join().ok()).flatten());
-            decoded
-        });
+        // What a thread that panicked has decoded is lost, and decoded when it is asked for.
+        let decoded = parallel::share(shares, work).into_iter().flatten();
         for (id, selection) in decoded {
             self.keep(id, selection, state);
         }

@@ -1,0 +1,90 @@
+//! Work in equal shares, done by a few threads at the same time.
+
+use std::cell::Cell;
+use std::thread;
+
+/// Threads at most, the calling one included: on a node with many cores other readers want some, and a
+/// process may have no more threads than its limits say.
+const MOST: usize = 16;
+
+thread_local! {
+    /// This thread does a share of something already: all cores are busy with that.
+    static HAS_SHARE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How many shares it is worth to make of something now, one at the least.
+pub fn shares() -> usize {
+    match HAS_SHARE.get() {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, |n| n.get().min(MOST)),
+    }
+}
+
+/// What `work` makes of the shares 0 to `shares`, in this order. The calling thread does the first, and what
+/// others cannot: where the system has no more threads, or one of them has panicked.
+pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let work = |number| {
+        let _marked = Marked::new();
+        work(number)
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |number| {
+            let thread = thread::Builder::new().spawn_scoped(scope, move || work(number));
+            (number, thread)
+        };
+        let others: Vec<_> = (1..shares).map(start).collect();
+        let mut done = vec![work(0)];
+        done.extend(others.into_iter().map(|(number, thread)| {
+            let outcome = thread.ok().and_then(|thread| thread.join().ok());
+            outcome.unwrap_or_else(|| work(number))
+        }));
+        done
+    })
+}
+
+/// While it lives, the thread has a share.
+struct Marked {
+    before: bool,
+}
+
+impl Marked {
+    fn new() -> Self {
+        Marked {
+            before: HAS_SHARE.replace(true),
+        }
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        HAS_SHARE.set(self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn shares_come_back_in_order_and_are_not_shared_again() {
+        let done = share(5, |number| (number, shares()));
+        assert_eq!(done, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
+        assert!((1..=MOST).contains(&shares()));
+        assert!(shares() == 1 || thread::available_parallelism().unwrap().get() > 1);
+    }
+
+    #[test]
+    fn a_share_whose_thread_panics_is_done_by_the_caller() {
+        let tried = AtomicUsize::new(0);
+        let done = share(3, |number| {
+            if number == 2 && tried.fetch_add(1, Ordering::Relaxed) == 0 {
+                panic!("in a thread");
+            }
+            number
+        });
+        assert_eq!(done, [0, 1, 2]);
+    }
+}
