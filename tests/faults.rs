@@ -196,6 +196,68 @@ fn lost_data_of_a_later_flush() {
     assert_says(&message, "stored bytes cannot hold");
 }
 
+/// Two records in one place, whose elements take 16 and 32 bytes: only one of them can be right, in whatever
+/// order they are read.
+#[test]
+fn records_that_claim_the_same_bytes() {
+    let data = filter::deflate(&[5; 16]);
+    let dims = [4, 16];
+    let dataset = |name, id| Dataset::new(name, id, Type::U8, &dims).chunked(&[1, 4]);
+    let long = |n| Entry::one(n, &[1, 0], &[2, 16], data.clone());
+    let right = |n| Entry::one(n, &[0, 0], &[1, 16], data.clone());
+    for same in [true, false] {
+        let datasets = vec![dataset("a", 0), dataset("b", 1)];
+        let other = i32::from(!same);
+        let write = |second: Entry| LogFile::with(datasets.clone(), vec![right(0), second]);
+        let (_folder, path) = place(&write(long(other)));
+        let (offset, len) = extents(&path, "_ld")[0];
+        assert_eq!(len, 2 * data.len() as u64);
+        let claimed = long(other).claiming(offset as i64, data.len() as i64);
+        let (_folder, path) = place(&write(claimed));
+        let view = open_view(&path).unwrap();
+        assert_eq!(extents(&path, "_ld")[0].0, offset);
+        for _ in 0..2 {
+            for chunk in 0..4 {
+                assert_eq!(view.chunk(0, chunk).unwrap()[..], [5; 4]);
+                view.chunk(other as usize, 4 + chunk).unwrap_err();
+            }
+        }
+    }
+}
+
+/// A selection of another number of dimensions is none, whoever has read it before.
+#[test]
+fn a_selection_shared_across_ranks() {
+    let blocks = vec![
+        (vec![0, 1, 0], vec![1, 1, 2]),
+        (vec![0, 2, 1], vec![1, 1, 2]),
+    ];
+    let dataset = |name, id, dims: &[u64]| Dataset::new(name, id, Type::U8, dims);
+    let datasets = vec![dataset("a", 0, &[2, 3, 3]), dataset("b", 1, &[3, 3])];
+    let shared =
+        |id| Entry::many(id, Vec::new(), vec![1, 2, 3, 4]).spelled(Spelling::Shared { target: 0 });
+    let entries = vec![
+        Entry::many(0, blocks, vec![5, 6, 7, 8]),
+        shared(0).record(1),
+        shared(1),
+    ];
+    let (_folder, path) = place(&LogFile::with(datasets, entries));
+    for first in [0, 1] {
+        let view = open_view(&path).unwrap();
+        let read = |name: &str| read(&view, name);
+        for turn in 0..2 {
+            match (turn + first) % 2 {
+                0 => {
+                    let a = read("/a").unwrap();
+                    assert_eq!(a[..9], [0, 0, 0, 5, 6, 0, 0, 7, 8]);
+                    assert_eq!(a[9..], [0, 0, 0, 1, 2, 0, 0, 3, 4]);
+                }
+                _ => assert_says(&read("/b").unwrap_err().to_string(), "of rank 2"),
+            }
+        }
+    }
+}
+
 /// A number of blocks without coordinates costs an entry nothing, and must not cost its reader.
 #[test]
 fn a_scalar_that_was_written_very_often() {

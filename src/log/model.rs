@@ -182,7 +182,7 @@ impl Selections {
 }
 
 /// How the bytes of a record are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// As they are.
     Raw,
@@ -195,7 +195,7 @@ pub enum Encoding {
 }
 
 /// Where the bytes of a record lie, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stored {
     /// Which source file holds them.
     pub source: u16,

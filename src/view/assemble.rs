@@ -44,7 +44,8 @@ impl Assembly<'_> {
         let mut chunk = filled(raw as usize, &self.dataset.fill);
         let mut sources = BTreeSet::new();
         let mut pieces = Pieces::new(self.sources);
-        let mut last: Option<(Stored, Bytes)> = None;
+        // With the elements that come of it: a damaged log may have several records in one place.
+        let mut last: Option<((Stored, u64), Bytes)> = None;
         let element = self.dataset.element;
         deciding.stretches(|record, stretch| {
             if let Some(fault) = record.fault {
@@ -56,10 +57,11 @@ impl Assembly<'_> {
                 return pieces.add(piece, &mut chunk);
             }
             let bytes = match &last {
-                Some((same, bytes)) if *same == stored => bytes,
+                Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
                 _ => {
                     sources.insert(usize::from(stored.source));
-                    &last.insert((stored, (self.decoded)(record)?)).1
+                    let bytes = (self.decoded)(record)?;
+                    &last.insert(((stored, record.elements()), bytes)).1
                 }
             };
             copy_within(

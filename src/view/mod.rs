@@ -422,7 +422,7 @@ impl View {
         // Of a record with many blocks that is more than the chunk takes, which does no harm.
         let common = own.intersection(bounds);
         let taken = common.map_or(0, |common| common.count().product::<u64>());
-        let key = BytesKey::Record(self.generation, stored.source, stored.offset);
+        let key = BytesKey::Record(self.generation, number as u32, stored, raw);
         self.budget.bytes(
             &key,
             0..taken.saturating_mul(dataset.element).max(1),

@@ -246,7 +246,7 @@ impl<'a> Decoder<'a> {
             let body = window.bytes(at + speller.len(), speller.body_len())?;
             return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
         }
-        let id = |spelling: Spelling| id(target, wanted, spelling);
+        let id = |spelling: Spelling| id(target, (own_rank, wanted), spelling);
         let fits = |s: &Selection| {
             s.elements().checked_mul(self.dataset.element) == u64::try_from(head.data_size).ok()
         };
@@ -354,7 +354,7 @@ impl<'a> Decoder<'a> {
         let wanted = self
             .rank()
             .checked_sub(usize::from(head.record.is_some()))?;
-        let id = id(target, wanted, Spelling::Usual);
+        let id = id(target, (wanted, wanted), Spelling::Usual);
         if wanted == 0 || self.selections.get(id).is_some() {
             return None;
         }
@@ -388,10 +388,10 @@ impl Covered {
     }
 }
 
-/// Number of a selection: it depends on the entry that spells it out, the dimensions wanted, and how
-/// they are read.
-fn id(target: u32, wanted: usize, spelling: Spelling) -> u64 {
-    u64::from(target) << 16 | (wanted as u64) << 8 | spelling as u64
+/// Number of a selection: it depends on the entry that spells it out, the dimensions that it is taken
+/// to have, those of them that are wanted, and how they are read.
+fn id(target: u32, (own, wanted): (usize, usize), spelling: Spelling) -> u64 {
+    u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
 
 /// A single block, spelled out plainly (section 6.1) in `rank` dimensions, the first `drop` of which

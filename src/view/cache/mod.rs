@@ -24,6 +24,7 @@ use super::View;
 use super::ahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
+use crate::log::model::Stored;
 pub use shared::Counts;
 use shared::Shared;
 
@@ -63,8 +64,9 @@ impl Default for MemoryLimits {
 pub(super) enum BytesKey {
     /// Stored bytes of a chunk: dataset, number in its grid.
     Chunk(Generation, u32, u64),
-    /// Decoded bytes of a record: source file, offset.
-    Record(Generation, u16, u64),
+    /// Decoded bytes of a record of a dataset: how it is stored, and how many bytes come of it. A damaged
+    /// log may have several records in one place.
+    Record(Generation, u32, Stored, u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
