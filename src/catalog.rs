@@ -290,9 +290,9 @@ impl Catalog {
     /// `None` where nothing is kept that can be used.
     fn open_kept(&self, kept: &Kept<'_>, source: &SourceFile) -> Option<Arc<View>> {
         let start = Instant::now();
-        let snapshot = kept.find(source)?;
+        let (snapshot, log) = kept.find(source)?;
         let budget = Arc::clone(&self.budget);
-        match View::open(&self.folder, snapshot, budget, Some(kept.log())) {
+        match View::open(&self.folder, snapshot, budget, Some(log)) {
             Ok(view) => {
                 report(&view, "known from an earlier scan, opened", start);
                 Some(view)
@@ -313,8 +313,10 @@ impl Catalog {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
         let snapshot = scan(&self.folder, relative, self.chunking)?;
-        let kept = kept.and_then(|kept| Some((kept, kept.pack(&snapshot)?)));
-        let log = kept.as_ref().map(|(kept, _)| kept.log());
+        let (kept, log) = match kept.and_then(|kept| Some((kept, kept.pack(&snapshot)?))) {
+            Some((kept, (packed, log))) => (Some((kept, packed)), Some(log)),
+            None => (None, None),
+        };
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);
         match kept {

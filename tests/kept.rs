@@ -236,6 +236,34 @@ fn a_file_that_changed_is_scanned_again() {
     assert!(!known("new.h5"));
 }
 
+/// Of the subfiles only the snapshot says in which state they were: an index must not outlive it.
+#[test]
+fn indexes_of_subfiles_that_changed_are_made_again() {
+    const BLOCKS: u64 = 300_000;
+    let site = Site::new(&[]);
+    let write = |name: &str, first: u64| {
+        let starts = (0..BLOCKS).map(|block| block * 7 + block * block % 5 + first);
+        let blocks: Vec<Block> = starts.map(|start| (vec![start], vec![1])).collect();
+        let dataset = Dataset::new("a", 0, Type::U8, &[BLOCKS * 7 + 8]);
+        let entry = Entry::many(0, blocks, (0..BLOCKS).map(|block| block as u8).collect());
+        let mut file = LogFile::with(vec![dataset], vec![entry]);
+        file.subfiled = true;
+        file.write(&site.run().join(name));
+        site.run().join(format!("{name}.subfiles/{name}.0"))
+    };
+    let (old, new) = (write("log.h5", 0), write("new.h5", 1));
+    thread::sleep(SETTLING);
+    let all = |name: &str| bytes(&site.catalog(&site.run()), name);
+    let before = all("log.h5");
+    assert!(site.items().iter().any(|item| item.ends_with("index-0")));
+    change_unseen(&old, |path| assert!(fs::copy(&new, path).unwrap() > 0));
+    thread::sleep(SETTLING);
+    for _ in 0..2 {
+        let after = all("log.h5");
+        assert!(after == all("new.h5") && after != before);
+    }
+}
+
 #[test]
 fn of_a_file_just_changed_or_from_the_future_nothing_is_kept() {
     let site = Site::new(&["nd.log.h5"]);

@@ -65,14 +65,17 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// For what else is to be kept of this state of the log.
-    pub fn log(&self) -> KeptLog {
-        self.log.clone()
+    /// For what else is to be kept of this state of the log: of its subfiles, too.
+    fn log_of(&self, changed: &[Time]) -> KeptLog {
+        let numbers = changed
+            .iter()
+            .flat_map(|(s, ns)| [s.to_le_bytes(), ns.to_le_bytes()]);
+        self.log.with(&numbers.flatten().collect::<Vec<u8>>())
     }
 
-    /// The snapshot of an earlier scan, if all files of the log are as they were then. It was not checked
-    /// yet.
-    pub fn find(&self, source: &SourceFile) -> Option<Snapshot> {
+    /// The snapshot of an earlier scan, if all files of the log are as they were then, and where more
+    /// may be kept of them. It was not checked yet.
+    pub fn find(&self, source: &SourceFile) -> Option<(Snapshot, KeptLog)> {
         let bytes = self.log.get(ITEM)?;
         // A journal counts for more than what the file itself says.
         if !matches!(
@@ -91,17 +94,20 @@ impl<'a> Kept<'a> {
     }
 
     /// The snapshot, if its sources are as they were.
-    fn still(&self, item: Item<'_>) -> Option<Snapshot> {
+    fn still(&self, item: Item<'_>) -> Option<(Snapshot, KeptLog)> {
         let mut snapshot = item.snapshot.into_owned();
         self.place(&mut snapshot)?;
         let now = self.states(&snapshot)?;
-        let same = now.iter().map(|s| s.changed).eq(item.changed);
-        same.then_some(snapshot)
+        let same = now
+            .iter()
+            .map(|s| s.changed)
+            .eq(item.changed.iter().copied());
+        same.then(|| (snapshot, self.log_of(&item.changed)))
     }
 
-    /// The snapshot as it is kept; `None` where it must not be: of a log that is not closed, or that
+    /// The snapshot as it is kept, and where more may be kept; `None` where it must not be: of a log that is not closed, or that
     /// was changed just before.
-    pub fn pack(&self, snapshot: &Snapshot) -> Option<Vec<u8>> {
+    pub fn pack(&self, snapshot: &Snapshot) -> Option<(Vec<u8>, KeptLog)> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
         if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
@@ -111,7 +117,8 @@ impl<'a> Kept<'a> {
             changed: states.iter().map(|s| s.changed).collect(),
             snapshot: Cow::Borrowed(snapshot),
         };
-        postcard::to_stdvec(&item).ok()
+        let packed = postcard::to_stdvec(&item).ok()?;
+        Some((packed, self.log_of(&item.changed)))
     }
 
     pub fn keep(&self, packed: &[u8]) {

@@ -153,6 +153,17 @@ pub struct KeptLog {
 }
 
 impl KeptLog {
+    /// The same place, for items that were made of something more; those made of anything else are not
+    /// there.
+    pub fn with(&self, more: &[u8]) -> Self {
+        let mut front = self.front.to_vec();
+        put_text(&mut front, more);
+        KeptLog {
+            front: front.into(),
+            ..self.clone()
+        }
+    }
+
     /// The bytes that were put under this name. `item`: letters, digits and `-`.
     pub fn get(&self, item: &str) -> Option<Vec<u8>> {
         match self.read(item) {
