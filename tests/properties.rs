@@ -5,11 +5,18 @@ mod encoder;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 
 use encoder::filter::{self, Filter};
 use encoder::raw;
 use encoder::*;
+use h5logfs::index::kept::About;
+use h5logfs::index::store::{KeptLog, Key, State, Store};
+use h5logfs::log::source::{Folder, SourceFile};
+use h5logfs::scan::{Chunking, scan};
 use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -74,6 +81,8 @@ struct WriteRecipe {
 #[derive(Debug, Clone)]
 enum ShapeRecipe {
     Blocks(Vec<[(u16, u16); MOST_DIMS]>),
+    /// As many blocks of a few elements each.
+    Scattered(usize),
     /// A block that is one chunk of the recorded shape.
     Chunk(u64),
     Everything,
@@ -201,6 +210,110 @@ fn recipe() -> impl Strategy<Value = Recipe> {
                 slabs,
             },
         )
+}
+
+/// A log with crowds of entries and of blocks, some of whose data are lost, and how it is read.
+#[derive(Clone)]
+struct Crowded {
+    recipe: Recipe,
+    /// Entries of small blocks, and blocks of one entry.
+    entries: usize,
+    blocks: usize,
+    /// Entries whose data lie nowhere: one in so many.
+    lost: Option<usize>,
+    seed: u64,
+}
+
+fn crowded() -> impl Strategy<Value = Crowded> {
+    let entries = prop_oneof![4 => 0usize..20, 2 => 100usize..300, 1 => 2050usize..2600];
+    let blocks = prop_oneof![3 => 1usize..20, 2 => 100usize..400, 1 => 2050usize..5000];
+    let lost = prop::option::weighted(0.3, 2usize..40);
+    (recipe(), entries, blocks, lost, any::<u64>()).prop_map(
+        |(recipe, entries, blocks, lost, seed)| Crowded {
+            recipe,
+            entries,
+            blocks,
+            lost,
+            seed,
+        },
+    )
+}
+
+impl Crowded {
+    fn make(&self) -> LogFile {
+        let mut recipe = self.recipe.clone();
+        let mut random = numbers(self.seed);
+        let mut write = |number| WriteRecipe {
+            dataset: random() as usize,
+            deleted: false,
+            flush: random() as usize % 3,
+            table: random() as usize % 2,
+            process: random() as usize % 3,
+            place: random() as u32 % 2,
+            shape: ShapeRecipe::Scattered(number),
+            record: (random() % 3 == 0).then_some(random()),
+            spelling: match random() % 8 {
+                0 => SpellingRecipe::Shared(random() as usize),
+                1 | 2 => SpellingRecipe::Encoded(0),
+                _ => SpellingRecipe::Plain,
+            },
+            filtered: random() % 3 == 0,
+            alphabet: [2, 256][random() as usize % 2],
+            seed: random(),
+        };
+        let few = (0..self.entries).map(|n| write(1 + n % 2));
+        recipe.writes.extend(few.collect::<Vec<_>>());
+        recipe.writes.push(write(self.blocks));
+        recipe.writes.push(write(1 + self.blocks / 2));
+        // Those that came first are to have their turn of being the last.
+        let turn = random() as usize % recipe.writes.len();
+        recipe.writes.rotate_left(turn);
+        let mut file = recipe.make();
+        for entry in entries_of(&mut file) {
+            let lost = self.lost.is_some_and(|n| random() as usize % n == 0);
+            if lost && !entry.data.is_empty() {
+                entry.claims = Some((1 << 40, entry.data.len() as i64));
+            }
+        }
+        file
+    }
+}
+
+fn entries_of(file: &mut LogFile) -> impl Iterator<Item = &mut Entry> {
+    let sections = file
+        .logs
+        .iter_mut()
+        .flat_map(|log| &mut log.tables)
+        .flatten();
+    sections.flatten()
+}
+
+impl fmt::Debug for Crowded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Crowded {
+            entries,
+            blocks,
+            lost,
+            seed,
+            ..
+        } = self;
+        write!(
+            f,
+            "{entries} entries, {blocks} blocks, lost {lost:?}, seed {seed}, "
+        )?;
+        self.recipe.fmt(f)
+    }
+}
+
+/// Random numbers.
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 24
+    }
 }
 
 /// The log file that comes of it, in one line: that is what a failure has to show.
@@ -377,6 +490,8 @@ impl WriteRecipe {
             // Of single elements one is enough; `many_blocks_without_coordinates` has several.
             (ShapeRecipe::Blocks(blocks), _) if dims.is_empty() => vec![one(&blocks[0])],
             (ShapeRecipe::Blocks(blocks), _) => blocks.iter().map(one).collect(),
+            (ShapeRecipe::Scattered(_), _) if dims.is_empty() => vec![one(&[(0, 0); MOST_DIMS])],
+            (ShapeRecipe::Scattered(number), _) => self.scattered(*number, dims),
             (ShapeRecipe::Chunk(number), Some(chunk)) if !inside => {
                 let sides = chunk[skip..].iter().zip(dims);
                 let start = sides.map(|(c, d)| number % d.div_ceil(*c).max(1) * c);
@@ -384,6 +499,21 @@ impl WriteRecipe {
             }
             _ => vec![(vec![0; dims.len()], dims.to_vec())],
         }
+    }
+
+    /// Up to three elements along each dimension, inside of `dims` unless these are without elements.
+    fn scattered(&self, number: usize, dims: &[u64]) -> Vec<Block> {
+        let mut random = numbers(self.seed);
+        let mut side = |dim: &u64| {
+            let start = random() % (*dim).max(1);
+            (
+                start,
+                1 + random() % 3.min(dim.saturating_sub(start).max(1)),
+            )
+        };
+        (0..number)
+            .map(|_| dims.iter().map(&mut side).unzip())
+            .collect()
     }
 
     fn bytes(&self, len: usize) -> Vec<u8> {
@@ -504,6 +634,228 @@ fn check_reads(recipe: &Recipe, view: &View) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A byte for each element of a dataset: 1 where its data are lost. What is lost may have been written
+/// last.
+fn lost_elements(file: &LogFile, dataset: &Dataset) -> Vec<u8> {
+    let mut file = file.clone();
+    let mut plain = dataset.clone();
+    (plain.datatype, plain.fill, plain.filters) = (Type::U8, None, None);
+    for log in &mut file.logs {
+        for section in log.tables.iter_mut().flatten() {
+            let whole = section.clone();
+            for (number, entry) in section.iter_mut().enumerate() {
+                let blocks = meant_blocks(&whole, number);
+                let elements: u64 = blocks.iter().map(block_elements).sum();
+                let is_lost = u8::from(entry.claims.is_some());
+                entry.data = vec![is_lost; elements as usize];
+                if is_lost == 1 {
+                    entry.flush = 1000;
+                }
+            }
+        }
+    }
+    file.contents(&plain)
+}
+
+/// One way to open a log.
+fn open(
+    path: &Path,
+    chunking: Chunking,
+    cache_size: u64,
+    kept: Option<KeptLog>,
+) -> Result<Arc<View>, TestCaseError> {
+    let (folder, name) = Folder::of_file(path).unwrap();
+    let limits = MemoryLimits {
+        cache_size,
+        index_memory: 64 << 20,
+    };
+    scan(&folder, &name, chunking)
+        .and_then(|snapshot| View::open(&folder, snapshot, Arc::new(Budget::new(limits)), kept))
+        .map_err(|e| TestCaseError::fail(e.to_string()))
+}
+
+/// Each chunk holds what the log says, or fails where it would need what is lost.
+fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseError> {
+    for dataset in &file.datasets {
+        let contents = file.contents(dataset);
+        let lost = lost_elements(file, dataset);
+        let number = number_of(view, &format!("/{}", dataset.name));
+        let size = dataset.datatype.size();
+        let shown = &view.snapshot().datasets[number];
+        let filters: Vec<Filter> = shown
+            .filters
+            .iter()
+            .map(|f| Filter {
+                id: f.id,
+                flags: f.flags,
+                values: f.values.clone(),
+            })
+            .collect();
+        let grid = view.grid(number);
+        for chunk in 0..grid.len() {
+            let bounds = grid.bounds(chunk);
+            let count: Vec<u64> = bounds.count().collect();
+            let inside: Vec<(u64, u64)> = coordinates(&count)
+                .map(|at| {
+                    let whole = at.iter().zip(&bounds.start).zip(&dataset.dims);
+                    let of_dataset = whole.fold(0, |n, ((a, s), d)| n * d + a + s);
+                    let of_chunk = at.iter().zip(&grid.chunk).fold(0, |n, (a, c)| n * c + a);
+                    (of_dataset, of_chunk)
+                })
+                .collect();
+            let is_lost = inside.iter().any(|(at, _)| lost[*at as usize] == 1);
+            let stored = match view.chunk(number, chunk) {
+                Ok(stored) => stored,
+                Err(e) => {
+                    prop_assert!(is_lost, "{how}: {e}");
+                    continue;
+                }
+            };
+            prop_assert!(
+                !is_lost,
+                "{how}: {} chunk {chunk} has what is lost",
+                dataset.name
+            );
+            let raw = filter::try_undo(&filters, &stored).unwrap();
+            for (at, to) in inside {
+                let (at, to) = (at as usize * size, to as usize * size);
+                prop_assert!(
+                    raw[to..to + size] == contents[at..at + size],
+                    "{how}: {} chunk {chunk}, byte {to}",
+                    dataset.name
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pieces of the file, in a random order and one after the other, by several readers at a time.
+fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<(), TestCaseError> {
+    let len = whole.len() as u64;
+    let check = |at: u64, count: u64| -> Result<(), String> {
+        let mut bytes = vec![0x5a; count as usize];
+        let part = &whole[at as usize..(at + count).min(len) as usize];
+        match view.read_at(at, &mut bytes) {
+            Ok(read) if read != part.len() => Err(format!("{read} bytes at {at}")),
+            Ok(read) => {
+                let same = bytes[..read].iter().zip(part).all(|(b, p)| *p == Some(*b));
+                same.then_some(()).ok_or(format!("other bytes at {at}"))
+            }
+            Err(_) if part.iter().any(Option::is_none) => Ok(()),
+            Err(e) => Err(format!("at {at}: {e}")),
+        }
+    };
+    let reader = |reader: u64| -> Result<(), String> {
+        let mut random = numbers(seed ^ (reader << 40));
+        let piece = 1 + random() % (len / 40 + 5);
+        match reader % 3 {
+            0 => (0..60).try_for_each(|_| check(random() % len, random() % (len / 16 + 2))),
+            1 => (0..len)
+                .step_by(piece as usize)
+                .try_for_each(|at| check(at, piece)),
+            _ => {
+                let mut starts = (0..len / piece).rev();
+                starts.try_for_each(|n| check(n * piece, piece))
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..4).map(|n| scope.spawn(move || reader(n))).collect();
+        for reader in readers {
+            reader.join().unwrap().map_err(TestCaseError::fail)?;
+        }
+        Ok(())
+    })
+}
+
+/// All bytes of the file, where they can be had.
+fn known_bytes(view: &View) -> Vec<Option<u8>> {
+    let len = view.len();
+    let mut whole = Vec::with_capacity(len as usize);
+    let mut at = 0;
+    let mut step = 1 << 16;
+    let mut bytes = vec![0; step];
+    while at < len {
+        let now = step.min((len - at) as usize);
+        match view.read_at(at, &mut bytes[..now]) {
+            Ok(read) => {
+                whole.extend(bytes[..read].iter().map(|b| Some(*b)));
+                at += read as u64;
+                step = (step * 2).min(1 << 16);
+            }
+            Err(_) if step > 1 => step /= 2,
+            Err(_) => {
+                whole.push(None);
+                at += 1;
+                step = 64;
+            }
+        }
+    }
+    whole
+}
+
+fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.h5");
+    let file = crowded.make();
+    file.write(&path);
+    let most = BUDGET;
+    let view = open(&path, Chunking::Auto, most, None)?;
+    check_chunks(&file, &view, "by chunks")?;
+    let whole = known_bytes(&view);
+
+    // The smallest cache in which everything can be had, without what is kept already.
+    let chunk = |number: usize| {
+        let grid = view.grid(number);
+        2 * grid.elements() * view.snapshot().datasets[number].element + 1000
+    };
+    let records = entries_of(&mut file.clone())
+        .map(|e| 40 * e.data.len() as u64)
+        .max();
+    let least = (0..file.datasets.len())
+        .map(chunk)
+        .chain(records)
+        .max()
+        .unwrap_or(0)
+        + 4096;
+    let small = open(&path, Chunking::Auto, least, None)?;
+    check_pieces(&whole, &small, crowded.seed)?;
+    check_chunks(&file, &small, "in a small cache")?;
+
+    let chunks = open(&path, Chunking::Size(4096), most, None)?;
+    check_chunks(&file, &chunks, "in chunks of 4096 bytes")?;
+
+    let store = Arc::new(Store::open(&folder.path().join("kept"), 64 << 20).unwrap());
+    let key = Key {
+        main: State::from(&path.metadata().unwrap()),
+        name: b"log.h5".to_vec(),
+        settings: String::new(),
+    };
+    let log = store.log(&key);
+    let (sources, _) = Folder::of_file(&path).unwrap();
+    let sources = view
+        .snapshot()
+        .sources
+        .iter()
+        .map(|s| SourceFile::open(&sources, &s.path));
+    let sources: Vec<SourceFile> = sources.collect::<Result<_, _>>().unwrap();
+    for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
+        let Some(dataset) = &dataset.logged() else {
+            continue;
+        };
+        let about = About {
+            number,
+            dataset,
+            sources: &sources,
+        };
+        view.index(number).unwrap().keep(&log, about);
+    }
+    let kept = open(&path, Chunking::Auto, most, Some(log))?;
+    check_pieces(&whole, &kept, crowded.seed + 1)?;
+    check_chunks(&file, &kept, "with a kept index")
+}
+
 fn config() -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok();
     Config {
@@ -519,6 +871,12 @@ proptest! {
     #[test]
     fn a_view_holds_what_the_log_says(recipe in recipe()) {
         check(&recipe)?;
+    }
+
+    /// In large caches and small ones, by several readers, from a kept index.
+    #[test]
+    fn however_it_is_read(crowded in crowded()) {
+        check_ways(&crowded)?;
     }
 }
 
