@@ -258,6 +258,29 @@ fn a_selection_shared_across_ranks() {
     }
 }
 
+/// Some kilobytes that would be a hundred megabytes of coordinates.
+#[test]
+fn a_deflated_selection_of_very_many_blocks() {
+    const RANK: usize = 32;
+    const BLOCKS: usize = 200_000;
+    let steps: Vec<u64> = (1..RANK).rev().map(|d| 1 << d).collect();
+    let one_element = steps.iter().sum::<u64>() + 1;
+    let starts = std::iter::repeat_n(0, BLOCKS);
+    let counts = std::iter::repeat_n(one_element, BLOCKS);
+    let values = steps.into_iter().chain(starts).chain(counts);
+    let coordinates = values.flat_map(u64::to_le_bytes).collect();
+    let number = (BLOCKS as i32).to_le_bytes().to_vec();
+    let body = filter::deflate(&[number, coordinates].concat());
+    assert!(body.len() < 20_000);
+    let entry = Entry::many(0, Vec::new(), vec![7; BLOCKS]);
+    let entry = entry.spelled(Spelling::Bytes {
+        flags: 0x01 | 0x04 | 0x08,
+        body,
+    });
+    let message = refused(&with_bad(bytes_dataset(&[2; RANK]), vec![entry]));
+    assert_says(&message, "a deflated selection");
+}
+
 /// A number of blocks without coordinates costs an entry nothing, and must not cost its reader.
 #[test]
 fn a_scalar_that_was_written_very_often() {

@@ -51,6 +51,13 @@ impl<'a> Blocks<'a> {
         may_be_merged: bool,
     ) -> Result<Self, String> {
         let (count, bytes) = unpack(head, body, rank)?;
+        // Encoded coordinates take less than what is decoded of them.
+        let decoded = selection_size(rank as u64, count, false);
+        if matches!(bytes, Cow::Owned(_)) && decoded > LARGEST_UNPACKED {
+            return Err(format!(
+                "a deflated selection of {decoded} bytes, more than {LARGEST_UNPACKED}"
+            ));
+        }
         let size = bytes.len() as u64;
         let merged = may_be_merged && head.has(MUL) && head.record.is_none();
         let fits = |encoded| size == selection_size(rank as u64, count, encoded);
@@ -209,7 +216,7 @@ fn check_signs(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Bytes of the largest selection that is inflated.
+/// Bytes of the largest selection that is inflated, and of its coordinates when they are decoded.
 const LARGEST_UNPACKED: u64 = 64 << 20;
 
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
