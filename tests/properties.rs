@@ -22,6 +22,8 @@ use proptest::test_runner::Config;
 
 /// Cases where `PROPTEST_CASES` does not say.
 const CASES: u32 = 1500;
+/// Of crowded logs, which are large.
+const CROWDED: u32 = 60;
 const MOST_DIMS: usize = 5;
 /// Id of the first of the datasets that were deleted.
 const DELETED: i32 = 90;
@@ -251,13 +253,13 @@ impl Crowded {
             process: random() as usize % 3,
             place: random() as u32 % 2,
             shape: ShapeRecipe::Scattered(number),
-            record: (random() % 3 == 0).then_some(random()),
+            record: random().is_multiple_of(3).then_some(random()),
             spelling: match random() % 8 {
                 0 => SpellingRecipe::Shared(random() as usize),
                 1 | 2 => SpellingRecipe::Encoded(0),
                 _ => SpellingRecipe::Plain,
             },
-            filtered: random() % 3 == 0,
+            filtered: random().is_multiple_of(3),
             alphabet: [2, 256][random() as usize % 2],
             seed: random(),
         };
@@ -270,7 +272,7 @@ impl Crowded {
         recipe.writes.rotate_left(turn);
         let mut file = recipe.make();
         for entry in entries_of(&mut file) {
-            let lost = self.lost.is_some_and(|n| random() as usize % n == 0);
+            let lost = self.lost.is_some_and(|n| random().is_multiple_of(n as u64));
             if lost && !entry.data.is_empty() {
                 entry.claims = Some((1 << 40, entry.data.len() as i64));
             }
@@ -856,22 +858,26 @@ fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
     check_chunks(&file, &kept, "with a kept index")
 }
 
-fn config() -> Config {
+fn config(usual: u32) -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok();
     Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(CASES),
+        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(usual),
         failure_persistence: None,
         ..Config::default()
     }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(CASES))]
 
     #[test]
     fn a_view_holds_what_the_log_says(recipe in recipe()) {
         check(&recipe)?;
     }
+}
+
+proptest! {
+    #![proptest_config(config(CROWDED))]
 
     /// In large caches and small ones, by several readers, from a kept index.
     #[test]
