@@ -26,6 +26,9 @@ const MANY_GROUPS: usize = 1024;
 const FAN_OUT: usize = 16;
 /// Groups that a point may lie in, on average, before another order is tried.
 const TIGHT: f64 = 3.0;
+/// The part of everything that a group may cover, on average, likewise: then those that a query cuts are few,
+/// however many there are in each place (as where processes took turns).
+const SMALL: f64 = 1.0 / 64.0;
 /// Bytes behind the packed numbers, so that each of them can be loaded as a word.
 const SPARE: usize = 8;
 /// As many as HDF5 allows.
@@ -101,7 +104,9 @@ impl PackedBoxes {
             true => natural_overlap(rows),
             false => 0.0,
         };
+        let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
         if overlap > TIGHT
+            && share > SMALL
             && let Some(order) = z_order(rows)
         {
             let curve = Self::pack(rows, Some(&order));
