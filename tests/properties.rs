@@ -773,26 +773,27 @@ fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<(), Test
 
 /// All bytes of the file, where they can be had.
 fn known_bytes(view: &View) -> Vec<Option<u8>> {
-    let len = view.len();
-    let mut whole = Vec::with_capacity(len as usize);
-    let mut at = 0;
-    let mut step = 1 << 16;
-    let mut bytes = vec![0; step];
-    while at < len {
-        let now = step.min((len - at) as usize);
-        match view.read_at(at, &mut bytes[..now]) {
-            Ok(read) => {
-                whole.extend(bytes[..read].iter().map(|b| Some(*b)));
-                at += read as u64;
-                step = (step * 2).min(1 << 16);
-            }
-            Err(_) if step > 1 => step /= 2,
-            Err(_) => {
-                whole.push(None);
-                at += 1;
-                step = 64;
+    let mut lost = Vec::new();
+    for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
+        for chunk in 0..view.grid(number).len() {
+            if dataset.logged().is_some() && view.chunk(number, chunk).is_err() {
+                let (start, stored) = view.chunk_place(number, chunk).unwrap();
+                // What follows a chunk in its slot may not be had without it.
+                let align = if stored < 1 << 16 { 8 } else { 4096 };
+                let (end, next) = (start + stored, start + stored.next_multiple_of(align));
+                let rest = view.read_at(end, &mut vec![0; (next - end) as usize]);
+                lost.push(start..if rest.is_ok() { end } else { next });
             }
         }
+    }
+    lost.sort_by_key(|range| range.start);
+    lost.push(view.len()..view.len());
+    let mut whole = Vec::with_capacity(view.len() as usize);
+    for range in lost {
+        let mut bytes = vec![0; range.start as usize - whole.len()];
+        view.read_at(whole.len() as u64, &mut bytes).unwrap();
+        whole.extend(bytes.into_iter().map(Some));
+        whole.resize(range.end as usize, None);
     }
     whole
 }
