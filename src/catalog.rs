@@ -271,15 +271,10 @@ impl Catalog {
 
     /// [`Error::NotALog`] says that there is none.
     fn open_view(&self, relative: &Path, source: &SourceFile) -> Result<Arc<View>> {
-        let kept = match &self.store {
-            Some(store) => Some(Kept::of(
-                (store, self.chunking),
-                &self.folder,
-                relative,
-                source,
-            )?),
-            None => None,
-        };
+        let store = self.store.as_ref();
+        let kept = store
+            .map(|store| Kept::of((store, self.chunking), &self.folder, relative, source))
+            .transpose()?;
         let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
         match known {
             Some(view) => Ok(view),
@@ -313,13 +308,10 @@ impl Catalog {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
         let snapshot = scan(&self.folder, relative, self.chunking)?;
-        let (kept, log) = match kept.and_then(|kept| Some((kept, kept.pack(&snapshot)?))) {
-            Some((kept, (packed, log))) => (Some((kept, packed)), Some(log)),
-            None => (None, None),
-        };
+        let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);
-        match kept {
+        match kept.zip(packed) {
             Some((kept, packed)) => kept.keep(&packed),
             None => log::debug!("{}: not kept", source.path().display()),
         }

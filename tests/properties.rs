@@ -683,16 +683,7 @@ fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseEr
         let lost = lost_elements(file, dataset);
         let number = number_of(view, &format!("/{}", dataset.name));
         let size = dataset.datatype.size();
-        let shown = &view.snapshot().datasets[number];
-        let filters: Vec<Filter> = shown
-            .filters
-            .iter()
-            .map(|f| Filter {
-                id: f.id,
-                flags: f.flags,
-                values: f.values.clone(),
-            })
-            .collect();
+        let filters = filters_of(view, number);
         let grid = view.grid(number);
         for chunk in 0..grid.len() {
             let bounds = grid.bounds(chunk);

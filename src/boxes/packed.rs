@@ -66,14 +66,6 @@ impl<'a> Row<'a> {
     pub fn value(&self, value: usize) -> u64 {
         self.cells[2 * self.rank + value]
     }
-
-    pub fn bounds(&self) -> Bounds {
-        let ends = self.start().iter().zip(self.count());
-        Bounds {
-            end: ends.map(|(s, c)| s.saturating_add(*c)).collect(),
-            start: self.start().to_vec(),
-        }
-    }
 }
 
 /// Boxes, and numbers beside them. What comes out of a file has to pass [`PackedBoxes::checked`].
@@ -586,6 +578,14 @@ mod tests {
     #[derive(Debug, Clone)]
     struct List(usize, Vec<Bounds>);
 
+    fn bounds(row: Row<'_>) -> Bounds {
+        let ends = row.start().iter().zip(row.count());
+        Bounds {
+            end: ends.map(|(s, c)| s.saturating_add(*c)).collect(),
+            start: row.start().to_vec(),
+        }
+    }
+
     fn beside(row: usize) -> u64 {
         (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (row % 64)
     }
@@ -643,7 +643,7 @@ mod tests {
             let mut found = Vec::new();
             let _ = table.visit_back(&query, |row| {
                 found.push(row.value(0) as usize);
-                assert_eq!(row.bounds(), list.1[found[found.len() - 1]]);
+                assert_eq!(bounds(row), list.1[found[found.len() - 1]]);
                 assert_eq!(row.value(1), beside(found[found.len() - 1]));
                 ControlFlow::<()>::Continue(())
             });
@@ -734,7 +734,7 @@ mod tests {
         for i in (0..number).step_by(7919) {
             let mut found = Vec::new();
             let _ = table.visit_back(&at(i), |row| {
-                found.push((row.value(0), row.value(1), row.bounds()));
+                found.push((row.value(0), row.value(1), bounds(row)));
                 ControlFlow::<()>::Continue(())
             });
             assert_eq!(found, [(i, beside(i as usize), at(i))]);

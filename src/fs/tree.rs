@@ -206,7 +206,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::UNIX_EPOCH;
 
     use rustix::fs::FileType;
 
@@ -215,18 +214,7 @@ mod tests {
     fn entry(version: Version) -> Entry {
         Entry {
             version,
-            attributes: Attributes {
-                kind: FileType::RegularFile,
-                size: 0,
-                permissions: 0o644,
-                links: 1,
-                uid: 0,
-                gid: 0,
-                device_number: 0,
-                accessed: UNIX_EPOCH,
-                modified: UNIX_EPOCH,
-                changed: UNIX_EPOCH,
-            },
+            attributes: Attributes::of_kind(FileType::RegularFile),
         }
     }
 

@@ -65,6 +65,14 @@ impl DatasetIndex {
         &self.faults
     }
 
+    /// Fails with a reason where no element of the dataset can be trusted.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        match self.faults.first() {
+            Some(reason) => Err(reason.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the
     /// first, until it breaks off.
     pub fn visit_back<B>(

@@ -234,7 +234,7 @@ impl View {
             return Ok(None);
         }
         let index = self.index(number)?;
-        if !index.faults().is_empty() {
+        if index.check().is_err() {
             return Ok(None);
         }
         let sole = Deciding::new(&index, &place.grid, chunk).sole();
@@ -280,7 +280,7 @@ impl View {
     }
 
     /// Reads from a chunk whose bytes lie in the log as they are, one after the other: they need neither
-    /// be put together nor be kept, since the kernel keeps them.
+    /// be put together nor be kept, since the kernel keeps them. `inside` is before the end of the chunk.
     fn read_directly(
         &self,
         number: usize,
@@ -290,11 +290,11 @@ impl View {
     ) -> Result<Option<usize>> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let is_plain = dataset.filters.is_empty() && dataset.references.is_empty();
-        if !is_plain || dataset.logged().is_none() || inside >= place.raw {
+        if !is_plain || dataset.logged().is_none() {
             return Ok(None);
         }
         let index = self.index(number)?;
-        if !index.faults().is_empty() {
+        if index.check().is_err() {
             return Ok(None);
         }
         let sole = Deciding::new(&index, &place.grid, chunk).sole();
@@ -372,9 +372,7 @@ impl View {
         self.check_cached(place.raw.max(place.stored), "a chunk")
             .map_err(fault)?;
         let index = self.index(number)?;
-        if let Some(reason) = index.faults().first() {
-            return Err(fault(reason.clone()));
-        }
+        index.check().map_err(fault)?;
         let deciding = Deciding::new(&index, &place.grid, chunk);
         if let Some(sole) = deciding.sole()
             && self.is_as_logged(number, chunk, &sole)

@@ -132,9 +132,7 @@ impl View {
     pub fn chunk_sources(&self, number: usize, chunk: u64) -> Result<Vec<Source>> {
         let index = self.index(number)?;
         let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
-        if let Some(reason) = index.faults().first() {
-            return Err(fault(reason.clone()));
-        }
+        index.check().map_err(fault)?;
         let bounds = self.grid(number).bounds(chunk);
         let mut sources = Vec::new();
         let stopped = index.visit_back(&bounds, |record| {

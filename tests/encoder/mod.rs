@@ -747,19 +747,22 @@ pub fn number_of(view: &View, name: &str) -> usize {
     found.unwrap_or_else(|| panic!("no dataset {name}"))
 }
 
+/// The filters that the view shows of a dataset, as the tests' own decoder wants them.
+pub fn filters_of(view: &View, number: usize) -> Vec<Filter> {
+    let filters = view.snapshot().datasets[number].filters.iter();
+    let own = filters.map(|f| Filter {
+        id: f.id,
+        flags: f.flags,
+        values: f.values.clone(),
+    });
+    own.collect()
+}
+
 /// All elements of a dataset, by its chunks, each decoded by the tests' own filters.
 pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let dataset = &view.snapshot().datasets[number];
     let size = dataset.element as usize;
-    let filters: Vec<Filter> = dataset
-        .filters
-        .iter()
-        .map(|f| Filter {
-            id: f.id,
-            flags: f.flags,
-            values: f.values.clone(),
-        })
-        .collect();
+    let filters = filters_of(view, number);
     let grid = view.grid(number);
     let mut contents = vec![0xa5; dataset.elements().unwrap() as usize * size];
     for chunk in 0..grid.len() {
