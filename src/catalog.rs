@@ -4,7 +4,6 @@
 mod kept;
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,11 +14,8 @@ use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
 use crate::index::store::Store;
-use crate::journal::{self, extent::is_unclosed};
-use crate::log::find_signature;
-use crate::log::logvol::names::SUBFILE_FOLDER;
-use crate::log::source::{Folder, Identity, SourceFile};
-use crate::scan::{Chunking, scan};
+use crate::log::source::{Arrangement, Folder, Identity, Place, SourceFile};
+use crate::scan::{self, Listings, Look, Settings};
 use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation, MemoryLimits};
@@ -52,6 +48,8 @@ pub enum Presented {
 #[derive(Debug)]
 struct Known {
     files: Vec<Source>,
+    /// The files that could make a log of it, where such files can.
+    companions: Option<Vec<Place>>,
     presented: Presented,
     since: Instant,
     /// Alive while somebody has the view open, or the budget keeps it.
@@ -62,19 +60,25 @@ impl Known {
     fn new(files: Vec<Source>, presented: Presented, view: Weak<View>) -> Self {
         Known {
             files,
+            companions: None,
             presented,
             since: Instant::now(),
             view,
         }
+    }
+
+    fn with_companions(self, companions: Option<Vec<Place>>) -> Self {
+        Known { companions, ..self }
     }
 }
 
 /// A file by itself, as it is now.
 fn own(relative: &Path, file: &SourceFile) -> Source {
     Source {
-        path: relative.to_owned(),
+        place: Place::below(relative),
         identity: file.identity(),
         grows: false,
+        arrangement: Arrangement::Whole,
     }
 }
 
@@ -92,7 +96,9 @@ fn report(view: &View, how: &str, start: Instant) {
 #[derive(Debug)]
 pub struct Catalog {
     folder: Folder,
-    chunking: Chunking,
+    settings: Settings,
+    /// Names beside the files.
+    listings: Listings,
     budget: Arc<Budget>,
     known: Cache<PathBuf, Arc<Known>>,
     /// One scan at a time: libhdf5 would not do two at once anyway.
@@ -107,7 +113,8 @@ impl Catalog {
     pub fn new(folder: Folder, memory: MemoryLimits) -> Self {
         Catalog {
             folder,
-            chunking: Chunking::default(),
+            settings: Settings::default(),
+            listings: Listings::default(),
             budget: Arc::new(Budget::new(memory)),
             known: Cache::new(REMEMBERED),
             scanning: Mutex::new(()),
@@ -116,9 +123,9 @@ impl Catalog {
         }
     }
 
-    /// For datasets whose chunk shape was not recorded.
-    pub fn with_chunking(self, chunking: Chunking) -> Self {
-        Catalog { chunking, ..self }
+    /// How files are to be scanned. The folder has to have been opened with the further ones that they name.
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Catalog { settings, ..self }
     }
 
     /// Keeps in `store` what is learned, and looks there first.
@@ -173,8 +180,10 @@ impl Catalog {
         }
         // Most files of a tree are no logs: they need neither the lock nor libhdf5.
         let source = SourceFile::open(&self.folder, relative)?;
-        if find_signature(&source)?.is_none() && !is_unclosed(&source)? {
+        let look = self.look(relative, &source)?;
+        if !look.may_be_log {
             let known = Known::new(vec![own(relative, &source)], Presented::Plain, Weak::new());
+            let known = known.with_companions(look.companions);
             return Ok(self.remember(relative, known));
         }
         let _one_at_a_time = self.scanning.lock();
@@ -185,6 +194,16 @@ impl Catalog {
         }
     }
 
+    fn look(&self, relative: &Path, source: &SourceFile) -> Result<Look> {
+        scan::look(
+            &self.folder,
+            relative,
+            source,
+            &self.settings,
+            &self.listings,
+        )
+    }
+
     /// What is known of the file, if it and its subfiles are still in the state that the scan saw.
     /// `seen`: the identity of the file itself, if it is known already.
     fn current(&self, relative: &Path, seen: Option<Identity>) -> Option<Arc<Known>> {
@@ -192,21 +211,31 @@ impl Catalog {
         if matches!(known.presented, Presented::Broken(_)) && known.since.elapsed() > BROKEN_FOR {
             return None;
         }
-        let same = known.files.iter().all(|file| {
-            let now = match seen.filter(|_| file.path == relative) {
+        let is_still = |file: &Source| {
+            let is_own = file.place.folder == 0 && file.place.path == relative;
+            let now = match seen.filter(|_| is_own) {
                 Some(now) => Some(now),
-                None => self.identity(&file.path),
+                None => self.identity(&file.place),
             };
             now.is_some_and(|now| file.is_still(now))
-        });
+        };
+        let same = known.files.iter().all(is_still) && self.has_still(relative, &known.companions);
         if !same {
             self.forget(relative);
         }
         same.then_some(known)
     }
 
-    fn identity(&self, relative: &Path) -> Option<Identity> {
-        let stat = self.folder.stat(relative).ok()?;
+    /// Whether nothing came or went that could make a log of the file.
+    fn has_still(&self, relative: &Path, companions: &Option<Vec<Place>>) -> bool {
+        companions.as_ref().is_none_or(|then| {
+            let now = scan::companions(&self.folder, relative, &self.listings);
+            now.is_ok_and(|now| now == *then)
+        })
+    }
+
+    fn identity(&self, place: &Place) -> Option<Identity> {
+        let stat = self.folder.of(place).ok()?.stat(&place.path).ok()?;
         Some(Identity::from(&stat))
     }
 
@@ -230,7 +259,13 @@ impl Catalog {
     /// Scans the file, unless what a scan would say is kept, and remembers the outcome. `source`: the
     /// same file, for its identity should the scan fail.
     fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Arc<Known>, Option<Arc<View>>) {
-        let opened = self.open_view(relative, source);
+        let (opened, companions) = match self.look(relative, source) {
+            Ok(Look { companions, .. }) => {
+                let known = companions.as_deref().unwrap_or(&[]);
+                (self.open_view(relative, source, known), companions)
+            }
+            Err(e) => (Err(e), None),
+        };
         let own = || vec![own(relative, source)];
         match opened {
             Ok(view) => {
@@ -246,12 +281,13 @@ impl Catalog {
                 };
                 self.budget.keep_view(&view);
                 let weak = Arc::downgrade(&view);
-                let known = Known::new(files, presented, weak);
+                let known = Known::new(files, presented, weak).with_companions(companions);
                 (self.remember(relative, known), Some(view))
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{}: passed through: {reason}", source.path().display());
                 let known = Known::new(own(), Presented::Plain, Weak::new());
+                let known = known.with_companions(companions);
                 (self.remember(relative, known), None)
             }
             Err(error) => {
@@ -261,6 +297,7 @@ impl Catalog {
                 let passing = matches!(error, Error::Io { .. } | Error::Changed { .. });
                 let presented = Presented::Broken(Arc::new(error));
                 let known = Known::new(own(), presented, Weak::new());
+                let known = known.with_companions(companions);
                 match passing {
                     true => (Arc::new(known), None),
                     false => (self.remember(relative, known), None),
@@ -270,10 +307,18 @@ impl Catalog {
     }
 
     /// [`Error::NotALog`] says that there is none.
-    fn open_view(&self, relative: &Path, source: &SourceFile) -> Result<Arc<View>> {
+    fn open_view(
+        &self,
+        relative: &Path,
+        source: &SourceFile,
+        companions: &[Place],
+    ) -> Result<Arc<View>> {
         let store = self.store.as_ref();
         let kept = store
-            .map(|store| Kept::of((store, self.chunking), &self.folder, relative, source))
+            .map(|store| {
+                let settings = (&self.settings, companions);
+                Kept::of((store, settings), &self.folder, relative, source)
+            })
             .transpose()?;
         let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
         match known {
@@ -307,7 +352,7 @@ impl Catalog {
     ) -> Result<Arc<View>> {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
-        let snapshot = scan(&self.folder, relative, self.chunking)?;
+        let snapshot = scan::scan(&self.folder, relative, &self.settings)?;
         let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);
@@ -335,22 +380,18 @@ impl Catalog {
     }
 
     /// Whether what is called `name` in `parent` is a part of a log file beside it, and is not shown by
-    /// itself: the directory of its subfiles, or the journal of a log that was not closed.
+    /// itself: a log of it, the directory of its subfiles, or the journal of one that was not closed.
     pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> bool {
-        let suffixes = [SUBFILE_FOLDER, journal::SUFFIX];
-        let bytes = name.as_bytes();
-        let master = suffixes
-            .iter()
-            .find_map(|s| bytes.strip_suffix(s.as_bytes()));
-        let Some(master) = master.filter(|m| !m.is_empty()) else {
+        let Some(master) = scan::master_of(name) else {
             return false;
         };
-        let Ok(known) = self.known(&parent.join(OsStr::from_bytes(master)), None) else {
+        let Ok(known) = self.known(&parent.join(master), None) else {
             return false;
         };
         let part = parent.join(name);
+        let is_in = |file: &Source| file.place.folder == 0 && file.place.path.starts_with(&part);
         match known.presented {
-            Presented::View { .. } => known.files.iter().any(|f| f.path.starts_with(&part)),
+            Presented::View { .. } => known.files.iter().any(is_in),
             // The part may be just what is wrong with it.
             Presented::Broken(_) => true,
             Presented::Plain => false,

@@ -1,11 +1,9 @@
 //! What the scan of one log file yields: plain data, all that the view needs besides the log's own
 //! bytes. It holds no handle of libhdf5 and no descriptor, and can be sent to another process.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
-use crate::log::source::Identity;
+use crate::log::source::{Arrangement, Identity, Place};
 use crate::log::{Logged, Tables};
 
 /// One state of one log file.
@@ -34,11 +32,11 @@ pub struct Snapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Relative to the folder that was scanned.
-    pub path: PathBuf,
+    pub place: Place,
     pub identity: Identity,
     /// A job may still append to it, which changes nothing of its first `identity.size` bytes.
     pub grows: bool,
+    pub arrangement: Arrangement,
 }
 
 impl Source {
@@ -229,6 +227,9 @@ impl Snapshot {
             let checked = dataset.check(sources);
             checked.map_err(|e| format!("dataset {}: {e}", dataset.name))?;
         }
+        for source in &self.sources {
+            source.arrangement.check()?;
+        }
         self.log.check(sources)?;
         // They are searched by halves.
         match self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
@@ -271,8 +272,6 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::logvol;
-
     fn dataset() -> Dataset {
         Dataset {
             name: "/d".into(),
@@ -312,7 +311,7 @@ mod tests {
 
     fn snapshot(datasets: Vec<Dataset>) -> Snapshot {
         let source = Source {
-            path: "log.h5".into(),
+            place: Place::below("log.h5"),
             identity: Identity {
                 device: 1,
                 inode: 2,
@@ -320,6 +319,7 @@ mod tests {
                 modified: (4, 5),
             },
             grows: false,
+            arrangement: Arrangement::Whole,
         };
         Snapshot {
             sources: vec![source.clone(), source],
@@ -327,7 +327,7 @@ mod tests {
             user_block: vec![7; 512],
             image: vec![8; 1000],
             datasets,
-            log: Tables::LogVol(logvol::Tables::default()),
+            log: Tables::default(),
             addresses: vec![(1, 10), (2, 5)],
             warnings: vec!["odd".into()],
         }

@@ -671,7 +671,7 @@ fn open(
         cache_size,
         index_memory: 64 << 20,
     };
-    scan(&folder, &name, chunking)
+    scan(&folder, &name, &chunking.into())
         .and_then(|snapshot| View::open(&folder, snapshot, Arc::new(Budget::new(limits)), kept))
         .map_err(|e| TestCaseError::fail(e.to_string()))
 }
@@ -832,7 +832,7 @@ fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
         .snapshot()
         .sources
         .iter()
-        .map(|s| SourceFile::open(&sources, &s.path));
+        .map(|s| SourceFile::open(&sources, &s.place.path));
     let sources: Vec<SourceFile> = sources.collect::<Result<_, _>>().unwrap();
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
         let Some(dataset) = &dataset.logged() else {

@@ -277,7 +277,7 @@ fn wanted_chunk(file: &LogFile, dataset: &Dataset) -> Vec<u64> {
 
 fn open_with(path: &Path, chunking: Chunking) -> Arc<View> {
     let (folder, name) = Folder::of_file(path).unwrap();
-    let snapshot = scan(&folder, &name, chunking).unwrap();
+    let snapshot = scan(&folder, &name, &chunking.into()).unwrap();
     let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
     View::open(&folder, snapshot, budget, None).unwrap()
 }

@@ -15,7 +15,7 @@ use h5logfs::catalog::Catalog;
 use h5logfs::error::{Error, Result};
 use h5logfs::index::store::Store;
 use h5logfs::log::source::Folder;
-use h5logfs::scan::{Chunking, scan};
+use h5logfs::scan::{Settings, scan};
 use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
@@ -182,7 +182,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 fn open(path: &Path) -> Result<Arc<View>> {
     let (folder, name) = Folder::of_file(path)?;
-    let snapshot = scan(&folder, &name, Chunking::Auto)?;
+    let snapshot = scan(&folder, &name, &Settings::default())?;
     View::open(
         &folder,
         snapshot,

@@ -16,9 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::index::store::{KeptLog, Key, State, Store, Time};
 use crate::journal;
-use crate::log::logvol::names::subfile_folder;
-use crate::log::source::{Folder, SourceFile};
-use crate::scan::{Chunking, made_by};
+use crate::log::source::{Folder, Place, SourceFile};
+use crate::scan::{Settings, made_by};
 use crate::snapshot::Snapshot;
 
 const ITEM: &str = "scan";
@@ -41,9 +40,9 @@ pub(super) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// `source`: the same file, open. Chunk shapes are part of a snapshot.
+    /// `source`: the same file, open. `companions`: the files that could make a log of it.
     pub fn of(
-        (store, chunking): (&Arc<Store>, Chunking),
+        (store, (settings, companions)): (&Arc<Store>, (&Settings, &[Place])),
         folder: &'a Folder,
         relative: &'a Path,
         source: &SourceFile,
@@ -51,10 +50,13 @@ impl<'a> Kept<'a> {
         let since = SystemTime::now();
         let main = State::from(&source.metadata()?);
         let name = relative.file_name().unwrap_or_default();
+        // Those that come or go leave no trace in the file.
+        let names = companions.iter().map(|c| (c.folder, c.path.file_name()));
+        let names: Vec<_> = names.collect();
         let key = Key {
             main,
             name: name.as_encoded_bytes().to_owned(),
-            settings: format!("{}, chunk={chunking}", made_by()),
+            settings: format!("{}, {settings}, beside={names:?}", made_by()),
         };
         Ok(Kept {
             folder,
@@ -125,8 +127,8 @@ impl<'a> Kept<'a> {
         self.log.put(ITEM, packed);
     }
 
-    fn state(&self, relative: &Path) -> Option<State> {
-        let metadata = self.folder.metadata(relative).ok()?;
+    fn state(&self, place: &Place) -> Option<State> {
+        let metadata = self.folder.of(place).ok()?.metadata(&place.path).ok()?;
         Some(State::from(&metadata))
     }
 
@@ -135,7 +137,7 @@ impl<'a> Kept<'a> {
         let sources = snapshot.sources.iter();
         sources
             .map(|source| {
-                let state = self.state(&source.path)?;
+                let state = self.state(&source.place)?;
                 (state.identity == source.identity).then_some(state)
             })
             .collect()
@@ -144,15 +146,14 @@ impl<'a> Kept<'a> {
     /// The log may have been seen from another folder: its files lie beside each other wherever that
     /// is. `None` where they do not, as in no snapshot that a scan has made.
     fn place(&self, snapshot: &mut Snapshot) -> Option<()> {
-        let old = snapshot.sources.first()?.path.parent()?.to_owned();
+        let old = snapshot.sources.first()?.place.path.parent()?.to_owned();
         let new = self.relative.parent()?;
-        for source in &mut snapshot.sources {
-            source.path = new.join(source.path.strip_prefix(&old).ok()?);
+        for place in snapshot.sources.iter_mut().map(|source| &mut source.place) {
+            if place.folder == 0 {
+                place.path = new.join(place.path.strip_prefix(&old).ok()?);
+            }
         }
-        let subfiles = subfile_folder(self.relative);
-        let (main, others) = snapshot.sources.split_first()?;
-        let fit =
-            main.path == self.relative && others.iter().all(|s| s.path.parent() == Some(&subfiles));
-        fit.then_some(())
+        let main = snapshot.sources.first()?;
+        (main.place == Place::below(self.relative)).then_some(())
     }
 }

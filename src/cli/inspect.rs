@@ -117,7 +117,7 @@ impl Report {
             sources: snapshot
                 .sources
                 .iter()
-                .map(|s| s.path.to_string_lossy().into_owned())
+                .map(|s| s.place.path.to_string_lossy().into_owned())
                 .collect(),
             canonical_bytes: view.len(),
             metadata_bytes: view.front_len(),
@@ -256,6 +256,7 @@ impl RecordReport {
                 Encoding::Deflate => "deflate",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
+                Encoding::Converted => "of another type",
             },
             blocks,
             fault: record.fault.as_ref().map(|f| f.to_string()),

@@ -7,13 +7,15 @@ pub mod inspect;
 pub mod mount;
 pub mod recover;
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 
 use crate::log::source::Folder;
-use crate::scan::{Chunking, scan};
+use crate::scan::{Chunking, LAYOUT_OPTIONS, Settings, scan};
 use crate::view::View;
 use crate::view::cache::{Budget, MemoryLimits};
 
@@ -32,18 +34,43 @@ pub struct ViewArgs {
     /// dataset, or about SIZE bytes each
     #[arg(long, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
     pub chunk: Chunking,
+
+    /// What concerns one layout only, as the mount options of the same names: burst_dir=DIR[:DIR…],
+    /// netcdf=hdf5|plain
+    #[arg(short = 'o', value_name = "OPTION=VALUE")]
+    pub options: Vec<OsString>,
 }
 
 impl ViewArgs {
     /// Opens the view of one log file.
-    fn open(&self, file: &Path) -> crate::error::Result<Arc<View>> {
+    fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
         let (folder, name) = Folder::of_file(file)?;
-        let snapshot = scan(&folder, &name, self.chunk)?;
+        let settings = self.settings()?;
+        let folder = folder.with_further(&settings.log_folders)?;
+        let snapshot = scan(&folder, &name, &settings)?;
         let memory = MemoryLimits {
             cache_size: self.cache_size,
             index_memory: self.index_memory,
         };
-        View::open(&folder, snapshot, Arc::new(Budget::new(memory)), None)
+        let budget = Arc::new(Budget::new(memory));
+        Ok(View::open(&folder, snapshot, budget, None)?)
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let mut settings = Settings::from(self.chunk);
+        let options = self.options.iter();
+        for option in options.flat_map(|list| list.as_bytes().split(|b| *b == b',')) {
+            let at = option.iter().position(|b| *b == b'=');
+            let (name, value) = option.split_at(at.unwrap_or(option.len()));
+            let name = String::from_utf8_lossy(name);
+            match value.strip_prefix(b"=") {
+                Some(value) if LAYOUT_OPTIONS.contains(&&*name) => {
+                    settings.set(&name, value).map_err(anyhow::Error::msg)?;
+                }
+                _ => anyhow::bail!("-o {name}: expected one of {LAYOUT_OPTIONS:?}, and its value"),
+            }
+        }
+        Ok(settings)
     }
 }
 

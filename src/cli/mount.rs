@@ -83,7 +83,7 @@ fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
         auto_unmount: options.auto_unmount,
         threads: options.threads,
         memory: options.memory,
-        chunking: options.chunk,
+        settings: options.settings.clone(),
         index_dir: options.index_dir.clone(),
         index_dir_size: options.index_dir_size,
     }

@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::index::store::{Store, default_place};
 use crate::log::source::Folder;
-use crate::scan::Chunking;
+use crate::scan::Settings;
 use crate::view::cache::MemoryLimits;
 
 use super::filesystem::LogFilesystem;
@@ -49,7 +49,7 @@ pub struct Options {
     pub threads: usize,
     pub memory: MemoryLimits,
     /// For datasets whose chunk shape was not recorded.
-    pub chunking: Chunking,
+    pub settings: Settings,
     pub index_dir: IndexDir,
     /// The most that may be kept there, in bytes.
     pub index_dir_size: u64,
@@ -134,7 +134,8 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
             "only a directory or a regular file can be mounted",
         ));
     };
-    let mut catalog = Catalog::new(folder, options.memory).with_chunking(options.chunking);
+    let folder = folder.with_further(&options.settings.log_folders)?;
+    let mut catalog = Catalog::new(folder, options.memory).with_settings(options.settings.clone());
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.

@@ -11,8 +11,10 @@ use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
 use crate::log::Logged;
-use crate::log::model::{Selection, Selections};
-use crate::log::records::Numbered;
+use crate::log::base::Base;
+use crate::log::model::{Encoding, Selection, Selections};
+use crate::log::numbers::Conversion;
+use crate::log::records::{Numbered, Shared};
 use crate::log::source::{Identity, SourceFile};
 
 /// An index without its selections.
@@ -24,6 +26,8 @@ struct Kept<'a> {
     /// Numbers of the selections.
     selections: Vec<u64>,
     record_faults: Cow<'a, [Box<str>]>,
+    conversions: Cow<'a, [Conversion]>,
+    base: Cow<'a, Option<Base>>,
     faults: Cow<'a, [String]>,
 }
 
@@ -53,19 +57,21 @@ impl DatasetIndex {
             Ok(bytes) => log.put(name, &bytes),
             Err(e) => log::debug!("{name} cannot be kept: {e}"),
         };
-        let ids: Vec<u64> = self.selections.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<u64> = self.shared.selections.iter().map(|(id, _)| *id).collect();
         let name = item_of(&ids);
         // Where another dataset had all of them, it has kept them.
         if !ids.is_empty() && (self.decoded > 0 || !log.has(&name)) {
             let of = |(id, selection): &Numbered| (*id, selection.rank(), selection.clone());
-            let spelled: Vec<_> = self.selections.iter().map(of).collect();
+            let spelled: Vec<_> = self.shared.selections.iter().map(of).collect();
             put(&name, postcard::to_stdvec(&spelled));
         }
         let kept = Kept {
             sources: about.identities(),
             records: Cow::Borrowed(&self.records),
             selections: ids,
-            record_faults: Cow::Borrowed(&self.record_faults),
+            record_faults: Cow::Borrowed(&self.shared.faults),
+            conversions: Cow::Borrowed(&self.shared.conversions),
+            base: Cow::Borrowed(&self.shared.base),
             faults: Cow::Borrowed(&self.faults),
         };
         put(&about.item(), postcard::to_stdvec(&kept));
@@ -98,32 +104,40 @@ impl DatasetIndex {
                 .records
                 .into_owned()
                 .checked(dataset.dims.len(), VALUES)?,
-            selections,
-            record_faults: kept.record_faults.into_owned(),
+            shared: Shared {
+                selections,
+                conversions: kept.conversions.into_owned(),
+                faults: kept.record_faults.into_owned(),
+                base: kept.base.into_owned(),
+            },
             faults: kept.faults.into_owned(),
             decoded,
         };
         let sources = kept.sources.len();
-        index.fits(dataset.dims.len(), sources).then_some(index)
+        index.fits(dataset, sources).then_some(index)
     }
 
     /// Whether all that the records speak of is there.
-    fn fits(&self, rank: usize, sources: usize) -> bool {
+    fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
+        let rank = dataset.dims.len();
         let fits = |row: Row<'_>| {
             let record = self.record(row);
             let lead = usize::from(record.has_lead);
             let is_there = |number: u64, list: usize| number <= list as u64;
             row.count().iter().all(|count| *count > 0)
                 && usize::from(record.stored.source) < sources
-                && is_there(row.value(SELECTION), self.selections.len())
-                && is_there(row.value(HOW) >> FAULT, self.record_faults.len())
+                && is_there(row.value(SELECTION), self.shared.selections.len())
+                && is_there(row.value(HOW) >> FAULT, self.shared.faults.len())
+                && (record.stored.encoding == Encoding::Converted) == record.conversion.is_some()
                 && record.selection.is_none_or(|s| s.rank() + lead == rank)
         };
         let everything = Bounds {
             start: vec![0; rank],
             end: vec![u64::MAX; rank],
         };
-        !self.records.any(&everything, |row| !fits(row))
+        let base = self.shared.base.as_ref();
+        base.is_none_or(|base| base.fits(dataset, sources))
+            && !self.records.any(&everything, |row| !fits(row))
     }
 }
 
@@ -220,6 +234,7 @@ mod tests {
     /// The packed form of an index, and that of its selections.
     fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
         let spelled: Vec<_> = index
+            .shared
             .selections
             .iter()
             .map(|(id, s)| (*id, s.rank(), s.clone()))
@@ -228,7 +243,9 @@ mod tests {
             sources: vec![Identity::default(); SOURCES],
             records: Cow::Borrowed(&index.records),
             selections: vec![7],
-            record_faults: Cow::Borrowed(&index.record_faults),
+            record_faults: Cow::Borrowed(&index.shared.faults),
+            conversions: Cow::Borrowed(&index.shared.conversions),
+            base: Cow::Borrowed(&index.shared.base),
             faults: Cow::Borrowed(&index.faults),
         };
         let packed = |bytes: postcard::Result<Vec<u8>>| bytes.unwrap();
@@ -267,7 +284,7 @@ mod tests {
         assert!(read(&kept, Some(&selections), &other_rank, &fresh).is_none());
         let again = read(&kept, Some(&selections), &dataset(), &fresh).unwrap();
         assert_eq!(answers(&again, &somewhere()), wanted);
-        assert!(again.bytes() > again.records.bytes() + again.selections[0].1.bytes());
+        assert!(again.bytes() > again.records.bytes() + again.shared.selections[0].1.bytes());
     }
 
     proptest! {

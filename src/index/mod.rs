@@ -13,8 +13,10 @@ use foldhash::fast::RandomState;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::error::Result;
+use crate::log::base::Base;
 use crate::log::model::{Encoding, Record, Selections, Stored};
-use crate::log::records::{Numbered, RecordList};
+use crate::log::numbers::Conversion;
+use crate::log::records::{Numbered, RecordList, Shared};
 use crate::log::source::SourceFile;
 use crate::log::{DatasetRecords, Logged, RecordTable};
 
@@ -23,9 +25,8 @@ use crate::log::{DatasetRecords, Logged, RecordTable};
 pub struct DatasetIndex {
     /// The boxes of the records, and beside each the numbers of [`PackedRecords`].
     records: PackedBoxes,
-    selections: Vec<Numbered>,
-    /// Why the bytes of some records cannot be had.
-    record_faults: Vec<Box<str>>,
+    /// What they share, and what lies below them.
+    shared: Shared,
     /// Why elements of the dataset cannot be trusted, wherever they lie.
     faults: Vec<String>,
     /// Bytes of the selections that no other dataset had.
@@ -51,12 +52,10 @@ impl DatasetIndex {
             numbers: not_hidden(&found.records),
             list: &found.records,
         });
-        let (selections, record_faults) = found.records.into_shared();
         DatasetIndex {
             decoded: found.decoded,
             records,
-            selections,
-            record_faults,
+            shared: found.records.into_shared(),
             faults,
         }
     }
@@ -73,28 +72,41 @@ impl DatasetIndex {
         }
     }
 
-    /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the
-    /// first, until it breaks off.
+    /// Shows `visit` the records whose boxes touch `query`, and what lies below them, from the one that
+    /// applies last to the first, until it breaks off.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
         mut visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.records
-            .visit_back(query, |row| visit(&self.record(row)))
+            .visit_back(query, |row| visit(&self.record(row)))?;
+        match &self.shared.base {
+            Some(base) => base.visit_back(query, visit),
+            None => ControlFlow::Continue(()),
+        }
     }
 
-    /// Whether some record has a block in `query`.
+    /// Whether some record has a block in `query`, or something lies there below all records.
     pub fn is_touched(&self, query: &Bounds) -> bool {
         let touches = |row: Row<'_>| self.record(row).touches(query);
-        self.records.any(query, touches)
+        let has_base = |base: &Base| base.touches(query);
+        self.shared.base.as_ref().is_some_and(has_base) || self.records.any(query, touches)
     }
 
     fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
         let how = row.value(HOW);
         let after = |number: u64| (number as usize).checked_sub(1);
-        let selection = after(row.value(SELECTION)).and_then(|at| self.selections.get(at));
-        let fault = after(how >> FAULT).and_then(|at| self.record_faults.get(at));
+        let Shared {
+            selections,
+            conversions,
+            faults,
+            ..
+        } = &self.shared;
+        let encoding = ENCODINGS.get((how >> ENCODING & MOST_ENCODINGS) as usize);
+        let selection = after(row.value(SELECTION)).and_then(|at| selections.get(at));
+        let conversion = after(how >> CONVERSION & MOST_CONVERSIONS);
+        let fault = after(how >> FAULT).and_then(|at| faults.get(at));
         Record {
             start: row.start(),
             count: row.count(),
@@ -104,15 +116,17 @@ impl DatasetIndex {
                 source: how as u16,
                 offset: row.value(OFFSET),
                 len: row.value(LEN),
-                encoding: ENCODINGS[(how >> ENCODING) as usize % ENCODINGS.len()],
+                encoding: encoding.copied().unwrap_or(Encoding::Raw),
             },
+            conversion: conversion.and_then(|at| conversions.get(at)),
             fault: fault.map(|f| &**f),
         }
     }
 
     /// Bytes of the index and of all its selections, whoever else has them.
     pub fn bytes_in_all(&self) -> usize {
-        let selections: usize = self.selections.iter().map(|(_, s)| s.bytes()).sum();
+        let selections = self.shared.selections.iter();
+        let selections: usize = selections.map(|(_, s)| s.bytes()).sum();
         self.bytes() - self.decoded + selections
     }
 
@@ -121,9 +135,11 @@ impl DatasetIndex {
         size_of::<Self>()
             + self.decoded
             + self.records.bytes()
-            + self.selections.len() * size_of::<Numbered>()
+            + self.shared.selections.len() * size_of::<Numbered>()
+            + self.shared.conversions.len() * size_of::<Conversion>()
             + self
-                .record_faults
+                .shared
+                .faults
                 .iter()
                 .map(|f| 16 + f.len())
                 .sum::<usize>()
@@ -139,15 +155,20 @@ const LEN: usize = 2;
 const SELECTION: usize = 3;
 const HOW: usize = 4;
 
-/// The rest: source file in the low 16 bits, then encoding, lead, and position of the fault plus one.
+/// The rest: source file in the low 16 bits, then encoding, lead, position of the conversion plus one,
+/// and that of the fault plus one.
 const ENCODING: u32 = 16;
-const LEAD: u64 = 1 << 18;
-const FAULT: u32 = 19;
-const ENCODINGS: [Encoding; 4] = [
+const LEAD: u64 = 1 << 19;
+const CONVERSION: u32 = 20;
+const MOST_CONVERSIONS: u64 = 0x1ff;
+const FAULT: u32 = 29;
+const MOST_ENCODINGS: u64 = 7;
+const ENCODINGS: [Encoding; 5] = [
     Encoding::Raw,
     Encoding::Deflate,
     Encoding::RawOrDeflate,
     Encoding::Pipeline,
+    Encoding::Converted,
 ];
 
 /// Some records of a list as rows of a table.
@@ -160,10 +181,13 @@ impl PackedRecords<'_> {
     fn how(&self, number: usize) -> u64 {
         let record = self.list.get(number);
         let encoding = ENCODINGS.iter().position(|e| *e == record.stored.encoding);
-        let fault = self.list.fault_of(number).map_or(0, |at| at as u64 + 1);
+        let after = |at: Option<usize>| at.map_or(0, |at| at as u64 + 1);
+        let conversion = after(self.list.conversion_of(number));
+        let fault = after(self.list.fault_of(number));
         u64::from(record.stored.source)
             | (encoding.unwrap_or(0) as u64) << ENCODING
             | if record.has_lead { LEAD } else { 0 }
+            | conversion << CONVERSION
             | fault << FAULT
     }
 }

@@ -1,9 +1,12 @@
 //! Reading log layouts. One layout is one module behind [`Layout`]; nothing above this folder
 //! knows which one it is.
 
+pub mod base;
 pub mod deflate;
 pub mod logvol;
 pub mod model;
+pub mod netcdf;
+pub mod numbers;
 pub mod records;
 pub mod source;
 pub mod tiling;
@@ -23,6 +26,14 @@ use tiling::Tiling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {
     LogVol(logvol::Tables),
+    // Classic(classic::Tables),
+    // Netcdf(netcdf::Tables),
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables::LogVol(logvol::Tables::default())
+    }
 }
 
 impl Tables {
@@ -84,6 +95,11 @@ pub trait RecordTable: Send + Sync + Debug {
         dataset: &Logged<'_>,
         selections: &Selections,
     ) -> Result<DatasetRecords>;
+
+    /// What is wrong with the tables, but hides no entry: for those who check a log.
+    fn complaints(&self) -> &[String] {
+        &[]
+    }
 
     /// Memory held, in bytes.
     fn bytes(&self) -> usize;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::numbers::Conversion;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
 
@@ -192,6 +193,8 @@ pub enum Encoding {
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.
     Pipeline,
+    /// As they are, but of another type of numbers: see [`Record::conversion`].
+    Converted,
 }
 
 /// Where the bytes of a record lie, and how.
@@ -218,6 +221,8 @@ pub struct Record<'a> {
     /// All blocks lie in one index of the first dimension, that of the box.
     pub has_lead: bool,
     pub stored: Stored,
+    /// How its elements become those of the dataset, where they are of another type.
+    pub conversion: Option<&'a Conversion>,
     /// Why the bytes of this record cannot be had.
     pub fault: Option<&'a str>,
 }
@@ -371,6 +376,7 @@ mod tests {
                 len: 4,
                 encoding: Encoding::Raw,
             },
+            conversion: None,
             fault: None,
         };
         let mut blocks = Vec::new();

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::model::{Record, Selection, Stored};
+use super::base::Base;
+use super::model::{Encoding, Record, Selection, Stored};
+use super::numbers::Conversion;
 
 /// Records, and what they share. Made by a layout; [`RecordList::put_in_order`] comes last.
 #[derive(Debug, Default)]
@@ -15,7 +17,18 @@ pub struct RecordList {
     selections: Vec<Numbered>,
     /// Where in that list the selection of some number is.
     numbers: HashMap<u64, u32>,
+    conversions: Vec<Conversion>,
     faults: Vec<Box<str>>,
+    base: Option<Base>,
+}
+
+/// What records share, and what lies below them.
+#[derive(Debug)]
+pub struct Shared {
+    pub selections: Vec<Numbered>,
+    pub conversions: Vec<Conversion>,
+    pub faults: Vec<Box<str>>,
+    pub base: Option<Base>,
 }
 
 /// A selection, and the number by which its layout knows it: datasets share selections by these.
@@ -32,6 +45,8 @@ struct Listed {
     /// Positions in the lists of selections and of faults, or [`NONE`].
     selection: u32,
     fault: u32,
+    /// That in the list of conversions, if there is one.
+    conversion: Option<u8>,
     has_lead: bool,
 }
 
@@ -95,8 +110,32 @@ impl RecordList {
             place: self.records.len() as u32,
             selection,
             fault: NONE,
+            conversion: None,
             has_lead,
         });
+    }
+
+    /// The elements of the record that was added last are to be converted. There are not more ways to
+    /// convert than there are pairs of types.
+    pub fn convert_last(&mut self, conversion: &Conversion) {
+        let known = self.conversions.iter().position(|c| c == conversion);
+        let at = known.unwrap_or_else(|| {
+            self.conversions.push(*conversion);
+            self.conversions.len() - 1
+        });
+        if let (Some(last), Ok(at)) = (self.records.last_mut(), u8::try_from(at)) {
+            last.conversion = Some(at);
+            last.stored.encoding = Encoding::Converted;
+        }
+    }
+
+    /// What all records override.
+    pub fn set_base(&mut self, base: Base) {
+        self.base = Some(base);
+    }
+
+    pub fn base(&self) -> Option<&Base> {
+        self.base.as_ref()
     }
 
     /// The bytes of the record that was added last cannot be had, for this reason.
@@ -131,6 +170,7 @@ impl RecordList {
             selection: self.selection_of(number).map(|(_, s)| s),
             has_lead: record.has_lead,
             stored: record.stored,
+            conversion: self.conversion_of(number).map(|at| &self.conversions[at]),
             fault: self.fault_of(number).map(|at| &*self.faults[at]),
         }
     }
@@ -151,13 +191,23 @@ impl RecordList {
         (at != NONE).then_some(at as usize)
     }
 
+    /// The position of a record's conversion in the list of conversions.
+    pub fn conversion_of(&self, number: usize) -> Option<usize> {
+        self.records[number].conversion.map(usize::from)
+    }
+
     /// How the bytes of each record are stored.
     pub fn stored_mut(&mut self) -> impl Iterator<Item = &mut Stored> {
         self.records.iter_mut().map(|record| &mut record.stored)
     }
 
-    /// The selections and the faults that the records speak of.
-    pub fn into_shared(self) -> (Vec<Numbered>, Vec<Box<str>>) {
-        (self.selections, self.faults)
+    /// All that the records speak of.
+    pub fn into_shared(self) -> Shared {
+        Shared {
+            selections: self.selections,
+            conversions: self.conversions,
+            faults: self.faults,
+            base: self.base,
+        }
     }
 }

@@ -18,8 +18,10 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Folder {
     fd: OwnedFd,
-    /// For messages only.
+    /// For messages, and to be compared with what logs say of themselves.
     path: PathBuf,
+    /// Where else logs of the files below may lie.
+    further: Vec<Folder>,
 }
 
 impl Folder {
@@ -33,7 +35,33 @@ impl Folder {
         Ok(Folder {
             fd,
             path: path.to_owned(),
+            further: Vec::new(),
         })
+    }
+
+    /// With further directories in which logs of the files below this one may lie.
+    pub fn with_further(mut self, paths: &[PathBuf]) -> Result<Self> {
+        let opened = paths.iter().map(|path| {
+            let real = path.canonicalize().map_err(|e| Error::io(path, e))?;
+            Folder::open(&real)
+        });
+        self.further = opened.collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// This directory and the further ones, in the order of their numbers in [`Place`].
+    pub fn all(&self) -> impl Iterator<Item = &Folder> {
+        std::iter::once(self).chain(&self.further)
+    }
+
+    /// The directory of a place, this one or a further one.
+    pub fn of(&self, place: &Place) -> io::Result<&Folder> {
+        let found = self.all().nth(usize::from(place.folder));
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The folder that holds `file`, and the file's name in it; symbolic links are followed.
@@ -111,6 +139,25 @@ impl Folder {
     }
 }
 
+/// Where a file is to be found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// 0 is the folder that was scanned, n the nth further one.
+    pub folder: u16,
+    /// Relative to that folder.
+    pub path: PathBuf,
+}
+
+impl Place {
+    /// Below the folder itself.
+    pub fn below(path: impl Into<PathBuf>) -> Self {
+        Place {
+            folder: 0,
+            path: path.into(),
+        }
+    }
+}
+
 /// Whether a path is the name of something in the folder itself: neither `.` nor `..`, nor of several parts.
 fn is_one_name(relative: &Path) -> bool {
     let mut parts = relative.components();
@@ -174,18 +221,45 @@ impl From<&Stat> for Identity {
     }
 }
 
-/// One file that holds log bytes, open for reading, in the state in which the scan saw it.
+/// Where in a file the bytes of a source lie: everything above counts them as if they followed each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arrangement {
+    /// They are the file's.
+    #[default]
+    Whole,
+    /// They are the file's, and zeros after its end: nobody has written there yet.
+    ZerosAfter,
+    /// Of all blocks of `block` bytes every `channels`th one, from number `channel` on.
+    Striped {
+        block: u64,
+        channel: u32,
+        channels: u32,
+    },
+    /// Blocks of `block` bytes each that lie anywhere, `len` bytes of them.
+    Blocks {
+        block: u64,
+        /// Offsets in the file, by the numbers of the blocks in ascending order. Those that are missing
+        /// have no bytes.
+        at: Vec<(u64, u64)>,
+        len: u64,
+    },
+}
+
+/// One file that holds log bytes, open for reading, in the state in which the scan saw it. Of a file
+/// whose bytes are those of several logs each log is a source by itself.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
     path: PathBuf,
     identity: Identity,
     grows: bool,
+    arrangement: Arrangement,
     /// Bytes read of it.
     read: AtomicU64,
 }
 
 impl SourceFile {
+    /// The file at `relative` below `folder`.
     pub fn open(folder: &Folder, relative: &Path) -> Result<Self> {
         let path = folder.full_path(relative);
         let opened = folder
@@ -197,10 +271,31 @@ impl SourceFile {
                 path,
                 identity,
                 grows: false,
+                arrangement: Arrangement::Whole,
                 read: AtomicU64::new(0),
             }),
             Err(e) => Err(Error::io(path, e)),
         }
+    }
+
+    /// The file at a place of `folder`, or of one of its further ones.
+    pub fn open_at(folder: &Folder, place: &Place) -> Result<Self> {
+        match folder.of(place) {
+            Ok(folder) => Self::open(folder, &place.path),
+            Err(e) => Err(Error::io(&place.path, e)),
+        }
+    }
+
+    /// With bytes that do not lie one after the other. Fails where that makes no sense.
+    pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
+        let checked = arrangement.check();
+        checked.map_err(|e| Error::bad_file(&self.path, e))?;
+        self.arrangement = arrangement;
+        Ok(self)
+    }
+
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
     }
 
     /// From now on only the first `len` bytes count, and more may be appended to the file: nobody
@@ -236,9 +331,9 @@ impl SourceFile {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Length in bytes when it was opened.
+    /// How many bytes it had when it was opened; zeros after the end do not count.
     pub fn len(&self) -> u64 {
-        self.identity.size
+        self.arrangement.len(self.identity.size)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -264,6 +359,38 @@ impl SourceFile {
 
     /// Fills `buf` from `offset`; bytes past the end of the file are an error.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match &self.arrangement {
+            Arrangement::Whole => self.read_file(buf, offset),
+            Arrangement::ZerosAfter => {
+                let there = self.len().saturating_sub(offset).min(buf.len() as u64);
+                let (there, after) = buf.split_at_mut(there as usize);
+                after.fill(0);
+                match there.is_empty() {
+                    true => Ok(()),
+                    false => self.read_file(there, offset),
+                }
+            }
+            arrangement => self.read_blocks(arrangement, buf, offset),
+        }
+    }
+
+    fn read_blocks(&self, arrangement: &Arrangement, buf: &mut [u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset.saturating_add(done as u64);
+            let Some((place, left)) = arrangement.locate(at) else {
+                let reason = format!("it has no bytes at {at}, of those that lie in blocks");
+                let missing = io::Error::new(io::ErrorKind::UnexpectedEof, reason);
+                return Err(Error::io(&self.path, missing));
+            };
+            let end = buf.len().min(done.saturating_add(left as usize));
+            self.read_file(&mut buf[done..end], place)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.file.read_exact_at(buf, offset).map_err(|e| {
             let e = match e.kind() {
@@ -275,6 +402,78 @@ impl SourceFile {
             };
             Error::io(&self.path, e)
         })
+    }
+}
+
+impl Arrangement {
+    /// Whether it can be followed. Fails with the reason.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let is_sound = match self {
+            Arrangement::Whole | Arrangement::ZerosAfter => true,
+            Arrangement::Striped {
+                block,
+                channel,
+                channels,
+            } => *block > 0 && channel < channels,
+            Arrangement::Blocks { block, at, .. } => {
+                *block > 0 && at.is_sorted_by(|a, b| a.0 < b.0)
+            }
+        };
+        match is_sound {
+            true => Ok(()),
+            false => Err("bytes in blocks that make no sense".into()),
+        }
+    }
+
+    /// Bytes of a source in a file of this size.
+    fn len(&self, file: u64) -> u64 {
+        match self {
+            Arrangement::Whole | Arrangement::ZerosAfter => file,
+            Arrangement::Striped {
+                block,
+                channel,
+                channels,
+            } => {
+                let (channel, channels) = (u64::from(*channel), u64::from(*channels));
+                let (blocks, rest) = (file / block, file % block);
+                // Whole blocks of this channel, and what there is of one more.
+                let whole = (blocks + channels - 1 - channel) / channels;
+                let last = if blocks % channels == channel {
+                    rest
+                } else {
+                    0
+                };
+                whole.saturating_mul(*block).saturating_add(last)
+            }
+            Arrangement::Blocks { len, .. } => *len,
+        }
+    }
+
+    /// Where in the file byte `offset` is, and how many follow it there, itself included. `None` where there is none.
+    fn locate(&self, offset: u64) -> Option<(u64, u64)> {
+        match self {
+            Arrangement::Whole | Arrangement::ZerosAfter => Some((offset, u64::MAX - offset)),
+            Arrangement::Striped {
+                block,
+                channel,
+                channels,
+            } => {
+                let number = (offset / block).checked_mul(u64::from(*channels))?;
+                let start = number
+                    .checked_add(u64::from(*channel))?
+                    .checked_mul(*block)?;
+                let within = offset % block;
+                Some((start.checked_add(within)?, block - within))
+            }
+            Arrangement::Blocks { block, at, len } => {
+                let (number, within) = (offset / block, offset % block);
+                let left = len.checked_sub(offset).filter(|left| *left > 0)?;
+                let found = at
+                    .binary_search_by_key(&number, |(number, _)| *number)
+                    .ok()?;
+                Some((at[found].1.checked_add(within)?, left.min(block - within)))
+            }
+        }
     }
 }
 
@@ -296,6 +495,103 @@ mod tests {
         for path in ["", ".", "..", "/", "/a", "a/b", "a/", "./a", "../a", "a/.."] {
             assert!(!is_one_name(Path::new(path)), "{path}");
         }
+    }
+
+    fn numbered(len: u64) -> (tempfile::TempDir, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        std::fs::write(folder.path().join("file"), &bytes).unwrap();
+        (folder, bytes)
+    }
+
+    fn arranged(folder: &tempfile::TempDir, arrangement: Arrangement) -> SourceFile {
+        let held = Folder::open(folder.path()).unwrap();
+        let file = SourceFile::open(&held, Path::new("file")).unwrap();
+        file.arranged(arrangement).unwrap()
+    }
+
+    fn read(source: &SourceFile, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0xff; len];
+        let read = source.read_exact_at(&mut bytes, offset);
+        read.ok().map(|()| bytes)
+    }
+
+    #[test]
+    fn channels_of_a_striped_file_are_all_of_it() {
+        for len in [0, 1, 4, 5, 11, 12, 13, 24, 25, 29] {
+            let (folder, bytes) = numbered(len);
+            let mut channels = Vec::new();
+            for channel in 0..3 {
+                let source = arranged(
+                    &folder,
+                    Arrangement::Striped {
+                        block: 4,
+                        channel,
+                        channels: 3,
+                    },
+                );
+                let all = source.len();
+                let own = read(&source, 0, all as usize).unwrap();
+                assert_eq!(read(&source, all, 1), None);
+                if all > 5 {
+                    assert_eq!(read(&source, 3, 3).unwrap(), own[3..6]);
+                }
+                channels.push(own.into_iter());
+            }
+            let mut whole = Vec::new();
+            while whole.len() < bytes.len() {
+                let number = whole.len() / 4 % 3;
+                whole.extend(channels[number].by_ref().take(4));
+            }
+            assert_eq!(whole, bytes);
+            assert!(channels.iter_mut().all(|rest| rest.next().is_none()));
+        }
+    }
+
+    #[test]
+    fn blocks_lie_anywhere_or_nowhere() {
+        let (folder, bytes) = numbered(100);
+        let source = arranged(
+            &folder,
+            Arrangement::Blocks {
+                block: 10,
+                at: vec![(0, 50), (1, 20), (3, 95)],
+                len: 34,
+            },
+        );
+        assert_eq!(source.len(), 34);
+        let expected = [&bytes[55..60], &bytes[20..28]].concat();
+        assert_eq!(read(&source, 5, 13), Some(expected));
+        // Block 2 is nowhere, and block 3 is cut off.
+        assert_eq!(read(&source, 19, 2), None);
+        assert_eq!(read(&source, 30, 4), Some(bytes[95..99].to_vec()));
+        assert_eq!(read(&source, 30, 5), None);
+        assert_eq!(read(&source, u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn zeros_follow_where_nobody_has_written() {
+        let (folder, bytes) = numbered(10);
+        let source = arranged(&folder, Arrangement::ZerosAfter);
+        let expected = [&bytes[8..], &[0; 3]].concat();
+        assert_eq!(read(&source, 8, 5), Some(expected));
+        assert_eq!(read(&source, 1 << 62, 2), Some(vec![0; 2]));
+        assert_eq!(source.len(), 10);
+    }
+
+    #[test]
+    fn arrangements_that_make_no_sense_are_refused() {
+        let blocks = |block, at| Arrangement::Blocks { block, at, len: 9 };
+        assert!(blocks(0, vec![]).check().is_err());
+        assert!(blocks(4, vec![(1, 0), (0, 4)]).check().is_err());
+        assert!(blocks(4, vec![(0, 4), (1, 0)]).check().is_ok());
+        let striped = |block, channel| Arrangement::Striped {
+            block,
+            channel,
+            channels: 2,
+        };
+        assert!(striped(0, 1).check().is_err());
+        assert!(striped(4, 2).check().is_err());
     }
 
     #[test]

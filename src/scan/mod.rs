@@ -1,6 +1,7 @@
 //! From a log file to a [`Snapshot`]. The only place where libhdf5 sees a user's file; it needs no
 //! more than a folder and a path, so that it can run in another process.
 //!
+//! * [`beside`] knows which files make a log of another one.
 //! * [`logvol`] knows what of the file is the layout's own.
 //! * [`tree`] walks the user's objects and makes them anew in an image.
 //! * [`dataset`] makes the datasets among them.
@@ -8,34 +9,39 @@
 //! * [`references`] translates what points from one object to another.
 //! * [`shape`] chooses chunk shapes where none was recorded.
 
+mod beside;
 mod dataset;
 mod logvol;
 mod references;
+mod settings;
 mod shape;
 mod tree;
 mod unclosed;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use beside::{Listings, Look, companions, look, master_of};
+pub use settings::{OPTIONS as LAYOUT_OPTIONS, Settings};
 use shape::Chooser;
 pub use shape::{Chunking, choose as choose_chunk};
 
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::journal;
-use crate::log::source::{Folder, SourceFile};
+use crate::log::source::{Folder, Place, SourceFile};
 use crate::log::{Tables, carries_mark, find_signature};
 use crate::snapshot::{Snapshot, Source};
 
 /// User blocks up to this size are shown; they are kept in memory.
 const LARGEST_USER_BLOCK: u64 = 64 << 20;
 
-/// Scans the file at `relative` below `folder`. `chunking`: for datasets without a recorded chunk shape.
+/// Scans the file at `relative` below `folder`.
 ///
 /// [`Error::NotALog`] says that the file is none of ours; every other error is about a log file.
-pub fn scan(folder: &Folder, relative: &Path, chunking: Chunking) -> Result<Snapshot> {
+pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Snapshot> {
+    let chunking = settings.chunking;
     let source = SourceFile::open(folder, relative)?;
     let path = source.path().to_owned();
     let not_a_log = |reason: String| Error::NotALog {
@@ -104,6 +110,7 @@ fn scan_log(
     let user_block = read_user_block(file, &source)?;
     let (files, tables) = logvol::find_log(folder, relative, (file, source), header)?;
     let (paths, sources): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+    let places = paths.into_iter().map(Place::below).collect();
     let log = Tables::LogVol(tables);
     let chooser = Chooser::new(chunking, log.layout(), &sources);
     let copied = tree::copy(file, &sources[0], user_block.len() as u64, &chooser)?;
@@ -111,7 +118,7 @@ fn scan_log(
         source.check_unchanged().map_err(|e| e.to_string())?;
     }
     Ok(Snapshot {
-        sources: described(paths, &sources),
+        sources: described(places, &sources),
         journal: None,
         user_block,
         image: copied.image,
@@ -122,13 +129,14 @@ fn scan_log(
     })
 }
 
-fn described(paths: Vec<PathBuf>, sources: &[SourceFile]) -> Vec<Source> {
-    let describe = |(path, file): (PathBuf, &SourceFile)| Source {
-        path,
+fn described(places: Vec<Place>, sources: &[SourceFile]) -> Vec<Source> {
+    let describe = |(place, file): (Place, &SourceFile)| Source {
+        place,
         identity: file.identity(),
         grows: file.grows(),
+        arrangement: file.arrangement().clone(),
     };
-    paths.into_iter().zip(sources).map(describe).collect()
+    places.into_iter().zip(sources).map(describe).collect()
 }
 
 fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {

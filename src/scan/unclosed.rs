@@ -12,7 +12,7 @@ use crate::journal::Recorded;
 use crate::journal::extent::{FRONT, file_id, sections};
 use crate::log::Tables;
 use crate::log::logvol::{self, Extent};
-use crate::log::source::{Folder, SourceFile};
+use crate::log::source::{Arrangement, Folder, Place, SourceFile};
 use crate::snapshot::{Snapshot, Source};
 
 /// Scans what the last complete flush left.
@@ -40,7 +40,7 @@ pub fn scan(
         ..logvol::Tables::default()
     };
     let subfiled = found.header.subfiles > 0;
-    let (mut paths, mut sources) = (Vec::new(), Vec::new());
+    let (mut places, mut sources) = (Vec::new(), Vec::new());
     for (number, (path, source)) in files.into_iter().enumerate() {
         let log = match (subfiled, number) {
             (false, _) => Some(0),
@@ -52,7 +52,7 @@ pub fn scan(
         if let Some(log) = log {
             add_log(&source, number as u16, &found, log, &mut tables)?;
         }
-        paths.push(path);
+        places.push(Place::below(path));
         sources.push(source);
     }
     let log = Tables::LogVol(tables);
@@ -65,11 +65,12 @@ pub fn scan(
     ));
     warnings.extend(found.torn.map(|torn| torn.to_string()));
     Ok(Snapshot {
-        sources: described(paths, &sources),
+        sources: described(places, &sources),
         journal: Some(Source {
-            path: journal,
+            place: Place::below(journal),
             identity: found.identity,
             grows: false,
+            arrangement: Arrangement::Whole,
         }),
         user_block: Vec::new(),
         image: copied.image,

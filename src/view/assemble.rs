@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::filters;
 use crate::log::deflate::inflate;
 use crate::log::model::{Encoding, Record, Stored};
+use crate::log::numbers::Conversion;
 use crate::log::source::SourceFile;
 use crate::snapshot::Dataset;
 
@@ -52,8 +53,8 @@ impl Assembly<'_> {
                 return Err(fault.to_owned());
             }
             let stored = record.stored;
-            let piece = Piece::new(stored, stretch, element).ok_or("a piece past 2^64 bytes")?;
-            if stored.encoding == Encoding::Raw {
+            let piece = Piece::new(record, stretch, element).ok_or("a piece past 2^64 bytes")?;
+            if matches!(stored.encoding, Encoding::Raw | Encoding::Converted) {
                 return pieces.add(piece, &mut chunk);
             }
             let bytes = match &last {
@@ -129,7 +130,7 @@ fn range(start: u64, len: u64) -> Option<std::ops::Range<usize>> {
     Some(start as usize..start.checked_add(len)? as usize)
 }
 
-/// Stretches of raw records to be read into a chunk. No two of them write the same bytes of it, so that
+/// Stretches of records that are stored element by element, to be read into a chunk. No two of them write the same bytes of it, so that
 /// they can be read in the order in which they lie in the files.
 struct Pieces<'a> {
     sources: &'a [SourceFile],
@@ -144,21 +145,42 @@ struct Piece {
     source: u16,
     /// In the source file.
     offset: u64,
+    stored: u64,
     /// In the chunk.
     to: u64,
     len: u64,
+    conversion: Option<Conversion>,
 }
 
 impl Piece {
     /// `None` past 2^64 bytes.
-    fn new(stored: Stored, stretch: Stretch, element: u64) -> Option<Self> {
-        let from = stretch.from.checked_mul(element)?;
+    fn new(record: &Record<'_>, stretch: Stretch, element: u64) -> Option<Self> {
+        let in_log = record.conversion.map(|c| c.from.kind.size() as u64);
+        let in_log = in_log.unwrap_or(element);
+        let from = stretch.from.checked_mul(in_log)?;
         Some(Piece {
-            source: stored.source,
-            offset: stored.offset.checked_add(from)?,
+            source: record.stored.source,
+            offset: record.stored.offset.checked_add(from)?,
+            stored: stretch.len.checked_mul(in_log)?,
             to: stretch.to.checked_mul(element)?,
             len: stretch.len.checked_mul(element)?,
+            conversion: record.conversion.copied(),
         })
+    }
+
+    /// Puts its bytes, as they are stored, into the chunk.
+    fn put(&self, stored: &[u8], chunk: &mut [u8]) -> Result<(), Fault> {
+        let target = self.target(chunk)?;
+        match &self.conversion {
+            Some(conversion) => conversion.convert(stored, target),
+            None => target.copy_from_slice(stored),
+        }
+        Ok(())
+    }
+
+    fn target<'a>(&self, chunk: &'a mut [u8]) -> Result<&'a mut [u8], Fault> {
+        let target = range(self.to, self.len).and_then(|range| chunk.get_mut(range));
+        target.ok_or_else(|| "a piece outside the chunk".into())
     }
 }
 
@@ -207,24 +229,55 @@ impl<'a> Pieces<'a> {
     ) -> Result<(), Fault> {
         let source = &self.sources[usize::from(first.source)];
         if let [one] = pieces {
-            let target = range(one.to, one.len).and_then(|range| chunk.get_mut(range));
-            let target = target.ok_or("a piece outside the chunk")?;
-            return source
-                .read_exact_at(target, one.offset)
-                .map_err(|e| e.to_string());
+            return match &one.conversion {
+                Some(conversion) => self.convert(source, one, conversion, chunk),
+                None => source
+                    .read_exact_at(one.target(chunk)?, one.offset)
+                    .map_err(|e| e.to_string()),
+            };
         }
         let len = (end - first.offset) as usize;
+        source
+            .read_exact_at(self.room(len), first.offset)
+            .map_err(|e| e.to_string())?;
+        for piece in pieces {
+            let stored = range(piece.offset - first.offset, piece.stored);
+            let stored = stored.and_then(|range| self.scratch.get(range));
+            piece.put(stored.ok_or("a piece that was not read")?, chunk)?;
+        }
+        Ok(())
+    }
+}
+
+impl Pieces<'_> {
+    /// Converts one piece, whatever its length, with no more memory than any other needs.
+    fn convert(
+        &mut self,
+        source: &SourceFile,
+        piece: &Piece,
+        conversion: &Conversion,
+        chunk: &mut [u8],
+    ) -> Result<(), Fault> {
+        let (from, to) = (conversion.from.kind.size(), conversion.to.kind.size());
+        let step = SPAN as usize / from;
+        let mut offset = piece.offset;
+        for target in piece.target(chunk)?.chunks_mut(step * to) {
+            let stored = self.room(target.len() / to * from);
+            source
+                .read_exact_at(stored, offset)
+                .map_err(|e| e.to_string())?;
+            conversion.convert(stored, target);
+            offset += stored.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// So many bytes to read into.
+    fn room(&mut self, len: usize) -> &mut [u8] {
         if self.scratch.len() < len {
             self.scratch.resize(len, 0);
         }
-        source
-            .read_exact_at(&mut self.scratch[..len], first.offset)
-            .map_err(|e| e.to_string())?;
-        for piece in pieces {
-            let at = piece.offset - first.offset;
-            copy_within(&self.scratch, chunk, at, piece.to, piece.len)?;
-        }
-        Ok(())
+        &mut self.scratch[..len]
     }
 }
 
@@ -233,10 +286,10 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
     let Some(first) = pieces.first() else {
         return (0, 0);
     };
-    let mut end = first.offset.saturating_add(first.len);
+    let mut end = first.offset.saturating_add(first.stored);
     let mut taken = 1;
     for piece in &pieces[1..] {
-        let piece_end = piece.offset.saturating_add(piece.len);
+        let piece_end = piece.offset.saturating_add(piece.stored);
         let near = piece.source == first.source
             && piece.offset <= end.saturating_add(GAP)
             && piece_end.max(end) - first.offset <= SPAN;
@@ -257,7 +310,8 @@ pub fn decode_record(
     dataset: &Dataset,
 ) -> Result<Vec<u8>, Fault> {
     match encoding {
-        Encoding::Raw => Ok(stored),
+        // Those of another type are converted piece by piece.
+        Encoding::Raw | Encoding::Converted => Ok(stored),
         Encoding::Deflate => inflate(&stored, raw),
         // A zlib stream starts with 0x78 (RFC 1950, the window that everybody uses).
         Encoding::RawOrDeflate if stored.first() == Some(&0x78) => {
@@ -292,8 +346,10 @@ mod tests {
         let piece = |offset, len| Piece {
             source: 0,
             offset,
+            stored: len,
             to: 0,
             len,
+            conversion: None,
         };
         let near = [piece(0, 10), piece(50, 10), piece(100, 10)];
         assert_eq!(span(&near), (3, 110));

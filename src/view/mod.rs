@@ -76,12 +76,12 @@ impl View {
         kept: Option<KeptLog>,
     ) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let main = snapshot.sources.first().map(|s| s.path.as_path());
+        let main = snapshot.sources.first().map(|s| s.place.path.as_path());
         let main = folder.full_path(main.unwrap_or(Path::new("")));
         snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
-            let file = SourceFile::open(folder, &source.path)?;
+            let file = SourceFile::open_at(folder, &source.place)?;
             if !source.is_still(file.identity()) {
                 return Err(Error::Changed {
                     path: file.path().to_owned(),
@@ -89,7 +89,7 @@ impl View {
             }
             sources.push(match source.grows {
                 true => file.first_bytes(source.identity.size)?,
-                false => file,
+                false => file.arranged(source.arrangement.clone())?,
             });
         }
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;

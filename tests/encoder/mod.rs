@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use h5logfs::error::{Error, Result};
 use h5logfs::log::source::Folder;
-use h5logfs::scan::{Chunking, scan};
+use h5logfs::scan::{Settings, scan};
 use h5logfs::snapshot::Snapshot;
 use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
@@ -722,7 +722,7 @@ pub const BUDGET: u64 = 64 << 20;
 
 pub fn scan_file(path: &Path) -> Result<Snapshot> {
     let (folder, name) = Folder::of_file(path)?;
-    scan(&folder, &name, Chunking::Auto)
+    scan(&folder, &name, &Settings::default())
 }
 
 pub fn open_view(path: &Path) -> Result<Arc<View>> {
@@ -731,7 +731,7 @@ pub fn open_view(path: &Path) -> Result<Arc<View>> {
 
 pub fn open_view_within(path: &Path, budget: u64) -> Result<Arc<View>> {
     let (folder, name) = Folder::of_file(path)?;
-    let snapshot = scan(&folder, &name, Chunking::Auto)?;
+    let snapshot = scan(&folder, &name, &Settings::default())?;
     View::open(
         &folder,
         snapshot,

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context, bail, ensure};
 
 use crate::fs::IndexDir;
-use crate::scan::Chunking;
+use crate::scan::{Chunking, LAYOUT_OPTIONS, Settings};
 use crate::view::cache::MemoryLimits;
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
@@ -56,7 +56,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     pub auto_unmount: bool,
     pub memory: MemoryLimits,
-    pub chunk: Chunking,
+    pub settings: Settings,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
     /// Where indexes are kept on disk.
@@ -71,7 +71,7 @@ impl Default for MountOptions {
             allow_other: false,
             auto_unmount: false,
             memory: MemoryLimits::default(),
-            chunk: Chunking::default(),
+            settings: Settings::default(),
             threads: default_threads(),
             log_file: None,
             index_dir: IndexDir::Usual,
@@ -101,7 +101,7 @@ impl MountOptions {
 
     /// At least two chunks have to fit into the cache.
     fn check_chunk(&self) -> anyhow::Result<()> {
-        if let Chunking::Size(bytes) = self.chunk {
+        if let Chunking::Size(bytes) = self.settings.chunking {
             ensure!(
                 bytes <= self.memory.cache_size / 2,
                 "chunk={bytes}: more than half of cache_size, which is {}",
@@ -122,18 +122,20 @@ impl MountOptions {
             ("auto_unmount", None) => self.auto_unmount = true,
             ("cache_size", Some(value)) => self.memory.cache_size = size(&name, value)?,
             ("index_memory", Some(value)) => self.memory.index_memory = size(&name, value)?,
-            ("chunk", Some(value)) => self.chunk = chunking(value)?,
+            ("chunk", Some(value)) => self.settings.chunking = chunking(value)?,
             ("index_dir", Some(value)) => self.index_dir = index_dir(value)?,
             ("index_dir_size", Some(value)) => self.index_dir_size = size(&name, value)?,
             ("threads", Some(value)) => self.threads = threads(value)?,
             ("log_file", Some(value)) => self.log_file = Some(path("log_file", value)?),
+            (name, Some(value)) if LAYOUT_OPTIONS.contains(&name) => {
+                self.settings.set(name, value).map_err(anyhow::Error::msg)?;
+            }
+            (name, None) if LAYOUT_OPTIONS.contains(&name) => bail!(needs_value(name)),
             (
                 "cache_size" | "index_memory" | "chunk" | "index_dir" | "index_dir_size"
                 | "threads" | "log_file",
                 None,
-            ) => {
-                bail!("mount option {name} needs a value: {name}=…")
-            }
+            ) => bail!(needs_value(&name)),
             ("comment", Some(_)) => {}
             (name, None) if IGNORED.contains(&name) => {}
             (name, _) if name.starts_with("x-") => {}
@@ -144,6 +146,10 @@ impl MountOptions {
         }
         Ok(())
     }
+}
+
+fn needs_value(name: &str) -> String {
+    format!("mount option {name} needs a value: {name}=…")
 }
 
 /// Room for some chunks of the usual size, for the tables that lead to them; likewise on disk.
@@ -224,7 +230,7 @@ mod tests {
                     cache_size: 2 << 30,
                     index_memory: 1 << 30,
                 },
-                chunk: Chunking::Size(8 << 20),
+                settings: Chunking::Size(8 << 20).into(),
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
                 index_dir: IndexDir::At("/scratch/kept".into()),
@@ -269,7 +275,10 @@ mod tests {
 
     #[test]
     fn chunks_are_chosen_or_have_a_size() {
-        let chunk_of = |text: &str| parse(&[&format!("chunk={text}")]).unwrap().chunk;
+        let chunk_of = |text: &str| {
+            let options = parse(&[&format!("chunk={text}")]).unwrap();
+            options.settings.chunking
+        };
         assert_eq!(chunk_of("auto"), Chunking::Auto);
         assert_eq!(chunk_of("4K"), Chunking::Size(4 << 10));
         assert_eq!(chunk_of("1048576"), Chunking::Size(1 << 20));
@@ -313,7 +322,13 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_named() {
-        for option in ["threads", "index_dir", "index_dir_size"] {
+        for option in [
+            "threads",
+            "index_dir",
+            "index_dir_size",
+            "burst_dir",
+            "netcdf",
+        ] {
             assert!(complaint(option).contains(&format!("{option}=…")));
         }
         assert!(complaint("log_file=").contains("log_file="));

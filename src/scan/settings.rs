@@ -1,0 +1,104 @@
+//! What a user may decide of a scan.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::shape::Chunking;
+
+/// Everything that decides the outcome of a scan, beside the files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub chunking: Chunking,
+    /// Directories in which logs may lie whose files are elsewhere: the further ones of the folder
+    /// that is scanned, in their order.
+    pub log_folders: Vec<PathBuf>,
+    /// Files that could have a log and have none are presented as well.
+    pub without_logs: bool,
+}
+
+/// The options that concern one layout only, as they are spelled; each has a value.
+pub const OPTIONS: [&str; 2] = [BURST_DIR, NETCDF];
+
+const BURST_DIR: &str = "burst_dir";
+const NETCDF: &str = "netcdf";
+
+impl Settings {
+    /// Sets one of [`OPTIONS`]. Fails where the value is none.
+    pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
+        match (option, value) {
+            (BURST_DIR, _) => {
+                let folders = value.split(|b| *b == b':');
+                let folders: Vec<_> = folders.filter(|folder| !folder.is_empty()).collect();
+                if folders.is_empty() {
+                    return Err(format!("{BURST_DIR}= has no directory"));
+                }
+                let folders = folders.into_iter().map(OsStr::from_bytes);
+                self.log_folders.extend(folders.map(PathBuf::from));
+            }
+            (NETCDF, b"hdf5") => self.without_logs = true,
+            (NETCDF, b"plain") => self.without_logs = false,
+            (NETCDF, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!("{NETCDF}={value}: neither `hdf5` nor `plain`"));
+            }
+            _ => return Err(format!("unknown option {option}")),
+        }
+        Ok(())
+    }
+}
+
+impl From<Chunking> for Settings {
+    fn from(chunking: Chunking) -> Self {
+        Settings {
+            chunking,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Different for settings that differ.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chunk={}", self.chunking)?;
+        write!(f, ", without_logs={}", self.without_logs)?;
+        write!(f, ", log_folders={:?}", self.log_folders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_set_by_their_names() {
+        let mut settings = Settings::default();
+        settings.set("burst_dir", b"/a:b::/c d").unwrap();
+        settings.set("burst_dir", b"e").unwrap();
+        let folders: Vec<PathBuf> = ["/a", "b", "/c d", "e"].map(PathBuf::from).into();
+        assert_eq!(settings.log_folders, folders);
+        settings.set("netcdf", b"hdf5").unwrap();
+        assert!(settings.without_logs);
+        settings.set("netcdf", b"plain").unwrap();
+        assert!(!settings.without_logs);
+        for (option, value) in [("burst_dir", ":"), ("netcdf", "4"), ("other", "1")] {
+            let complaint = settings.set(option, value.as_bytes()).unwrap_err();
+            assert!(complaint.contains(option), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn settings_that_differ_are_written_differently() {
+        let mut written = vec![Settings::default().to_string()];
+        written.push(Settings::from(Chunking::Size(4096)).to_string());
+        for (option, value) in [("burst_dir", "a"), ("burst_dir", "a:b"), ("netcdf", "hdf5")] {
+            let mut settings = Settings::default();
+            settings.set(option, value.as_bytes()).unwrap();
+            written.push(settings.to_string());
+        }
+        written.sort();
+        written.dedup();
+        assert_eq!(written.len(), 5);
+    }
+}
