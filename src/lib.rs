@@ -4,7 +4,7 @@
 //! half: it shows the log as the HDF5 file that the program meant, made on the fly.
 //!
 //! ```text
-//! log file ─scan─▶ Snapshot ─▶ View ◀─read_at─ fs ◀─FUSE─ h5dump, h5py, netCDF, MATLAB, …
+//! log file ─scan─▶ Snapshot ─▶ View ◀─read_at─ fs ◀─FUSE─ h5dump, h5py, ncdump, MATLAB, …
 //!                               │ miss
 //!                               └▶ index ─▶ log
 //! ```

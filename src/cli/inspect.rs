@@ -129,7 +129,7 @@ impl Report {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}: {} log", self.file, self.layout)?;
         if self.sources.len() > 1 {
-            writeln!(out, "  {} subfiles", self.sources.len() - 1)?;
+            writeln!(out, "  and {} more files", self.sources.len() - 1)?;
         }
         writeln!(
             out,

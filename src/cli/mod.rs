@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::log::source::Folder;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, Settings, scan};
+use crate::scan::{Chunking, LAYOUT_OPTIONS, LAYOUT_OPTIONS_HELP, Settings, scan};
 use crate::view::View;
 use crate::view::cache::{Budget, MemoryLimits};
 
@@ -35,9 +35,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
     pub chunk: Chunking,
 
-    /// What concerns one layout only, as the mount options of the same names: burst_dir=DIR[:DIR…],
-    /// netcdf=hdf5|plain
-    #[arg(short = 'o', value_name = "OPTION=VALUE")]
+    #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
     pub options: Vec<OsString>,
 }
 
@@ -72,6 +70,10 @@ impl ViewArgs {
         }
         Ok(settings)
     }
+}
+
+fn options_help() -> String {
+    format!("Options of single layouts, as for mount: {LAYOUT_OPTIONS_HELP}")
 }
 
 /// Bytes of the smallest and of the largest chunk that may be asked for.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::fs::{self, MountId};
+use crate::scan::LAYOUT_OPTIONS_HELP;
 
 use options::MountOptions;
 
@@ -24,10 +25,7 @@ pub struct MountArgs {
     #[arg(value_name = "MNT")]
     pub mount_point: PathBuf,
 
-    /// Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T],
-    /// index_memory=SIZE[K|M|G|T], chunk=auto|SIZE, threads=N, log_file=PATH, index_dir=PATH|none,
-    /// index_dir_size=SIZE; those of mount(8) are accepted
-    #[arg(short = 'o', value_name = "OPTIONS")]
+    #[arg(short = 'o', value_name = "OPTIONS", help = options_help())]
     pub options: Vec<OsString>,
 
     /// Stay in the foreground and log to standard error
@@ -44,6 +42,15 @@ pub struct MountArgs {
 pub struct WatchArgs {
     /// The mount, as MOUNT:MAJOR:MINOR
     pub mount: MountId,
+}
+
+fn options_help() -> String {
+    format!(
+        "Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T], \
+         index_memory=SIZE[K|M|G|T], chunk=auto|SIZE, threads=N, log_file=PATH, \
+         index_dir=PATH|none, index_dir_size=SIZE; {LAYOUT_OPTIONS_HELP}; those of mount(8) are \
+         accepted"
+    )
 }
 
 pub fn run(args: MountArgs) -> anyhow::Result<()> {

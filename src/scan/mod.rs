@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 pub use beside::{Listings, Look, companions, look, master_of};
-pub use settings::{OPTIONS as LAYOUT_OPTIONS, Settings};
+pub use settings::{OPTIONS as LAYOUT_OPTIONS, OPTIONS_HELP as LAYOUT_OPTIONS_HELP, Settings};
 use shape::Chooser;
 pub use shape::{Chunking, choose as choose_chunk};
 

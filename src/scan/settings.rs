@@ -21,6 +21,10 @@ pub struct Settings {
 /// The options that concern one layout only, as they are spelled; each has a value.
 pub const OPTIONS: [&str; 2] = [BURST_DIR, NETCDF];
 
+/// What they do, for those who ask the command line.
+pub const OPTIONS_HELP: &str = "burst_dir=DIR[:DIR…], where logs of burst buffers lie that are not beside their \
+netCDF files; netcdf=hdf5, which presents netCDF classic files without logs as well (plain: as they are)";
+
 const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";
 

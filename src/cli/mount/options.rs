@@ -322,13 +322,8 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_named() {
-        for option in [
-            "threads",
-            "index_dir",
-            "index_dir_size",
-            "burst_dir",
-            "netcdf",
-        ] {
+        let options = ["threads", "index_dir", "index_dir_size"];
+        for option in options.into_iter().chain(LAYOUT_OPTIONS) {
             assert!(complaint(option).contains(&format!("{option}=…")));
         }
         assert!(complaint("log_file=").contains("log_file="));
