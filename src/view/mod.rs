@@ -15,6 +15,7 @@ mod deciding;
 mod grid;
 mod map;
 mod patch;
+mod pieces;
 mod survey;
 
 use std::collections::BTreeSet;
