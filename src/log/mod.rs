@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod deflate;
+pub mod lattice;
 pub mod logvol;
 pub mod model;
 pub mod netcdf;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::lattice::Lattice;
 use super::numbers::Conversion;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
@@ -16,8 +17,16 @@ use crate::boxes::packed::{PackedBoxes, Rows};
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     elements: u64,
-    /// Beside each block: the elements in the blocks before it.
-    blocks: PackedBoxes,
+    blocks: Spelled,
+}
+
+/// How the blocks of a selection are kept.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Spelled {
+    /// One by one; beside each block the elements in the blocks before it.
+    Out(PackedBoxes),
+    /// By a rule.
+    Strided(Lattice),
 }
 
 impl Selection {
@@ -60,22 +69,43 @@ impl Selection {
         }
         Ok(Selection {
             elements,
-            blocks: PackedBoxes::build(&blocks),
+            blocks: Spelled::Out(PackedBoxes::build(&blocks)),
         })
+    }
+
+    /// Of elements at equal distances.
+    pub fn strided(lattice: Lattice) -> Self {
+        Selection {
+            elements: lattice.elements(),
+            blocks: Spelled::Strided(lattice),
+        }
     }
 
     /// Completes a selection that was read from a file; `None` where it is none of this rank.
     pub fn checked(mut self, rank: usize) -> Option<Self> {
-        self.blocks = self.blocks.checked(rank, 1)?;
+        self.blocks = match self.blocks {
+            Spelled::Out(boxes) => Spelled::Out(boxes.checked(rank, 1)?),
+            Spelled::Strided(lattice) => {
+                let lattice = lattice.checked(rank)?;
+                self.elements = lattice.elements();
+                Spelled::Strided(lattice)
+            }
+        };
         Some(self)
     }
 
     pub fn rank(&self) -> usize {
-        self.blocks.rank()
+        match &self.blocks {
+            Spelled::Out(boxes) => boxes.rank(),
+            Spelled::Strided(lattice) => lattice.rank(),
+        }
     }
 
     pub fn blocks(&self) -> usize {
-        self.blocks.rows()
+        match &self.blocks {
+            Spelled::Out(boxes) => boxes.rows(),
+            Spelled::Strided(lattice) => lattice.blocks() as usize,
+        }
     }
 
     pub fn elements(&self) -> u64 {
@@ -89,12 +119,42 @@ impl Selection {
 
     /// The smallest box around all blocks; meaningless without blocks.
     pub fn bounds(&self) -> Bounds {
-        self.blocks.bounds()
+        match &self.blocks {
+            Spelled::Out(boxes) => boxes.bounds(),
+            Spelled::Strided(lattice) => lattice.bounds(),
+        }
+    }
+
+    /// Shows `visit` start and count of each block that touches `query`, and the number of elements before it,
+    /// from the last block to the first, until it breaks off.
+    fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(&[u64], &[u64], u64) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match &self.blocks {
+            Spelled::Out(boxes) => {
+                boxes.visit_back(query, |row| visit(row.start(), row.count(), row.value(0)))
+            }
+            Spelled::Strided(lattice) => lattice.visit_back(query, visit),
+        }
+    }
+
+    /// Whether some block touches `query`.
+    fn touches(&self, query: &Bounds) -> bool {
+        match &self.blocks {
+            Spelled::Out(boxes) => boxes.any(query, |_| true),
+            Spelled::Strided(lattice) => lattice.touches(query),
+        }
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        size_of::<u64>() + self.blocks.bytes()
+        let blocks = match &self.blocks {
+            Spelled::Out(boxes) => boxes.bytes(),
+            Spelled::Strided(lattice) => lattice.bytes(),
+        };
+        size_of::<u64>() + blocks
     }
 }
 
@@ -290,22 +350,24 @@ impl<'a> Record<'a> {
     ) -> ControlFlow<B> {
         match self.selection {
             None => visit(self.whole()),
-            Some(selection) if !self.has_lead => selection.blocks.visit_back(query, |row| {
-                visit(Block {
-                    start: row.start(),
-                    count: row.count(),
-                    before: row.value(0),
+            Some(selection) if !self.has_lead => {
+                selection.visit_back(query, |start, count, before| {
+                    visit(Block {
+                        start,
+                        count,
+                        before,
+                    })
                 })
-            }),
+            }
             Some(selection) => {
                 let (mut start, mut count) = (self.start.to_vec(), self.count.to_vec());
-                selection.blocks.visit_back(&without_lead(query), |row| {
-                    start[1..].copy_from_slice(row.start());
-                    count[1..].copy_from_slice(row.count());
+                selection.visit_back(&without_lead(query), |inner, sides, before| {
+                    start[1..].copy_from_slice(inner);
+                    count[1..].copy_from_slice(sides);
                     visit(Block {
                         start: &start,
                         count: &count,
-                        before: row.value(0),
+                        before,
                     })
                 })
             }
@@ -316,8 +378,8 @@ impl<'a> Record<'a> {
     pub fn touches(&self, query: &Bounds) -> bool {
         match self.selection {
             None => true,
-            Some(selection) if !self.has_lead => selection.blocks.any(query, |_| true),
-            Some(selection) => selection.blocks.any(&without_lead(query), |_| true),
+            Some(selection) if !self.has_lead => selection.touches(query),
+            Some(selection) => selection.touches(&without_lead(query)),
         }
     }
 }
@@ -333,7 +395,6 @@ fn without_lead(query: &Bounds) -> Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boxes::packed::Row;
 
     fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Selection, String> {
         let start = |block: usize, d: usize| starts[block * rank + d];
@@ -354,12 +415,12 @@ mod tests {
     fn a_scalar_is_written_several_times() {
         let s = Selection::new(0, 3, |_, _| 0, |_, _| 0).unwrap();
         assert_eq!((s.blocks(), s.elements()), (1, 3));
-        let row = |row: Row<'_>| row.value(0) == 2;
         let everywhere = Bounds {
             start: Vec::new(),
             end: Vec::new(),
         };
-        assert!(s.blocks.any(&everywhere, row));
+        let found = s.visit_back(&everywhere, |_, _, before| ControlFlow::Break(before));
+        assert_eq!(found, ControlFlow::Break(2));
     }
 
     #[test]
