@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::ViewArgs;
+use crate::log::base::Base;
 use crate::log::model::{Encoding, Record};
 use crate::snapshot::{Content, Dataset, Storage};
 use crate::view::{Source, View};
@@ -87,6 +88,9 @@ struct LoggedReport {
     blocks: usize,
     /// Stored bytes of all records.
     bytes: u64,
+    /// Bytes that lie in a file below all records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<u64>,
     /// Share of the elements that some record wrote.
     covered: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,8 +161,14 @@ impl DatasetReport {
                 faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
                 Some(LoggedReport {
                     records: records.len(),
-                    blocks: records.iter().map(|r| r.blocks()).sum(),
-                    bytes: records.iter().map(|r| r.stored.len).sum(),
+                    // What a damaged log claims has no bounds.
+                    blocks: records
+                        .iter()
+                        .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
+                    bytes: records
+                        .iter()
+                        .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
+                    base: records.base().map(Base::bytes),
                     covered: view.covered(number)?,
                     list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
                 })
@@ -232,6 +242,9 @@ impl LoggedReport {
             self.bytes,
             self.covered * 100.0
         )?;
+        if let Some(bytes) = self.base {
+            writeln!(out, "  {bytes} bytes below them")?;
+        }
         for record in self.list.iter().flatten() {
             record.print(out)?;
         }
