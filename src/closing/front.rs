@@ -5,7 +5,8 @@ use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
 use crate::image::Image;
 use crate::journal::extent::{FRONT, set_mark};
 use crate::journal::{FileId, Header};
-use crate::log::logvol::{MARK, Piece, SUBFILED, names};
+use crate::log::logvol::{MARK, SUBFILED, names};
+use crate::log::window::Piece;
 
 type Result<T> = std::result::Result<T, String>;
 

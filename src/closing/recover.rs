@@ -10,8 +10,9 @@ use super::{parent, sync, write_front, write_objects};
 use crate::error::{Error, Result};
 use crate::journal::extent::{FRONT, file_id, sections};
 use crate::journal::{self, Recorded, Torn};
-use crate::log::logvol::{Piece, Section};
+use crate::log::logvol::Section;
 use crate::log::source::{Folder, SourceFile};
+use crate::log::window::Piece;
 
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]

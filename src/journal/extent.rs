@@ -12,8 +12,9 @@ use flate2::Crc;
 
 use super::FileId;
 use crate::error::{Error, Result};
-use crate::log::logvol::{Piece, Section};
+use crate::log::logvol::Section;
 use crate::log::source::SourceFile;
+use crate::log::window::Piece;
 
 /// Bytes in front of the first extent. All HDF5 metadata of a subfile, and the root group of every
 /// file, find room in it.

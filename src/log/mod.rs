@@ -11,6 +11,7 @@ pub mod numbers;
 pub mod records;
 pub mod source;
 pub mod tiling;
+pub mod window;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

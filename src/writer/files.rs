@@ -16,7 +16,8 @@ use crate::journal::definition::{Definition, Outline};
 use crate::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
 use crate::journal::{self, Commit, FileId, Header, Journal, Line};
 use crate::log::logvol::names::{subfile, subfile_folder};
-use crate::log::logvol::{ENCODED, Piece, SHARED};
+use crate::log::logvol::{ENCODED, SHARED};
+use crate::log::window::Piece;
 
 /// The data file that this rank writes to, and what the first rank of the job has besides.
 pub(super) struct Files {

@@ -1,7 +1,8 @@
 //! Whether the places that a snapshot names can be followed at all. What lies there is checked when it
 //! is read.
 
-use super::{Extent, Piece, Tables};
+use super::{Extent, Tables};
+use crate::log::window::Piece;
 
 impl Tables {
     /// `sources`: number of source files. Fails with the reason.

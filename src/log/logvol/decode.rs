@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, Spelling};
-use super::table::{EntryTable, Head, Place, Window, i64_at};
+use super::table::{EntryTable, Head, Place, i64_at};
 use super::{MERGED, Tables};
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
 use crate::log::records::RecordList;
 use crate::log::source::SourceFile;
+use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 use crate::parallel;
 

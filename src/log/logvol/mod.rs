@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::model::Selections;
 use super::source::SourceFile;
 use super::tiling::Tiling;
+use super::window::Piece;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::error::Result;
 use decode::Decoder;
@@ -70,13 +71,6 @@ pub struct Section {
     pub rank: u32,
     /// Whole entries each; together, in this order, they are the section.
     pub pieces: Vec<Piece>,
-}
-
-/// Bytes of a source file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
-    pub offset: u64,
-    pub len: u64,
 }
 
 /// Where the record tables and the data lie.

@@ -7,14 +7,11 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
-use super::{Piece, Section, Tables};
+use super::{Section, Tables};
 use crate::log::source::SourceFile;
+use crate::log::window::{Piece, Window};
 
 const KNOWN_FLAGS: i32 = 0x3f;
-
-/// Bytes read at once while walking a table: after a jump, and after a long way without one.
-const LEAST_STEP: u64 = 4 << 10;
-const MOST_STEP: u64 = 1 << 20;
 
 /// The head of an entry, and its record number.
 #[derive(Debug, Clone, Copy)]
@@ -389,26 +386,26 @@ impl<'a, V: Visitor> Walk<'a, V> {
     fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), String>) {
         if let Err(reason) = walk(&mut self) {
             self.visitor
-                .fault(format!("{}: {reason}", self.window.name));
+                .fault(format!("{}: {reason}", self.window.name()));
         }
     }
 
     fn table(&mut self) -> Result<(), String> {
         let len = self.window.len();
-        let sections = self.window.i64_at(0)?;
+        let sections = number_at(&mut self.window, 0)?;
         let sections = u64::try_from(sections)
             .ok()
             .filter(|n| (1..=len / 8 - 1).contains(n))
             .ok_or_else(|| format!("claims {sections} sections in {len} bytes"))?;
         let mut start = 8 * (sections + 1);
         for section in 0..sections {
-            let end = self.window.i64_at(8 * (section + 1))?;
+            let end = number_at(&mut self.window, 8 * (section + 1))?;
             let end = u64::try_from(end)
                 .ok()
                 .filter(|end| (start..=len).contains(end))
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
             if let Err(reason) = self.section(start, end) {
-                let fault = format!("{}: section {section}: {reason}", self.window.name);
+                let fault = format!("{}: section {section}: {reason}", self.window.name());
                 self.visitor.fault(fault);
             }
             start = end;
@@ -441,130 +438,15 @@ impl<'a, V: Visitor> Walk<'a, V> {
     }
 }
 
+fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, String> {
+    Ok(i64_at(window.bytes(at, 8)?, 0))
+}
+
 /// Bytes that the coordinates of `blocks` blocks take (sections 6.1 and 6.2).
 pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
     match encoded {
         true => 8 * (rank.saturating_sub(1) + 2 * blocks),
         false => blocks.saturating_mul(16 * rank),
-    }
-}
-
-/// Buffered reads of a table, or of a section of one, that is walked mostly forward: the further it goes
-/// without a jump, the more is read at once.
-pub(super) struct Window<'a> {
-    source: &'a SourceFile,
-    /// As messages name what is walked: who reports them says which log it belongs to.
-    name: String,
-    /// What is walked, by its pieces: where each begins in it, and where it lies in the file.
-    pieces: Vec<(u64, Piece)>,
-    /// Position of the first buffered byte.
-    at: u64,
-    buffer: Vec<u8>,
-    /// Bytes to be read next.
-    step: u64,
-}
-
-impl<'a> Window<'a> {
-    fn new(sources: &'a [SourceFile], number: u16, name: String, pieces: &[Piece]) -> Self {
-        let source = &sources[usize::from(number)];
-        let mut len = 0;
-        let placed = |piece: &Piece| {
-            let begin = len;
-            len += piece.len;
-            (begin, *piece)
-        };
-        Window {
-            source,
-            name: match number {
-                0 => name,
-                _ => format!("{}: {name}", source.path().display()),
-            },
-            pieces: pieces.iter().map(placed).collect(),
-            at: 0,
-            buffer: Vec::new(),
-            step: LEAST_STEP,
-        }
-    }
-
-    /// Over a whole file: positions are offsets.
-    pub fn over(source: &'a SourceFile) -> Self {
-        let whole = Piece {
-            offset: 0,
-            len: source.len(),
-        };
-        Window {
-            source,
-            name: String::new(),
-            pieces: vec![(0, whole)],
-            at: 0,
-            buffer: Vec::new(),
-            step: LEAST_STEP,
-        }
-    }
-
-    pub fn len(&self) -> u64 {
-        let last = self.pieces.last();
-        last.map_or(0, |(begin, piece)| begin + piece.len)
-    }
-
-    /// The piece that has the byte at `at`.
-    fn piece(&self, at: u64) -> Option<(u64, Piece)> {
-        let after = self.pieces.partition_point(|(begin, _)| *begin <= at);
-        self.pieces.get(after.checked_sub(1)?).copied()
-    }
-
-    /// Bytes from `at` to the end of its piece.
-    fn left(&self, at: u64) -> u64 {
-        let piece = self.piece(at);
-        piece.map_or(0, |(begin, piece)| (begin + piece.len).saturating_sub(at))
-    }
-
-    /// Where the byte at `at` lies in the file.
-    fn position(&self, at: u64) -> u64 {
-        let piece = self.piece(at);
-        piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
-    }
-
-    /// The `len` bytes from `at` on. They lie in one piece.
-    pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
-        let buffered = at
-            .checked_sub(self.at)
-            .map(|from| (from, from.saturating_add(len)));
-        if let Some((from, to)) = buffered
-            && to <= self.buffer.len() as u64
-        {
-            return Ok(&self.buffer[from as usize..to as usize]);
-        }
-        self.read(at, len)?;
-        Ok(&self.buffer[..len as usize])
-    }
-
-    fn read(&mut self, at: u64, len: u64) -> Result<(), String> {
-        let end = at.saturating_add(len);
-        let piece = self.piece(at);
-        let Some((begin, piece)) = piece.filter(|(begin, piece)| end <= begin + piece.len) else {
-            return Err(format!("byte {end} is past its end"));
-        };
-        let buffered_end = self.at + self.buffer.len() as u64;
-        let goes_on = (self.at..=buffered_end + LEAST_STEP).contains(&at);
-        self.step = match goes_on {
-            true => (self.step * 2).min(MOST_STEP),
-            false => LEAST_STEP,
-        };
-        let left = begin + piece.len - at;
-        self.buffer.resize(self.step.max(len).min(left) as usize, 0);
-        self.at = at;
-        let offset = piece.offset + (at - begin);
-        self.source
-            .read_exact_at(&mut self.buffer, offset)
-            .map_err(|e| {
-                self.buffer.clear();
-                e.to_string()
-            })
-    }
-
-    fn i64_at(&mut self, at: u64) -> Result<i64, String> {
-        Ok(i64_at(self.bytes(at, 8)?, 0))
     }
 }
 
