@@ -36,7 +36,15 @@ pub struct Number {
     pub big_endian: bool,
 }
 
-/// How numbers of a log become those of a dataset, one by one.
+/// How numbers of a log become those of a dataset, one by one, as PnetCDF converts
+/// (`docs/formats/pnetcdf-burst-buffer.md`, 2.7):
+///
+/// * of the same kind: the same bits, those of NaN included;
+/// * an integer to another: the value, or `fill` where the type does not have it;
+/// * a floating-point number to an integer: truncated; `fill` where it is above or below the limits of the
+///   type, as doubles; NaN as processors of x86-64 have it;
+/// * to a shorter floating-point number: rounded to nearest; `fill` where it is beyond the largest one;
+/// * to a longer one: the value; `fill` for infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conversion {
     pub from: Number,
@@ -46,14 +54,492 @@ pub struct Conversion {
     pub fill: [u8; 8],
 }
 
+/// The same for each kind of numbers: `$type` is its Rust type in `$body`.
+macro_rules! of_kind {
+    ($kind:expr, $type:ident => $body:expr) => {
+        match $kind {
+            Kind::I8 => {
+                type $type = i8;
+                $body
+            }
+            Kind::U8 => {
+                type $type = u8;
+                $body
+            }
+            Kind::I16 => {
+                type $type = i16;
+                $body
+            }
+            Kind::U16 => {
+                type $type = u16;
+                $body
+            }
+            Kind::I32 => {
+                type $type = i32;
+                $body
+            }
+            Kind::U32 => {
+                type $type = u32;
+                $body
+            }
+            Kind::I64 => {
+                type $type = i64;
+                $body
+            }
+            Kind::U64 => {
+                type $type = u64;
+                $body
+            }
+            Kind::F32 => {
+                type $type = f32;
+                $body
+            }
+            Kind::F64 => {
+                type $type = f64;
+                $body
+            }
+        }
+    };
+}
+
 impl Conversion {
     /// Converts as many numbers as there are. Both slices have room for the same number of them.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) {
-        to.copy_from_slice(from);
-        if self.from.big_endian != self.to.big_endian {
-            for number in to.chunks_exact_mut(self.to.kind.size()) {
-                number.reverse();
+        let orders = (self.from.big_endian, self.to.big_endian);
+        if self.from.kind == self.to.kind {
+            return match (self.to.kind.size(), orders.0 == orders.1) {
+                (2, false) => swap::<u16>(from, to),
+                (4, false) => swap::<u32>(from, to),
+                (8, false) => swap::<u64>(from, to),
+                _ => to.copy_from_slice(from),
+            };
+        }
+        of_kind!(self.from.kind, From => of_kind!(self.to.kind, To => match orders {
+            (false, false) => each::<From, To, false, false>(from, to, &self.fill),
+            (false, true) => each::<From, To, false, true>(from, to, &self.fill),
+            (true, false) => each::<From, To, true, false>(from, to, &self.fill),
+            (true, true) => each::<From, To, true, true>(from, to, &self.fill),
+        }))
+    }
+}
+
+/// The same numbers in the other byte order.
+fn swap<N: Stored>(from: &[u8], to: &mut [u8]) {
+    for (from, to) in from.chunks_exact(N::SIZE).zip(to.chunks_exact_mut(N::SIZE)) {
+        N::read::<true>(from).write::<false>(to);
+    }
+}
+
+/// One loop for each pair of types and of byte orders, so that none of these is decided inside.
+fn each<F, T, const FROM_BIG: bool, const TO_BIG: bool>(from: &[u8], to: &mut [u8], fill: &[u8; 8])
+where
+    F: Stored + Become<T>,
+    T: Stored,
+{
+    let fill = T::read::<TO_BIG>(&fill[..T::SIZE]);
+    for (from, to) in from.chunks_exact(F::SIZE).zip(to.chunks_exact_mut(T::SIZE)) {
+        let number = F::read::<FROM_BIG>(from).fit().unwrap_or(fill);
+        number.write::<TO_BIG>(to);
+    }
+}
+
+/// A number as its bytes.
+trait Stored: Copy {
+    const SIZE: usize;
+    /// From as many bytes as it takes.
+    fn read<const BIG: bool>(bytes: &[u8]) -> Self;
+    fn write<const BIG: bool>(self, bytes: &mut [u8]);
+}
+
+/// A number that can become one of another type.
+trait Become<T> {
+    /// `None` where that type does not have it.
+    fn fit(self) -> Option<T>;
+}
+
+macro_rules! stored {
+    ($($type:ty)*) => { $(
+        impl Stored for $type {
+            const SIZE: usize = size_of::<Self>();
+
+            fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+                let mut own = [0; size_of::<Self>()];
+                own.copy_from_slice(bytes);
+                if BIG { Self::from_be_bytes(own) } else { Self::from_le_bytes(own) }
             }
+
+            fn write<const BIG: bool>(self, bytes: &mut [u8]) {
+                let own = if BIG { self.to_be_bytes() } else { self.to_le_bytes() };
+                bytes.copy_from_slice(&own);
+            }
+        }
+    )* };
+}
+
+stored!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
+
+/// From an integer to integers, and to floating-point numbers.
+macro_rules! integer {
+    ($($from:ty)*) => { $(
+        integer!($from => i8 u8 i16 u16 i32 u32 i64 u64);
+        integer!($from as f32 f64);
+    )* };
+    ($from:ty => $($to:ty)*) => { $(
+        impl Become<$to> for $from {
+            fn fit(self) -> Option<$to> {
+                <$to>::try_from(self).ok()
+            }
+        }
+    )* };
+    ($from:ty as $($to:ty)*) => { $(
+        impl Become<$to> for $from {
+            fn fit(self) -> Option<$to> {
+                Some(self as $to)
+            }
+        }
+    )* };
+}
+
+integer!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// From floating-point numbers to an integer. Two numbers pass the test though the type does not have
+/// them, and become what the instructions make of them that compilers use on x86-64: `$nan` of NaN, and
+/// `$past` of the limit of a type whose largest number is rounded up as a double.
+macro_rules! truncated {
+    ($($to:ty: $nan:expr, $past:expr;)*) => { $(
+        impl Become<$to> for f64 {
+            fn fit(self) -> Option<$to> {
+                const MOST: f64 = <$to>::MAX as f64;
+                const LEAST: f64 = <$to>::MIN as f64;
+                let is_past = size_of::<$to>() == 8 && self == MOST;
+                match self {
+                    _ if self > MOST || self < LEAST => None,
+                    _ if self.is_nan() => Some($nan),
+                    _ if is_past => Some($past),
+                    _ => Some(self as $to),
+                }
+            }
+        }
+
+        impl Become<$to> for f32 {
+            fn fit(self) -> Option<$to> {
+                f64::from(self).fit()
+            }
+        }
+    )* };
+}
+
+truncated! {
+    // The conversion has 32 bits, or 64 for the longer types, of which the lower ones are taken.
+    i8: 0, i8::MAX;
+    u8: 0, u8::MAX;
+    i16: 0, i16::MAX;
+    u16: 0, u16::MAX;
+    i32: i32::MIN, i32::MAX;
+    u32: 0, u32::MAX;
+    i64: i64::MIN, i64::MIN;
+    u64: 1 << 63, 0;
+}
+
+impl Become<f32> for f64 {
+    fn fit(self) -> Option<f32> {
+        if self.is_nan() {
+            // Said bit by bit: the language leaves open what a cast makes of NaN.
+            let bits = self.to_bits();
+            let sign = (bits >> 32) as u32 & 1 << 31;
+            let rest = (bits >> 29) as u32 & 0x003f_ffff;
+            return Some(f32::from_bits(sign | 0x7fc0_0000 | rest));
+        }
+        (self.abs() <= f64::from(f32::MAX)).then_some(self as f32)
+    }
+}
+
+impl Become<f64> for f32 {
+    fn fit(self) -> Option<f64> {
+        if self.is_nan() {
+            let bits = u64::from(self.to_bits());
+            let sign = (bits & 1 << 31) << 32;
+            let rest = (bits & 0x003f_ffff) << 29;
+            return Some(f64::from_bits(sign | 0x7ff8_0000_0000_0000 | rest));
+        }
+        self.is_finite().then_some(f64::from(self))
+    }
+}
+
+impl Become<f32> for f32 {
+    fn fit(self) -> Option<f32> {
+        Some(self)
+    }
+}
+
+impl Become<f64> for f64 {
+    fn fit(self) -> Option<f64> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KINDS: [Kind; 10] = [
+        Kind::I8,
+        Kind::U8,
+        Kind::I16,
+        Kind::U16,
+        Kind::I32,
+        Kind::U32,
+        Kind::I64,
+        Kind::U64,
+        Kind::F32,
+        Kind::F64,
+    ];
+
+    /// A number of any type: an integer, or a floating-point number as a double and as its bits.
+    #[derive(Debug, Clone, Copy)]
+    enum Any {
+        Integer(i128),
+        Float(f64, u64),
+    }
+
+    fn read(number: Number, bytes: &[u8]) -> Any {
+        let mut own = bytes.to_vec();
+        if number.big_endian {
+            own.reverse();
+        }
+        let is_negative = own.last().is_some_and(|b| b & 0x80 != 0);
+        own.resize(8, 0);
+        let bits = u64::from_le_bytes(own.try_into().unwrap());
+        match number.kind {
+            Kind::F32 => Any::Float(f64::from(f32::from_bits(bits as u32)), bits),
+            Kind::F64 => Any::Float(f64::from_bits(bits), bits),
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 if is_negative => {
+                Any::Integer(i128::from(bits) - (1 << (8 * number.kind.size())))
+            }
+            _ => Any::Integer(i128::from(bits)),
+        }
+    }
+
+    fn limits(kind: Kind) -> Option<(i128, i128)> {
+        let bits = 8 * kind.size() as u32;
+        match kind {
+            Kind::F32 | Kind::F64 => None,
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {
+                Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+            }
+            _ => Some((0, (1 << bits) - 1)),
+        }
+    }
+
+    /// The rules of section 2.7, word by word. `None` is the fill value; the bits are in little endian.
+    fn model(from: Kind, to: Kind, number: Any) -> Option<u64> {
+        match (number, limits(to)) {
+            (Any::Float(_, bits), _) if from == to => Some(bits),
+            (Any::Integer(n), Some((least, most))) => {
+                (least..=most).contains(&n).then_some(n as u64)
+            }
+            (Any::Integer(n), None) if to == Kind::F32 => Some(u64::from((n as f32).to_bits())),
+            (Any::Integer(n), None) => Some((n as f64).to_bits()),
+            (Any::Float(f, _), Some((least, most))) => {
+                if f > most as f64 || f < least as f64 {
+                    return None;
+                }
+                if to == Kind::U64 {
+                    // Two conversions of 64 signed bits: one of them after 2^63 was taken off.
+                    return Some(match f >= 2f64.powi(63) {
+                        true => machine(f - 2f64.powi(63), 64) ^ 1 << 63,
+                        false => machine(f, 64),
+                    });
+                }
+                let width = if matches!(to, Kind::U32 | Kind::I64) {
+                    64
+                } else {
+                    32
+                };
+                Some(machine(f, width))
+            }
+            (Any::Float(f, _), None) if f.is_nan() => None,
+            (Any::Float(f, _), None) if to == Kind::F32 => {
+                (f.abs() <= f64::from(f32::MAX)).then(|| u64::from((f as f32).to_bits()))
+            }
+            (Any::Float(f, _), None) => f.is_finite().then(|| f.to_bits()),
+        }
+    }
+
+    /// `cvttsd2si`: what is too large, or NaN, becomes the least number.
+    fn machine(f: f64, width: u32) -> u64 {
+        let limit = 2f64.powi(width as i32 - 1);
+        match f.trunc() < limit && f.trunc() >= -limit {
+            true => f as i64 as u64,
+            false => (-(1i128 << (width - 1))) as u64,
+        }
+    }
+
+    fn is_nan(kind: Kind, number: Any) -> bool {
+        matches!((kind, number), (Kind::F32 | Kind::F64, Any::Float(f, _)) if f.is_nan())
+    }
+
+    fn check(from: Number, to: Number, bytes: &[u8]) {
+        let fill = [1, 2, 3, 4, 5, 6, 7, 8];
+        let conversion = Conversion { from, to, fill };
+        let (size, to_size) = (from.kind.size(), to.kind.size());
+        let numbers = bytes.len() / size;
+        let mut converted = vec![0; numbers * to_size];
+        conversion.convert(&bytes[..numbers * size], &mut converted);
+        for (from_bytes, to_bytes) in bytes.chunks_exact(size).zip(converted.chunks(to_size)) {
+            let number = read(from, from_bytes);
+            let said = format!("{from:?} to {to:?}: {number:?} gave {to_bytes:?}");
+            if from.kind != to.kind
+                && is_nan(from.kind, number)
+                && is_nan(to.kind, read(to, to_bytes))
+            {
+                continue;
+            }
+            let expected = match model(from.kind, to.kind, number) {
+                None => fill[..to_size].to_vec(),
+                Some(bits) => {
+                    let mut bytes = bits.to_le_bytes()[..to_size].to_vec();
+                    if to.big_endian {
+                        bytes.reverse();
+                    }
+                    bytes
+                }
+            };
+            assert_eq!(to_bytes, expected, "{said}");
+        }
+    }
+
+    fn all_pairs(mut test: impl FnMut(Number, Number)) {
+        for from in KINDS {
+            for to in KINDS {
+                for orders in 0..4 {
+                    let (from_big, to_big) = (orders & 1 != 0, orders & 2 != 0);
+                    let number = |kind, big_endian| Number { kind, big_endian };
+                    test(number(from, from_big), number(to, to_big));
+                }
+            }
+        }
+    }
+
+    /// The bytes of a double, an integer of its own size or a float, as `number` has it.
+    fn spell(number: Number, value: f64) -> Vec<u8> {
+        let mut bytes = match number.kind {
+            Kind::F32 => (value as f32).to_le_bytes().to_vec(),
+            Kind::F64 => value.to_le_bytes().to_vec(),
+            kind => (value as i128).to_le_bytes()[..kind.size()].to_vec(),
+        };
+        if number.big_endian {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    #[test]
+    fn special_values() {
+        let mut values = vec![
+            0.0,
+            -0.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::MAX,
+            f64::MIN_POSITIVE,
+        ];
+        values.extend([
+            f64::from(f32::MAX),
+            3.402_823_5e38,
+            3.402_823_6e38,
+            1e39,
+            0.5,
+            0.99,
+        ]);
+        for bits in [7, 8, 15, 16, 31, 32, 63, 64] {
+            let limit = 2f64.powi(bits);
+            values.extend([limit, limit - 1.0, limit - 0.5, limit + 1.0, limit + 0.5]);
+            values.extend([limit.next_down(), limit.next_up()]);
+        }
+        values.extend(values.clone().iter().map(|v| -v));
+        all_pairs(|from, to| {
+            let bytes: Vec<u8> = values.iter().flat_map(|v| spell(from, *v)).collect();
+            check(from, to, &bytes);
+        });
+    }
+
+    fn one(from: Kind, to: Kind, bytes: &[u8]) -> Vec<u8> {
+        let number = |kind| Number {
+            kind,
+            big_endian: false,
+        };
+        let conversion = Conversion {
+            from: number(from),
+            to: number(to),
+            fill: [0x11; 8],
+        };
+        let mut converted = vec![0; to.size()];
+        conversion.convert(bytes, &mut converted);
+        converted
+    }
+
+    #[test]
+    fn not_a_number() {
+        let signalling = f64::from_bits(0xfff0_0000_4000_0001).to_le_bytes();
+        assert_eq!(one(Kind::F64, Kind::F64, &signalling), signalling);
+        let float = one(Kind::F64, Kind::F32, &signalling);
+        assert_eq!(float, 0xffc0_0002u32.to_le_bytes());
+        let back = one(Kind::F32, Kind::F64, &float);
+        assert_eq!(back, 0xfff8_0000_4000_0000u64.to_le_bytes());
+        assert_eq!(
+            one(Kind::F64, Kind::I32, &signalling),
+            i32::MIN.to_le_bytes()
+        );
+        assert_eq!(one(Kind::F64, Kind::I16, &signalling), [0, 0]);
+        assert_eq!(
+            one(Kind::F32, Kind::U64, &float),
+            (1u64 << 63).to_le_bytes()
+        );
+    }
+
+    #[test]
+    fn examples_by_hand() {
+        let fill = |n: usize| vec![0x11; n];
+        assert_eq!(one(Kind::I16, Kind::U8, &(-1i16).to_le_bytes()), fill(1));
+        assert_eq!(one(Kind::I16, Kind::U8, &255i16.to_le_bytes()), [255]);
+        assert_eq!(one(Kind::U8, Kind::I8, &[200]), fill(1));
+        assert_eq!(
+            one(Kind::F64, Kind::I32, &(-2.9f64).to_le_bytes()),
+            (-2i32).to_le_bytes()
+        );
+        // Past the limit by less than one: the test comes before the truncation.
+        assert_eq!(one(Kind::F64, Kind::U8, &255.5f64.to_le_bytes()), fill(1));
+        assert_eq!(one(Kind::F32, Kind::U16, &(-0.5f32).to_le_bytes()), fill(2));
+        assert_eq!(one(Kind::F64, Kind::F32, &1e39f64.to_le_bytes()), fill(4));
+        assert_eq!(
+            one(Kind::F32, Kind::F64, &f32::INFINITY.to_le_bytes()),
+            fill(8)
+        );
+        assert_eq!(
+            one(Kind::F64, Kind::I64, &2f64.powi(63).to_le_bytes()),
+            i64::MIN.to_le_bytes()
+        );
+        assert_eq!(
+            one(Kind::I32, Kind::F32, &16_777_217i32.to_le_bytes()),
+            16_777_216f32.to_le_bytes()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_model(bytes in prop::collection::vec(any::<u8>(), 64)) {
+            all_pairs(|from, to| check(from, to, &bytes));
+        }
+
+        #[test]
+        fn agrees_with_the_model_on_common_numbers(values in prop::collection::vec(-70000.0..70000f64, 9)) {
+            all_pairs(|from, to| {
+                let bytes: Vec<u8> = values.iter().flat_map(|v| spell(from, *v)).collect();
+                check(from, to, &bytes);
+            });
         }
     }
 }
