@@ -29,7 +29,7 @@ use tiling::Tiling;
 pub enum Tables {
     LogVol(logvol::Tables),
     // Classic(classic::Tables),
-    // Netcdf(netcdf::Tables),
+    Netcdf(netcdf::Tables),
 }
 
 impl Default for Tables {
@@ -42,6 +42,7 @@ impl Tables {
     pub fn layout(&self) -> &dyn Layout {
         match self {
             Tables::LogVol(tables) => tables,
+            Tables::Netcdf(tables) => tables,
         }
     }
 
@@ -49,6 +50,7 @@ impl Tables {
     pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
         match self {
             Tables::LogVol(tables) => tables.check(sources),
+            Tables::Netcdf(tables) => tables.check(sources),
         }
     }
 }

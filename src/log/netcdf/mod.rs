@@ -3,15 +3,28 @@
 //!
 //! * [`header`] reads the header of the netCDF file.
 //! * [`names`] knows the names of the log files.
+//! * [`metadata`] reads the header of a metadata log, finds out how many entries count, and walks through them.
+//! * [`channels`] finds the logs of several processes in one pair of files.
+//! * [`entry`] reads one entry, and checks what it says.
+//! * [`table`] keeps where the entries of each variable lie.
+//! * [`decode`] makes records of the entries of one variable.
+//! * [`check`] looks at what a snapshot says of them.
 
+pub mod channels;
+mod check;
+mod decode;
+mod entry;
 pub mod header;
+pub mod metadata;
 pub mod names;
+mod table;
 
 use serde::{Deserialize, Serialize};
 
 use super::numbers::Kind;
 use crate::error::Result;
 use crate::log::source::SourceFile;
+pub use table::records_of;
 
 /// Whether a file begins as a netCDF classic file does (section 7).
 pub fn has_magic(file: &SourceFile) -> Result<bool> {

@@ -1,0 +1,314 @@
+//! From the entries of one variable to its records, and what lies below them in the netCDF file.
+
+use super::Variable;
+use super::entry::{Call, Entry, Request, Side};
+use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble};
+use super::table::{Place, Table, name, source};
+use crate::log::base::Base;
+use crate::log::model::{Encoding, Selection, Selections, Stored};
+use crate::log::numbers::{Conversion, Kind, Number};
+use crate::log::records::RecordList;
+use crate::log::source::SourceFile;
+use crate::log::window::Window;
+use crate::log::{DatasetRecords, Logged};
+
+/// Blocks of one request with strides that are held. They cost an entry nothing, so nothing but the
+/// payload bounds their number; and where that is missing, not even that.
+const MOST_BLOCKS: u64 = 1 << 26;
+const MOST_BLOCKS_LOST: u64 = 1 << 16;
+
+/// What the decoding of a variable needs.
+pub(super) struct Decoder<'a> {
+    pub table: &'a Table,
+    pub sources: &'a [SourceFile],
+    pub dataset: &'a Logged<'a>,
+    pub selections: &'a Selections,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn records(&self) -> DatasetRecords {
+        let mut found = DatasetRecords::default();
+        let variable = match self.variable() {
+            Ok(variable) => variable,
+            Err(reason) => {
+                found.faults.push(reason);
+                return found;
+            }
+        };
+        let places = usize::try_from(self.dataset.id).map(|id| self.table.of_variable(id));
+        let places = places.unwrap_or(&[]);
+        found.records = RecordList::new(variable.dims.len(), places.len());
+        let mut window = None;
+        for place in places {
+            if let Err(reason) = self.add(place, variable, &mut window, &mut found) {
+                let fault = format!("{}: {reason}", self.name(place));
+                found.faults.push(fault);
+            }
+        }
+        match self.base(variable) {
+            Ok(Some(base)) => found.records.set_base(base),
+            Ok(None) => {}
+            Err(reason) => found.faults.push(reason),
+        }
+        found.records.put_in_order();
+        found
+    }
+
+    /// The variable that the dataset is.
+    fn variable(&self) -> Result<&'a Variable, String> {
+        let variables = &self.table.tables.variables;
+        let variable = usize::try_from(self.dataset.id).ok();
+        let variable = variable.and_then(|id| variables.get(id));
+        let is_dataset = |variable: &&Variable| {
+            let fixed = usize::from(variable.is_record);
+            let dims = &self.dataset.dims;
+            variable.dims.len() == dims.len()
+                && variable.dims[fixed..] == dims[fixed..]
+                && variable.kind.size() as u64 == self.dataset.element
+        };
+        let variable = variable.filter(is_dataset);
+        variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))
+    }
+
+    /// As messages name an entry.
+    fn name(&self, place: &Place) -> String {
+        let log = self.table.tables.logs.get(place.log());
+        let log = log.map(|log| name(self.sources, log)).unwrap_or_default();
+        let (number, at) = (place.number(), place.position());
+        format!("{log}: entry {number} at byte {at}")
+    }
+
+    /// Adds the record of an entry. `window`: the number of the log that was read last, and a window over it.
+    fn add(
+        &self,
+        place: &Place,
+        variable: &Variable,
+        window: &mut Option<(usize, Window<'a>)>,
+        found: &mut DatasetRecords,
+    ) -> Result<(), String> {
+        let at = place.log();
+        let (Some(log), Some(Some(header))) =
+            (self.table.tables.logs.get(at), self.table.headers.get(at))
+        else {
+            return Err("is in no log".into());
+        };
+        if window.as_ref().is_none_or(|(there, _)| *there != at) {
+            let source = source(self.sources, log.metadata)?;
+            *window = Some((at, Window::over(source)));
+        }
+        let Some((_, window)) = window else {
+            return Ok(());
+        };
+        let order = header.front.order();
+        let entry = Entry::read(window, order, place.position(), place.number());
+        let entry = entry.map_err(Trouble::reason)?;
+        let version = self.table.tables.version;
+        let request = entry.check(window, variable, version);
+        let request = request.map_err(Trouble::reason)?;
+        if request.elements == 0 {
+            return Ok(());
+        }
+        let lost = match place.is_astray() {
+            true => Some("its payload does not follow the one before".into()),
+            false => self.lost(&entry, log.data),
+        };
+        let most = match &lost {
+            Some(_) => MOST_BLOCKS_LOST,
+            None => MOST_BLOCKS,
+        };
+        let covered = covered(&entry, &request, window, most).map_err(Trouble::reason)?;
+        let too_many = matches!(covered, Covered::Around(_));
+        let stored = Stored {
+            source: log.data.unwrap_or(log.metadata),
+            offset: u64::try_from(entry.data_offset).unwrap_or(0),
+            len: u64::try_from(entry.data_len).unwrap_or(0),
+            encoding: Encoding::Raw,
+        };
+        self.push(covered, stored, place.order, found);
+        if let Some(conversion) = conversion(&request, variable, header, version) {
+            found.records.convert_last(&conversion);
+        }
+        let too_many = too_many.then(|| "has too many blocks with strides".into());
+        if let Some(reason) = lost.or(too_many) {
+            let reason = format!("{}: {reason}", self.name(place));
+            found.records.spoil_last(reason);
+        }
+        Ok(())
+    }
+
+    /// Why the payload of an entry cannot be had, if that is so.
+    fn lost(&self, entry: &Entry, data: Option<u16>) -> Option<String> {
+        let Some(data) = data else {
+            return Some("its payload is lost: the data log is missing".into());
+        };
+        let there = source(self.sources, data).map(|source| (source.len(), source.path()));
+        match (there, entry.data_end()) {
+            (Err(reason), _) => Some(reason),
+            (Ok((there, path)), Some(end)) if end.unsigned_abs() > there => Some(format!(
+                "its payload ends at {end}, past the end of {} at {there}",
+                path.display()
+            )),
+            (_, Some(_)) if entry.data_offset >= FIRST_PAYLOAD => None,
+            _ => Some(format!("its payload begins at {}", entry.data_offset)),
+        }
+    }
+
+    fn push(&self, covered: Covered, stored: Stored, order: u64, found: &mut DatasetRecords) {
+        let list = &mut found.records;
+        match covered {
+            Covered::Block(sides) | Covered::Around(sides) => {
+                let (start, count) = sides.split_at(sides.len() / 2);
+                list.push_block(stored, order, start, count);
+            }
+            Covered::Blocks(selection) => {
+                let (selection, is_new) = self.selections.keep(order, selection);
+                if is_new {
+                    found.decoded += selection.bytes();
+                }
+                list.push_selection(stored, order, (order, selection), None);
+            }
+        }
+    }
+
+    /// What the netCDF file has of the variable (section 7); nothing where the file ends before it.
+    fn base(&self, variable: &Variable) -> Result<Option<Base>, String> {
+        let len = source(self.sources, 0)?.len();
+        let there = match len.checked_sub(variable.begin) {
+            Some(there) if there > 0 => there,
+            _ => return Ok(None),
+        };
+        let mut dims = self.dataset.dims.to_vec();
+        let step = match (variable.is_record, dims.first_mut()) {
+            (true, Some(records)) => {
+                let step = self.table.tables.record_size;
+                *records = there
+                    .checked_div(step)
+                    .map_or(0, |_| there.div_ceil(step))
+                    .min(*records);
+                step
+            }
+            _ => variable.row_bytes().unwrap_or(u64::MAX),
+        };
+        let number = |big_endian| Number {
+            kind: variable.kind,
+            big_endian,
+        };
+        let conversion = (variable.kind.size() > 1).then(|| Conversion {
+            from: number(true),
+            to: number(false),
+            fill: variable.fill,
+        });
+        let element = self.dataset.element;
+        Base::new((0, variable.begin), step, dims, element, conversion).map(Some)
+    }
+}
+
+/// How the values of a payload become those of the variable; `None` where they are the same bytes.
+fn conversion(
+    request: &Request,
+    variable: &Variable,
+    header: &LogHeader,
+    version: u8,
+) -> Option<Conversion> {
+    // Section 2.7: CDF-1 and CDF-2 have no unsigned bytes, so these are taken as they are.
+    let kind = match (request.kind, variable.kind, version) {
+        (Kind::U8, Kind::I8, 1 | 2) => Kind::I8,
+        (kind, ..) => kind,
+    };
+    let big_endian = header.front.big_endian;
+    let is_same = kind == variable.kind && (kind.size() == 1 || !big_endian);
+    (!is_same).then_some(Conversion {
+        from: Number { kind, big_endian },
+        to: Number {
+            kind: variable.kind,
+            big_endian: false,
+        },
+        fill: variable.fill,
+    })
+}
+
+/// What an entry covers.
+enum Covered {
+    /// One block: the starts, then the counts.
+    Block(Vec<u64>),
+    Blocks(Selection),
+    /// More blocks than are held: the box around them.
+    Around(Vec<u64>),
+}
+
+impl Covered {
+    /// From `number` blocks, given by their starts and counts.
+    fn blocks(
+        rank: usize,
+        number: usize,
+        start: impl Fn(usize, usize) -> u64 + Sync,
+        count: impl Fn(usize, usize) -> u64 + Sync,
+    ) -> Result<Self, Trouble> {
+        if number == 1 {
+            let starts = (0..rank).map(|d| start(0, d));
+            return Ok(Covered::Block(
+                starts.chain((0..rank).map(|d| count(0, d))).collect(),
+            ));
+        }
+        let selection = Selection::new(rank, number, start, count);
+        selection.map(Covered::Blocks).map_err(Trouble::Broken)
+    }
+}
+
+/// What an entry covers that has elements and has passed all checks, in at most `most` blocks if they have strides.
+fn covered(
+    entry: &Entry,
+    request: &Request,
+    window: &mut Window<'_>,
+    most: u64,
+) -> Result<Covered, Trouble> {
+    let rank = entry.rank as usize;
+    if let Call::Varn { .. } = entry.call {
+        let number = request.parts as usize;
+        let mut sides = Vec::new();
+        entry.each_part(window, |part| {
+            if !part.is_empty() {
+                sides.extend(part.sides().map(|side| side.start));
+                sides.extend(part.sides().map(|side| side.count));
+            }
+            Ok(())
+        })?;
+        let side = |block: usize, at: usize| sides[2 * rank * block + at];
+        return Covered::blocks(rank, number, side, |block, d| side(block, rank + d));
+    }
+    let mut sides = Vec::new();
+    entry.each_part(window, |part| {
+        sides.extend(part.sides());
+        Ok(())
+    })?;
+    strided(&sides, most)
+}
+
+/// The blocks of a request with strides, in the order of its elements. Behind the last dimension whose indexes do
+/// not follow each other a block has all of them; up to that one it has one index of each.
+fn strided(sides: &[Side], most: u64) -> Result<Covered, Trouble> {
+    let is_apart = |side: &Side| side.stride > 1 && side.count > 1;
+    let split = sides.iter().rposition(is_apart).map_or(0, |last| last + 1);
+    // How many blocks lie in one index of each dimension.
+    let mut within = vec![1u64; sides.len()];
+    let mut blocks = 1u64;
+    for d in (0..split).rev() {
+        within[d] = blocks;
+        blocks = blocks.saturating_mul(sides[d].count);
+    }
+    if blocks > most {
+        let starts = sides.iter().map(|side| side.start);
+        let counts = sides.iter().map(|side| (side.count - 1) * side.stride + 1);
+        return Ok(Covered::Around(starts.chain(counts).collect()));
+    }
+    let start = |block: usize, d: usize| {
+        let side = sides[d];
+        let index = match d < split {
+            true => block as u64 / within[d] % side.count,
+            false => 0,
+        };
+        side.start + index * side.stride
+    };
+    let count = |_, d: usize| if d < split { 1 } else { sides[d].count };
+    Covered::blocks(sides.len(), blocks as usize, start, count)
+}

@@ -1,0 +1,383 @@
+//! One entry of a metadata log: how its bytes are laid out, and which rules it has to follow (2.3 to 2.5).
+
+use super::Variable;
+use super::metadata::{LEAST_ENTRY, Order, Trouble};
+use crate::log::numbers::Kind;
+use crate::log::window::Window;
+
+/// Words of index arrays that are read at once.
+const WORDS_AT_ONCE: u64 = 8 << 10;
+
+/// The code of text among those of the types of payloads (2.4).
+const TEXT: i32 = 1;
+/// That of a signed integer of the size that pointers have, as a rule.
+const LONG: i32 = 13;
+
+/// What an entry is, but for its index arrays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// From 0.
+    pub number: u64,
+    /// Where it begins, from byte 0 of the log.
+    pub at: u64,
+    /// Bytes of it.
+    pub size: u64,
+    pub call: Call,
+    /// The code of the payload's type, unchecked.
+    pub kind: i32,
+    /// Number of the variable, unchecked.
+    pub variable: i32,
+    /// Rank of the variable, as the entry has it.
+    pub rank: u64,
+    /// Where the payload lies in the data log, unchecked.
+    pub data_offset: i64,
+    pub data_len: i64,
+    order: Order,
+}
+
+/// What was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// One block.
+    Vara,
+    /// One block with strides.
+    Vars,
+    /// Several blocks, or single elements where there are no counts.
+    Varn { blocks: u64, counts: bool },
+}
+
+/// A part of a request: one block, or one with strides. The arrays have as many numbers as there are dimensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    start: &'a [i64],
+    /// Where it is missing, all are 1.
+    count: Option<&'a [i64]>,
+    stride: Option<&'a [i64]>,
+}
+
+/// What an entry wrote, once it has passed all checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    pub elements: u64,
+    /// Parts that have elements.
+    pub parts: u64,
+    /// How many records there have to be for it.
+    pub records: u64,
+    /// Of the payload.
+    pub kind: Kind,
+}
+
+/// One side of a part that passed the checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Side {
+    pub start: u64,
+    pub count: u64,
+    pub stride: u64,
+}
+
+impl Entry {
+    /// The entry at `at`. It is broken where its size does not fit what it says, for then nobody
+    /// knows where the next one begins.
+    pub fn read(
+        window: &mut Window<'_>,
+        order: Order,
+        at: u64,
+        number: u64,
+    ) -> Result<Self, Trouble> {
+        let left = window.len().saturating_sub(at);
+        if left < LEAST_ENTRY {
+            return Err(Trouble::Broken(format!("has {left} bytes")));
+        }
+        let head = window.bytes(at, LEAST_ENTRY);
+        let head = head.map_err(Trouble::Unreadable)?;
+        let (size, call) = (order.i64(head), order.i32(&head[8..]));
+        let rank = order.i32(&head[20..]);
+        let broken = |what: String| Trouble::Broken(what);
+        let rank = u64::try_from(rank).map_err(|_| broken(format!("has rank {rank}")))?;
+        let call = Call::of(call, size, rank)
+            .ok_or_else(|| broken(format!("has {size} bytes, for call {call} of rank {rank}")))?;
+        let size = u64::try_from(size).ok().filter(|size| *size <= left);
+        Ok(Entry {
+            number,
+            at,
+            size: size.ok_or_else(|| broken("does not end before the log does".into()))?,
+            call,
+            kind: order.i32(&head[12..]),
+            variable: order.i32(&head[16..]),
+            rank,
+            data_offset: order.i64(&head[24..]),
+            data_len: order.i64(&head[32..]),
+            order,
+        })
+    }
+
+    /// Whether it is an entry at all, as far as that can be said without the variables.
+    pub fn is_plausible(&self) -> bool {
+        self.variable >= 0 && kind_of(self.kind, 8).is_some() && self.data_end().is_some()
+    }
+
+    /// Where its payload ends in the data log.
+    pub fn data_end(&self) -> Option<i64> {
+        let len = Some(self.data_len).filter(|len| *len >= 0)?;
+        self.data_offset.checked_add(len)
+    }
+
+    /// Which of so many variables it wrote to.
+    pub fn variable_of(&self, variables: usize) -> Option<usize> {
+        let number = usize::try_from(self.variable).ok()?;
+        (number < variables).then_some(number)
+    }
+
+    /// As messages name it.
+    pub fn name(&self) -> String {
+        format!("entry {} at byte {}", self.number, self.at)
+    }
+
+    /// Checks all that it says about `variable`, of a netCDF file of this version: with what does not
+    /// fit, it is broken.
+    pub fn check(
+        &self,
+        window: &mut Window<'_>,
+        variable: &Variable,
+        version: u8,
+    ) -> Result<Request, Trouble> {
+        let rules = Rules { variable, version };
+        let broken = |what: String| Err(Trouble::Broken(what));
+        if self.rank != variable.dims.len() as u64 {
+            let rank = variable.dims.len();
+            return broken(format!("has rank {}, its variable {rank}", self.rank));
+        }
+        if (self.kind == TEXT) != variable.is_text {
+            let (from, to) = if variable.is_text {
+                ("numbers", "text")
+            } else {
+                ("text", "numbers")
+            };
+            return broken(format!("writes {from} to a variable of {to}"));
+        }
+        let (mut elements, mut parts, mut records) = (0u64, 0u64, 0u64);
+        self.each_part(window, |part| {
+            let (own, end) = rules.check(part)?;
+            if own > 0 {
+                parts += 1;
+                records = records.max(end);
+                elements = elements.checked_add(own).ok_or_else(too_many)?;
+            }
+            Ok(())
+        })?;
+        if let (0, Call::Varn { blocks, .. }) = (self.rank, self.call) {
+            (elements, parts) = (blocks, blocks);
+        }
+        let len = u64::try_from(self.data_len).ok();
+        let kind = len.and_then(|len| {
+            let element = len.checked_div(elements).unwrap_or(8);
+            let kind = kind_of(self.kind, element)?;
+            (elements.checked_mul(kind.size() as u64)? == len).then_some(kind)
+        });
+        let (code, len) = (self.kind, self.data_len);
+        Ok(Request {
+            elements,
+            parts,
+            records,
+            kind: kind.ok_or_else(|| {
+                let what = format!("has {len} bytes for {elements} values of type {code}");
+                Trouble::Broken(what)
+            })?,
+        })
+    }
+
+    /// Shows `visit` the parts of the request. What it finds wrong breaks the entry.
+    pub fn each_part(
+        &self,
+        window: &mut Window<'_>,
+        mut visit: impl FnMut(Part<'_>) -> Result<(), String>,
+    ) -> Result<(), Trouble> {
+        let (begin, rank) = (self.at + LEAST_ENTRY, self.rank as usize);
+        let mut visit = |part: Part<'_>| visit(part).map_err(Trouble::Broken);
+        let mut words = Vec::new();
+        match self.call {
+            Call::Vara | Call::Vars => {
+                self.read_words(window, begin, 3 * self.rank, &mut words)?;
+                let (start, rest) = words.split_at(rank);
+                let (count, stride) = rest.split_at(rank);
+                visit(Part {
+                    start,
+                    count: Some(count),
+                    stride: (self.call == Call::Vars).then_some(stride),
+                })
+            }
+            // All are the one element.
+            Call::Varn { .. } if rank == 0 => visit(Part {
+                start: &[],
+                count: None,
+                stride: None,
+            }),
+            Call::Varn { blocks, counts } => {
+                let mut more = Vec::new();
+                let at_once = (WORDS_AT_ONCE / self.rank).max(1);
+                let mut done = 0;
+                while done < blocks {
+                    let now = at_once.min(blocks - done);
+                    let at = begin + 8 * self.rank * done;
+                    self.read_words(window, at, now * self.rank, &mut words)?;
+                    if counts {
+                        let at = at + 8 * self.rank * blocks;
+                        self.read_words(window, at, now * self.rank, &mut more)?;
+                    }
+                    for (number, start) in words.chunks_exact(rank).enumerate() {
+                        let at = number * rank;
+                        let count = more.get(at..at + rank);
+                        visit(Part {
+                            start,
+                            count,
+                            stride: None,
+                        })?;
+                    }
+                    done += now;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads words that lie within the entry.
+    fn read_words(
+        &self,
+        window: &mut Window<'_>,
+        at: u64,
+        number: u64,
+        words: &mut Vec<i64>,
+    ) -> Result<(), Trouble> {
+        let bytes = window.bytes(at, 8 * number).map_err(Trouble::Unreadable)?;
+        words.clear();
+        words.extend(bytes.chunks_exact(8).map(|word| self.order.i64(word)));
+        Ok(())
+    }
+}
+
+impl Call {
+    /// What the code stands for, if an entry of this size and rank can be that.
+    fn of(code: i32, size: i64, rank: u64) -> Option<Self> {
+        let words = |arrays: u64| {
+            let bytes = arrays.checked_mul(rank)?.checked_mul(8)?;
+            i64::try_from(bytes.checked_add(LEAST_ENTRY)?).ok()
+        };
+        let is = |arrays| words(arrays) == Some(size);
+        match code {
+            -3 => is(3).then_some(Call::Vara),
+            -4 => is(3).then_some(Call::Vars),
+            1.. => {
+                let blocks = code.unsigned_abs().into();
+                let counts = !is(blocks);
+                let call = Call::Varn { blocks, counts };
+                (!counts || is(2 * blocks)).then_some(call)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The type of payloads of a code (2.4), of which one value takes `element` bytes, for that where the
+/// code leaves it open.
+fn kind_of(code: i32, element: u64) -> Option<Kind> {
+    Some(match code {
+        TEXT | 3 => Kind::U8,
+        2 => Kind::I8,
+        4 => Kind::I16,
+        5 => Kind::U16,
+        6 => Kind::I32,
+        7 => Kind::U32,
+        8 => Kind::F32,
+        9 => Kind::F64,
+        10 => Kind::I64,
+        11 => Kind::U64,
+        LONG if element == 4 => Kind::I32,
+        LONG => Kind::I64,
+        _ => return None,
+    })
+}
+
+fn too_many() -> String {
+    "has more elements than can be counted".into()
+}
+
+impl Part<'_> {
+    pub fn rank(&self) -> usize {
+        self.start.len()
+    }
+
+    /// A side of a part that passed the checks. One that was not checked may be anything.
+    pub fn side(&self, dim: usize) -> Side {
+        let (start, count, stride) = self.words(dim);
+        Side {
+            start: start as u64,
+            count: count as u64,
+            stride: stride as u64,
+        }
+    }
+
+    pub fn sides(&self) -> impl Iterator<Item = Side> {
+        (0..self.rank()).map(|dim| self.side(dim))
+    }
+
+    /// Start, count and stride.
+    fn words(&self, dim: usize) -> (i64, i64, i64) {
+        let or_one = |array: Option<&[i64]>| array.map_or(1, |array| array[dim]);
+        (self.start[dim], or_one(self.count), or_one(self.stride))
+    }
+
+    /// Where one without elements starts means nothing.
+    pub fn is_empty(&self) -> bool {
+        self.count.is_some_and(|count| count.contains(&0))
+    }
+}
+
+/// What the parts of a request have to be like.
+struct Rules<'a> {
+    variable: &'a Variable,
+    version: u8,
+}
+
+impl Rules<'_> {
+    /// The elements of a part, and how many records there have to be for it.
+    fn check(&self, part: Part<'_>) -> Result<(u64, u64), String> {
+        let sides = 0..part.rank();
+        if let Some(dim) = sides.clone().find(|dim| part.words(*dim).1 < 0) {
+            return Err(format!("has a count below 0 in dimension {dim}"));
+        }
+        if part.is_empty() {
+            return Ok((0, 0));
+        }
+        let (mut elements, mut records) = (1u64, 0);
+        for dim in sides {
+            let (start, count, stride) = part.words(dim);
+            let limit = self.limit(dim);
+            let end = (start >= 0 && stride >= 1)
+                .then(|| (count - 1).checked_mul(stride)?.checked_add(start)?.checked_add(1))
+                .flatten()
+                .and_then(|end| u64::try_from(end).ok())
+                .filter(|end| *end <= limit)
+                .ok_or_else(|| {
+                    format!(
+                        "has {count} elements from {start} with stride {stride} in dimension {dim}, \
+                         which has {limit}"
+                    )
+                })?;
+            if dim == 0 && self.variable.is_record {
+                records = end;
+            }
+            elements = elements.checked_mul(count as u64).ok_or_else(too_many)?;
+        }
+        Ok((elements, records))
+    }
+
+    /// How long a dimension is, or may become.
+    fn limit(&self, dim: usize) -> u64 {
+        match (dim, self.variable.is_record, self.version) {
+            // All bits set mean that the file is written as a stream.
+            (0, true, 1 | 2) => u64::from(u32::MAX) - 1,
+            (0, true, _) => i64::MAX as u64,
+            _ => self.variable.dims[dim].min(i64::MAX as u64),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Where the entries of each variable lie in all metadata logs, and what one walk through them tells.
+
+use std::collections::HashMap;
+
+use super::decode::Decoder;
+use super::entry::Call;
+use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
+use super::{Log, Tables};
+use crate::error::{Error, Result};
+use crate::log::model::Selections;
+use crate::log::source::{Arrangement, SourceFile};
+use crate::log::tiling::Tiling;
+use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
+
+/// Bytes of metadata logs up to which entries are looked at for tiles: a scan must not read gigabytes to
+/// answer `stat`.
+const MOST_BYTES: u64 = 64 << 20;
+/// Bits of the number of an entry in the order of application; the number of its log stands above.
+const ENTRY_BITS: u32 = 40;
+/// Faults that are told: one is enough to distrust a log.
+const MOST_FAULTS: usize = 100;
+
+/// Where an entry lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From byte 0 of its metadata log, and in the bit that no position needs whether its payload does not
+    /// follow the one before.
+    position: u64,
+    /// Number of the log, then that of the entry: the order in which entries apply.
+    pub order: u64,
+}
+
+impl Place {
+    const ASTRAY: u64 = 1 << 63;
+
+    pub fn position(&self) -> u64 {
+        self.position & !Self::ASTRAY
+    }
+
+    /// Its payload does not follow that of the entry before.
+    pub fn is_astray(&self) -> bool {
+        self.position & Self::ASTRAY != 0
+    }
+
+    pub fn log(&self) -> usize {
+        (self.order >> ENTRY_BITS) as usize
+    }
+
+    pub fn number(&self) -> u64 {
+        self.order & ((1 << ENTRY_BITS) - 1)
+    }
+}
+
+/// The entries of all logs, by variable: 16 bytes each.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub tables: Tables,
+    /// Of each log; `None` where it could not be read.
+    pub headers: Vec<Option<LogHeader>>,
+    places: Vec<Vec<Place>>,
+    faults: Vec<String>,
+}
+
+impl Table {
+    fn read(sources: &[SourceFile], tables: &Tables) -> Self {
+        let mut table = Table {
+            tables: tables.clone(),
+            headers: Vec::with_capacity(tables.logs.len()),
+            places: vec![Vec::new(); tables.variables.len()],
+            faults: Vec::new(),
+        };
+        for (number, log) in tables.logs.iter().enumerate() {
+            let read = table.read_log(sources, number, log);
+            if let Err(reason) = &read {
+                table.add_fault(format!("{}: {reason}", name(sources, log)));
+            }
+            table.headers.push(read.ok());
+        }
+        table
+    }
+
+    fn read_log(
+        &mut self,
+        sources: &[SourceFile],
+        number: usize,
+        log: &Log,
+    ) -> std::result::Result<LogHeader, String> {
+        let source = source(sources, log.metadata)?;
+        let header = LogHeader::read(source)?;
+        let mut end = Some(FIRST_PAYLOAD);
+        // Entries behind one that cannot be followed are lost: who scans the file is told, and this
+        // does not keep the others from being read.
+        walk(source, &header, |entry, _| {
+            if entry.number >> ENTRY_BITS != 0 {
+                return Err(format!("has more than {} entries", entry.number));
+            }
+            let astray = if end == Some(entry.data_offset) {
+                0
+            } else {
+                Place::ASTRAY
+            };
+            end = entry.data_end();
+            match entry.variable_of(self.places.len()) {
+                Some(variable) => self.places[variable].push(Place {
+                    position: entry.at | astray,
+                    order: (number as u64) << ENTRY_BITS | entry.number,
+                }),
+                None => self.add_fault(format!(
+                    "{}: {} is of variable {}, which does not exist",
+                    name(sources, log),
+                    entry.name(),
+                    entry.variable
+                )),
+            }
+            Ok(())
+        })?;
+        Ok(header)
+    }
+
+    fn add_fault(&mut self, fault: String) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// In the order in which they apply.
+    pub fn of_variable(&self, variable: usize) -> &[Place] {
+        self.places.get(variable).map_or(&[], |places| places)
+    }
+}
+
+impl RecordTable for Table {
+    fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    fn records(
+        &self,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords> {
+        let decoder = Decoder {
+            table: self,
+            sources,
+            dataset,
+            selections,
+        };
+        Ok(decoder.records())
+    }
+
+    fn bytes(&self) -> usize {
+        let places = self.places.iter();
+        let places: usize = places
+            .map(|places| size_of_val(places) + places.capacity() * size_of::<Place>())
+            .sum();
+        places + self.headers.len() * size_of::<LogHeader>()
+    }
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "PnetCDF burst buffer"
+    }
+
+    fn read_tables(
+        &self,
+        sources: &[SourceFile],
+        _: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>> {
+        Ok(Box::new(Table::read(sources, self)))
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+        self.find_tilings(sources).unwrap_or_default()
+    }
+}
+
+impl Tables {
+    /// `None` where there is too much to look at, or a log cannot be read.
+    fn find_tilings(&self, sources: &[SourceFile]) -> Option<HashMap<i64, Tiling>> {
+        let logs = self.logs.iter();
+        let logs: Option<Vec<_>> = logs.map(|log| source(sources, log.metadata).ok()).collect();
+        let logs = logs?;
+        if logs
+            .iter()
+            .map(|log| log.len())
+            .fold(0, u64::saturating_add)
+            > MOST_BYTES
+        {
+            return None;
+        }
+        let mut found: HashMap<i64, Tiling> = HashMap::new();
+        let mut block = Vec::new();
+        for log in logs {
+            let header = LogHeader::read(log).ok()?;
+            let walked = walk(log, &header, |entry, window| {
+                let variable = entry.variable_of(self.variables.len());
+                let number = variable.ok_or("a variable that does not exist")?;
+                let tiling = found.entry(number as i64).or_default();
+                let checked = entry.check(window, &self.variables[number], self.version);
+                if checked.is_err() || entry.call != Call::Vara {
+                    tiling.spoil();
+                    return Ok(());
+                }
+                let read = entry.each_part(window, |part| {
+                    block.clear();
+                    block.extend(part.sides().map(|side| (side.start, side.count)));
+                    Ok(())
+                });
+                tiling.add(&block);
+                read.map_err(Trouble::reason)
+            });
+            walked.ok()?;
+        }
+        Some(found)
+    }
+}
+
+/// How many records the entries of all logs make, and what a person should know of each log: what of it is lost.
+/// An entry that breaks a rule makes no records. Fails where a log cannot be read.
+pub fn records_of(sources: &[SourceFile], tables: &Tables) -> Result<(u64, Vec<String>)> {
+    let (mut records, mut notes) = (0, Vec::new());
+    for log in &tables.logs {
+        let name = name(sources, log);
+        let looked = look(sources, tables, log, &mut records);
+        let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
+        notes.extend(said.iter().map(|note| format!("{name}: {note}")));
+    }
+    Ok((records, notes))
+}
+
+/// Walks through one log; raises `records` to what its entries ask for. Returns what is to be said of it.
+fn look(
+    sources: &[SourceFile],
+    tables: &Tables,
+    log: &Log,
+    records: &mut u64,
+) -> std::result::Result<Vec<String>, String> {
+    let source = source(sources, log.metadata)?;
+    let header = LogHeader::read(source)?;
+    let lost = walk(source, &header, |entry, window| {
+        let variable = entry.variable_of(tables.variables.len());
+        let variable = variable.map(|number| &tables.variables[number]);
+        let Some(variable) = variable.filter(|variable| variable.is_record) else {
+            return Ok(());
+        };
+        match entry.check(window, variable, tables.version) {
+            Ok(request) => *records = request.records.max(*records),
+            Err(Trouble::Broken(_)) => {}
+            Err(Trouble::Unreadable(reason)) => return Err(reason),
+        }
+        Ok(())
+    })?;
+    let mut notes = header.notes;
+    notes.extend(lost);
+    Ok(notes)
+}
+
+/// As messages name a log.
+pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
+    match source(sources, log.metadata) {
+        Err(reason) => reason,
+        Ok(source) if matches!(source.arrangement(), Arrangement::Whole) => {
+            source.path().display().to_string()
+        }
+        Ok(source) => format!("{}, rank {}", source.path().display(), log.rank),
+    }
+}
+
+pub(super) fn source(
+    sources: &[SourceFile],
+    number: u16,
+) -> std::result::Result<&SourceFile, String> {
+    let found = sources.get(usize::from(number));
+    found.ok_or_else(|| format!("source file {number} does not exist"))
+}
