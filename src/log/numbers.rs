@@ -213,8 +213,8 @@ macro_rules! truncated {
                 const LEAST: f64 = <$to>::MIN as f64;
                 let is_past = size_of::<$to>() == 8 && self == MOST;
                 match self {
-                    _ if self > MOST || self < LEAST => None,
                     _ if self.is_nan() => Some($nan),
+                    _ if !(LEAST..=MOST).contains(&self) => None,
                     _ if is_past => Some($past),
                     _ => Some(self as $to),
                 }

@@ -62,3 +62,98 @@ pub fn doubt(data: &SourceFile, channels: u32) -> Option<String> {
     let has_more = channels > 1 && begins(channels);
     has_more.then(|| format!("it has more channels than the {channels} of its metadata log"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::netcdf::metadata::LogHeader;
+    use crate::log::netcdf::testing::{LogBytes, sources};
+
+    /// Files whose channels have these bytes.
+    fn striped(channels: &[Vec<u8>]) -> Vec<u8> {
+        let block = BLOCK as usize;
+        let mut file = Vec::new();
+        for (channel, bytes) in channels.iter().enumerate() {
+            for (number, part) in bytes.chunks(block).enumerate() {
+                let at = (number * channels.len() + channel) * block;
+                file.resize(file.len().max(at + part.len()), 0);
+                file[at..at + part.len()].copy_from_slice(part);
+            }
+        }
+        file
+    }
+
+    fn log(rank: i64, entries: i64) -> LogBytes {
+        let mut log = LogBytes {
+            ranks: 8,
+            rank,
+            ..LogBytes::new(false)
+        };
+        for at in 0..entries {
+            log.put(-3, 4, 0, 1, &[at, 1, 0], &[1, 2]);
+        }
+        log
+    }
+
+    fn ranks(bytes: &[u8]) -> Vec<u64> {
+        let (_folder, sources) = sources(&[bytes]);
+        let found = channels(&sources[0]).unwrap();
+        found.iter().map(|front| front.rank).collect()
+    }
+
+    #[test]
+    fn channels_are_found_and_read() {
+        // The second one goes on in a second block.
+        let logs = [log(1, 3), log(3, 140_000), log(6, 5)].map(|log| log.metadata());
+        let file = striped(&logs);
+        assert_eq!(ranks(&file), [1, 3, 6]);
+        let (folder, opened) = sources(&[&file]);
+        for (channel, entries) in [(0, 3), (1, 140_000), (2, 5)] {
+            let held = crate::log::source::Folder::open(folder.path()).unwrap();
+            let source = SourceFile::open(&held, "file0".as_ref()).unwrap();
+            let source = source.arranged(arrangement(channel, 3)).unwrap();
+            assert_eq!(LogHeader::read(&source).unwrap().entries, entries);
+        }
+        drop(opened);
+    }
+
+    #[test]
+    fn other_headers_are_of_no_channel() {
+        let bent = |bend: &dyn Fn(&mut LogBytes)| {
+            let mut other = log(3, 0);
+            bend(&mut other);
+            ranks(&striped(&[log(1, 2).metadata(), other.metadata()]))
+        };
+        assert_eq!(bent(&|_| ()), [1, 3]);
+        assert_eq!(bent(&|log| log.rank = 1), [1]);
+        assert_eq!(bent(&|log| log.ranks = 9), [1]);
+        assert_eq!(bent(&|log| log.path = "/data/run/file.nd".into()), [1]);
+        assert_eq!(bent(&|log| log.big_endian = true), [1]);
+        let mut alone = log(0, 2);
+        alone.ranks = 1;
+        assert_eq!(
+            ranks(&striped(&[alone.metadata(), log(3, 0).metadata()])),
+            [0]
+        );
+        // A long log of one process among others.
+        let long = log(1, 140_000).metadata();
+        assert!(long.len() as u64 > BLOCK);
+        assert_eq!(ranks(&long), [1]);
+        assert!(channels(&sources(&[&long[1..]]).1[0]).is_err());
+    }
+
+    #[test]
+    fn data_logs_have_the_same_channels() {
+        let magic = b"PnetCDF0".to_vec();
+        let doubt_of = |channels: u32, file: &[Vec<u8>]| {
+            let (_folder, sources) = sources(&[&striped(file)]);
+            doubt(&sources[0], channels)
+        };
+        let three = [magic.clone(), magic.clone(), magic.clone()];
+        assert_eq!(doubt_of(3, &three), None);
+        assert!(doubt_of(2, &three).unwrap().contains("more channels"));
+        assert!(doubt_of(4, &three).unwrap().contains("channel 3 of its 4"));
+        assert_eq!(doubt_of(1, &three[..1]), None);
+        assert!(doubt_of(1, &[b"QnetCDF0".to_vec()]).is_some());
+    }
+}

@@ -36,10 +36,8 @@ impl Tables {
 impl Variable {
     /// Bytes of all elements of an index of the first dimension.
     pub(super) fn row_bytes(&self) -> Option<u64> {
-        let inner = self.dims.iter().skip(1).copied();
-        inner.fold(Some(self.kind.size() as u64), |bytes, dim| {
-            bytes?.checked_mul(dim)
-        })
+        let mut inner = self.dims.iter().skip(1).copied();
+        inner.try_fold(self.kind.size() as u64, u64::checked_mul)
     }
 
     fn check(&self) -> Result<(), String> {

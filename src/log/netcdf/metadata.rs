@@ -119,8 +119,8 @@ fn name_len(len: i64) -> Result<u64, String> {
 
 fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, String> {
     match name.pop() {
-        Some(0) => Ok(name),
-        _ => Err("has a name without an end".into()),
+        Some(0) if !name.contains(&0) => Ok(name),
+        _ => Err("has a name that does not end where it should".into()),
     }
 }
 
@@ -268,4 +268,221 @@ pub(super) fn walk(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::netcdf::testing::{HOST, LogBytes, sources};
+
+    fn read(bytes: &[u8]) -> Result<LogHeader, String> {
+        let (_folder, sources) = sources(&[bytes]);
+        LogHeader::read(&sources[0])
+    }
+
+    /// As PnetCDF 1.15.0 wrote it.
+    const REAL: &[u8; 112] = b"PnetCDF0CDF0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        \x11\0\0\0\0\0\0\0/data/run/file.nc\0\
+        \x02\0\0\0vm\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+    #[test]
+    fn a_real_header() {
+        let mut log = LogBytes::new(false);
+        log.entry_begin = Some(3);
+        assert_eq!(log.metadata(), REAL);
+        let header = read(REAL).unwrap();
+        let front = &header.front;
+        assert_eq!((front.ranks, front.rank, front.len), (1, 0, 112));
+        assert_eq!(front.path, b"/data/run/file.nc");
+        assert_eq!(front.host, HOST.as_bytes());
+        assert!(!front.big_endian);
+        // Its entries are not here.
+        assert_eq!(
+            (header.entries, header.claimed, header.notes.len()),
+            (0, 3, 1)
+        );
+        (log.big_endian, log.ranks, log.rank) = (true, 300, 256);
+        let other = read(&log.metadata()).unwrap();
+        assert_eq!((other.front.ranks, other.front.rank), (300, 256));
+        assert_eq!(
+            (other.front.big_endian, &other.front.path),
+            (true, &front.path)
+        );
+    }
+
+    #[test]
+    fn headers_that_are_none() {
+        for len in [0, 8, 71, 72, 93, 111] {
+            assert!(read(&REAL[..len]).is_err(), "{len}");
+        }
+        let bent = |at: usize, bytes: &[u8]| {
+            let mut header = REAL.to_vec();
+            header[at..at + bytes.len()].copy_from_slice(bytes);
+            read(&header)
+        };
+        assert!(bent(110, &[9]).is_ok());
+        for (at, bytes) in [
+            (0, &b"Q"[..]),
+            (7, b"1"),
+            (8, b"HDF"),
+            (16, &[1]),
+            (16, &[2]),
+            (19, &[2]),
+            (20, &[1]),
+            // Nobody wrote it, a process that does not exist, or one below 0.
+            (24, &[0]),
+            (32, &[1]),
+            (39, &[0x80]),
+            // The names are too long, or have no end.
+            (64, &[0x12]),
+            (64, &[0x10]),
+            (67, &[1]),
+            (71, &[0xff]),
+            (90, &[1]),
+            (90, &[9]),
+            (93, &[0xff]),
+        ] {
+            assert!(bent(at, bytes).is_err(), "{bytes:?} at {at}");
+        }
+    }
+
+    /// With so many entries of 64 bytes, whose payloads follow each other.
+    fn with_entries(big_endian: bool, entries: i64) -> LogBytes {
+        let mut log = LogBytes::new(big_endian);
+        for at in 0..entries {
+            log.put(-3, 4, 0, 1, &[at, 1, 0], &[1, 2]);
+        }
+        log
+    }
+
+    /// How many entries count, and how many notes there are.
+    fn counted(log: &LogBytes) -> (u64, usize) {
+        let header = read(&log.metadata()).unwrap();
+        (header.entries, header.notes.len())
+    }
+
+    #[test]
+    fn the_number_of_entries_is_in_the_next_field() {
+        for big_endian in [false, true] {
+            let mut log = with_entries(big_endian, 5);
+            assert_eq!(counted(&log), (5, 0));
+            // The others were flushed.
+            log.entry_begin = Some(2);
+            assert_eq!(counted(&log), (2, 0));
+            log.entry_begin = Some(0);
+            assert_eq!(counted(&log), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_fresh_log_says_where_entries_begin() {
+        let begin = LogBytes::new(false).header_len() as i64;
+        for (entries, expected) in [
+            (0, 0),
+            (1, 0),
+            (begin - 1, 0),
+            (begin, begin),
+            (begin + 1, begin),
+        ] {
+            for big_endian in [false, true] {
+                let mut log = with_entries(big_endian, entries);
+                log.entry_begin = Some(begin);
+                assert_eq!(counted(&log), (expected as u64, 0), "{entries}");
+            }
+        }
+        // As many, but the last of them is of an older log.
+        let mut log = with_entries(false, begin);
+        log.entry_begin = Some(begin);
+        log.bend(24, &9i64.to_le_bytes());
+        assert_eq!(counted(&log), (0, 0));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_replaced_by_what_is_there() {
+        for number in [-1, i64::MIN, i64::MAX, 9, 1 << 32] {
+            let mut log = with_entries(false, 5);
+            log.entry_begin = Some(number);
+            assert_eq!(counted(&log), (5, 1), "{number}");
+            // The fourth is of an older log.
+            log.entries[3][24] = 99;
+            assert_eq!(counted(&log), (3, 1), "{number}");
+            log.entries[0][0] = 63;
+            assert_eq!(counted(&log), (0, 1), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_redefinition_sets_the_number_to_zero() {
+        let mut log = with_entries(false, 5);
+        log.num_entries = 3 << 56;
+        assert_eq!(counted(&log), (5, 0));
+        log.entry_begin = Some(0);
+        assert_eq!(counted(&log), (0, 1));
+        let header = read(&log.metadata()).unwrap();
+        assert!(header.notes[0].contains("5 complete"), "{:?}", header.notes);
+        log.entries.clear();
+        assert_eq!(counted(&log), (0, 0));
+        // What is written where it belongs is no rank.
+        let begin = log.header_len() as i64;
+        let mut log = with_entries(false, 5);
+        (log.num_entries, log.entry_begin) = (4, Some(begin));
+        assert_eq!(counted(&log), (4, 0));
+        log.num_entries = 100;
+        assert_eq!(counted(&log), (5, 1));
+        log.num_entries = 3 << 56;
+        assert_eq!(counted(&log), (0, 0));
+    }
+
+    fn walked(log: &[u8]) -> (u64, Option<String>) {
+        let (_folder, sources) = sources(&[log]);
+        let header = LogHeader::read(&sources[0]).unwrap();
+        let mut seen = 0;
+        let lost = walk(&sources[0], &header, |entry, _| {
+            assert_eq!(entry.number, seen);
+            seen += 1;
+            Ok(())
+        });
+        (seen, lost.unwrap())
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_followed_loses_those_after_it() {
+        let log = with_entries(true, 50);
+        assert_eq!(walked(&log.metadata()), (50, None));
+        let bytes = log.metadata();
+        let (seen, lost) = walked(&bytes[..bytes.len() - 70]);
+        let said = "entry 48 at byte 3184 does not end before the log does: the last 2 of 50 entries are lost";
+        assert_eq!((seen, lost.as_deref()), (48, Some(said)));
+        let (seen, lost) = walked(&bytes[..bytes.len() - 63]);
+        assert_eq!(seen, 49);
+        assert!(lost.unwrap().contains("has 1 bytes"));
+        let bent = |at: usize, bytes: &[u8]| {
+            let mut log = log.clone();
+            log.entries[7][at..at + bytes.len()].copy_from_slice(bytes);
+            walked(&log.metadata())
+        };
+        let int = |n: i32| n.to_be_bytes();
+        let word = |n: i64| n.to_be_bytes();
+        for (at, number) in [
+            (0, word(63).to_vec()),
+            (0, word(-64).to_vec()),
+            (0, word(i64::MAX).to_vec()),
+            (8, int(-1).to_vec()),
+            (8, int(0).to_vec()),
+            (8, int(7).to_vec()),
+            (8, int(i32::MAX).to_vec()),
+            (20, int(2).to_vec()),
+            (20, int(-1).to_vec()),
+            (20, int(i32::MAX).to_vec()),
+        ] {
+            let (seen, lost) = bent(at, &number);
+            assert_eq!(seen, 7, "{at}");
+            assert!(lost.unwrap().contains("entry 7 at byte 560 has "), "{at}");
+        }
+        // Three single elements take as many bytes: it can be followed.
+        assert_eq!(bent(8, &int(3)), (50, None));
+    }
 }

@@ -18,6 +18,10 @@ pub mod header;
 pub mod metadata;
 pub mod names;
 mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
