@@ -163,3 +163,33 @@ pub fn write_texts(
         false => h5!(H5Awrite(attribute.0, datatype.0, pointers.as_ptr().cast())).map(drop),
     }
 }
+
+/// Makes an attribute of sequences, `datatype`: one of each item, which holds the bytes of its elements.
+pub fn write_sequences(
+    object: &Id,
+    (name, utf8): (&[u8], bool),
+    datatype: &Id,
+    space: &Id,
+    items: &[&[u8]],
+) -> Result<()> {
+    let size = type_size(&Id::new(h5!(H5Tget_super(datatype.0)))?)?;
+    if Space::of(space)?.elements() != Some(items.len() as u64) {
+        return Err("another number of sequences than elements".into());
+    }
+    if items.iter().any(|item| !item.len().is_multiple_of(size)) {
+        return Err(format!(
+            "a sequence of elements that are not of {size} bytes"
+        ));
+    }
+    // libhdf5 only reads them.
+    let sequences = items.iter().map(|item| hvl_t {
+        len: item.len() / size,
+        p: item.as_ptr().cast_mut().cast(),
+    });
+    let sequences: Vec<hvl_t> = sequences.collect();
+    let attribute = create_attribute(object, (name, utf8), datatype, space)?;
+    match sequences.is_empty() {
+        true => Ok(()),
+        false => h5!(H5Awrite(attribute.0, datatype.0, sequences.as_ptr().cast())).map(drop),
+    }
+}

@@ -96,7 +96,7 @@ pub fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
     .map(drop)
 }
 
-/// Whether the dataset keeps the time of its last change.
+/// Whether an object keeps the times of its changes.
 pub fn track_times(creation: &Id, track: bool) -> Result<()> {
     h5!(H5Pset_obj_track_times(creation.0, track.into())).map(drop)
 }

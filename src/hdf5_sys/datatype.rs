@@ -261,6 +261,23 @@ pub fn text_type(size: u32, utf8: bool) -> Result<Id> {
     Ok(new)
 }
 
+/// Text of a fixed number of bytes that ends at a zero, if there is one.
+pub fn terminated_text_type(size: u32, utf8: bool) -> Result<Id> {
+    let new = text_type(size, utf8)?;
+    h5!(H5Tset_strpad(new.0, H5T_str_t::H5T_STR_NULLTERM))?;
+    Ok(new)
+}
+
+/// A reference to an object: in memory its address.
+pub fn object_reference_type() -> Result<Id> {
+    Id::new(h5!(H5Tcopy(*H5T_STD_REF_OBJ)))
+}
+
+/// Any number of elements of `base`.
+pub fn sequence_type(base: &Id) -> Result<Id> {
+    Id::new(h5!(H5Tvlen_create(base.0)))
+}
+
 /// Text of any length, in UTF-8.
 pub fn variable_text_type() -> Result<Id> {
     let new = Id::new(h5!(H5Tcopy(*H5T_C_S1)))?;

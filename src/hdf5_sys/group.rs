@@ -150,6 +150,18 @@ pub fn allow_large_attributes(creation: &Id) -> Result<()> {
     .map(drop)
 }
 
+/// Makes a group keep the order in which its links were made, so that readers can list them in it.
+pub fn order_links(creation: &Id) -> Result<()> {
+    let flags = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
+    h5!(H5Pset_link_creation_order(creation.0, flags)).map(drop)
+}
+
+/// The same for the attributes of an object; they may be of any size then.
+pub fn order_attributes(creation: &Id) -> Result<()> {
+    let flags = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
+    h5!(H5Pset_attr_creation_order(creation.0, flags)).map(drop)
+}
+
 pub fn open_group(file: &Id, path: &CStr) -> Result<Id> {
     Id::new(h5!(H5Gopen2(file.0, path.as_ptr(), DEFAULT)))
 }

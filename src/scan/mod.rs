@@ -3,6 +3,7 @@
 //!
 //! * [`beside`] knows which files make a log of another one.
 //! * [`logvol`] knows what of the file is the layout's own.
+//! * [`netcdf`] makes the objects of a netCDF classic file.
 //! * [`tree`] walks the user's objects and makes them anew in an image.
 //! * [`dataset`] makes the datasets among them.
 //! * [`unclosed`] starts from the journal of a log that was not closed.
@@ -12,6 +13,7 @@
 mod beside;
 mod dataset;
 mod logvol;
+mod netcdf;
 mod references;
 mod settings;
 mod shape;

@@ -3,8 +3,10 @@
 
 Compares what the netCDF4 package sees (dimensions in order, groups, variables in order, types,
 attributes, raw data), then what xarray sees (coordinates, decoded values). Prints what differs;
-exit status 1 where something does.
+exit status 1 where something does. With --structure no data are compared, and EXPECTED may be a netCDF
+classic file.
 """
+import argparse
 import sys
 
 import netCDF4
@@ -16,23 +18,44 @@ def attributes(x):
     return [(n, type(x.getncattr(n)).__name__, np.asarray(x.getncattr(n)).tolist()) for n in x.ncattrs()]
 
 
-def describe(group):
+def native(dtype):
+    """A type whatever its byte order, which a netCDF classic file does not choose."""
+    return np.dtype(dtype).newbyteorder("=").str
+
+
+def describe(group, data):
     """A group as plain values, in the order in which the file has them."""
     return {
         "attributes": attributes(group),
         "dimensions": [(n, len(d), d.isunlimited()) for n, d in group.dimensions.items()],
         "variables": [
-            (n, str(v.dtype), v.dimensions, v.shape, attributes(v), np.asarray(v[...]).tobytes())
+            (n, str(v.dtype) if data else native(v.dtype), v.dimensions, v.shape, attributes(v))
+            + ((np.asarray(v[...]).tobytes(),) if data else ())
             for n, v in group.variables.items()
         ],
-        "groups": [(n, describe(g)) for n, g in group.groups.items()],
+        "groups": [(n, describe(g, data)) for n, g in group.groups.items()],
     }
 
 
-def as_netcdf(path):
+def as_netcdf(path, data):
     with netCDF4.Dataset(path) as f:
         f.set_auto_maskandscale(False)
-        return describe(f)
+        return describe(f, data)
+
+
+def plain(attributes):
+    return sorted((n, np.asarray(a).tolist()) for n, a in attributes.items())
+
+
+def in_xarray(path, engine):
+    """What xarray sees apart from the data."""
+    with xarray.open_dataset(path, engine=engine, decode_cf=False) as d:
+        return {
+            "dimensions": sorted(d.sizes.items()),
+            "coordinates": sorted(d.coords),
+            "attributes": plain(d.attrs),
+            "variables": sorted((n, v.dims, v.shape, native(v.dtype), plain(v.attrs)) for n, v in d.variables.items()),
+        }
 
 
 def differ(where, got, expected):
@@ -45,9 +68,18 @@ def differ(where, got, expected):
 
 
 def main():
-    got, expected = sys.argv[1:]
-    found = differ("", as_netcdf(got), as_netcdf(expected))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--structure", action="store_true")
+    parser.add_argument("got")
+    parser.add_argument("expected")
+    args = parser.parse_args()
+    got, expected = args.got, args.expected
+    data = not args.structure
+    found = differ("", as_netcdf(got, data), as_netcdf(expected, data))
     for engine in ("netcdf4", "h5netcdf"):
+        if not data:
+            found += differ(f"xarray with {engine}", in_xarray(got, engine), in_xarray(expected, "netcdf4"))
+            continue
         with xarray.open_dataset(got, engine=engine) as a, xarray.open_dataset(expected, engine=engine) as b:
             if not a.identical(b):
                 print(f"xarray with {engine} sees a difference:\n{a}\n{b}")

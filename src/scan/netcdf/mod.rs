@@ -1,0 +1,3 @@
+//! netCDF classic files, presented as netCDF-4.
+
+pub mod image;
