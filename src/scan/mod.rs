@@ -32,6 +32,7 @@ pub use shape::{Chunking, choose as choose_chunk};
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::journal;
+use crate::log::netcdf::has_magic as has_netcdf_magic;
 use crate::log::source::{Folder, Place, SourceFile};
 use crate::log::{Tables, carries_mark, find_signature};
 use crate::snapshot::{Snapshot, Source};
@@ -52,6 +53,9 @@ pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Sna
     };
     if let Some((path, journal)) = journal::of_file(folder, relative, &source)? {
         return unclosed::scan(folder, relative, source, (path, journal), chunking);
+    }
+    if source.is_empty() || has_netcdf_magic(&source)? {
+        return netcdf::scan(folder, relative, &source, settings);
     }
     let Some(signature) = find_signature(&source)? else {
         return Err(not_a_log(

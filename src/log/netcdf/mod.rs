@@ -40,6 +40,16 @@ pub fn has_magic(file: &SourceFile) -> Result<bool> {
     Ok(matches!(magic, [b'C', b'D', b'F', 1 | 2 | 5]))
 }
 
+/// Whether a file begins as both files of a log do.
+pub fn has_log_magic(file: &SourceFile) -> Result<bool> {
+    let mut magic = [0; metadata::MAGIC.len()];
+    if file.len() < magic.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut magic, 0)?;
+    Ok(magic == *metadata::MAGIC)
+}
+
 /// Where the data of a netCDF file and those of its logs lie. Source 0 is the netCDF file, with zeros after its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {

@@ -1,3 +1,101 @@
-//! netCDF classic files, presented as netCDF-4.
+//! netCDF classic files, with what their logs add to them (`docs/formats/pnetcdf-burst-buffer.md`).
+//! libhdf5 does not see such a file; it only makes the image.
+//!
+//! * [`logs`] finds the logs of a file.
+//! * [`image`] presents the header as netCDF-4 does.
 
-pub mod image;
+mod image;
+mod logs;
+
+use std::path::Path;
+
+use super::shape::Chooser;
+use super::{Listings, Settings, companions, described};
+use crate::error::{Error, Result};
+use crate::log::Tables;
+use crate::log::netcdf;
+use crate::log::netcdf::header::Header;
+use crate::log::source::{Arrangement, Folder, Place, SourceFile};
+use crate::snapshot::Snapshot;
+
+/// Scans the netCDF file at `relative`, which is `file`: empty, or with the magic of such a file.
+/// [`Error::NotALog`] says that it has no logs and is not to be presented without.
+pub fn scan(
+    folder: &Folder,
+    relative: &Path,
+    file: &SourceFile,
+    settings: &Settings,
+) -> Result<Snapshot> {
+    let not_a_log = |reason: String| Error::NotALog {
+        path: file.path().to_owned(),
+        reason,
+    };
+    let companions = companions(folder, relative, &Listings::default())?;
+    let found = logs::find(folder, relative, &companions, 1)?;
+    let has_logs = !found.logs.is_empty();
+    if !has_logs && file.is_empty() {
+        return Err(not_a_log("an empty file".into()));
+    }
+    if !has_logs && !settings.without_logs {
+        let reason = "a netCDF classic file without logs (netcdf=hdf5 presents it all the same)";
+        return Err(not_a_log(reason.into()));
+    }
+    let header = Header::read(file).map_err(|e| match has_logs {
+        true => Error::bad_file(file.path(), format!("{e}; its logs are of no use without")),
+        false => not_a_log(e.to_string()),
+    })?;
+    present(folder, relative, (&header, found), settings)
+}
+
+fn present(
+    folder: &Folder,
+    relative: &Path,
+    (header, found): (&Header, logs::Logs),
+    settings: &Settings,
+) -> Result<Snapshot> {
+    let file = SourceFile::open(folder, relative)?.arranged(Arrangement::ZerosAfter)?;
+    let bad = |e: String| Error::bad_file(folder.full_path(relative), e);
+    let tables = netcdf::Tables {
+        version: header.version,
+        record_size: header.record_size(),
+        variables: header.described(),
+        logs: found.logs,
+    };
+    let (mut places, mut sources) = (vec![Place::below(relative)], vec![file]);
+    for (place, source) in found.sources {
+        places.push(place);
+        sources.push(source);
+    }
+    let mut warnings = found.notes;
+    warnings.extend(applied_before(&sources));
+    let (in_logs, notes) = netcdf::records_of(&sources, &tables)?;
+    warnings.extend(notes);
+    let in_file = header.records_in(sources[0].len());
+    let log = Tables::Netcdf(tables);
+    let chooser = Chooser::new(settings.chunking, log.layout(), &sources);
+    let made = image::make(header, in_file.max(in_logs), &chooser).map_err(bad)?;
+    for source in &sources {
+        source.check_unchanged()?;
+    }
+    warnings.extend(made.warnings);
+    Ok(Snapshot {
+        sources: described(places, &sources),
+        journal: None,
+        user_block: Vec::new(),
+        image: made.image,
+        datasets: made.datasets,
+        log,
+        addresses: made.addresses,
+        warnings,
+    })
+}
+
+/// Section 4: nothing in a log says that it was applied; only the times give a hint.
+fn applied_before(sources: &[SourceFile]) -> Option<String> {
+    let (file, logs) = sources.split_first()?;
+    let modified = |source: &SourceFile| source.identity().modified;
+    let last = logs.iter().map(modified).max()?;
+    (modified(file) > last).then(|| {
+        "changed after its logs were: they are applied all the same, whether they were before or not".into()
+    })
+}

@@ -1,0 +1,306 @@
+//! Which logs a netCDF file has, and in which order they apply (`docs/formats/pnetcdf-burst-buffer.md`,
+//! sections 1, 5 and 6).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::log::netcdf::channels::{arrangement, channels, doubt};
+use crate::log::netcdf::metadata::Front;
+use crate::log::netcdf::names::{LogName, Part};
+use crate::log::netcdf::{Log, has_log_magic};
+use crate::log::source::{Folder, Place, SourceFile};
+
+/// Bytes of a data log without data.
+const EMPTY_DATA: u64 = 8;
+
+/// The logs of one netCDF file.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// Their files: those of each channel a source by itself, to be numbered from `first` on.
+    pub sources: Vec<(Place, SourceFile)>,
+    /// In the order in which they apply.
+    pub logs: Vec<Log>,
+    /// What a person should know of them.
+    pub notes: Vec<String>,
+}
+
+/// The two files of one log, as their names tell.
+#[derive(Debug, Default)]
+struct Pair {
+    generation: u32,
+    metadata: Option<Place>,
+    data: Option<Place>,
+}
+
+/// One channel of a pair, opened.
+struct Found {
+    generation: u32,
+    front: Front,
+    metadata: (Place, SourceFile),
+    data: Option<(Place, SourceFile)>,
+}
+
+/// Looks through the files whose names make them logs of the one at `relative`. `first`: the number that the first of
+/// their sources will have. Fails where one of them is a log that cannot be read: what it holds would be
+/// missing.
+pub fn find(folder: &Folder, relative: &Path, companions: &[Place], first: u16) -> Result<Logs> {
+    let mut notes = Vec::new();
+    let mut found = Vec::new();
+    for pair in pairs(companions) {
+        found.extend(open(folder, relative, &pair, &mut notes)?);
+    }
+    put_in_order(&mut found)?;
+    notes.extend(missing_ranks(&found));
+    let mut logs = Logs {
+        notes,
+        ..Logs::default()
+    };
+    for one in found {
+        logs.add(one, first, folder, relative)?;
+    }
+    Ok(logs)
+}
+
+impl Logs {
+    fn add(&mut self, found: Found, first: u16, folder: &Folder, relative: &Path) -> Result<()> {
+        let number = |sources: usize| {
+            let number = u16::try_from(sources).ok();
+            number.and_then(|n| n.checked_add(first)).ok_or_else(|| {
+                let file = folder.full_path(relative);
+                Error::bad_file(file, "more log files than there are numbers for")
+            })
+        };
+        let metadata = number(self.sources.len())?;
+        self.sources.push(found.metadata);
+        let data = match found.data {
+            Some(data) => {
+                let number = number(self.sources.len())?;
+                self.sources.push(data);
+                Some(number)
+            }
+            None => None,
+        };
+        self.logs.push(Log {
+            metadata,
+            data,
+            generation: found.generation,
+            rank: found.front.rank,
+        });
+        Ok(())
+    }
+}
+
+/// Pairs of files, by folder, generation, and rank.
+fn pairs(companions: &[Place]) -> Vec<Pair> {
+    let mut pairs: BTreeMap<_, Pair> = BTreeMap::new();
+    for place in companions {
+        let Some(name) = place.path.file_name().and_then(LogName::parse) else {
+            continue;
+        };
+        let pair = pairs
+            .entry((place.folder, name.generation, name.rank))
+            .or_default();
+        pair.generation = name.generation;
+        match name.part {
+            Part::Metadata => pair.metadata = Some(place.clone()),
+            Part::Data => pair.data = Some(place.clone()),
+        }
+    }
+    pairs.into_values().collect()
+}
+
+/// The channels of a pair; none where it is no log of this file.
+fn open(
+    folder: &Folder,
+    relative: &Path,
+    pair: &Pair,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Found>> {
+    let data = pair.data.as_ref();
+    let data = data
+        .map(|place| SourceFile::open_at(folder, place))
+        .transpose()?;
+    let Some(place) = &pair.metadata else {
+        if let Some(data) = &data
+            && has_log_magic(data)?
+        {
+            let name = data.path().display();
+            notes.push(format!(
+                "{name}: its metadata log is not there, which says what it holds"
+            ));
+        }
+        return Ok(Vec::new());
+    };
+    let metadata = SourceFile::open_at(folder, place)?;
+    let name = metadata.path().display().to_string();
+    let data_len = data.as_ref().map_or(0, SourceFile::len);
+    if metadata.is_empty() && data_len <= EMPTY_DATA {
+        notes.push(format!("{name}: empty, like its data log"));
+        return Ok(Vec::new());
+    }
+    let is_data_log = data.as_ref().map(has_log_magic).transpose()?;
+    if !has_log_magic(&metadata)? && is_data_log != Some(true) {
+        notes.push(format!("{name}: no log, in spite of its name"));
+        return Ok(Vec::new());
+    }
+    let fronts = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
+    let written_for = fronts.first().map_or(&[][..], |front| &front.path);
+    let path = String::from_utf8_lossy(written_for);
+    match belongs(folder, place, relative, written_for) {
+        Belongs::Yes => {}
+        Belongs::Moved => notes.push(format!("{name}: written for {path}")),
+        Belongs::No => {
+            notes.push(format!(
+                "{name}: the log of {path}, not applied to this file"
+            ));
+            return Ok(Vec::new());
+        }
+    }
+    let number = fronts.len() as u32;
+    if let Some(data) = &data {
+        let doubt = doubt(data, number);
+        notes.extend(doubt.map(|doubt| format!("{}: {doubt}", data.path().display())));
+    }
+    let found = fronts.into_iter().zip(0..).map(|(front, channel)| {
+        // Each channel is a source by itself.
+        let part = |place: &Place| {
+            let file = SourceFile::open_at(folder, place)?;
+            Ok((place.clone(), file.arranged(arrangement(channel, number))?))
+        };
+        Ok(Found {
+            generation: pair.generation,
+            front,
+            metadata: part(place)?,
+            data: pair.data.as_ref().map(part).transpose()?,
+        })
+    });
+    found.collect()
+}
+
+/// Whether a log is that of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Belongs {
+    Yes,
+    /// The file, or both, are no longer where they were when the log was written.
+    Moved,
+    No,
+}
+
+/// `written_for`: the path of the netCDF file as the log has it. Beside the file the name of the log
+/// decides; in a further folder there may be logs of many files that have one name.
+fn belongs(folder: &Folder, log: &Place, relative: &Path, written_for: &[u8]) -> Belongs {
+    let written_for = Path::new(OsStr::from_bytes(written_for));
+    let own = folder.full_path(relative);
+    if own == written_for {
+        return Belongs::Yes;
+    }
+    let is_beside = log.folder == 0;
+    let is_below = folder.of(log).is_ok_and(|further| {
+        let beside = own.parent();
+        let same_name = written_for.file_name() == own.file_name();
+        same_name && beside.is_some_and(|beside| further.path().starts_with(beside))
+    });
+    match is_beside || is_below || written_for.ends_with(relative) {
+        true => Belongs::Moved,
+        false => Belongs::No,
+    }
+}
+
+/// Section 6: generations by the time of their last entry, ranks in ascending order.
+fn put_in_order(found: &mut [Found]) -> Result<()> {
+    let mut times: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    for one in found.iter() {
+        let modified = one.metadata.1.identity().modified;
+        let time = times.entry(one.generation).or_insert(modified);
+        *time = modified.max(*time);
+    }
+    found.sort_by_key(|one| {
+        let time = times.get(&one.generation).copied();
+        let place = one.metadata.0.folder;
+        (time, one.generation, one.front.rank, place)
+    });
+    Ok(())
+}
+
+/// What is known to be lost: the logs of other nodes may lie where we do not look.
+fn missing_ranks(found: &[Found]) -> Vec<String> {
+    let mut generations: BTreeMap<u32, (u64, BTreeSet<u64>)> = BTreeMap::new();
+    for one in found {
+        let header = &one.front;
+        let (ranks, there) = generations.entry(one.generation).or_default();
+        *ranks = header.ranks.max(*ranks);
+        there.insert(header.rank);
+    }
+    let mut notes = Vec::new();
+    for (generation, (ranks, there)) in generations {
+        let there = there.len() as u64;
+        if there < ranks {
+            let missing = ranks - there;
+            notes.push(format!(
+                "of {ranks} processes {missing} have no log here (number {generation}): what they wrote may be missing"
+            ));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_belongs_to_the_file_that_it_was_written_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let (source, further) = (real.join("run"), real.join("fast"));
+        let below = source.join("job/bb");
+        for path in [&source, &further, &below] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let folder = Folder::open(&source).unwrap();
+        let folder = folder.with_further(&[further, below]).unwrap();
+        let check = |number: u16, file: &str, written_for: &Path| {
+            let log = Place {
+                folder: number,
+                path: "a.nc_0_0.meta".into(),
+            };
+            belongs(
+                &folder,
+                &log,
+                Path::new(file),
+                written_for.as_os_str().as_bytes(),
+            )
+        };
+        let own = source.join("job/a.nc");
+        let elsewhere = Path::new("/data/job/a.nc");
+        let other = Path::new("/data/other/a.nc");
+        for number in 0..3 {
+            assert_eq!(check(number, "job/a.nc", &own), Belongs::Yes);
+            assert_eq!(check(number, "job/a.nc", elsewhere), Belongs::Moved);
+        }
+        assert_eq!(check(0, "job/a.nc", other), Belongs::Moved);
+        assert_eq!(check(1, "job/a.nc", other), Belongs::No);
+        assert_eq!(check(2, "job/a.nc", other), Belongs::Moved);
+        assert_eq!(check(2, "second/a.nc", other), Belongs::No);
+        assert_eq!(check(1, "second/a.nc", &own), Belongs::No);
+    }
+
+    #[test]
+    fn files_are_paired_by_their_names() {
+        let names = ["a_0_1.meta", "a_0_1.data", "a_0_0.data", "a_1_0.meta"];
+        let places: Vec<Place> = names.iter().map(|name| Place::below(*name)).collect();
+        let pairs = pairs(&places);
+        let there = |pair: &Pair| {
+            (
+                pair.generation,
+                pair.metadata.is_some(),
+                pair.data.is_some(),
+            )
+        };
+        let there: Vec<_> = pairs.iter().map(there).collect();
+        assert_eq!(there, [(0, false, true), (0, true, true), (1, true, false)]);
+    }
+}
