@@ -8,6 +8,8 @@ JOBS is a list in JSON. Each job has `name`, `got` (the view), and `expect`:
   have must not be readable.
 * `refuse`: something of `got` cannot be read.
 
+A job that has `without` leaves these ways out.
+
 WAY is how files are compared where they are to be the same: netcdf4, ncdump, xarray, h5netcdf, and h5py,
 which compares with `nccopy`, the form of `expected` that `nccopy -k nc4` makes. A job without `nccopy` is
 left out there. Usual are all but h5py; with h5py alone nothing but h5py is needed, of any version.
@@ -39,7 +41,8 @@ def native(values):
 def plain(value):
     """A value in a form that can be compared and printed: type, shape, bytes of the elements."""
     if isinstance(value, (str, bytes)):
-        return ("text", value if isinstance(value, str) else value.decode("utf-8", "surrogateescape"))
+        # Text beyond ASCII is marked as ASCII by netCDF, and its bytes come as some readers like them.
+        return ("text", value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
     value = native(value)
     if value.dtype.kind == "O":
         return ("objects", value.tolist())
@@ -175,10 +178,11 @@ def by_h5netcdf(job):
     with h5netcdf.File(job["got"], "r") as got, open_netcdf(job["expected"]) as expected:
         with_empty = lambda pairs: {n: v for n, v in pairs}
         own = lambda x: with_empty((n, plain(x.getncattr(n))) for n in x.ncattrs())
+        # In the order in which their datasets were made, which says nothing.
         yield from unequal(
             "dimensions",
-            [(n, d.size, d.isunlimited()) for n, d in got.dimensions.items()],
-            [(n, len(d), d.isunlimited()) for n, d in expected.dimensions.items()],
+            sorted((n, d.size, d.isunlimited()) for n, d in got.dimensions.items()),
+            sorted((n, len(d), d.isunlimited()) for n, d in expected.dimensions.items()),
         )
         yield from unequal("variables", list(got.variables), list(expected.variables))
         yield from unequal("attributes", with_empty(attributes(got)), own(expected))
@@ -293,6 +297,8 @@ def main():
         job.setdefault("undefined", [])
         checks = {"same": ways, "partial": {"damaged": all_but_lost}, "refuse": {"damaged": nothing_or_errors}}
         for way, check in checks[job["expect"]].items():
+            if way in job.get("without", ()):
+                continue
             compared += 1
             try:
                 differences = list(check(job))

@@ -1,0 +1,581 @@
+//! Random netCDF classic files with random burst-buffer logs against a naive model of what they hold: by the
+//! view's chunks, and by what netCDF programs see of the whole file; then the same with damage.
+//! `H5LOGFS_TEST_CASES` sets the number of cases, `H5LOGFS_TEST_SEED` the first seed.
+
+mod burst;
+mod common;
+mod encoder;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use burst::log::{
+    Channel, Entry, Generation, Job, Memory, Request, STRIPE, Value, complete, header_len,
+};
+use burst::model::Model;
+use burst::random::{Numbers, job};
+use burst::{Classic, Type, Variable};
+use common::mpirun::{cases, first_seed};
+use common::readers::{Python, said};
+use encoder::{BUDGET, export, read_by_chunks};
+use h5logfs::error::Result;
+use h5logfs::log::source::Folder;
+use h5logfs::scan::{Settings, scan};
+use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+const NAME: &str = "run_1.nc";
+/// What is read at once of a file whose header says anything.
+const MOST: u64 = 16 << 20;
+
+// --- a job on disk -------------------------------------------------------------------------------
+
+struct Written {
+    folder: TempDir,
+    /// Metadata logs and data logs.
+    logs: Vec<(PathBuf, PathBuf)>,
+    /// The path in their headers.
+    path: String,
+    settings: Settings,
+}
+
+impl Written {
+    /// Its logs lie beside the file, or in another directory.
+    fn new(job: &Job, numbers: &mut Numbers) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("bb")).unwrap();
+        let mut settings = Settings::default();
+        let mut logs = root.clone();
+        let mut path = root.join(NAME).to_str().unwrap().to_owned();
+        match numbers.below(4) {
+            0 => {
+                logs = root.join("bb");
+                let folder = logs.to_str().unwrap().as_bytes();
+                settings.set("burst_dir", folder).unwrap();
+            }
+            // All of it was moved since.
+            1 => path = format!("/{}/{NAME}", "long/".repeat(numbers.below(20) as usize)),
+            _ => {}
+        }
+        let logs = job.write(&root, NAME, &logs, &path);
+        Written {
+            folder,
+            logs,
+            path,
+            settings,
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join(NAME)
+    }
+
+    fn open(&self) -> Result<Arc<View>> {
+        let (folder, name) = Folder::of_file(&self.file())?;
+        let folder = folder.with_further(&self.settings.log_folders)?;
+        let snapshot = scan(&folder, &name, &self.settings)?;
+        let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
+        View::open(&folder, snapshot, budget, None)
+    }
+}
+
+// --- a view and the model ------------------------------------------------------------------------
+
+/// A variable with a dimension's name that is not its first dimension has another name (9.3).
+fn shown_name(classic: &Classic, variable: &Variable) -> String {
+    let mut dimensions = classic.dimensions.iter();
+    let of_dimension = dimensions.position(|(name, _)| *name == variable.name);
+    match of_dimension.is_none_or(|n| variable.dimensions.first() == Some(&n)) {
+        true => format!("/{}", variable.name),
+        false => format!("/_nc4_non_coord_{}", variable.name),
+    }
+}
+
+/// What is wrong with a variable, if anything is; where data are lost, an error is not.
+fn check_variable(
+    view: &View,
+    model: &Model,
+    variable: &Variable,
+    may_fail: bool,
+) -> Option<String> {
+    let name = shown_name(&model.classic, variable);
+    let datasets = &view.snapshot().datasets;
+    let Some(number) = datasets.iter().position(|d| d.name == name) else {
+        return Some(format!("there is no dataset {name}"));
+    };
+    let (dataset, extent) = (&datasets[number], model.extent(variable));
+    if dataset.dims != extent {
+        return Some(format!("{name} is {:?}, expected {extent:?}", dataset.dims));
+    }
+    let is_record = model.classic.is_record(variable);
+    let limits = extent.iter().enumerate();
+    let limits: Vec<_> = limits
+        .map(|(n, len)| (n > 0 || !is_record).then_some(*len))
+        .collect();
+    if dataset.max_dims != limits {
+        return Some(format!(
+            "{name} is at most {:?}, expected {limits:?}",
+            dataset.max_dims
+        ));
+    }
+    let contents = match read_by_chunks(view, number) {
+        Ok(contents) => contents,
+        Err(_) if may_fail => return None,
+        Err(e) => return Some(format!("{name}: {e}")),
+    };
+    let expected = model.contents(variable);
+    let different = contents.iter().zip(&expected).position(|(a, b)| a != b);
+    let size = variable.kind.size();
+    different.map(|at| at / size * size).map(|at| {
+        let element = |bytes: &[u8]| bytes[at..at + size].to_vec();
+        format!(
+            "element {} of {name} {extent:?}, a {:?}, is {:x?}, expected {:x?} (little endian)",
+            at / size,
+            variable.kind,
+            element(&contents),
+            element(&expected)
+        )
+    })
+}
+
+fn check_view(view: &View, model: &Model, may_fail: bool) -> Vec<String> {
+    let variables = model.classic.variables.iter();
+    variables
+        .filter_map(|v| check_variable(view, model, v, may_fail))
+        .collect()
+}
+
+/// The job of one seed, what it means, and where it lies.
+fn case(seed: u64) -> (Job, Model, Written, Numbers) {
+    let mut numbers = Numbers(seed);
+    let job = job(&mut numbers);
+    let model = Model::of(&job);
+    let written = Written::new(&job, &mut numbers);
+    (job, model, written, numbers)
+}
+
+/// In a failure, all that the logs say.
+fn described(job: &Job) -> String {
+    let mut text = format!("{:?}\n", job.classic);
+    for generation in &job.generations {
+        let Generation {
+            number,
+            age,
+            big_endian,
+            ..
+        } = generation;
+        text += &format!("generation {number}, age {age}, big endian {big_endian}\n");
+        for (node, channels) in generation.nodes.iter().enumerate() {
+            for channel in channels {
+                text += &format!("  node {node}: {channel:?}\n");
+            }
+        }
+    }
+    text
+}
+
+/// Tries many seeds; tells those that fail, and all about the first of them.
+fn try_seeds(usual: usize, check: impl Fn(u64) -> std::result::Result<(), String>) {
+    let first = first_seed();
+    let seeds = first..first + cases(usual) as u64;
+    let failures: Vec<(u64, String)> = seeds
+        .filter_map(|seed| check(seed).err().map(|e| (seed, e)))
+        .collect();
+    let said: Vec<String> = failures
+        .iter()
+        .map(|(seed, e)| format!("seed {seed}: {e}"))
+        .collect();
+    if let Some((seed, _)) = failures.first() {
+        let mut numbers = Numbers(*seed);
+        eprintln!("seed {seed}: {}", described(&job(&mut numbers)));
+    }
+    assert!(said.is_empty(), "{}", said.join("\n"));
+}
+
+fn told(differences: Vec<String>) -> std::result::Result<(), String> {
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(differences.join("\n  ")),
+    }
+}
+
+// --- sound ones ----------------------------------------------------------------------------------
+
+#[test]
+fn a_view_holds_what_file_and_logs_say() {
+    try_seeds(60, |seed| {
+        let (_, model, written, _) = case(seed);
+        let view = written.open().map_err(|e| e.to_string())?;
+        let layout = view.snapshot().log.layout().name();
+        if layout != "PnetCDF burst buffer" {
+            return Err(format!("the layout is {layout}"));
+        }
+        told(check_view(&view, &model, false))
+    });
+}
+
+fn compare(python: &Python, jobs: &[Json]) -> std::process::Output {
+    let mut command = python.tool("nclogs.py");
+    command.args(["--ways", "netcdf4,ncdump,xarray,h5netcdf"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let text = serde_json::to_vec(jobs).unwrap();
+    child.stdin.take().unwrap().write_all(&text).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// The ways of `nclogs.py` by which a file does not read from HDF5 as it does from a classic file: where variables
+/// have the name of a dimension and another shape, or dimensions occur twice; where there is text beyond ASCII.
+fn ways_that_fail(classic: &Classic) -> &'static [&'static str] {
+    let has_own_shape = |variable: &Variable| {
+        let mut seen = variable.dimensions.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        let mut dimensions = classic.dimensions.iter();
+        let of = dimensions.position(|(name, _)| *name == variable.name);
+        seen.len() == variable.dimensions.len() && of.is_none_or(|n| variable.dimensions == [n])
+    };
+    let variables = &classic.variables;
+    let attributes = variables.iter().flat_map(|v| &v.attributes);
+    let mut attributes = attributes.chain(&classic.attributes);
+    if !variables.iter().all(has_own_shape) {
+        return &["xarray", "h5netcdf"];
+    }
+    match attributes.all(|a| a.kind != Type::Char || a.values.is_ascii()) {
+        true => &[],
+        false => &["xarray"],
+    }
+}
+
+fn comparison(seed: u64, model: &Model, folder: &Path) -> Json {
+    let expected = folder.join(format!("{seed}.expected.nc"));
+    fs::write(&expected, &model.bytes).unwrap();
+    json!({
+        "name": format!("seed {seed}"),
+        "got": folder.join(format!("{seed}.nc")),
+        "expected": expected,
+        "expect": "same",
+        "without": ways_that_fail(&model.classic),
+    })
+}
+
+/// The model writes the file that PnetCDF would have written.
+#[test]
+fn netcdf_programs_see_what_the_model_would_have_written() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let first = first_seed();
+    let jobs = (first..first + cases(60) as u64).map(|seed| {
+        let (_, model, written, _) = case(seed);
+        let job = comparison(seed, &model, folder.path());
+        match written.open() {
+            Ok(view) => export(&view, Path::new(job["got"].as_str().unwrap())),
+            Err(e) => eprintln!("seed {seed}: {e}"),
+        }
+        job
+    });
+    let output = compare(&python, &jobs.collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// The test of the model's files: what nccopy makes of them is the same to all programs.
+#[test]
+fn the_files_of_the_model_are_sound() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let first = first_seed();
+    let jobs = (first..first + cases(60) as u64).map(|seed| {
+        let (_, model, ..) = case(seed);
+        let job = comparison(seed, &model, folder.path());
+        let mut nccopy = std::process::Command::new("nccopy");
+        nccopy.args(["-k", "nc4"]);
+        let paths = ["expected", "got"].map(|which| job[which].as_str().unwrap());
+        let output = nccopy.args(paths).output().unwrap();
+        assert!(output.status.success(), "seed {seed}: {}", said(&output));
+        job
+    });
+    let output = compare(&python, &jobs.collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+// --- shared logs of more than one stripe ---------------------------------------------------------
+
+/// Both logs of three channels go past their first stripes of 8 MiB: one by its entries, one by its data.
+#[test]
+fn shared_logs_of_many_stripes() {
+    let whole = STRIPE + 100_000;
+    let mut classic = Classic {
+        version: 5,
+        dimensions: vec![("many".into(), whole)],
+        attributes: Vec::new(),
+        variables: Vec::new(),
+        records: Some(0),
+    };
+    for name in ["by entries", "by data", "small"] {
+        classic.variables.push(Variable {
+            name: name.into(),
+            dimensions: vec![0],
+            attributes: Vec::new(),
+            kind: Type::UByte,
+            begin: 0,
+        });
+    }
+    classic.place(|| 0);
+    let entry = |variable, start, len: u64| Entry {
+        variable,
+        request: Request::Vara,
+        pieces: vec![vec![(start, len, 1)]],
+        memory: Memory::UChar,
+        values: (start..start + len)
+            .map(|n| Value::Integer(i128::from(n * 7 % 251 + variable as u64)))
+            .collect(),
+    };
+    // An entry of one dimension has 64 bytes.
+    let many = STRIPE / 64 + 50;
+    let channels = vec![
+        Channel::new(0, (0..many).map(|n| entry(0, n * 3 % whole, 1)).collect()),
+        Channel::new(2, vec![entry(1, 5, whole - 10), entry(1, STRIPE - 8, 16)]),
+        Channel::new(5, vec![entry(2, whole - 7, 7)]),
+    ];
+    let others = [1, 3, 4].map(|rank| vec![Channel::new(rank, vec![entry(2, rank * 10, 9)])]);
+    let nodes = [vec![channels], others.to_vec()].concat();
+    let job = Job {
+        base: classic.header(classic.records),
+        classic,
+        generations: vec![Generation {
+            number: 0,
+            age: 1000,
+            big_endian: false,
+            nodes,
+        }],
+    };
+    let written = Written::new(&job, &mut Numbers(first_seed()));
+    let view = written.open().unwrap();
+    let differences = check_view(&view, &Model::of(&job), false);
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// As many entries as the header has bytes: the count is what a fresh log has there, too (2.2, rule 3).
+#[test]
+fn as_many_entries_as_the_header_has_bytes() {
+    for more in [0, 1] {
+        let (mut job, _, _, mut numbers) = case(more);
+        let written = Written::new(&job, &mut numbers);
+        let entry = |n: u64| Entry {
+            variable: 0,
+            request: Request::Vara,
+            pieces: vec![vec![(n, 1, 1)]],
+            memory: Memory::Int,
+            values: vec![Value::Integer(i128::from(n) - 50)],
+        };
+        job.classic.dimensions = vec![("t".into(), 0)];
+        job.classic.variables.truncate(1);
+        let variable = &mut job.classic.variables[0];
+        (variable.dimensions, variable.kind) = (vec![0], Type::Int);
+        (variable.name, variable.attributes) = ("v".into(), Vec::new());
+        job.classic.records = Some(0);
+        job.classic.place(|| 0);
+        job.base = job.classic.header(Some(0));
+        let number = header_len(&written.path) as u64;
+        let entries = (0..number + more).map(entry).collect();
+        job.generations.truncate(1);
+        job.generations[0].nodes = vec![vec![Channel::new(0, entries)]];
+        for (metadata, data) in &written.logs {
+            fs::remove_file(metadata).unwrap();
+            fs::remove_file(data).unwrap();
+        }
+        let beside = written.logs[0].0.parent().unwrap();
+        job.write(written.folder.path(), NAME, beside, &written.path);
+        let view = written.open().unwrap();
+        let differences = check_view(&view, &Model::of(&job), false);
+        assert!(
+            differences.is_empty(),
+            "{number} entries and {more}: {differences:#?}"
+        );
+    }
+}
+
+// --- damage --------------------------------------------------------------------------------------
+
+fn cut(file: &Path, len: u64) {
+    let file = File::options().write(true).open(file).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.set_len(len).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+/// A log that no other process shares: generation, node.
+fn unshared(job: &Job, numbers: &mut Numbers) -> Option<(usize, usize)> {
+    let generations = job.generations.iter().enumerate();
+    let all = generations.flat_map(|(g, generation)| {
+        let nodes = generation.nodes.iter().enumerate();
+        nodes
+            .filter(|(_, node)| node.len() == 1)
+            .map(move |(n, _)| (g, n))
+    });
+    let all: Vec<_> = all.collect();
+    (!all.is_empty()).then(|| numbers.pick(&all))
+}
+
+fn files_of<'a>(
+    written: &'a Written,
+    job: &Job,
+    (generation, node): (usize, usize),
+) -> &'a (PathBuf, PathBuf) {
+    let before = job.generations[..generation].iter();
+    let before: usize = before.map(|g| g.nodes.len()).sum();
+    &written.logs[before + node]
+}
+
+/// What is left of the entries is shown, or nothing; nothing else is.
+#[test]
+fn a_metadata_log_that_was_cut() {
+    try_seeds(60, |seed| {
+        let (mut job, _, written, mut numbers) = case(seed);
+        let Some(place) = unshared(&job, &mut numbers) else {
+            return Ok(());
+        };
+        let (metadata, _) = files_of(&written, &job, place);
+        let len = numbers.below(metadata.metadata().unwrap().len());
+        cut(metadata, len);
+        let is_headless = len < header_len(&written.path) as u64;
+        let channel = &mut job.generations[place.0].nodes[place.1][0];
+        let left = complete(channel, &written.path, len);
+        let is_less = left < channel.entries.len();
+        channel.entries.truncate(left);
+        let model = Model::of(&job);
+        let about = |text| format!("{text}, cut at {len}: {}", metadata.display());
+        let view = match written.open() {
+            Ok(view) => view,
+            Err(_) if is_headless => return Ok(()),
+            Err(e) => return Err(about(e.to_string())),
+        };
+        let mut differences = check_view(&view, &model, is_headless);
+        let faults = (0..view.snapshot().datasets.len()).any(|n| {
+            let is_logged = view.snapshot().datasets[n].logged().is_some();
+            is_logged
+                && view
+                    .index(n)
+                    .map_or(true, |index| !index.faults().is_empty())
+        });
+        if (is_headless || is_less) && view.snapshot().warnings.is_empty() && !faults {
+            differences.push("nothing tells of the entries that are missing".into());
+        }
+        told(differences).map_err(about)
+    });
+}
+
+/// Variables whose data were lost are as they were, or cannot be read; the others are as they were.
+#[test]
+fn a_data_log_that_was_cut() {
+    try_seeds(60, |seed| {
+        let (job, model, written, mut numbers) = case(seed);
+        let Some(place) = unshared(&job, &mut numbers) else {
+            return Ok(());
+        };
+        let (_, data) = files_of(&written, &job, place);
+        let len = numbers.below(data.metadata().unwrap().len());
+        cut(data, len);
+        let about = |text| format!("{text}, cut at {len}: {}", data.display());
+        let mut end = 8;
+        let mut losers = Vec::new();
+        for entry in &job.generations[place.0].nodes[place.1][0].entries {
+            end += (entry.values.len() * entry.memory.size()) as u64;
+            if end > len && !entry.values.is_empty() {
+                losers.push(entry.variable);
+            }
+        }
+        let view = match written.open() {
+            Ok(view) => view,
+            // Without the magic it is no data log.
+            Err(_) if len < 8 => return Ok(()),
+            Err(e) => return Err(about(e.to_string())),
+        };
+        let variables = model.classic.variables.iter().enumerate();
+        let differences = variables.filter_map(|(number, variable)| {
+            let may_fail = losers.contains(&number) || len < 8;
+            check_variable(&view, &model, variable, may_fail)
+        });
+        told(differences.collect()).map_err(about)
+    });
+}
+
+/// Reads what can be read of a file that may say anything. That nothing panics or hangs is all that is asked.
+fn read_all(view: &View) {
+    for number in 0..view.snapshot().datasets.len() {
+        let dataset = &view.snapshot().datasets[number];
+        let bytes = dataset
+            .elements()
+            .and_then(|n| n.checked_mul(dataset.element));
+        let grid = view.grid(number);
+        if bytes.is_some_and(|bytes| bytes <= MOST) {
+            let _ = read_by_chunks(view, number);
+        } else if !grid.is_empty() {
+            for chunk in [0, grid.len() / 2, grid.len() - 1] {
+                let _ = view.chunk(number, chunk);
+            }
+        }
+    }
+    let mut front = vec![0; view.len().min(MOST) as usize];
+    let _ = view.read_at(0, &mut front);
+}
+
+fn flip(file: &Path, numbers: &mut Numbers, within: u64) {
+    let mut bytes = fs::read(file).unwrap();
+    let end = within.min(bytes.len() as u64);
+    if end == 0 {
+        return;
+    }
+    for _ in 0..numbers.within(1, 3) {
+        let at = numbers.below(end) as usize;
+        match numbers.below(3) {
+            0 => bytes[at] ^= 1 << numbers.below(8),
+            1 => bytes[at] = numbers.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+            // A whole number.
+            _ => {
+                let at = at & !7;
+                let numbers = [u64::MAX, i64::MAX as u64, 1 << 40, 1 << 31].map(u64::to_le_bytes);
+                let end = bytes.len().min(at + 8);
+                bytes[at..end].copy_from_slice(&numbers[at / 8 % 4][..end - at]);
+            }
+        }
+    }
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn damaged_metadata_logs_and_headers_do_no_harm() {
+    try_seeds(120, |seed| {
+        let (job, _, written, mut numbers) = case(seed);
+        let Some(place) = unshared(&job, &mut numbers) else {
+            return Ok(());
+        };
+        for _ in 0..4 {
+            if numbers.one_in(2) {
+                let header = job.classic.header(job.classic.records).len() as u64;
+                flip(&written.file(), &mut numbers, header);
+            } else {
+                let (metadata, _) = files_of(&written, &job, place);
+                flip(metadata, &mut numbers, u64::MAX);
+            }
+            // A panic of the thread that reads is a failure of this test.
+            if let Ok(view) = written.open() {
+                read_all(&view);
+            }
+        }
+        Ok(())
+    });
+}
