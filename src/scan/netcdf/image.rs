@@ -48,15 +48,18 @@ pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copie
             ..Copied::default()
         },
     };
-    for number in plan.placeholders {
-        let dimension = &header.dimensions[number];
-        let made = maker.placeholder(number, dimension);
-        made.map_err(|e| format!("dimension {}: {e}", lossy(&dimension.name)))?;
-    }
+    // Some readers have dimensions in the order of their scales: it is kept as far as that of the variables
+    // allows.
+    let mut placeholders = plan.placeholders.into_iter().peekable();
     for shown in &plan.variables {
-        let variable = &header.variables[shown.number];
-        let made = maker.variable(shown, variable);
-        made.map_err(|e| format!("variable {}: {e}", lossy(&variable.name)))?;
+        let scale = shown.scale_of.unwrap_or(0);
+        while let Some(number) = placeholders.next_if(|number| *number < scale) {
+            maker.placeholder(number)?;
+        }
+        maker.variable(shown)?;
+    }
+    for number in placeholders {
+        maker.placeholder(number)?;
     }
     maker.references(&image)?;
     maker.file()?;
@@ -83,7 +86,13 @@ impl<'a> Maker<'a> {
 
     /// The scale of a dimension without a coordinate variable: a dataset without storage. Who reads it
     /// nevertheless reads zeros.
-    fn placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
+    fn placeholder(&mut self, number: usize) -> Result<()> {
+        let dimension = &self.header.dimensions[number];
+        let made = self.make_placeholder(number, dimension);
+        made.map_err(|e| format!("dimension {}: {e}", lossy(&dimension.name)))
+    }
+
+    fn make_placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
         let datatype = h5::float_type(4, true)?;
         let creation = new_creation()?;
         let extent = match dimension.len {
@@ -116,7 +125,13 @@ impl<'a> Maker<'a> {
 
     // --- variables -------------------------------------------------------------------------------
 
-    fn variable(&mut self, shown: &Shown, variable: &'a Variable) -> Result<()> {
+    fn variable(&mut self, shown: &Shown) -> Result<()> {
+        let variable = &self.header.variables[shown.number];
+        let made = self.make_variable(shown, variable);
+        made.map_err(|e| format!("variable {}: {e}", lossy(&variable.name)))
+    }
+
+    fn make_variable(&mut self, shown: &Shown, variable: &'a Variable) -> Result<()> {
         let datatype = self.attributes.datatype(variable.kind)?;
         let element = variable.kind.size();
         let creation = new_creation()?;

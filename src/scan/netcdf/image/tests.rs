@@ -1,6 +1,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::*;
@@ -361,4 +364,111 @@ fn an_image_made_again_is_the_same() {
     };
     let (first, second) = (image_of(&header(), 0), image_of(&header(), 0));
     assert_eq!(first.unwrap().image, second.unwrap().image);
+}
+
+/// Any header, of few names: dimensions and variables often share theirs.
+fn headers() -> impl Strategy<Value = Header> {
+    let names =
+        || prop::sample::subsequence(vec!["a", "b", "c", "d", "e", "f"], 0..=6).prop_shuffle();
+    let picks = prop::collection::vec((any::<usize>(), 0..4usize, any::<bool>()), 6);
+    let kinds = [
+        Type::Char,
+        INT,
+        Type::Number(Kind::F64),
+        Type::Number(Kind::I8),
+    ];
+    (
+        names(),
+        names(),
+        picks,
+        0..6usize,
+        prop::sample::select(kinds.to_vec()),
+    )
+        .prop_map(|(dimensions, variables, picks, record, kind)| {
+            let dimensions = dimensions.iter().enumerate();
+            let len = |number| {
+                if number == record {
+                    0
+                } else {
+                    number as u64 + 2
+                }
+            };
+            let dimensions: Vec<_> = dimensions
+                .map(|(n, name)| dimension(name, len(n)))
+                .collect();
+            let variables = variables
+                .iter()
+                .zip(picks)
+                .map(|(name, (first, rank, more))| {
+                    let rank = if dimensions.is_empty() { 0 } else { rank };
+                    let shape = (0..rank).map(|r| first.wrapping_add(r) % dimensions.len());
+                    let shape = shape.enumerate().filter(|(at, d)| *at == 0 || *d != record);
+                    let mut one =
+                        variable(name.as_bytes(), &shape.map(|(_, d)| d).collect::<Vec<_>>());
+                    let values = vec![1; if more { kind.size() } else { 0 }];
+                    one.attributes = vec![
+                        attribute(b"_FillValue", kind, &values),
+                        attribute(b"x", INT, &[]),
+                    ];
+                    Variable { kind, ..one }
+                });
+            header(dimensions.clone(), variables.collect())
+        })
+}
+
+#[test]
+fn readers_see_the_dimensions_and_variables_of_any_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut runner = TestRunner::deterministic();
+    let mut expected = String::new();
+    for number in 0..100 {
+        let header = headers().new_tree(&mut runner).unwrap().current();
+        let made = image_of(&header, 7).unwrap();
+        assert!(made.warnings.is_empty(), "{header:?}: {:?}", made.warnings);
+        assert_eq!(made.datasets.len(), header.variables.len());
+        std::fs::write(folder.path().join(format!("{number:03}.nc")), &made.image).unwrap();
+        let name = |d: &usize| String::from_utf8_lossy(&header.dimensions[*d].name).into_owned();
+        let all: Vec<_> = (0..header.dimensions.len()).map(|d| name(&d)).collect();
+        expected += &format!("{}:", all.join(""));
+        for variable in &header.variables {
+            let own: Vec<_> = variable.dimensions.iter().map(name).collect();
+            let dims = header
+                .dims(variable)
+                .into_iter()
+                .map(|d| if d == 0 { 7 } else { d });
+            let dims: Vec<_> = dims.map(|d| d.to_string()).collect();
+            expected += &format!(
+                " {}({}){}",
+                String::from_utf8_lossy(&variable.name),
+                own.join(""),
+                dims.join("x")
+            );
+        }
+        expected.push('\n');
+    }
+    let Some(python) = Python::new() else { return };
+    // h5netcdf has dimensions in the order of their scales, which is that of the variables too.
+    for (open, in_order) in [("netCDF4.Dataset", true), ("h5netcdf.File", false)] {
+        let code = format!(
+            "import glob, h5netcdf, netCDF4, sys
+for path in sorted(glob.glob(sys.argv[1] + '/*.nc')):
+    f = {open}(path, 'r')
+    shown = [f\" {{n}}({{''.join(v.dimensions)}}){{'x'.join(map(str, v.shape))}}\" for n, v in f.variables.items()]
+    print(''.join(f.dimensions) + ':' + ''.join(shown))"
+        );
+        let seen = python.run(&code, &[folder.path()]);
+        assert_eq!(seen.lines().count(), 100);
+        for (seen, expected) in seen.lines().zip(expected.lines()) {
+            let [(dimensions, rest), (all, variables)] =
+                [seen, expected].map(|line| line.split_once(':').unwrap());
+            assert_eq!(rest, variables, "{open}");
+            let [mut dimensions, mut all] =
+                [dimensions, all].map(|d| d.chars().collect::<Vec<_>>());
+            if !in_order {
+                dimensions.sort();
+                all.sort();
+            }
+            assert_eq!(dimensions, all, "{open}");
+        }
+    }
 }
