@@ -1,7 +1,7 @@
 //! Which logs a netCDF file has, and in which order they apply (`docs/formats/pnetcdf-burst-buffer.md`,
 //! sections 1, 5 and 6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -52,8 +52,10 @@ pub fn find(folder: &Folder, relative: &Path, companions: &[Place], first: u16) 
     for pair in pairs(companions) {
         found.extend(open(folder, relative, &pair, &mut notes)?);
     }
-    put_in_order(&mut found)?;
+    put_in_order(&mut found);
     notes.extend(missing_ranks(&found));
+    let mut said = HashSet::new();
+    notes.retain(|note| said.insert(note.clone()));
     let mut logs = Logs {
         notes,
         ..Logs::default()
@@ -151,7 +153,8 @@ fn open(
     let path = String::from_utf8_lossy(written_for);
     match belongs(folder, place, relative, written_for) {
         Belongs::Yes => {}
-        Belongs::Moved => notes.push(format!("{name}: written for {path}")),
+        // Said once, however many there are.
+        Belongs::Moved => notes.push(format!("its logs were written for {path}")),
         Belongs::No => {
             notes.push(format!(
                 "{name}: the log of {path}, not applied to this file"
@@ -210,7 +213,7 @@ fn belongs(folder: &Folder, log: &Place, relative: &Path, written_for: &[u8]) ->
 }
 
 /// Section 6: generations by the time of their last entry, ranks in ascending order.
-fn put_in_order(found: &mut [Found]) -> Result<()> {
+fn put_in_order(found: &mut [Found]) {
     let mut times: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
     for one in found.iter() {
         let modified = one.metadata.1.identity().modified;
@@ -222,7 +225,6 @@ fn put_in_order(found: &mut [Found]) -> Result<()> {
         let place = one.metadata.0.folder;
         (time, one.generation, one.front.rank, place)
     });
-    Ok(())
 }
 
 /// What is known to be lost: the logs of other nodes may lie where we do not look.
