@@ -107,14 +107,11 @@ mod tests {
         let logs = [log(1, 3), log(3, 140_000), log(6, 5)].map(|log| log.metadata());
         let file = striped(&logs);
         assert_eq!(ranks(&file), [1, 3, 6]);
-        let (folder, opened) = sources(&[&file]);
         for (channel, entries) in [(0, 3), (1, 140_000), (2, 5)] {
-            let held = crate::log::source::Folder::open(folder.path()).unwrap();
-            let source = SourceFile::open(&held, "file0".as_ref()).unwrap();
-            let source = source.arranged(arrangement(channel, 3)).unwrap();
+            let (_folder, mut sources) = sources(&[&file]);
+            let source = sources.remove(0).arranged(arrangement(channel, 3)).unwrap();
             assert_eq!(LogHeader::read(&source).unwrap().entries, entries);
         }
-        drop(opened);
     }
 
     #[test]

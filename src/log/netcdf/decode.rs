@@ -110,7 +110,7 @@ impl<'a> Decoder<'a> {
         }
         let lost = match place.is_astray() {
             true => Some("its payload does not follow the one before".into()),
-            false => self.lost(&entry, log.data),
+            false => lost(self.sources, &entry, log.data),
         };
         let most = match &lost {
             Some(_) => MOST_BLOCKS_LOST,
@@ -134,23 +134,6 @@ impl<'a> Decoder<'a> {
             found.records.spoil_last(reason);
         }
         Ok(())
-    }
-
-    /// Why the payload of an entry cannot be had, if that is so.
-    fn lost(&self, entry: &Entry, data: Option<u16>) -> Option<String> {
-        let Some(data) = data else {
-            return Some("its payload is lost: the data log is missing".into());
-        };
-        let there = source(self.sources, data).map(|source| (source.len(), source.path()));
-        match (there, entry.data_end()) {
-            (Err(reason), _) => Some(reason),
-            (Ok((there, path)), Some(end)) if end.unsigned_abs() > there => Some(format!(
-                "its payload ends at {end}, past the end of {} at {there}",
-                path.display()
-            )),
-            (_, Some(_)) if entry.data_offset >= FIRST_PAYLOAD => None,
-            _ => Some(format!("its payload begins at {}", entry.data_offset)),
-        }
     }
 
     fn push(&self, covered: Covered, stored: Stored, order: u64, found: &mut DatasetRecords) {
@@ -200,6 +183,23 @@ impl<'a> Decoder<'a> {
         });
         let element = self.dataset.element;
         Base::new((0, variable.begin), step, dims, element, conversion).map(Some)
+    }
+}
+
+/// Why the payload of an entry cannot be had, if that is so.
+pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> Option<String> {
+    let Some(data) = data else {
+        return Some("its payload is lost: the data log is missing".into());
+    };
+    let there = source(sources, data).map(|source| (source.len(), source.path()));
+    match (there, entry.data_end()) {
+        (Err(reason), _) => Some(reason),
+        (Ok((there, path)), Some(end)) if end.unsigned_abs() > there => Some(format!(
+            "its payload ends at {end}, past the end of {} at {there}",
+            path.display()
+        )),
+        (_, Some(_)) if entry.data_offset >= FIRST_PAYLOAD => None,
+        _ => Some(format!("its payload begins at {}", entry.data_offset)),
     }
 }
 

@@ -202,7 +202,7 @@ fn count(source: &SourceFile, front: &Front) -> Result<(i64, u64, Option<String>
         let found = chained(source, front, fits)?;
         let note = format!(
             "its number of entries, {claimed}, cannot be: the log was cut, or the number is damaged; \
-             the {found} complete entries that are there are shown"
+             those that are there and complete, {found}, are shown"
         );
         return Ok((claimed, found, Some(note)));
     };
@@ -212,8 +212,8 @@ fn count(source: &SourceFile, front: &Front) -> Result<(i64, u64, Option<String>
         let found = chained(source, front, fits)?;
         note = (found > 0).then(|| {
             format!(
-                "its number of entries was set to 0 when the file was defined anew: {found} complete \
-                 entries are there and not shown, for they may be in the file already"
+                "its number of entries was set to 0 when the file was defined anew: those that are \
+                 there and complete, {found}, are not shown, for they may be in the file already"
             )
         });
     }
@@ -422,7 +422,11 @@ mod tests {
         log.entry_begin = Some(0);
         assert_eq!(counted(&log), (0, 1));
         let header = read(&log.metadata()).unwrap();
-        assert!(header.notes[0].contains("5 complete"), "{:?}", header.notes);
+        assert!(
+            header.notes[0].contains("complete, 5,"),
+            "{:?}",
+            header.notes
+        );
         log.entries.clear();
         assert_eq!(counted(&log), (0, 0));
         // What is written where it belongs is no rank.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::decode::Decoder;
+use super::decode::{self, Decoder};
 use super::entry::Call;
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
 use super::{Log, Tables};
@@ -239,7 +239,11 @@ fn look(
 ) -> std::result::Result<Vec<String>, String> {
     let source = source(sources, log.metadata)?;
     let header = LogHeader::read(source)?;
-    let lost = walk(source, &header, |entry, window| {
+    let mut without_payload = 0u64;
+    let cut = walk(source, &header, |entry, window| {
+        if decode::lost(sources, entry, log.data).is_some() {
+            without_payload += 1;
+        }
         let variable = entry.variable_of(tables.variables.len());
         let variable = variable.map(|number| &tables.variables[number]);
         let Some(variable) = variable.filter(|variable| variable.is_record) else {
@@ -253,7 +257,16 @@ fn look(
         Ok(())
     })?;
     let mut notes = header.notes;
-    notes.extend(lost);
+    notes.extend(cut);
+    if without_payload > 0 {
+        let of = header.entries;
+        notes.push(match log.data {
+            Some(_) => {
+                format!("payloads of {without_payload} of {of} entries are not in the data log")
+            }
+            None => format!("the data log is missing, with the payloads of {of} entries"),
+        });
+    }
     Ok(notes)
 }
 

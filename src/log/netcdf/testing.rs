@@ -109,14 +109,18 @@ impl LogBytes {
 /// Files with these bytes, as sources.
 pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
     let folder = tempfile::tempdir().unwrap();
-    let held = Folder::open(folder.path()).unwrap();
-    let open = |(number, bytes): (usize, &&[u8])| {
-        let name = format!("file{number}");
-        std::fs::write(folder.path().join(&name), bytes).unwrap();
-        SourceFile::open(&held, Path::new(&name)).unwrap()
-    };
-    let opened = files.iter().enumerate().map(open).collect();
+    let numbered = files.iter().enumerate();
+    let opened = numbered.map(|(number, bytes)| rewritten(&folder, number, bytes));
+    let opened = opened.collect();
     (folder, opened)
+}
+
+/// One of these files, with other bytes.
+pub fn rewritten(folder: &tempfile::TempDir, number: usize, bytes: &[u8]) -> SourceFile {
+    let name = format!("file{number}");
+    std::fs::write(folder.path().join(&name), bytes).unwrap();
+    let held = Folder::open(folder.path()).unwrap();
+    SourceFile::open(&held, Path::new(&name)).unwrap()
 }
 
 /// A netCDF file with these bytes, and logs: two sources each, from number 1 on.
@@ -151,7 +155,7 @@ pub fn variable(kind: Kind, dims: &[u64]) -> Variable {
     }
 }
 
-/// Where nothing is known, or nothing can be had.
+/// A variable as a reader would see it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// The elements in row-major order, in little endian; zeros where nobody wrote.
@@ -167,7 +171,7 @@ pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -
     shown_by(&*table, sources, tables, id, dims)
 }
 
-pub fn shown_by(
+fn shown_by(
     table: &dyn RecordTable,
     sources: &[SourceFile],
     tables: &Tables,

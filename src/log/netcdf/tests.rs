@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::testing::{LogBytes, Shown, shown, variable, with_logs};
+use super::testing::{LogBytes, Shown, rewritten, shown, variable, with_logs};
 use super::{Tables, Variable, records_of};
-use crate::log::Layout;
 use crate::log::numbers::Kind;
+use crate::log::{Layout, Logged};
 
 const VARA: i32 = -3;
 const VARS: i32 = -4;
@@ -243,6 +243,11 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         found.lost[0].contains("the data log is missing"),
         "{found:?}"
     );
+    let notes = records_of(&sources, &tables).unwrap().1;
+    assert!(
+        notes[0].contains("missing, with the payloads of 2 entries"),
+        "{notes:?}"
+    );
 }
 
 /// A request with strides of which a few bytes claim more blocks than any payload has.
@@ -261,7 +266,7 @@ fn blocks_without_a_payload_are_not_made() {
     };
     let table = tables.read_tables(&sources, &[]).unwrap();
     let dims = [1 << 42];
-    let dataset = crate::log::Logged {
+    let dataset = Logged {
         id: 0,
         dims: &dims,
         element: 2,
@@ -288,7 +293,7 @@ fn records_are_counted_and_losses_told() {
     log.put(VARA, 12, 0, 1, &[60, 1, 0], &[0; 2]);
     log.put(VARA, SHORT, 1, 1, &[3, 1, 0], &[0; 2]);
     let of = |version, log: &LogBytes, cut: usize| {
-        let (folder, sources, logs) = with_logs(&[], &[LogBytes::new(true), log.clone()]);
+        let (folder, mut sources, logs) = with_logs(&[], &[LogBytes::new(true), log.clone()]);
         let variables = vec![variable(Kind::I16, &[0]), variable(Kind::I16, &[4])];
         let tables = Tables {
             version,
@@ -296,14 +301,18 @@ fn records_are_counted_and_losses_told() {
             variables,
             logs,
         };
-        let held = crate::log::source::Folder::open(folder.path()).unwrap();
-        let whole = std::fs::read(folder.path().join("file3")).unwrap();
-        std::fs::write(folder.path().join("file3"), &whole[..whole.len() - cut]).unwrap();
-        let mut sources = sources;
-        sources[3] = crate::log::source::SourceFile::open(&held, "file3".as_ref()).unwrap();
+        let whole = log.metadata();
+        sources[3] = rewritten(&folder, 3, &whole[..whole.len() - cut]);
         records_of(&sources, &tables).unwrap()
     };
     assert_eq!(of(1, &log, 0), (10, vec![]));
+    let mut without = log.clone();
+    without.data.truncate(20);
+    let notes = of(1, &without, 0).1;
+    assert!(
+        notes[0].ends_with("payloads of 2 of 5 entries are not in the data log"),
+        "{notes:?}"
+    );
     let (records, notes) = of(1, &log, 60);
     assert_eq!((records, notes.len()), (10, 1));
     assert!(notes[0].contains("file3: entry 4 at byte 376"), "{notes:?}");
@@ -314,7 +323,7 @@ fn records_are_counted_and_losses_told() {
     // Then five entries cannot be there, however short they are.
     let (records, notes) = of(1, &log, 250);
     assert_eq!((records, notes.len()), (5, 1));
-    assert!(notes[0].contains("the 1 complete entries"), "{notes:?}");
+    assert!(notes[0].contains("complete, 1, are shown"), "{notes:?}");
     let most = i64::from(u32::MAX) - 1;
     for (version, first, expected) in [
         (1, most - 1, most as u64),
@@ -373,6 +382,20 @@ fn places(asked: &Asked) -> Vec<usize> {
     places
 }
 
+/// Words that are at the edge of something.
+const WORDS: [i64; 10] = [
+    -1,
+    0,
+    1,
+    2,
+    4,
+    1 << 31,
+    1 << 32,
+    1 << 62,
+    i64::MAX,
+    i64::MIN,
+];
+
 proptest! {
     #[test]
     fn agrees_with_a_model(
@@ -410,5 +433,69 @@ proptest! {
         }
         let found = show(&[], &[log], &[variable(Kind::I16, &DIMS)], &DIMS);
         prop_assert_eq!(values(&found), model);
+    }
+
+    /// Whatever a metadata log says, all that comes out of it lies within the variable and the data log.
+    #[test]
+    fn damaged_logs_stay_within_bounds(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        words in prop::collection::vec((0..5usize, 0..9usize, prop::sample::select(&WORDS[..])), 0..3),
+        big_endian: bool,
+    ) {
+        let mut log = LogBytes::new(big_endian);
+        log.put(VARA, SHORT, 0, 2, &[0, 1, 2, 2, 0, 0], &[0; 8]);
+        log.put(VARS, 6, 1, 1, &[1, 3, 4], &[0; 12]);
+        log.put(2, 13, 1, 1, &[5, 7, 2, 0], &[0; 8]);
+        log.put(2, SHORT, 0, 2, &[0, 1, 2, 3], &[0; 4]);
+        log.put(VARS, 9, 2, 0, &[], &[0; 8]);
+        for (number, at, word) in words {
+            let bytes = log.word(word);
+            if let Some(there) = log.entries[number].get_mut(8 * at..8 * at + 8) {
+                there.copy_from_slice(&bytes);
+            }
+        }
+        let (folder, mut sources, logs) = with_logs(&[0; 64], &[log.clone()]);
+        let mut bytes = log.metadata();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        sources[1] = rewritten(&folder, 1, &bytes);
+        let variables = vec![
+            variable(Kind::I16, &[3, 4]),
+            variable(Kind::I32, &[0]),
+            variable(Kind::F64, &[]),
+        ];
+        let tables = Tables {
+            version: 2,
+            record_size: 4,
+            variables,
+            logs,
+        };
+        let table = tables.read_tables(&sources, &[]).unwrap();
+        let _ = tables.tilings(&sources);
+        let records = records_of(&sources, &tables).map_or(10, |(records, _)| records);
+        prop_assert!(records < u64::from(u32::MAX));
+        for (id, variable) in tables.variables.iter().enumerate() {
+            let mut dims = variable.dims.clone();
+            if variable.is_record {
+                dims[0] = records;
+            }
+            let dataset = Logged {
+                id: id as i64,
+                dims: &dims,
+                element: variable.kind.size() as u64,
+                filtered: false,
+            };
+            let found = table.records(&sources, &dataset, &Default::default()).unwrap();
+            for record in found.records.iter() {
+                let bounds = record.bounds();
+                prop_assert!(bounds.end.iter().zip(&dims).all(|(end, dim)| end <= dim));
+                let end = record.stored.offset.saturating_add(record.stored.len);
+                prop_assert!(record.fault.is_some() || end <= log.data.len() as u64);
+                let element = record.conversion.map_or(dataset.element, |c| c.from.kind.size() as u64);
+                prop_assert_eq!(record.elements() * element, record.stored.len);
+            }
+        }
     }
 }
