@@ -223,7 +223,8 @@ def by_h5py(job):
                 found[name] = ("empty", str(value.dtype.newbyteorder("=")))
             else:
                 kind = of.attrs.get_id(name).get_type()
-                size = (kind.get_size(), kind.get_cset()) if isinstance(kind, h5py.h5t.TypeStringID) else None
+                # nccopy calls all text ASCII.
+                size = kind.get_size() if isinstance(kind, h5py.h5t.TypeStringID) else None
                 found[name] = (np.shape(value), plain(value), size)
         return found
 
