@@ -131,6 +131,7 @@ fn scan_log(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
+        has_losses: false,
         warnings: copied.warnings,
     })
 }

@@ -77,6 +77,7 @@ pub fn scan(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
+        has_losses: false,
         warnings,
     })
 }

@@ -1,21 +1,17 @@
 //! From the entries of one variable to its records, and what lies below them in the netCDF file.
 
 use super::Variable;
-use super::entry::{Call, Entry, Request, Side};
+use super::entry::{Call, Entry, Request};
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble};
 use super::table::{Place, Table, name, source};
 use crate::log::base::Base;
+use crate::log::lattice::Lattice;
 use crate::log::model::{Encoding, Selection, Selections, Stored};
 use crate::log::numbers::{Conversion, Kind, Number};
 use crate::log::records::RecordList;
 use crate::log::source::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
-
-/// Blocks of one request with strides that are held. They cost an entry nothing, so nothing but the
-/// payload bounds their number; and where that is missing, not even that.
-const MOST_BLOCKS: u64 = 1 << 26;
-const MOST_BLOCKS_LOST: u64 = 1 << 16;
 
 /// What the decoding of a variable needs.
 pub(super) struct Decoder<'a> {
@@ -112,12 +108,7 @@ impl<'a> Decoder<'a> {
             true => Some("its payload does not follow the one before".into()),
             false => lost(self.sources, &entry, log.data),
         };
-        let most = match &lost {
-            Some(_) => MOST_BLOCKS_LOST,
-            None => MOST_BLOCKS,
-        };
-        let covered = covered(&entry, &request, window, most).map_err(Trouble::reason)?;
-        let too_many = matches!(covered, Covered::Around(_));
+        let covered = covered(&entry, &request, window).map_err(Trouble::reason)?;
         let stored = Stored {
             source: log.data.unwrap_or(log.metadata),
             offset: u64::try_from(entry.data_offset).unwrap_or(0),
@@ -128,8 +119,7 @@ impl<'a> Decoder<'a> {
         if let Some(conversion) = conversion(&request, variable, header, version) {
             found.records.convert_last(&conversion);
         }
-        let too_many = too_many.then(|| "has too many blocks with strides".into());
-        if let Some(reason) = lost.or(too_many) {
+        if let Some(reason) = lost {
             let reason = format!("{}: {reason}", self.name(place));
             found.records.spoil_last(reason);
         }
@@ -139,7 +129,7 @@ impl<'a> Decoder<'a> {
     fn push(&self, covered: Covered, stored: Stored, order: u64, found: &mut DatasetRecords) {
         let list = &mut found.records;
         match covered {
-            Covered::Block(sides) | Covered::Around(sides) => {
+            Covered::Block(sides) => {
                 let (start, count) = sides.split_at(sides.len() / 2);
                 list.push_block(stored, order, start, count);
             }
@@ -232,8 +222,6 @@ enum Covered {
     /// One block: the starts, then the counts.
     Block(Vec<u64>),
     Blocks(Selection),
-    /// More blocks than are held: the box around them.
-    Around(Vec<u64>),
 }
 
 impl Covered {
@@ -255,17 +243,11 @@ impl Covered {
     }
 }
 
-/// What an entry covers that has elements and has passed all checks, in at most `most` blocks if they have strides.
-fn covered(
-    entry: &Entry,
-    request: &Request,
-    window: &mut Window<'_>,
-    most: u64,
-) -> Result<Covered, Trouble> {
+/// What an entry covers that has elements and has passed all checks.
+fn covered(entry: &Entry, request: &Request, window: &mut Window<'_>) -> Result<Covered, Trouble> {
     let rank = entry.rank as usize;
+    let mut sides = Vec::new();
     if let Call::Varn { .. } = entry.call {
-        let number = request.parts as usize;
-        let mut sides = Vec::new();
         entry.each_part(window, |part| {
             if !part.is_empty() {
                 sides.extend(part.sides().map(|side| side.start));
@@ -274,41 +256,21 @@ fn covered(
             Ok(())
         })?;
         let side = |block: usize, at: usize| sides[2 * rank * block + at];
+        let number = request.parts as usize;
         return Covered::blocks(rank, number, side, |block, d| side(block, rank + d));
     }
-    let mut sides = Vec::new();
+    let mut stride = Vec::new();
     entry.each_part(window, |part| {
-        sides.extend(part.sides());
+        sides.extend(part.sides().map(|side| side.start));
+        sides.extend(part.sides().map(|side| side.count));
+        stride.extend(part.sides().map(|side| side.stride));
         Ok(())
     })?;
-    strided(&sides, most)
-}
-
-/// The blocks of a request with strides, in the order of its elements. Behind the last dimension whose indexes do
-/// not follow each other a block has all of them; up to that one it has one index of each.
-fn strided(sides: &[Side], most: u64) -> Result<Covered, Trouble> {
-    let is_apart = |side: &Side| side.stride > 1 && side.count > 1;
-    let split = sides.iter().rposition(is_apart).map_or(0, |last| last + 1);
-    // How many blocks lie in one index of each dimension.
-    let mut within = vec![1u64; sides.len()];
-    let mut blocks = 1u64;
-    for d in (0..split).rev() {
-        within[d] = blocks;
-        blocks = blocks.saturating_mul(sides[d].count);
-    }
-    if blocks > most {
-        let starts = sides.iter().map(|side| side.start);
-        let counts = sides.iter().map(|side| (side.count - 1) * side.stride + 1);
-        return Ok(Covered::Around(starts.chain(counts).collect()));
-    }
-    let start = |block: usize, d: usize| {
-        let side = sides[d];
-        let index = match d < split {
-            true => block as u64 / within[d] % side.count,
-            false => 0,
-        };
-        side.start + index * side.stride
-    };
-    let count = |_, d: usize| if d < split { 1 } else { sides[d].count };
-    Covered::blocks(sides.len(), blocks as usize, start, count)
+    let (start, count) = sides.split_at(rank);
+    let lattice = Lattice::new(start.to_vec(), count.to_vec(), stride);
+    let lattice = lattice.map_err(Trouble::Broken)?;
+    Ok(match lattice.blocks() {
+        1 => Covered::Block(sides),
+        _ => Covered::Blocks(Selection::strided(lattice)),
+    })
 }

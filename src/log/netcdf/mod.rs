@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::numbers::Kind;
 use crate::error::Result;
 use crate::log::source::SourceFile;
-pub use table::records_of;
+pub use table::survey;
 
 /// Whether a file begins as a netCDF classic file does (section 7).
 pub fn has_magic(file: &SourceFile) -> Result<bool> {

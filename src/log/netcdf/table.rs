@@ -217,25 +217,36 @@ impl Tables {
     }
 }
 
-/// How many records the entries of all logs make, and what a person should know of each log: what of it is lost.
-/// An entry that breaks a rule makes no records. Fails where a log cannot be read.
-pub fn records_of(sources: &[SourceFile], tables: &Tables) -> Result<(u64, Vec<String>)> {
-    let (mut records, mut notes) = (0, Vec::new());
-    for log in &tables.logs {
-        let name = name(sources, log);
-        let looked = look(sources, tables, log, &mut records);
-        let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
-        notes.extend(said.iter().map(|note| format!("{name}: {note}")));
-    }
-    Ok((records, notes))
+/// What the scan has to know of the entries of all logs.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// How many records they make. An entry that breaks a rule makes none.
+    pub records: u64,
+    /// Some entries have no payload.
+    pub has_losses: bool,
+    /// What a person should know of each log: what of it is lost.
+    pub notes: Vec<String>,
 }
 
-/// Walks through one log; raises `records` to what its entries ask for. Returns what is to be said of it.
+/// Walks through all logs. Fails where one cannot be read.
+pub fn survey(sources: &[SourceFile], tables: &Tables) -> Result<Survey> {
+    let mut found = Survey::default();
+    for log in &tables.logs {
+        let name = name(sources, log);
+        let looked = look(sources, tables, log, &mut found);
+        let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
+        let said = said.iter().map(|note| format!("{name}: {note}"));
+        found.notes.extend(said);
+    }
+    Ok(found)
+}
+
+/// Walks through one log. Returns what is to be said of it.
 fn look(
     sources: &[SourceFile],
     tables: &Tables,
     log: &Log,
-    records: &mut u64,
+    found: &mut Survey,
 ) -> std::result::Result<Vec<String>, String> {
     let source = source(sources, log.metadata)?;
     let header = LogHeader::read(source)?;
@@ -250,7 +261,7 @@ fn look(
             return Ok(());
         };
         match entry.check(window, variable, tables.version) {
-            Ok(request) => *records = request.records.max(*records),
+            Ok(request) => found.records = request.records.max(found.records),
             Err(Trouble::Broken(_)) => {}
             Err(Trouble::Unreadable(reason)) => return Err(reason),
         }
@@ -259,6 +270,7 @@ fn look(
     let mut notes = header.notes;
     notes.extend(cut);
     if without_payload > 0 {
+        found.has_losses = true;
         let of = header.entries;
         notes.push(match log.data {
             Some(_) => {

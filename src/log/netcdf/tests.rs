@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::testing::{LogBytes, Shown, rewritten, shown, variable, with_logs};
-use super::{Tables, Variable, records_of};
+use super::{Tables, Variable, survey};
 use crate::log::numbers::Kind;
 use crate::log::{Layout, Logged};
 
@@ -243,7 +243,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         found.lost[0].contains("the data log is missing"),
         "{found:?}"
     );
-    let notes = records_of(&sources, &tables).unwrap().1;
+    let notes = survey(&sources, &tables).unwrap().notes;
     assert!(
         notes[0].contains("missing, with the payloads of 2 entries"),
         "{notes:?}"
@@ -303,7 +303,8 @@ fn records_are_counted_and_losses_told() {
         };
         let whole = log.metadata();
         sources[3] = rewritten(&folder, 3, &whole[..whole.len() - cut]);
-        records_of(&sources, &tables).unwrap()
+        let found = survey(&sources, &tables).unwrap();
+        (found.records, found.notes)
     };
     assert_eq!(of(1, &log, 0), (10, vec![]));
     let mut without = log.clone();
@@ -474,7 +475,7 @@ proptest! {
         };
         let table = tables.read_tables(&sources, &[]).unwrap();
         let _ = tables.tilings(&sources);
-        let records = records_of(&sources, &tables).map_or(10, |(records, _)| records);
+        let records = survey(&sources, &tables).map_or(10, |found| found.records);
         prop_assert!(records < u64::from(u32::MAX));
         for (id, variable) in tables.variables.iter().enumerate() {
             let mut dims = variable.dims.clone();

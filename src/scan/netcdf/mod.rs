@@ -68,12 +68,12 @@ fn present(
     }
     let mut warnings = found.notes;
     warnings.extend(applied_before(&sources));
-    let (in_logs, notes) = netcdf::records_of(&sources, &tables)?;
-    warnings.extend(notes);
+    let survey = netcdf::survey(&sources, &tables)?;
+    warnings.extend(survey.notes);
     let in_file = header.records_in(sources[0].len());
     let log = Tables::Netcdf(tables);
     let chooser = Chooser::new(settings.chunking, log.layout(), &sources);
-    let made = image::make(header, in_file.max(in_logs), &chooser).map_err(bad)?;
+    let made = image::make(header, in_file.max(survey.records), &chooser).map_err(bad)?;
     for source in &sources {
         source.check_unchanged()?;
     }
@@ -86,6 +86,7 @@ fn present(
         datasets: made.datasets,
         log,
         addresses: made.addresses,
+        has_losses: survey.has_losses,
         warnings,
     })
 }
