@@ -76,6 +76,9 @@ impl Table {
             }
             table.headers.push(read.ok());
         }
+        for places in &mut table.places {
+            places.shrink_to_fit();
+        }
         table
     }
 
