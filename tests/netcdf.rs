@@ -452,7 +452,9 @@ fn what_is_missing_is_told_and_never_made_up() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
         }
         // Of 20 entries that are counted the first 12 are complete.
-        if case.name.starts_with("cutmeta") && !complaints.iter().any(|c| c.contains('8')) {
+        if case.name.starts_with("cutmeta")
+            && !complaints.iter().any(|c| c.contains(" 8 are missing"))
+        {
             return Err(format!(
                 "{}: 8 entries are missing, but {complaints:?}",
                 case.name

@@ -200,10 +200,17 @@ fn count(source: &SourceFile, front: &Front) -> Result<(i64, u64, Option<String>
     }
     let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
         let found = chained(source, front, fits)?;
-        let note = format!(
-            "its number of entries, {claimed}, cannot be: the log was cut, or the number is damaged; \
-             those that are there and complete, {found}, are shown"
-        );
+        let note = match u64::try_from(claimed) {
+            Ok(claimed) if claimed > found => format!(
+                "of {claimed} entries {found} are there and complete, and are shown; {} are missing, or \
+                 the number is damaged",
+                claimed - found
+            ),
+            _ => format!(
+                "{claimed} cannot be its number of entries: those that are there and complete, {found}, \
+                 are shown"
+            ),
+        };
         return Ok((claimed, found, Some(note)));
     };
     let was_redefined = !front.big_endian && front.num_entries & !NO_RANK != 0;
