@@ -2,7 +2,7 @@
 //! made it: times, chunk-index addresses, end of file, and the checksums over them.
 //!
 //! An image comes from libhdf5, but by way of a snapshot that another process may have sent: every
-//! offset is checked all the same.
+//! offset is checked all the same. Fields can be found in other HDF5 bytes as well: see [`Bytes`].
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -25,10 +25,32 @@ pub struct ObjectTimes {
     pub birth: u32,
 }
 
-/// An image; addresses count from its first byte.
+/// HDF5 bytes, of a whole file; addresses count from the first of them.
+pub trait Bytes {
+    fn len(&self) -> u64;
+
+    /// Fills `buf` from `at` on. Fails with the reason where bytes are missing.
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
+}
+
+impl Bytes for Vec<u8> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let start = usize::try_from(at).map_err(|e| e.to_string())?;
+        let end = start.checked_add(buf.len());
+        let bytes = end.and_then(|end| self.get(start..end));
+        buf.copy_from_slice(bytes.ok_or("offset past the image")?);
+        Ok(())
+    }
+}
+
+/// An image, or other bytes in which fields are looked for.
 #[derive(Debug)]
-pub struct Image {
-    bytes: Vec<u8>,
+pub struct Image<B = Vec<u8>> {
+    bytes: B,
 }
 
 /// A message of an object header, by the place of its data in the image.
@@ -40,19 +62,15 @@ struct Message {
     block: Option<(usize, usize)>,
 }
 
-impl Image {
-    pub fn new(bytes: Vec<u8>) -> Self {
+impl<B: Bytes> Image<B> {
+    pub fn new(bytes: B) -> Self {
         Image { bytes }
     }
 
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     fn get<const N: usize>(&self, at: usize) -> Result<[u8; N]> {
-        let end = at.checked_add(N).ok_or("offset overflow in the image")?;
-        let bytes = self.bytes.get(at..end).ok_or("offset past the image")?;
-        bytes.try_into().map_err(|_| "offset past the image".into())
+        let mut found = [0; N];
+        self.bytes.read(at as u64, &mut found)?;
+        Ok(found)
     }
 
     fn u16_at(&self, at: usize) -> Result<u16> {
@@ -68,94 +86,19 @@ impl Image {
         usize::try_from(value).map_err(|e| e.to_string())
     }
 
-    fn put(&mut self, at: usize, value: &[u8]) -> Result<()> {
-        let end = at
-            .checked_add(value.len())
-            .ok_or("offset overflow in the image")?;
-        let bytes = self.bytes.get_mut(at..end).ok_or("offset past the image")?;
-        bytes.copy_from_slice(value);
-        Ok(())
-    }
-
     /// Where `size` bytes from `start` end, if that lies in the image.
     fn end_of(&self, start: usize, size: usize) -> Result<usize> {
         let end = start.checked_add(size);
-        end.filter(|end| *end <= self.bytes.len())
+        end.filter(|end| *end as u64 <= self.bytes.len())
             .ok_or_else(|| "offset past the image".into())
     }
 
-    /// Refreshes the checksum in the last four bytes of a block.
-    fn checksum(&mut self, (start, end): (usize, usize)) -> Result<()> {
-        let at = end.checked_sub(4).ok_or("a block without a checksum")?;
-        let bytes = self.bytes.get(start..at).ok_or("offset past the image")?;
-        let sum = lookup3(bytes);
-        self.put(at, &sum.to_le_bytes())
-    }
-
-    /// Superblock (II.A): base address, end of file.
-    pub fn set_superblock(&mut self, base: u64, end_of_file: u64) -> Result<()> {
-        let (base_at, end_at, checksum) = match self.get::<1>(8)? {
-            [0] => (24, 40, None),
-            [1] => (28, 44, None),
-            [2 | 3] => (12, 28, Some((0, 48))),
-            [version] => return Err(format!("superblock version {version}")),
-        };
-        self.put(base_at, &base.to_le_bytes())?;
-        self.put(end_at, &end_of_file.to_le_bytes())?;
-        checksum.map_or(Ok(()), |block| self.checksum(block))
-    }
-
-    /// Data layout message (IV.A.2.i), version 3.
-    pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
+    /// The data layout message (IV.A.2.i) of the object header at `header`.
+    pub fn layout(&self, header: u64) -> Result<Vec<u8>> {
         let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;
-        let [version, class] = self.get(message.data)?;
-        let at = match (version, class, chunked) {
-            (3, 1, false) => message.data + 2,
-            (3, 2, true) => message.data + 3,
-            _ => {
-                return Err(format!(
-                    "layout message of version {version}, class {class}"
-                ));
-            }
-        };
-        if at + 8 > message.data + message.len {
-            return Err("layout message too short".into());
-        }
-        self.put(at, &address.to_le_bytes())?;
-        message.block.map_or(Ok(()), |block| self.checksum(block))
-    }
-
-    /// Fill value message (IV.A.2.f), version 2: says that the space was allocated with the dataset.
-    pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
-        const EARLY: u8 = 1;
-        let message = self.message(header, FILL_VALUE)?;
-        let message = message.ok_or("no fill value message")?;
-        match self.get::<1>(message.data)? {
-            [2] => self.put(message.data + 1, &[EARLY])?,
-            [version] => return Err(format!("fill value message of version {version}")),
-        }
-        message.block.map_or(Ok(()), |block| self.checksum(block))
-    }
-
-    /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
-    /// time is a message, which not every object has.
-    pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
-        let header = usize::try_from(times.header).map_err(|e| e.to_string())?;
-        if &self.get::<4>(header)? != b"OHDR" {
-            if let Some(message) = self.message(times.header, MODIFICATION_TIME)? {
-                self.put(message.data + 4, &times.change.to_le_bytes())?;
-            }
-            return Ok(());
-        }
-        let prefix = self.prefix_v2(header)?;
-        if prefix.has_times {
-            let all = [times.access, times.modification, times.change, times.birth];
-            for (i, time) in all.iter().enumerate() {
-                self.put(header + 6 + 4 * i, &time.to_le_bytes())?;
-            }
-            self.checksum((header, prefix.end + 4))?;
-        }
-        Ok(())
+        let mut data = vec![0; message.len];
+        self.bytes.read(message.data as u64, &mut data)?;
+        Ok(data)
     }
 
     /// The first message of a kind in the object header at `header`.
@@ -259,6 +202,95 @@ impl Image {
             messages,
             end,
         })
+    }
+}
+
+impl Image {
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn put(&mut self, at: usize, value: &[u8]) -> Result<()> {
+        let end = at
+            .checked_add(value.len())
+            .ok_or("offset overflow in the image")?;
+        let bytes = self.bytes.get_mut(at..end).ok_or("offset past the image")?;
+        bytes.copy_from_slice(value);
+        Ok(())
+    }
+
+    /// Refreshes the checksum in the last four bytes of a block.
+    fn checksum(&mut self, (start, end): (usize, usize)) -> Result<()> {
+        let at = end.checked_sub(4).ok_or("a block without a checksum")?;
+        let bytes = self.bytes.get(start..at).ok_or("offset past the image")?;
+        let sum = lookup3(bytes);
+        self.put(at, &sum.to_le_bytes())
+    }
+
+    /// Superblock (II.A): base address, end of file.
+    pub fn set_superblock(&mut self, base: u64, end_of_file: u64) -> Result<()> {
+        let (base_at, end_at, checksum) = match self.get::<1>(8)? {
+            [0] => (24, 40, None),
+            [1] => (28, 44, None),
+            [2 | 3] => (12, 28, Some((0, 48))),
+            [version] => return Err(format!("superblock version {version}")),
+        };
+        self.put(base_at, &base.to_le_bytes())?;
+        self.put(end_at, &end_of_file.to_le_bytes())?;
+        checksum.map_or(Ok(()), |block| self.checksum(block))
+    }
+
+    /// Data layout message (IV.A.2.i), version 3.
+    pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
+        let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;
+        let [version, class] = self.get(message.data)?;
+        let at = match (version, class, chunked) {
+            (3, 1, false) => message.data + 2,
+            (3, 2, true) => message.data + 3,
+            _ => {
+                return Err(format!(
+                    "layout message of version {version}, class {class}"
+                ));
+            }
+        };
+        if at + 8 > message.data + message.len {
+            return Err("layout message too short".into());
+        }
+        self.put(at, &address.to_le_bytes())?;
+        message.block.map_or(Ok(()), |block| self.checksum(block))
+    }
+
+    /// Fill value message (IV.A.2.f), version 2: says that the space was allocated with the dataset.
+    pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
+        const EARLY: u8 = 1;
+        let message = self.message(header, FILL_VALUE)?;
+        let message = message.ok_or("no fill value message")?;
+        match self.get::<1>(message.data)? {
+            [2] => self.put(message.data + 1, &[EARLY])?,
+            [version] => return Err(format!("fill value message of version {version}")),
+        }
+        message.block.map_or(Ok(()), |block| self.checksum(block))
+    }
+
+    /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
+    /// time is a message, which not every object has.
+    pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
+        let header = usize::try_from(times.header).map_err(|e| e.to_string())?;
+        if &self.get::<4>(header)? != b"OHDR" {
+            if let Some(message) = self.message(times.header, MODIFICATION_TIME)? {
+                self.put(message.data + 4, &times.change.to_le_bytes())?;
+            }
+            return Ok(());
+        }
+        let prefix = self.prefix_v2(header)?;
+        if prefix.has_times {
+            let all = [times.access, times.modification, times.change, times.birth];
+            for (i, time) in all.iter().enumerate() {
+                self.put(header + 6 + 4 * i, &time.to_le_bytes())?;
+            }
+            self.checksum((header, prefix.end + 4))?;
+        }
+        Ok(())
     }
 }
 

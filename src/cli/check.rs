@@ -50,9 +50,23 @@ pub fn run(args: CheckArgs) -> Result<()> {
 }
 
 fn check(view: &View) -> Vec<String> {
-    (0..view.snapshot().datasets.len())
-        .flat_map(|number| check_dataset(view, number))
-        .collect()
+    let mut faults = complaints(view);
+    let datasets = 0..view.snapshot().datasets.len();
+    faults.extend(datasets.flat_map(|number| check_dataset(view, number)));
+    faults
+}
+
+/// What is wrong with the log as a whole, but makes no dataset unreadable.
+fn complaints(view: &View) -> Vec<String> {
+    match view.complaints() {
+        Ok(complaints) => {
+            let path = view.path();
+            let named = complaints.iter();
+            named.map(|c| format!("{}: {c}", path.display())).collect()
+        }
+        // Each logged dataset says so, too.
+        Err(e) => vec![e.to_string()],
+    }
 }
 
 /// Faults of one dataset, chunk by chunk. What concerns the whole dataset is said once.

@@ -65,6 +65,8 @@ struct Report {
     metadata_bytes: usize,
     datasets: Vec<DatasetReport>,
     warnings: Vec<String>,
+    /// What is wrong with the log, but makes no dataset unreadable.
+    complaints: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -127,6 +129,7 @@ impl Report {
             metadata_bytes: view.front_len(),
             datasets,
             warnings: snapshot.warnings.clone(),
+            complaints: view.complaints()?,
         })
     }
 
@@ -142,6 +145,9 @@ impl Report {
         )?;
         for warning in &self.warnings {
             writeln!(out, "  note: {warning}")?;
+        }
+        for complaint in &self.complaints {
+            writeln!(out, "  fault: {complaint}")?;
         }
         for dataset in &self.datasets {
             dataset.print(out)?;
@@ -267,6 +273,7 @@ impl RecordReport {
             encoding: match record.stored.encoding {
                 Encoding::Raw => "raw",
                 Encoding::Deflate => "deflate",
+                Encoding::DeflateStream => "deflate, up to",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",

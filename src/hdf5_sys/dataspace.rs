@@ -29,6 +29,14 @@ impl Space {
         Ok(Space::Simple { dims, max })
     }
 
+    /// Number of dimensions; `None` of a null dataspace.
+    pub fn rank(&self) -> Option<usize> {
+        match self {
+            Space::Null => None,
+            Space::Simple { dims, .. } => Some(dims.len()),
+        }
+    }
+
     /// Number of elements; `None` past what can be counted.
     pub fn elements(&self) -> Option<u64> {
         match self {

@@ -158,6 +158,14 @@ pub fn commit_copy(file: &Id, datatype: &Id) -> Result<Id> {
     Ok(copy)
 }
 
+/// Whether elements are unsigned integers of one byte.
+pub fn is_unsigned_byte(datatype: &Id) -> Result<bool> {
+    let is_integer = || unsafe { H5Tget_class(datatype.0) } == H5T_class_t::H5T_INTEGER;
+    let is_unsigned = || unsafe { H5Tget_sign(datatype.0) } == H5T_sign_t::H5T_SGN_NONE;
+    let fits = hdf5::sync::sync(|| is_integer() && is_unsigned());
+    Ok(fits && type_size(datatype)? == 1)
+}
+
 /// The type in the words of a person: `32-bit integer`, `compound of 24 bytes`.
 pub fn describe_type(datatype: &Id) -> String {
     let size = type_size(datatype).unwrap_or(0);

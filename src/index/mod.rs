@@ -163,12 +163,13 @@ const CONVERSION: u32 = 20;
 const MOST_CONVERSIONS: u64 = 0x1ff;
 const FAULT: u32 = 29;
 const MOST_ENCODINGS: u64 = 7;
-const ENCODINGS: [Encoding; 5] = [
+const ENCODINGS: [Encoding; 6] = [
     Encoding::Raw,
     Encoding::Deflate,
     Encoding::RawOrDeflate,
     Encoding::Pipeline,
     Encoding::Converted,
+    Encoding::DeflateStream,
 ];
 
 /// Some records of a list as rows of a table.

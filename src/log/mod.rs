@@ -2,6 +2,7 @@
 //! knows which one it is.
 
 pub mod base;
+pub mod classic;
 pub mod deflate;
 pub mod lattice;
 pub mod logvol;
@@ -28,7 +29,7 @@ use tiling::Tiling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {
     LogVol(logvol::Tables),
-    // Classic(classic::Tables),
+    Classic(classic::Tables),
     Netcdf(netcdf::Tables),
 }
 
@@ -42,6 +43,7 @@ impl Tables {
     pub fn layout(&self) -> &dyn Layout {
         match self {
             Tables::LogVol(tables) => tables,
+            Tables::Classic(tables) => tables,
             Tables::Netcdf(tables) => tables,
         }
     }
@@ -50,6 +52,7 @@ impl Tables {
     pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
         match self {
             Tables::LogVol(tables) => tables.check(sources),
+            Tables::Classic(tables) => tables.check(sources),
             Tables::Netcdf(tables) => tables.check(sources),
         }
     }
@@ -137,16 +140,18 @@ pub fn find_signature(file: &SourceFile) -> Result<Option<u64>> {
 
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// Bytes searched for a layout's mark in a file that libhdf5 cannot open.
+/// The marks of each layout: names that are in such a file's metadata, all of them.
+const MARKS: [&[&str]; 2] = [&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
+
+/// Bytes searched for a layout's marks in a file that libhdf5 cannot open.
 const MARK_WINDOW: u64 = 1 << 20;
 
-/// Whether a damaged HDF5 file carries the mark of a log layout near its signature: then it is to be
+/// Whether a damaged HDF5 file carries the marks of a log layout near its signature: then it is to be
 /// refused, where any other damaged file is none of our business.
 pub fn carries_mark(file: &SourceFile, signature: u64) -> Result<bool> {
     let left = file.len().saturating_sub(signature);
     let mut front = vec![0; left.min(MARK_WINDOW) as usize];
     file.read_exact_at(&mut front, signature)?;
-    Ok(front
-        .windows(logvol::MARK.len())
-        .any(|w| w == logvol::MARK.as_bytes()))
+    let has = |mark: &&str| front.windows(mark.len()).any(|w| w == mark.as_bytes());
+    Ok(MARKS.iter().any(|marks| marks.iter().all(has)))
 }

@@ -249,6 +249,9 @@ pub enum Encoding {
     Raw,
     /// One or more zlib streams, back to back.
     Deflate,
+    /// One zlib stream, whose length nobody has recorded: [`Stored::len`] is only where it may end, and
+    /// the source has what follows.
+    DeflateStream,
     /// Perhaps a zlib stream that happens to be as long as what it holds: raw unless it inflates.
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.

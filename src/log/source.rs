@@ -357,6 +357,11 @@ impl SourceFile {
         }
     }
 
+    /// How many bytes from `offset` on lie together in the file, at least as far as the source tells.
+    pub fn together(&self, offset: u64) -> u64 {
+        self.arrangement.locate(offset).map_or(0, |(_, left)| left)
+    }
+
     /// Fills `buf` from `offset`; bytes past the end of the file are an error.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match &self.arrangement {

@@ -124,14 +124,21 @@ impl<'a> Window<'a> {
             false => LEAST_STEP,
         };
         let left = begin + piece.len - at;
-        self.buffer.resize(self.step.max(len).min(left) as usize, 0);
         self.at = at;
         let offset = piece.offset + (at - begin);
-        self.source
-            .read_exact_at(&mut self.buffer, offset)
-            .map_err(|e| {
-                self.buffer.clear();
-                e.to_string()
-            })
+        // What follows need not be there.
+        let ahead = self.step.max(len).min(left);
+        let read = self.fill(offset, ahead);
+        read.or_else(|_| self.fill(offset, len))
+    }
+
+    /// Buffers the `len` bytes at an offset of the source.
+    fn fill(&mut self, offset: u64, len: u64) -> Result<(), String> {
+        self.buffer.resize(len as usize, 0);
+        let read = self.source.read_exact_at(&mut self.buffer, offset);
+        read.map_err(|e| {
+            self.buffer.clear();
+            e.to_string()
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Making datasets: those that anchors stand for, without storage, and those that were never logged.
 
-use super::logvol::{Anchor, Owner};
+use super::own::{Anchor, Owner};
 use super::references::Translator;
 use super::shape::Chooser;
 use super::tree::{Copier, Later, Pair, Work, has_large_attribute};
@@ -38,7 +38,7 @@ impl Copier<'_> {
             h5::allow_large_attributes(&creation)?;
         }
         h5::track_times(&creation, info.times[2] != 0)?;
-        let new = match Anchor::read(old, &names) {
+        let new = match self.own.anchor(old, &names) {
             Ok(Some(anchor)) => self.logged(old, &creation, anchor, spot)?,
             Ok(None) => self.plain(old, &creation, spot)?,
             Err(reason) => self.unbelievable(old, &creation, reason, spot)?,

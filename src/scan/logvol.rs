@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use super::own::{self, Anchor, MOST_DIMS, Own, Owner};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use crate::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
@@ -14,8 +15,6 @@ use crate::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The largest rank of a dataspace in HDF5.
-const MOST_DIMS: u64 = 32;
 /// Values in the longest description of a filter pipeline that is believed.
 const MOST_PIPELINE_VALUES: u64 = 4096;
 /// Filter flag: the dataset can do without.
@@ -54,63 +53,34 @@ impl Header {
     }
 }
 
-/// Section 1.3: under which name a stored name of a link is shown; `None` where it is internal.
-pub fn present_link(stored: &[u8], in_root: bool) -> Option<&[u8]> {
-    match stored {
-        _ if in_root && stored == LOG_GROUP.as_bytes() => None,
-        _ => Some(unescape(stored)),
-    }
-}
-
-/// Whose attribute a name is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    Root,
-    Anchor,
-    Other,
-}
-
-/// The same for attributes.
-pub fn present_attribute(stored: &[u8], owner: Owner) -> Option<&[u8]> {
-    let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
-    match owner {
-        Owner::Root if is(&[MARK, WRITER]) => None,
-        Owner::Anchor if is(&ANCHOR) => None,
-        _ => Some(unescape(stored)),
-    }
-}
-
-fn unescape(stored: &[u8]) -> &[u8] {
-    match stored {
-        [b'_', b'_', ..] => &stored[1..],
-        _ => stored,
-    }
-}
-
-/// The user's dataset that an anchor stands for.
+/// What of a file is the layout's own.
 #[derive(Debug)]
-pub struct Anchor {
-    pub id: i64,
-    pub dims: Vec<u64>,
-    pub max_dims: Vec<Option<u64>>,
-    /// Chunk shape and filters where they were recorded, or why they cannot be believed.
-    pub chunk: Option<Result<Vec<u64>>>,
-    pub filters: Option<Result<Vec<Filter>>>,
-}
+pub struct Connector;
 
-impl Anchor {
-    /// Section 2. `names`: of the dataset's attributes. `None` where the dataset is a plain one.
-    pub fn read(dataset: &Id, names: &[CString]) -> Result<Option<Self>> {
+impl Own for Connector {
+    /// Section 1.3.
+    fn present_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
+        match stored {
+            _ if in_root && stored == LOG_GROUP.as_bytes() => None,
+            _ => Some(unescape(stored)),
+        }
+    }
+
+    fn present_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
+        let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
+        match owner {
+            Owner::Root if is(&[MARK, WRITER]) => None,
+            Owner::Anchor if is(&ANCHOR) => None,
+            _ => Some(unescape(stored)),
+        }
+    }
+
+    /// Section 2.
+    fn anchor(&self, dataset: &Id, names: &[CString]) -> Result<Option<Anchor>> {
         if h5::dataset_space(dataset)? != Space::Null {
             return Ok(None);
         }
-        let integers = |wanted: &str, most| {
-            let found = names.iter().find(|n| n.as_bytes() == wanted.as_bytes());
-            let read =
-                |name: &CString| h5::read_integers(&h5::open_attribute(dataset, name)?, most);
-            let values = found.map(read).transpose();
-            values.map_err(|e| format!("attribute {wanted}: {e}"))
-        };
+        let integers = |wanted, most| own::integers(dataset, names, wanted, most);
         let (dims, max, id) = (
             integers(DIMS, MOST_DIMS)?,
             integers(MAX_DIMS, MOST_DIMS)?,
@@ -136,7 +106,7 @@ impl Anchor {
             filters: filters.map(|f| pipeline(&f?)),
         };
         for (dim, max) in dims.into_iter().zip(max) {
-            let dim = u64::try_from(dim).map_err(|_| format!("an extent of {dim}"))?;
+            let dim = own::extent(dim)?;
             anchor.dims.push(dim);
             // The connector writes -1 for unlimited; a limit under the extent could not be presented.
             anchor
@@ -144,6 +114,13 @@ impl Anchor {
                 .push(u64::try_from(max).ok().map(|m| m.max(dim)));
         }
         Ok(Some(anchor))
+    }
+}
+
+fn unescape(stored: &[u8]) -> &[u8] {
+    match stored {
+        [b'_', b'_', ..] => &stored[1..],
+        _ => stored,
     }
 }
 
@@ -288,18 +265,21 @@ mod tests {
 
     #[test]
     fn names_are_unescaped_and_internal_ones_hidden() {
-        assert_eq!(present_link(b"_LOG", true), None);
-        assert_eq!(present_link(b"_LOG", false), Some(&b"_LOG"[..]));
-        assert_eq!(present_link(b"__LOG", true), Some(&b"_LOG"[..]));
-        assert_eq!(present_link(b"_b", true), Some(&b"_b"[..]));
-        assert_eq!(present_attribute(b"_int_att", Owner::Root), None);
+        assert_eq!(Connector.present_link(b"_LOG", true), None);
+        assert_eq!(Connector.present_link(b"_LOG", false), Some(&b"_LOG"[..]));
+        assert_eq!(Connector.present_link(b"__LOG", true), Some(&b"_LOG"[..]));
+        assert_eq!(Connector.present_link(b"_b", true), Some(&b"_b"[..]));
+        assert_eq!(Connector.present_attribute(b"_int_att", Owner::Root), None);
         assert_eq!(
-            present_attribute(b"_int_att", Owner::Anchor),
+            Connector.present_attribute(b"_int_att", Owner::Anchor),
             Some(&b"_int_att"[..])
         );
-        assert_eq!(present_attribute(b"_h5logfs_chunk", Owner::Anchor), None);
         assert_eq!(
-            present_attribute(b"__FillValue", Owner::Anchor),
+            Connector.present_attribute(b"_h5logfs_chunk", Owner::Anchor),
+            None
+        );
+        assert_eq!(
+            Connector.present_attribute(b"__FillValue", Owner::Anchor),
             Some(&b"_FillValue"[..])
         );
     }

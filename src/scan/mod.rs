@@ -2,8 +2,9 @@
 //! more than a folder and a path, so that it can run in another process.
 //!
 //! * [`beside`] knows which files make a log of another one.
-//! * [`logvol`] knows what of the file is the layout's own.
+//! * [`own`] is what a walk has to know of a layout; [`logvol`] and [`classic`] know it, and find the log.
 //! * [`netcdf`] makes the objects of a netCDF classic file.
+//! * [`chunks`] tells where the chunks of a log dataset lie.
 //! * [`tree`] walks the user's objects and makes them anew in an image.
 //! * [`dataset`] makes the datasets among them.
 //! * [`unclosed`] starts from the journal of a log that was not closed.
@@ -11,9 +12,12 @@
 //! * [`shape`] chooses chunk shapes where none was recorded.
 
 mod beside;
+mod chunks;
+mod classic;
 mod dataset;
 mod logvol;
 mod netcdf;
+mod own;
 mod references;
 mod settings;
 mod shape;
@@ -22,9 +26,10 @@ mod unclosed;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use beside::{Listings, Look, companions, look, master_of};
+use own::Own;
 pub use settings::{OPTIONS as LAYOUT_OPTIONS, OPTIONS_HELP as LAYOUT_OPTIONS_HELP, Settings};
 use shape::Chooser;
 pub use shape::{Chunking, choose as choose_chunk};
@@ -74,14 +79,51 @@ pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Sna
             });
         }
     };
-    match logvol::Header::read(&file) {
-        Ok(Some(header)) => {
-            let log = (&file, source, header);
-            scan_log(folder, relative, log, chunking).map_err(|e| Error::bad_file(path, e))
-        }
+    let found = find_log(folder, relative, &file, source);
+    let scanned = found.and_then(|found| match found {
+        Some(found) => scan_log(&file, found, chunking).map(Some),
+        None => Ok(None),
+    });
+    match scanned {
+        Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log("plain HDF5".into())),
         Err(e) => Err(Error::bad_file(path, e)),
     }
+}
+
+/// A log in an HDF5 file.
+struct Found {
+    /// The file itself is the first.
+    sources: Vec<(PathBuf, SourceFile)>,
+    log: Tables,
+    /// What of the file is the layout's own.
+    own: Box<dyn Own>,
+}
+
+/// Asks each layout whether it knows the file.
+fn find_log(
+    folder: &Folder,
+    relative: &Path,
+    file: &Id,
+    source: SourceFile,
+) -> std::result::Result<Option<Found>, String> {
+    if let Some(header) = logvol::Header::read(file)? {
+        let (sources, tables) = logvol::find_log(folder, relative, (file, source), header)?;
+        return Ok(Some(Found {
+            sources,
+            log: Tables::LogVol(tables),
+            own: Box::new(logvol::Connector),
+        }));
+    }
+    let classic = classic::find(folder, relative, file, &source)?;
+    Ok(classic.map(|found| Found {
+        sources: std::iter::once(source)
+            .chain(found.sources)
+            .map(|source| (relative.to_owned(), source))
+            .collect(),
+        log: Tables::Classic(found.tables),
+        own: Box::new(found.own),
+    }))
 }
 
 /// What else decides the outcome of a scan, beside the file: the image is libhdf5's work.
@@ -108,18 +150,16 @@ fn open(source: &SourceFile) -> std::result::Result<Id, String> {
 }
 
 fn scan_log(
-    folder: &Folder,
-    relative: &Path,
-    (file, source, header): (&Id, SourceFile, logvol::Header),
+    file: &Id,
+    Found { sources, log, own }: Found,
     chunking: Chunking,
 ) -> std::result::Result<Snapshot, String> {
-    let user_block = read_user_block(file, &source)?;
-    let (files, tables) = logvol::find_log(folder, relative, (file, source), header)?;
-    let (paths, sources): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+    let (paths, sources): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
+    let user_block = read_user_block(file, &sources[0])?;
     let places = paths.into_iter().map(Place::below).collect();
-    let log = Tables::LogVol(tables);
     let chooser = Chooser::new(chunking, log.layout(), &sources);
-    let copied = tree::copy(file, &sources[0], user_block.len() as u64, &chooser)?;
+    let layout = (own.as_ref(), &chooser);
+    let copied = tree::copy(file, &sources[0], user_block.len() as u64, layout)?;
     for source in &sources {
         source.check_unchanged().map_err(|e| e.to_string())?;
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 
 use super::dataset::{Spot, elements};
-use super::logvol::{self, Owner};
+use super::own::{Own, Owner};
 use super::references::Translator;
 use super::shape::Chooser;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
@@ -27,12 +27,12 @@ pub struct Copied {
     pub warnings: Vec<String>,
 }
 
-/// Makes the image of an open log file. `base`: bytes of its user block.
+/// Makes the image of an open log file. `base`: bytes of its user block. `own`: what of it is the layout's.
 pub(super) fn copy(
     file: &Id,
     source: &SourceFile,
     base: u64,
-    chunks: &Chooser<'_>,
+    (own, chunks): (&dyn Own, &Chooser<'_>),
 ) -> Result<Copied> {
     let root = h5::open_group(file, c"/")?;
     let creation = h5::new_file_creation()?;
@@ -46,6 +46,7 @@ pub(super) fn copy(
         file,
         source,
         base,
+        own,
         chunks,
         image: image.clone(),
         objects: HashMap::new(),
@@ -74,6 +75,7 @@ pub(super) struct Copier<'a> {
     pub(super) file: &'a Id,
     pub(super) source: &'a SourceFile,
     pub(super) base: u64,
+    pub(super) own: &'a dyn Own,
     pub(super) chunks: &'a Chooser<'a>,
     pub(super) image: Id,
     /// Addresses of the objects made so far, by those in the file.
@@ -211,14 +213,14 @@ impl Copier<'_> {
         let taken: HashSet<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         let in_root = path.is_empty();
         links.retain_mut(|link| {
-            let Some(shown) = logvol::present_link(&link.name, in_root) else {
+            let Some(shown) = self.own.present_link(&link.name, in_root) else {
                 return false;
             };
             if shown == link.name.as_slice() {
                 return true;
             }
             // Only one that is itself shown as it is stands in the way.
-            if taken.contains(shown) && logvol::present_link(shown, in_root) == Some(shown) {
+            if taken.contains(shown) && self.own.present_link(shown, in_root) == Some(shown) {
                 let name = String::from_utf8_lossy(&link.name);
                 let text = format!("link {path}/{name}: its unescaped name is taken");
                 self.out.warnings.push(text);
@@ -277,13 +279,13 @@ impl Copier<'_> {
         let mut shown = Vec::new();
         let mut taken = HashSet::new();
         for stored in names {
-            let Some(name) = logvol::present_attribute(stored.to_bytes(), owner) else {
+            let Some(name) = self.own.present_attribute(stored.to_bytes(), owner) else {
                 continue;
             };
             // An escaped name that falls on one that was never escaped keeps its stored form.
             let clashes = name != stored.to_bytes()
                 && names.iter().any(|n| n.to_bytes() == name)
-                && logvol::present_attribute(name, owner) == Some(name);
+                && self.own.present_attribute(name, owner) == Some(name);
             let name = if clashes { stored.to_bytes() } else { name };
             if taken.insert(name) {
                 shown.push((name.to_vec(), h5::open_attribute(pair.old, stored)?));

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::logvol::Connector;
 use super::shape::{Chooser, Chunking};
 use super::{described, tree};
 use crate::closing::objects;
@@ -57,7 +58,7 @@ pub fn scan(
     }
     let log = Tables::LogVol(tables);
     let chooser = Chooser::new(chunking, log.layout(), &sources);
-    let copied = tree::copy(&objects, &sources[0], 0, &chooser).map_err(bad)?;
+    let copied = tree::copy(&objects, &sources[0], 0, (&Connector, &chooser)).map_err(bad)?;
     let mut warnings = copied.warnings;
     warnings.push(format!(
         "not closed: shown as flush {} left it",

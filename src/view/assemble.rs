@@ -7,7 +7,7 @@ use super::deciding::{Deciding, Stretch};
 use super::pieces::{Pieces, range};
 use crate::error::Result;
 use crate::filters;
-use crate::log::deflate::inflate;
+use crate::log::deflate::{inflate, inflate_stream};
 use crate::log::model::{Encoding, Record, Stored};
 use crate::log::source::SourceFile;
 use crate::snapshot::Dataset;
@@ -117,23 +117,36 @@ fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Re
     }
 }
 
+/// Stored bytes, as they lie.
+pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, Fault> {
+    let mut bytes = vec![0; stored.len as usize];
+    sources[usize::from(stored.source)]
+        .read_exact_at(&mut bytes, stored.offset)
+        .map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
+
 /// The bytes of a record's selection, `raw` of them, out of its stored bytes.
 pub fn decode_record(
-    encoding: Encoding,
-    stored: Vec<u8>,
+    sources: &[SourceFile],
+    stored: Stored,
     raw: u64,
     dataset: &Dataset,
 ) -> Result<Vec<u8>, Fault> {
-    match encoding {
-        // Those of another type are converted piece by piece.
-        Encoding::Raw | Encoding::Converted => Ok(stored),
-        Encoding::Deflate => inflate(&stored, raw),
+    if stored.encoding == Encoding::DeflateStream {
+        let source = &sources[usize::from(stored.source)];
+        return inflate_stream(source, stored.offset, stored.len, raw);
+    }
+    let bytes = stored_bytes(sources, stored)?;
+    match stored.encoding {
+        Encoding::Deflate | Encoding::DeflateStream => inflate(&bytes, raw),
         // A zlib stream starts with 0x78 (RFC 1950, the window that everybody uses).
-        Encoding::RawOrDeflate if stored.first() == Some(&0x78) => {
-            Ok(inflate(&stored, raw).unwrap_or(stored))
+        Encoding::RawOrDeflate if bytes.first() == Some(&0x78) => {
+            Ok(inflate(&bytes, raw).unwrap_or(bytes))
         }
-        Encoding::RawOrDeflate => Ok(stored),
-        Encoding::Pipeline => filters::decode(&stored, raw, &dataset.filters),
+        // Those of another type are converted piece by piece.
+        Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => Ok(bytes),
+        Encoding::Pipeline => filters::decode(&bytes, raw, &dataset.filters),
     }
 }
 

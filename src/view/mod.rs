@@ -30,12 +30,12 @@ use crate::filters;
 use crate::index::DatasetIndex;
 use crate::index::kept::About;
 use crate::index::store::KeptLog;
-use crate::log::model::{Encoding, Record, Selections, Stored};
+use crate::log::model::{Encoding, Record, Selections};
 use crate::log::source::{Folder, SourceFile};
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::{Content, Dataset, Snapshot};
 use ahead::Readers;
-use assemble::{Assembly, Decoded, Fault, decode_record};
+use assemble::{Assembly, Decoded, Fault, decode_record, stored_bytes};
 use btree::Key;
 pub use cache::Bytes;
 use cache::{Budget, BytesKey, Generation};
@@ -378,7 +378,7 @@ impl View {
         if let Some(sole) = deciding.sole()
             && self.is_as_logged(number, chunk, &sole)
         {
-            let stored = self.stored_bytes(sole.stored).map_err(fault)?;
+            let stored = stored_bytes(&self.sources, sole.stored).map_err(fault)?;
             self.check_unchanged([usize::from(sole.stored.source)])?;
             return Ok(stored);
         }
@@ -409,10 +409,7 @@ impl View {
         let dataset = &self.snapshot.datasets[number];
         let stored = record.stored;
         let raw = record.elements().saturating_mul(dataset.element);
-        let decode = || {
-            let bytes = self.stored_bytes(stored)?;
-            decode_record(stored.encoding, bytes, raw, dataset).map(Arc::new)
-        };
+        let decode = || decode_record(&self.sources, stored, raw, dataset).map(Arc::new);
         self.check_cached(raw.max(stored.len), "a filtered record")?;
         let own = record.bounds();
         if bounds.contains(&own) {
@@ -439,12 +436,15 @@ impl View {
         check_fits(what, bytes, "index_memory", limit)
     }
 
-    fn stored_bytes(&self, stored: Stored) -> Result<Vec<u8>, Fault> {
-        let mut bytes = vec![0; stored.len as usize];
-        self.sources[usize::from(stored.source)]
-            .read_exact_at(&mut bytes, stored.offset)
-            .map_err(|e| e.to_string())?;
-        Ok(bytes)
+    /// What is wrong with the log, but makes no element unreadable.
+    pub fn complaints(&self) -> Result<Vec<String>> {
+        let table = self.table()?;
+        let mut complaints = table.complaints().to_vec();
+        // Where there is no dataset that could fail, nobody else would tell.
+        if self.snapshot.datasets.iter().all(|d| d.logged().is_none()) {
+            complaints.extend_from_slice(table.faults());
+        }
+        Ok(complaints)
     }
 
     /// All records of a logged dataset, those that later ones hide as well.

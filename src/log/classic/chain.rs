@@ -1,0 +1,110 @@
+//! Whether the chain of a dataset's entries visits them in the order of the log.
+
+/// An entry of a dataset: where it is, and which one it names as the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub at: u64,
+    pub next: i64,
+}
+
+/// What a chain ends with.
+pub(super) const END: i64 = -1;
+
+/// What is wrong with a chain.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It says another order than the log, or leaves entries out.
+    Disagrees(String),
+    /// It never ends.
+    Cycle(String),
+    /// It names no position at all.
+    Negative(String),
+}
+
+/// Follows a chain from its first position through the entries of its dataset, which are in the order of the log.
+pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
+    let negative = places.iter().find(|place| place.next < END);
+    if let Some(place) = negative {
+        let text = format!(
+            "entry at byte {}: the next one is at {}",
+            place.at, place.next
+        );
+        return Err(Trouble::Negative(text));
+    }
+    let mut visited = vec![false; places.len()];
+    let mut from = "its anchor".to_owned();
+    let (mut next, mut disagreement) = (first, None);
+    for number in 0.. {
+        let expected = places.get(number).map(|place| place.at);
+        let position = u64::try_from(next).ok();
+        if position != expected {
+            let wrong = || disagrees(&from, next, expected);
+            disagreement.get_or_insert_with(wrong);
+        }
+        let Some(position) = position else { break };
+        let Ok(found) = places.binary_search_by_key(&position, |place| place.at) else {
+            break;
+        };
+        if std::mem::replace(&mut visited[found], true) {
+            return Err(Trouble::Cycle(format!(
+                "{from} names the one at byte {position} as the next: a chain with a cycle"
+            )));
+        }
+        from = format!("entry at byte {position}");
+        next = places[found].next;
+    }
+    disagreement.map_or(Ok(()), |text| Err(Trouble::Disagrees(text)))
+}
+
+fn disagrees(from: &str, next: i64, expected: Option<u64>) -> String {
+    let next = match next {
+        END => "none".to_owned(),
+        next => format!("byte {next}"),
+    };
+    let expected = expected.map_or("none".to_owned(), |at| format!("byte {at}"));
+    format!("{from} names {next} as the next entry, in the order of the log it is {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(first: i64, places: &[(u64, i64)]) -> Result<(), Trouble> {
+        let places = places.iter().map(|(at, next)| Place {
+            at: *at,
+            next: *next,
+        });
+        follow(first, &places.collect::<Vec<_>>())
+    }
+
+    fn complaint(first: i64, places: &[(u64, i64)]) -> String {
+        match chain(first, places) {
+            Err(Trouble::Disagrees(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn chains_in_the_order_of_the_log_are_good() {
+        assert_eq!(chain(-1, &[]), Ok(()));
+        assert_eq!(chain(28, &[(28, 100), (100, 300), (300, -1)]), Ok(()));
+    }
+
+    #[test]
+    fn other_chains_disagree_or_have_a_cycle() {
+        assert!(complaint(28, &[]).contains("its anchor names byte 28"));
+        assert!(complaint(-1, &[(28, -1)]).contains("it is byte 28"));
+        // Another order, the end too early, nothing there.
+        assert!(complaint(100, &[(28, -1), (100, 28)]).contains("names byte 100"));
+        assert!(complaint(28, &[(28, -1), (100, -1)]).contains("entry at byte 28 names none"));
+        assert!(complaint(28, &[(28, 50), (100, -1)]).contains("names byte 50"));
+        for places in [
+            &[(28, 28)][..],
+            &[(28, 100), (100, 28)],
+            &[(28, 100), (100, 200), (200, 100)],
+        ] {
+            assert!(matches!(chain(28, places), Err(Trouble::Cycle(_))));
+        }
+        assert!(matches!(chain(28, &[(28, -2)]), Err(Trouble::Negative(_))));
+    }
+}

@@ -1,0 +1,163 @@
+//! The classic layout, of the proposal of 2019: one metadata log and one data log
+//! (`docs/formats/logvol-classic.md`).
+//!
+//! * [`entry`] reads the headers of the logs, and single entries.
+//! * [`table`] walks the metadata log and finds the entries of each dataset: once per file.
+//! * [`chain`] compares the order in the log with the chains of pointers.
+//! * [`decode`] makes records of the entries of one dataset.
+
+mod chain;
+mod decode;
+mod entry;
+mod table;
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Selections;
+use super::source::SourceFile;
+use super::tiling::Tiling;
+use super::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::error::Result;
+use decode::Decoder;
+pub use entry::has_magics;
+use table::EntryTable;
+
+/// Names of the two log datasets in the root group.
+pub const METADATA_LOG: &str = "_metadata_log";
+pub const DATA_LOG: &str = "_data_log";
+
+/// Names of the attributes of an anchor.
+pub const ID: &str = "_classic_id";
+pub const DIMS: &str = "_classic_dims";
+pub const FIRST: &str = "_classic_first";
+
+/// Where the two logs lie, and which datasets have entries in them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// Which sources: their bytes are those of the two log datasets.
+    pub metadata: u16,
+    pub data: u16,
+    /// In the order of their ids, each of which is there once.
+    pub anchors: Vec<Anchor>,
+}
+
+/// What has to be known of a dataset to walk the metadata log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    pub id: i64,
+    pub rank: u8,
+    /// Position of its first entry in the metadata log; -1 where there is none.
+    pub first: i64,
+}
+
+impl Tables {
+    /// Whether the places named here can be followed in so many source files. Fails with the reason.
+    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+        for source in [self.metadata, self.data] {
+            if usize::from(source) >= sources {
+                return Err(format!("source file {source} of {sources}"));
+            }
+        }
+        match self.anchors.is_sorted_by(|a, b| a.id < b.id) {
+            true => Ok(()),
+            false => Err("anchors out of order".into()),
+        }
+    }
+
+    /// The position in the list of the anchor that has an id.
+    fn find(&self, id: i64) -> Option<usize> {
+        self.anchors.binary_search_by_key(&id, |a| a.id).ok()
+    }
+
+    /// The two logs.
+    fn logs<'a>(&self, sources: &'a [SourceFile]) -> (&'a SourceFile, &'a SourceFile) {
+        let of = |number: u16| &sources[usize::from(number)];
+        (of(self.metadata), of(self.data))
+    }
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "Log VOL classic"
+    }
+
+    fn read_tables(
+        &self,
+        sources: &[SourceFile],
+        _: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>> {
+        Ok(Box::new(ClassicTable {
+            entries: EntryTable::read(self, self.logs(sources)),
+            tables: self.clone(),
+        }))
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+        table::tilings(self, self.logs(sources))
+    }
+}
+
+#[derive(Debug)]
+struct ClassicTable {
+    tables: Tables,
+    entries: EntryTable,
+}
+
+impl RecordTable for ClassicTable {
+    fn faults(&self) -> &[String] {
+        &self.entries.faults
+    }
+
+    fn complaints(&self) -> &[String] {
+        &self.entries.complaints
+    }
+
+    fn records(
+        &self,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords> {
+        let (metadata, data) = self.tables.logs(sources);
+        let decoder = Decoder {
+            metadata,
+            data,
+            data_number: self.tables.data,
+            entries: &self.entries,
+            dataset,
+            selections,
+        };
+        let found = self.tables.find(dataset.id);
+        Ok(found.map_or_else(DatasetRecords::default, |at| decoder.records(at)))
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.bytes() + self.tables.anchors.capacity() * size_of::<Anchor>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_cannot_be_followed_are_refused() {
+        let anchor = |id| Anchor {
+            id,
+            rank: 1,
+            first: -1,
+        };
+        let mut tables = Tables {
+            metadata: 1,
+            data: 2,
+            anchors: vec![anchor(-3), anchor(9)],
+        };
+        assert_eq!(tables.check(3), Ok(()));
+        assert_eq!((tables.find(9), tables.find(0)), (Some(1), None));
+        assert!(tables.check(2).is_err());
+        tables.anchors.push(anchor(9));
+        assert!(tables.check(3).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! Finding the entries of the metadata log. Only what stands around their selections is read here.
+
+use std::collections::HashMap;
+
+use super::Tables;
+use super::chain::{self, Place, Trouble};
+use super::entry::{
+    Covered, DATA_HEADER, Entry, METADATA_HEADER, check_data_header, read_metadata_header,
+};
+use super::{DATA_LOG, METADATA_LOG};
+use crate::log::source::SourceFile;
+use crate::log::tiling::Tiling;
+use crate::log::window::Window;
+
+/// Bytes of a metadata log up to which it is looked at for tiles: a scan answers `stat`, which must not
+/// read gigabytes.
+const MOST_TILED: u64 = 64 << 20;
+
+/// The entries of a log: 24 bytes each.
+#[derive(Debug, Default)]
+pub(super) struct EntryTable {
+    /// In the order of the anchors.
+    pub by_anchor: Vec<Entries>,
+    /// Where data begin in the data log, in ascending order.
+    data: Vec<u64>,
+    pub faults: Vec<String>,
+    pub complaints: Vec<String>,
+}
+
+/// The entries of one dataset.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    /// In the order of the log.
+    pub places: Vec<Place>,
+    /// Why they cannot be trusted.
+    pub fault: Option<String>,
+}
+
+impl EntryTable {
+    /// Reads the two logs.
+    pub fn read(tables: &Tables, (metadata, data): (&SourceFile, &SourceFile)) -> Self {
+        let mut found = EntryTable::default();
+        let entries = || Entries::default();
+        found.by_anchor.resize_with(tables.anchors.len(), entries);
+        if let Err(reason) = check_data_header(data) {
+            found.faults.push(format!("/{DATA_LOG}: {reason}"));
+        }
+        let walked = walk(tables, metadata, |number, entry, _| {
+            let place = Place {
+                at: entry.at,
+                next: entry.next,
+            };
+            found.by_anchor[number].places.push(place);
+            let begin = u64::try_from(entry.data).ok();
+            found.data.extend(begin.filter(|at| *at >= DATA_HEADER));
+            Ok(())
+        });
+        found.data.sort_unstable();
+        found.data.dedup();
+        match walked {
+            // What was found is not all there is, so that chains need not be complete.
+            Err(fault) => found.faults.push(fault),
+            Ok(()) => found.follow_chains(tables),
+        }
+        found
+    }
+
+    fn follow_chains(&mut self, tables: &Tables) {
+        for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
+            let id = anchor.id;
+            let named = |text: &str| format!("/{METADATA_LOG}: dataset {id}: {text}");
+            match chain::follow(anchor.first, &entries.places) {
+                Ok(()) => {}
+                Err(Trouble::Disagrees(text)) => self.complaints.push(named(&text)),
+                Err(Trouble::Cycle(text) | Trouble::Negative(text)) => {
+                    entries.fault = Some(named(&text));
+                }
+            }
+        }
+    }
+
+    /// Where the next data begin behind those at `at`, or the end of the log.
+    pub fn end_of_data(&self, at: u64, log: &SourceFile) -> u64 {
+        let after = self.data.partition_point(|begin| *begin <= at);
+        let next = self.data.get(after).copied();
+        next.unwrap_or(u64::MAX).min(log.len())
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        let places = self.by_anchor.iter().map(|e| e.places.capacity());
+        let places = places.sum::<usize>() * size_of::<Place>();
+        let lists = self.by_anchor.capacity() * size_of::<Entries>();
+        places + lists + self.data.capacity() * size_of::<u64>()
+    }
+}
+
+/// Shows `visit` the entries of the log, each with the position of its anchor, in their order. Fails with the reason, and
+/// the place, where the log cannot be followed further.
+fn walk<'a>(
+    tables: &Tables,
+    log: &'a SourceFile,
+    mut visit: impl FnMut(usize, &Entry, &mut Window<'a>) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut window = Window::over(log);
+    let entries = read_metadata_header(&mut window);
+    let entries = entries.map_err(|e| format!("/{METADATA_LOG}: {e}"))?;
+    let rank_of = |id| tables.find(id).map(|n| u64::from(tables.anchors[n].rank));
+    let mut at = METADATA_HEADER;
+    for _ in 0..entries {
+        let entry = Entry::read(&mut window, at, rank_of);
+        let shown = entry.and_then(|entry| {
+            let number = tables.find(entry.id).ok_or("it has no anchor")?;
+            visit(number, &entry, &mut window)?;
+            Ok(entry)
+        });
+        let entry = shown.map_err(|e| format!("/{METADATA_LOG}: entry at byte {at}: {e}"))?;
+        at = entry.end();
+    }
+    Ok(())
+}
+
+/// How each dataset may be tiled by its entries.
+pub(super) fn tilings(
+    tables: &Tables,
+    (metadata, _): (&SourceFile, &SourceFile),
+) -> HashMap<i64, Tiling> {
+    let mut found: HashMap<i64, Tiling> = HashMap::new();
+    if metadata.len() > MOST_TILED {
+        return found;
+    }
+    let walked = walk(tables, metadata, |_, entry, window| {
+        let tiling = found.entry(entry.id).or_default();
+        match block_of(entry, window)? {
+            Some(block) => tiling.add(&block),
+            None => tiling.spoil(),
+        }
+        Ok(())
+    });
+    match walked {
+        Ok(()) => found,
+        Err(_) => HashMap::new(),
+    }
+}
+
+/// Start and count of each side of the block that an entry covers, if it is one.
+fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, String> {
+    if entry.covered != Covered::Subarray {
+        return Ok(None);
+    }
+    let bytes = window.bytes(entry.coordinates, entry.len)?;
+    let (starts, counts) = bytes.split_at(bytes.len() / 2);
+    let side = |bytes: &[u8]| u64::try_from(entry.order.i64_at(bytes, 0)).ok();
+    let sides = starts.chunks_exact(8).zip(counts.chunks_exact(8));
+    Ok(sides
+        .map(|(start, count)| Some((side(start)?, side(count)?)))
+        .collect())
+}
