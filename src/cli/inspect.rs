@@ -273,7 +273,7 @@ impl RecordReport {
             encoding: match record.stored.encoding {
                 Encoding::Raw => "raw",
                 Encoding::Deflate => "deflate",
-                Encoding::DeflateStream => "deflate, up to",
+                Encoding::DeflateStream => "deflate stream, at most",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",

@@ -194,6 +194,6 @@ fn known_of(dataset: &Id) -> Result<Option<classic::Anchor>> {
         id,
         // Not more than the most dimensions.
         rank: rank as u8,
-        first: one(FIRST).unwrap_or(-1),
+        first: one(FIRST),
     }))
 }

@@ -48,8 +48,9 @@ pub struct Tables {
 pub struct Anchor {
     pub id: i64,
     pub rank: u8,
-    /// Position of its first entry in the metadata log; -1 where there is none.
-    pub first: i64,
+    /// Position of its first entry in the metadata log, -1 where there is none; `None` where the anchor
+    /// does not say it.
+    pub first: Option<i64>,
 }
 
 impl Tables {
@@ -147,7 +148,7 @@ mod tests {
         let anchor = |id| Anchor {
             id,
             rank: 1,
-            first: -1,
+            first: None,
         };
         let mut tables = Tables {
             metadata: 1,

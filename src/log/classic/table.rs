@@ -69,7 +69,10 @@ impl EntryTable {
         for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
             let id = anchor.id;
             let named = |text: &str| format!("/{METADATA_LOG}: dataset {id}: {text}");
-            match chain::follow(anchor.first, &entries.places) {
+            let followed = anchor
+                .first
+                .map(|first| chain::follow(first, &entries.places));
+            match followed.unwrap_or(Ok(())) {
                 Ok(()) => {}
                 Err(Trouble::Disagrees(text)) => self.complaints.push(named(&text)),
                 Err(Trouble::Cycle(text) | Trouble::Negative(text)) => {

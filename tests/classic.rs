@@ -1,0 +1,372 @@
+//! Logs of the classic layout, made by `tests/tools/classic.py`: random ones, against the files that they stand for, and bad
+//! ones. `H5LOGFS_TEST_CASES` sets the number of random ones, `H5LOGFS_TEST_SEED` the first seed.
+
+mod common;
+mod encoder;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use common::mpirun::{cases, first_seed};
+use common::readers::{Python, project, said};
+use common::{Mounted, PROGRAM, User, can_mount};
+use h5logfs::error::Error;
+use h5logfs::log::source::Folder;
+use h5logfs::scan::{Chunking, Settings, scan};
+use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Random logs where the environment asks for no other number.
+const CASES: usize = 60;
+
+/// A log, and the file that it stands for.
+#[derive(Debug)]
+struct Case {
+    log: PathBuf,
+    expected: PathBuf,
+}
+
+/// Makes the logs of some seeds, all by one run of the generator. Returns what it says as well.
+fn make(
+    python: &Python,
+    folder: &Path,
+    options: &[&str],
+    seeds: impl Iterator<Item = u64>,
+) -> (Vec<Case>, String) {
+    let mut command = python.tool("classic.py");
+    command.args(options);
+    let mut made = Vec::new();
+    for seed in seeds {
+        let name = |kind| folder.join(format!("{seed}.{kind}.h5"));
+        let case = Case {
+            log: name("log"),
+            expected: name("expected"),
+        };
+        command.arg(seed.to_string());
+        command.args([&case.log, &case.expected]);
+        made.push(case);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    (made, String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Compares many pairs of files at once, since Python is slow to start.
+fn assert_same(python: &Python, pairs: &[(PathBuf, PathBuf)]) {
+    const COMPARE: &str = "
+import sys
+sys.path.insert(0, sys.argv[1])
+import h5same
+pairs, bad = sys.argv[2:], 0
+for got, expected in zip(pairs[::2], pairs[1::2]):
+    print(got)
+    sys.argv = ['h5same', '--as-logged', got, expected]
+    bad += h5same.main() != 0
+sys.exit(bad != 0)
+";
+    let tools = project().join("tests/tools");
+    let paths = pairs.iter().flat_map(|(got, expected)| [got, expected]);
+    let arguments: Vec<&Path> = std::iter::once(tools.as_path())
+        .chain(paths.map(PathBuf::as_path))
+        .collect();
+    python.run(COMPARE, &arguments);
+}
+
+fn open(path: &Path, chunking: Chunking) -> Result<Arc<View>, Error> {
+    let (folder, name) = Folder::of_file(path)?;
+    let snapshot = scan(&folder, &name, &Settings::from(chunking))?;
+    let budget = Budget::new(MemoryLimits::each(64 << 20));
+    View::open(&folder, snapshot, Arc::new(budget), None)
+}
+
+fn run(arguments: &[&str], path: &Path) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).arg(path).output().unwrap()
+}
+
+#[test]
+fn random_logs_are_what_they_stand_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pythons = Python::all();
+    let number = cases(CASES) as u64;
+    for (which, python) in pythons.iter().enumerate() {
+        let step = pythons.len();
+        let seeds = (first_seed()..first_seed() + number).skip(which);
+        let (made, _) = make(python, folder.path(), &[], seeds.step_by(step));
+        let mut pairs = Vec::new();
+        for Case { log, expected } in made {
+            for (size, chunking) in [("auto", Chunking::Auto), ("small", Chunking::Size(100))] {
+                let view = open(&log, chunking).unwrap();
+                assert_eq!(view.snapshot().log.layout().name(), "Log VOL classic");
+                assert_eq!(view.complaints().unwrap(), [""; 0], "{}", log.display());
+                let got = log.with_extension(size);
+                encoder::export(&view, &got);
+                pairs.push((got, expected.clone()));
+            }
+        }
+        assert_same(python, &pairs);
+    }
+}
+
+#[test]
+fn logs_of_very_many_chunks() {
+    let Some(python) = Python::all().pop() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (made, _) = make(&python, folder.path(), &["--long"], 1..3);
+    let mut pairs = Vec::new();
+    for Case { log, expected } in made {
+        let view = open(&log, Chunking::Auto).unwrap();
+        let got = log.with_extension("got");
+        encoder::export(&view, &got);
+        pairs.push((got, expected));
+    }
+    assert_same(&python, &pairs);
+}
+
+/// Reads what there is of a bad log beside what is bad.
+const READ: &str = "
+import sys, h5py
+got, expected, who = sys.argv[1:4]
+with h5py.File(got, 'r') as g, h5py.File(expected, 'r') as e:
+    assert dict(g.attrs) == dict(e.attrs)
+    assert (g['plain'][()] == e['plain'][()]).all()
+    logged = [n for n in ('victim', 'other') if n in e]
+    for name in logged:
+        bad = {'all': logged, 'victim': ['victim'], 'elements': ['victim'], 'complaint': []}[who]
+        try:
+            data = g[name][()]
+        except OSError:
+            assert name in bad, name + ' cannot be read'
+        else:
+            assert name not in bad, name + ' can be read'
+            assert (data == e[name][()]).all(), name
+";
+
+/// Makes a bad log; returns what the generator says of it.
+fn make_bad(python: &Python, folder: &Path, bad: &str, seed: u64) -> (Case, Value) {
+    let folder = folder.join(bad);
+    std::fs::create_dir_all(&folder).unwrap();
+    let seeds = std::iter::once(seed);
+    let (mut made, said) = make(python, &folder, &["--bad", bad], seeds);
+    (made.remove(0), serde_json::from_str(&said).unwrap())
+}
+
+fn all_bad(python: &Python) -> Vec<String> {
+    let output = python.tool("classic.py").arg("--list-bad").output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let names: Vec<_> = text.lines().map(str::to_owned).collect();
+    assert!(names.len() > 30, "{names:?}");
+    names
+}
+
+/// Each kind of bad input is told with file and position, and takes no more with it than it has to.
+#[test]
+fn bad_logs_are_told_and_the_rest_of_them_is_readable() {
+    let Some(python) = Python::old().or_else(Python::new) else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let seed = first_seed();
+    let made: Vec<_> = all_bad(&python)
+        .into_iter()
+        .enumerate()
+        .map(|(n, bad)| {
+            let (case, about) = make_bad(&python, folder.path(), &bad, seed + n as u64);
+            (bad, case, about)
+        })
+        .collect();
+    let mounted = Mounted::new(folder.path(), "");
+    for (bad, Case { log, expected }, about) in made {
+        let output = run(&["check"], &log);
+        let text = said(&output);
+        let (who, position) = (&about["who"], about["position"].as_str().unwrap());
+        assert!(!output.status.success(), "{bad}: {text}");
+        let name = log.display().to_string();
+        let told = text.lines().find(|line| line.contains(position));
+        assert!(told.is_some_and(|t| t.contains(&name)), "{bad}: {text}");
+        let inspected = run(&["inspect"], &log);
+        assert!(inspected.status.success(), "{bad}: {}", said(&inspected));
+        if who != "elements" {
+            let place = position.trim_start_matches("dataset ");
+            assert!(said(&inspected).contains(place), "{}", said(&inspected));
+        }
+        let got = mounted.join(log.strip_prefix(folder.path()).unwrap());
+        let who = Path::new(who.as_str().unwrap());
+        let output = python
+            .command()
+            .args(["-c", READ])
+            .args([&got, &expected])
+            .arg(who)
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{bad}: {}", said(&output));
+    }
+}
+
+/// A chain that disagrees is a fault of the file, and hides nothing.
+#[test]
+fn chains_that_disagree_are_complaints() {
+    let Some(python) = Python::old().or_else(Python::new) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for bad in ["other-chain", "short-chain"] {
+        let (Case { log, expected }, about) = make_bad(&python, folder.path(), bad, 3);
+        let view = open(&log, Chunking::Auto).unwrap();
+        let complaints = view.complaints().unwrap();
+        let position = about["position"].as_str().unwrap();
+        assert!(complaints.iter().any(|c| c.contains(position)), "{bad}");
+        let json = run(&["inspect", "--json"], &log);
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["layout"], "Log VOL classic");
+        assert_eq!(json["complaints"][0], complaints[0]);
+        let got = log.with_extension("got");
+        encoder::export(&view, &got);
+        assert_same(&python, &[(got, expected)]);
+    }
+}
+
+fn end_to_end() -> Option<(TempDir, Vec<Case>)> {
+    let python = Python::all().pop()?;
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = first_seed() + 1000..first_seed() + 1008;
+    let (made, _) = make(&python, folder.path(), &[], seeds);
+    Some((folder, made))
+}
+
+#[test]
+fn a_mount_shows_logs_to_all_readers() {
+    let Some((folder, made)) = end_to_end() else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mounted = Mounted::new(folder.path(), "");
+    let shown = |log: &Path| mounted.join(log.file_name().unwrap());
+    let pairs: Vec<_> = made
+        .iter()
+        .map(|case| (shown(&case.log), case.expected.clone()))
+        .collect();
+    for python in Python::all() {
+        assert_same(&python, &pairs);
+    }
+    for (got, _) in &pairs {
+        let dump = Command::new("h5dump").arg(got).output().unwrap();
+        assert!(dump.status.success(), "{}", said(&dump));
+        assert!(dump.stderr.is_empty(), "{}", said(&dump));
+        let text = String::from_utf8_lossy(&dump.stdout);
+        assert!(!text.contains("_classic_") && !text.contains("_log\""));
+    }
+}
+
+#[test]
+fn commands_know_the_layout() {
+    let Some((folder, made)) = end_to_end() else {
+        return;
+    };
+    let mut pairs = Vec::new();
+    let mut streams = 0;
+    for Case { log, expected } in made {
+        let good = run(&["check"], &log);
+        assert!(good.status.success(), "{}", said(&good));
+        let inspected = run(&["inspect", "--records"], &log);
+        assert!(said(&inspected).contains("Log VOL classic log"));
+        streams += said(&inspected).matches("(deflate stream").count();
+        let exported = folder.path().join(log.with_extension("exported"));
+        let mut export = Command::new(PROGRAM);
+        let output = export.arg("export").args([&log, &exported]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        pairs.push((exported, expected));
+    }
+    assert!(streams > 0);
+    for python in Python::all() {
+        assert_same(&python, &pairs);
+    }
+}
+
+/// Makes an HDF5 file with the program of a test; `made` is its name.
+fn by_python(folder: &TempDir, code: &str) -> Option<PathBuf> {
+    let python = Python::old().or_else(Python::new)?;
+    let path = folder.path().join("file.h5");
+    let code =
+        format!("import sys, h5py, numpy as np\nwith h5py.File(sys.argv[1], 'w') as f:\n{code}");
+    python.run(&code, &[&path]);
+    Some(path)
+}
+
+#[test]
+fn files_of_others_with_these_names_are_plain() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = by_python(
+        &folder,
+        "  for name in ('_metadata_log', '_data_log'):
+    f.create_dataset(name, data=np.zeros(100, 'u1'), chunks=(10,), maxshape=(None,))
+",
+    );
+    let Some(path) = made else { return };
+    assert!(matches!(
+        open(&path, Chunking::Auto),
+        Err(Error::NotALog { .. })
+    ));
+}
+
+#[test]
+fn logs_that_are_not_chunked_bytes_are_refused() {
+    let kinds = [
+        "data=np.zeros(100, 'u1')",
+        "data=np.zeros(100, 'u2'), chunks=(10,)",
+        "data=np.zeros(100, 'i1'), chunks=(10,)",
+        "data=np.zeros((10, 10), 'u1'), chunks=(10, 10)",
+        "data=np.zeros(100, 'u1'), chunks=(10,), compression=1",
+    ];
+    for kind in kinds {
+        let folder = tempfile::tempdir().unwrap();
+        let code = format!(
+            "  for name in ('_metadata_log', '_data_log'):
+    f.create_dataset(name, {kind})
+  f.create_dataset('a', (), 'i4').attrs['_classic_id'] = 1
+"
+        );
+        let Some(path) = by_python(&folder, &code) else {
+            return;
+        };
+        let failed = open(&path, Chunking::Auto).unwrap_err().to_string();
+        assert!(failed.contains("file.h5: /_metadata_log:"), "{failed}");
+    }
+}
+
+/// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.
+#[test]
+fn damaged_files_are_known_by_their_marks() {
+    let Some(python) = Python::old().or_else(Python::new) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (made, _) = make(&python, folder.path(), &[], 5..6);
+    let log = &made[0].log;
+    let mut bytes = std::fs::read(log).unwrap();
+    let signature = bytes.windows(4).position(|w| w == b"\x89HDF").unwrap();
+    // A superblock of no known version.
+    bytes[signature + 8] = 99;
+    std::fs::write(log, &bytes).unwrap();
+    let failed = open(log, Chunking::Auto).unwrap_err();
+    assert!(matches!(failed, Error::BadFile { .. }), "{failed}");
+    for name in [&b"_data_log"[..], b"_metadata_log"] {
+        while let Some(at) = bytes.windows(name.len()).position(|w| w == name) {
+            bytes[at] = b'x';
+        }
+    }
+    std::fs::write(log, &bytes).unwrap();
+    let failed = open(log, Chunking::Auto).unwrap_err();
+    assert!(matches!(failed, Error::NotALog { .. }), "{failed}");
+}
