@@ -12,7 +12,7 @@ use common::mpirun::{cases, first_seed};
 use common::readers::{Python, project, said};
 use common::{Mounted, PROGRAM, User, can_mount};
 use h5logfs::error::Error;
-use h5logfs::log::source::Folder;
+use h5logfs::log::source::{Arrangement, Folder};
 use h5logfs::scan::{Chunking, Settings, scan};
 use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
@@ -292,6 +292,75 @@ fn commands_know_the_layout() {
     for python in Python::all() {
         assert_same(&python, &pairs);
     }
+}
+
+/// Random numbers that are the same in every run (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+/// Offsets of all that libhdf5 does not look at: the bytes of the two logs, and the indexes of their chunks.
+fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
+    let mut logs = Vec::new();
+    for source in &view.snapshot().sources[1..] {
+        let Arrangement::Blocks { block, at, .. } = &source.arrangement else {
+            panic!("{source:?}");
+        };
+        let blocks = at.iter().map(|(_, at)| *at as usize);
+        logs.extend(blocks.flat_map(|at| at..bytes.len().min(at + *block as usize)));
+    }
+    let marks = [&b"TREE\x01"[..], b"EAHD", b"EAIB", b"EADB", b"EASB"];
+    let mut indexes = Vec::new();
+    for mark in marks {
+        let found = bytes.windows(mark.len()).enumerate();
+        let found = found.filter(|(_, bytes)| *bytes == mark);
+        indexes.extend(found.flat_map(|(at, _)| at..bytes.len().min(at + 120)));
+    }
+    (logs, indexes)
+}
+
+/// Whatever stands in the logs and their indexes: a read succeeds or fails, and that is all.
+#[test]
+fn damage_is_never_more_than_an_error() {
+    let Some(python) = Python::all().pop() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = first_seed()..first_seed() + 10;
+    let (made, _) = make(&python, folder.path(), &[], seeds);
+    let mut numbers = Numbers(first_seed());
+    let mut failed = 0;
+    for Case { log, .. } in made {
+        let bytes = std::fs::read(&log).unwrap();
+        let (logs, indexes) = own_bytes(&open(&log, Chunking::Auto).unwrap(), &bytes);
+        for round in 0..cases(CASES) {
+            let mut damaged = bytes.clone();
+            let places = if round % 2 == 0 { &logs } else { &indexes };
+            for _ in 0..1 + numbers.below(3) {
+                let at = places[numbers.below(places.len())];
+                damaged[at] = [0, 1, 0x7f, 0x80, 0xff, numbers.below(256) as u8][numbers.below(6)];
+            }
+            // A file of its own, since the times of one that is written again may stay the same.
+            let path = log.with_extension(format!("damaged{round}"));
+            std::fs::write(&path, &damaged).unwrap();
+            let read = open(&path, Chunking::Auto).and_then(|view| {
+                let _ = view.complaints();
+                let mut all = vec![0; view.len() as usize];
+                view.read_at(0, &mut all)
+            });
+            failed += usize::from(read.is_err());
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    assert!(failed > 0);
 }
 
 /// Makes an HDF5 file with the program of a test; `made` is its name.
