@@ -264,8 +264,11 @@ impl Snapshot {
                 + d.filters.len() * 48
                 + d.references.len() * 8
         };
+        // The open files have them as well.
+        let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
         self.image.len()
             + self.user_block.len()
+            + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
     }

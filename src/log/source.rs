@@ -430,6 +430,14 @@ impl Arrangement {
         }
     }
 
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Arrangement::Blocks { at, .. } => size_of_val(at.as_slice()),
+            _ => 0,
+        }
+    }
+
     /// Bytes of a source in a file of this size.
     fn len(&self, file: u64) -> u64 {
         match self {

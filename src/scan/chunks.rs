@@ -352,3 +352,42 @@ impl Array {
 fn blocks_of(number: u32) -> u64 {
     1u64.checked_shl(number / 2).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_messages_name_the_index() {
+        let address = 0x1234u64.to_le_bytes();
+        let sides = [16, 0, 0, 0, 1, 0, 0, 0];
+        let of = |parts: &[&[u8]]| index_of(&parts.concat());
+        let tree = Ok((16, Index::BTree(0x1234)));
+        assert_eq!(of(&[&[3, 2, 2], &address, &sides]), tree);
+        assert_eq!(of(&[&[1, 2, 2, 0, 0, 0, 0, 0], &address, &sides]), tree);
+        let array = [4, 2, 0, 2, 1, 16, 1, 4, 32, 4, 4, 16, 10];
+        let found = of(&[&array, &address]);
+        assert_eq!(found, Ok((16, Index::Array(0x1234))));
+        // A fixed array, no chunks, two dimensions, chunks of nothing, the end.
+        let fixed = [4, 2, 0, 2, 1, 16, 1, 3, 10];
+        assert!(of(&[&fixed, &address]).is_err());
+        assert!(of(&[&[3, 1, 2], &address, &sides]).is_err());
+        assert!(of(&[&[3, 2, 3], &address, &sides]).is_err());
+        assert!(of(&[&[3, 2, 2], &address, &[0; 8]]).is_err());
+        assert!(of(&[&[3, 2, 2], &address]).is_err());
+    }
+
+    /// As libhdf5 has them with its usual parameters.
+    #[test]
+    fn blocks_of_an_array_grow() {
+        let array = Array {
+            least: 16,
+            page: 1024,
+            offset: 4,
+            next: 0,
+        };
+        let sizes = [0, 1, 2, 3, 4].map(|n| (blocks_of(n), array.elements_of(n)));
+        assert_eq!(sizes, [(1, 16), (1, 32), (2, 32), (2, 64), (4, 64)]);
+        assert_eq!([12, 13].map(|n| array.pages_of(n)), [0, 2]);
+    }
+}

@@ -32,13 +32,14 @@ pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
         return Err(Trouble::Negative(text));
     }
     let mut visited = vec![false; places.len()];
-    let mut from = "its anchor".to_owned();
+    // Of `None` it is the anchor.
+    let mut from = None;
     let (mut next, mut disagreement) = (first, None);
     for number in 0.. {
         let expected = places.get(number).map(|place| place.at);
         let position = u64::try_from(next).ok();
         if position != expected {
-            let wrong = || disagrees(&from, next, expected);
+            let wrong = || disagrees(&named(from), next, expected);
             disagreement.get_or_insert_with(wrong);
         }
         let Some(position) = position else { break };
@@ -47,13 +48,18 @@ pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
         };
         if std::mem::replace(&mut visited[found], true) {
             return Err(Trouble::Cycle(format!(
-                "{from} names the one at byte {position} as the next: a chain with a cycle"
+                "{} names the one at byte {position} as the next: a chain with a cycle",
+                named(from)
             )));
         }
-        from = format!("entry at byte {position}");
+        from = Some(position);
         next = places[found].next;
     }
     disagreement.map_or(Ok(()), |text| Err(Trouble::Disagrees(text)))
+}
+
+fn named(entry: Option<u64>) -> String {
+    entry.map_or("its anchor".into(), |at| format!("entry at byte {at}"))
 }
 
 fn disagrees(from: &str, next: i64, expected: Option<u64>) -> String {
