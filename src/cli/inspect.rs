@@ -1,5 +1,6 @@
 //! `h5logfs inspect`: what a log file holds.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -135,8 +136,10 @@ impl Report {
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}: {} log", self.file, self.layout)?;
-        if self.sources.len() > 1 {
-            writeln!(out, "  and {} more files", self.sources.len() - 1)?;
+        // One file may hold several sources.
+        let files: BTreeSet<&String> = self.sources.iter().collect();
+        if files.len() > 1 {
+            writeln!(out, "  and {} more files", files.len() - 1)?;
         }
         writeln!(
             out,
@@ -273,7 +276,7 @@ impl RecordReport {
             encoding: match record.stored.encoding {
                 Encoding::Raw => "raw",
                 Encoding::Deflate => "deflate",
-                Encoding::DeflateStream => "deflate stream, at most",
+                Encoding::DeflateStream => "deflate stream",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",

@@ -1,12 +1,12 @@
 //! What the classic layout has in a file besides the user's objects (`docs/formats/logvol-classic.md`).
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::path::Path;
 
 use super::chunks::{self, Hdf5};
 use super::own::{self, Anchor, MOST_DIMS, Own, Owner};
-use crate::hdf5_sys::{self as h5, Id, Kind, Space, StorageClass, Target};
+use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use crate::log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
 use crate::log::source::{Arrangement, Folder, SourceFile};
 
@@ -71,7 +71,7 @@ impl Own for Proposal {
     }
 }
 
-/// The log of a file; `None` where it has none. `source`: the file, `base` the bytes of its user block.
+/// The log of a file; `None` where it has none.
 pub fn find(
     folder: &Folder,
     relative: &Path,
@@ -79,21 +79,17 @@ pub fn find(
     source: &SourceFile,
 ) -> Result<Option<Log>> {
     let root = h5::open_group(file, c"/")?;
-    let names = [METADATA_LOG, DATA_LOG];
-    let names = names.map(|name| CString::new(name).map_err(|e| e.to_string()));
-    let [metadata, data] = names;
-    let (metadata, data) = (metadata?, data?);
-    for name in [&metadata, &data] {
-        if !h5::hard_link_exists(&root, name)? {
+    for name in [METADATA_LOG, DATA_LOG] {
+        if !h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?)? {
             return Ok(None);
         }
     }
     let base = h5::user_block(&h5::file_creation(file)?)?;
-    let open = |name: &CStr| {
+    let open = |name: &str| {
         let opened = open_log((folder, relative), &root, name, Hdf5 { source, base });
-        opened.map_err(|e| format!("/{}: {e}", name.to_string_lossy()))
+        opened.map_err(|e| format!("/{name}: {e}"))
     };
-    let sources = open(&metadata).and_then(|metadata| Ok([metadata, open(&data)?]));
+    let sources = open(METADATA_LOG).and_then(|metadata| Ok([metadata, open(DATA_LOG)?]));
     let is_certain = matches!(&sources, Ok([m, d]) if has_magics(m, d));
     let anchors = anchors(file)?;
     if !is_certain && anchors.is_empty() {
@@ -122,21 +118,27 @@ fn known(all: &[classic::Anchor]) -> Option<classic::Anchor> {
 fn open_log(
     (folder, relative): (&Folder, &Path),
     root: &Id,
-    name: &CStr,
+    name: &str,
     file: Hdf5<'_>,
 ) -> Result<SourceFile> {
-    let dataset = h5::open_dataset(root, name)?;
+    let dataset = h5::open_dataset(root, &h5::c_name(name.as_bytes())?)?;
     let creation = h5::dataset_creation(&dataset)?;
     let is_chunked = h5::storage_class(&creation)? == StorageClass::Chunked;
     let is_bytes = h5::is_unsigned_byte(&h5::dataset_type(&dataset)?)?;
-    let len = match h5::dataset_space(&dataset)? {
-        Space::Simple { dims, .. } => match dims[..] {
-            [len] if is_chunked && is_bytes && !h5::has_filters(&creation)? => len,
-            _ => return Err(NO_LOG.into()),
-        },
-        Space::Null => return Err(NO_LOG.into()),
-    };
+    let space = h5::dataset_space(&dataset)?;
+    let is_list = space.rank() == Some(1);
+    if !is_list || !is_chunked || !is_bytes || h5::has_filters(&creation)? {
+        return Err("not unsigned bytes in one dimension, chunked and unfiltered".into());
+    }
+    // Positions are signed.
+    let len = space.elements().filter(|len| *len <= i64::MAX as u64);
+    let len = len.ok_or("more bytes than can be counted")?;
     let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
+    // Chunks that share their bytes would make a log of any length.
+    let bytes = found.chunk.checked_mul(found.at.len() as u64);
+    if bytes.is_none_or(|bytes| bytes > file.source.len()) {
+        return Err("its chunks have more bytes than the file".into());
+    }
     let log = SourceFile::open(folder, relative).map_err(|e| e.to_string())?;
     if log.identity() != file.source.identity() {
         return Err("the file was changed meanwhile".into());
@@ -149,14 +151,13 @@ fn open_log(
     arranged.map_err(|e| e.to_string())
 }
 
-const NO_LOG: &str = "not unsigned bytes in one dimension, chunked and unfiltered";
-
 /// All anchors, by their ids. What cannot be read of one is no concern here, nor are links that lead nowhere: who walks the objects
 /// says what is wrong with them.
 fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
-    let mut met = HashSet::from([h5::address(&h5::open_group(file, c"/")?)?]);
-    let mut groups = vec![h5::open_group(file, c"/")?];
+    let root = h5::open_group(file, c"/")?;
+    let mut met = HashSet::from([h5::address(&root)?]);
+    let mut groups = vec![root];
     while let Some(group) = groups.pop() {
         for link in h5::links(&group)? {
             let Target::Hard(address) = link.target else {

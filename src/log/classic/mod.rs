@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
+use super::records::RecordList;
 use super::source::SourceFile;
 use super::tiling::Tiling;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
@@ -130,8 +131,19 @@ impl RecordTable for ClassicTable {
             dataset,
             selections,
         };
-        let found = self.tables.find(dataset.id);
-        Ok(found.map_or_else(DatasetRecords::default, |at| decoder.records(at)))
+        let rank = dataset.dims.len();
+        let fits = |at: &usize| usize::from(self.tables.anchors[*at].rank) == rank;
+        match self.tables.find(dataset.id).filter(fits) {
+            Some(at) => Ok(decoder.records(at)),
+            None => Ok(DatasetRecords {
+                records: RecordList::new(rank, 0),
+                faults: vec![format!(
+                    "no anchor of rank {rank} has the id {}",
+                    dataset.id
+                )],
+                ..DatasetRecords::default()
+            }),
+        }
     }
 
     fn bytes(&self) -> usize {
