@@ -173,7 +173,7 @@ class Maker:
         self.metadata += struct.pack(order + "iqq", said["filter"], said["pointer"], -1)
         self.count += 1
         self.data += stored
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not fields:
             self.data += bytes(rng.randrange(256) for _ in range(rng.randrange(40)))
         # The chain.
         if dataset.entries:
