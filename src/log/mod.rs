@@ -141,7 +141,7 @@ pub fn find_signature(file: &SourceFile) -> Result<Option<u64>> {
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
 /// The marks of each layout: names that are in such a file's metadata, all of them.
-const MARKS: [&[&str]; 2] = [&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
+const MARKS: &[&[&str]] = &[&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
 
 /// Bytes searched for a layout's marks in a file that libhdf5 cannot open.
 const MARK_WINDOW: u64 = 1 << 20;

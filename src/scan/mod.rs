@@ -80,11 +80,8 @@ pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Sna
         }
     };
     let found = find_log(folder, relative, &file, source);
-    let scanned = found.and_then(|found| match found {
-        Some(found) => scan_log(&file, found, chunking).map(Some),
-        None => Ok(None),
-    });
-    match scanned {
+    let scan = |found: Found| scan_log(&file, found, chunking);
+    match found.and_then(|found| found.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log("plain HDF5".into())),
         Err(e) => Err(Error::bad_file(path, e)),
