@@ -19,7 +19,7 @@ use encoder::{
 use h5logfs::catalog::{Catalog, Presented};
 use h5logfs::index::store::{Key, State, Store};
 use h5logfs::log::source::Folder;
-use h5logfs::scan::made_by;
+use h5logfs::scan::{Settings, made_by};
 use h5logfs::view::View;
 use h5logfs::view::cache::MemoryLimits;
 use tempfile::TempDir;
@@ -341,7 +341,7 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
         let log = store.log(&Key {
             main: State::from(&fs::metadata(site.run().join(name)).unwrap()),
             name: name.into(),
-            settings: format!("{}, chunk=auto", made_by()),
+            settings: format!("{}, {}, beside=[]", made_by(), Settings::default()),
         });
         let sound = log.get("scan").unwrap();
         // Each byte but for the image, of which a few are enough.
