@@ -11,8 +11,8 @@ use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 const PAGE: u64 = 4096;
 /// Alignment of everything else.
 const WORD: u64 = 8;
-/// Where chunks begin at the earliest if some of them cannot be had. To find out what a file is, the C library of
-/// netCDF (4.9.3) reads so many bytes, and does not open it where one of them is an error.
+/// Where chunks begin at the earliest if some of them cannot be had. To find out what a file is, some readers
+/// take so many bytes at once, and do not open it where one of them is an error.
 const FRONT_OF_LOSSES: u64 = 4 << 20;
 /// The largest offset that a file system can speak of.
 const LONGEST_FILE: u64 = i64::MAX as u64;

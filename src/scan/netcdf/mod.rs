@@ -34,7 +34,9 @@ pub fn scan(
     let found = logs::find(folder, relative, &companions, 1)?;
     let has_logs = !found.logs.is_empty();
     if !has_logs && file.is_empty() {
-        return Err(not_a_log("an empty file".into()));
+        return Err(not_a_log(
+            "empty (a log file that was never closed may be so, too)".into(),
+        ));
     }
     if !has_logs && !settings.without_logs {
         let reason = "a netCDF classic file without logs (netcdf=hdf5 presents it all the same)";
