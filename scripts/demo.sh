@@ -93,6 +93,13 @@ with xarray.open_dataset(sys.argv[1], engine="netcdf4") as data:
     t = data["T"]
     print(t.dims, t.shape, f"mean {float(t.mean()):g}, {int(t.isnull().sum())} missing values")' "$mnt/weather.nc"
 
+say "7. A netCDF file whose job was killed: its data are in the logs of PnetCDF's burst buffer only"
+run ls "$sample/killed"
+run ncdump -v q "$sample/killed/file.nc"
+say "   In the mount it has them, and the logs are gone from sight"
+run ls "$mnt/killed"
+run ncdump -v q "$mnt/killed/file.nc"
+
 unmount_by_hand() {
     if [ "$(id -u)" -eq 0 ]; then
         run umount "$mnt"
@@ -101,10 +108,10 @@ unmount_by_hand() {
     fi
 }
 
-say "7. Unmount"
+say "8. Unmount"
 unmount_by_hand
 
-say "8. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
+say "9. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
 run mpirun -n 4 "$heat" "$run42/heat.h5"
 run ls -l "$run42"
 run "$program" mount "$run42" "$mnt" -o "log_file=$messages"
