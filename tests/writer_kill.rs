@@ -175,7 +175,7 @@ impl Victim {
             // It may have come to its end.
             let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
         }
-        self.job.wait();
+        self.job.wait_for_killed();
         // What a rank was just writing comes to its end, though mpirun does not wait for it.
         wait_until("the ranks are gone", || ranks.iter().all(Rank::has_ended));
     }

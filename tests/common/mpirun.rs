@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// How long a job may take that normally takes a second or two.
 const DEADLINE: Duration = Duration::from_secs(120);
 
+/// How long mpirun may take that has lost its ranks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The ranks of a job have it in their environment: so they are found when it has to be ended.
 const TOKEN: &str = "H5LOGFS_TEST_JOB";
 
@@ -87,6 +90,18 @@ impl Job {
                 let said = self.said();
                 self.kill();
                 panic!("a job did not end in {DEADLINE:?}; it said:\n{said}");
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for mpirun after its ranks were killed. Now and then, on a busy machine, it says that they died and stays
+    /// nevertheless; that is not what a test is about.
+    pub fn wait_for_killed(&mut self) {
+        let start = Instant::now();
+        while !self.has_ended() {
+            if start.elapsed() > PATIENCE {
+                return self.kill();
             }
             thread::sleep(Duration::from_millis(2));
         }
