@@ -269,10 +269,10 @@ impl Catalog {
         let own = || vec![own(relative, source)];
         match opened {
             Ok(view) => {
-                for warning in &view.snapshot().warnings {
+                let snapshot = view.snapshot();
+                for warning in snapshot.losses.iter().chain(&snapshot.warnings) {
                     log::warn!("{}: {warning}", source.path().display());
                 }
-                let snapshot = view.snapshot();
                 let files = snapshot.sources.iter().chain(&snapshot.journal);
                 let files = files.cloned().collect();
                 let presented = Presented::View {

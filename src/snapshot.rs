@@ -26,8 +26,8 @@ pub struct Snapshot {
     /// Object addresses in the log file and in the image, by the former: object references among
     /// logged data are translated by it.
     pub addresses: Vec<(u64, u64)>,
-    /// Some of the data are known to be lost.
-    pub has_losses: bool,
+    /// What the scan knows to be missing of the log, for a person to read.
+    pub losses: Vec<String>,
     /// What the view cannot show as it was, for a person to read.
     pub warnings: Vec<String>,
 }
@@ -334,7 +334,7 @@ mod tests {
             datasets,
             log: Tables::default(),
             addresses: vec![(1, 10), (2, 5)],
-            has_losses: false,
+            losses: Vec::new(),
             warnings: vec!["odd".into()],
         }
     }

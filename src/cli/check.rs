@@ -58,15 +58,15 @@ fn check(view: &View) -> Vec<String> {
 
 /// What is wrong with the log as a whole, but makes no dataset unreadable.
 fn complaints(view: &View) -> Vec<String> {
+    let path = view.path();
+    let named = |said: &String| format!("{}: {said}", path.display());
+    let mut faults: Vec<String> = view.snapshot().losses.iter().map(named).collect();
     match view.complaints() {
-        Ok(complaints) => {
-            let path = view.path();
-            let named = complaints.iter();
-            named.map(|c| format!("{}: {c}", path.display())).collect()
-        }
+        Ok(complaints) => faults.extend(complaints.iter().map(named)),
         // Each logged dataset says so, too.
-        Err(e) => vec![e.to_string()],
+        Err(e) => faults.push(e.to_string()),
     }
+    faults
 }
 
 /// Faults of one dataset, chunk by chunk. What concerns the whole dataset is said once.

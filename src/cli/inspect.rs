@@ -65,6 +65,8 @@ struct Report {
     canonical_bytes: u64,
     metadata_bytes: usize,
     datasets: Vec<DatasetReport>,
+    /// What is missing of the log.
+    losses: Vec<String>,
     warnings: Vec<String>,
     /// What is wrong with the log, but makes no dataset unreadable.
     complaints: Vec<String>,
@@ -129,6 +131,7 @@ impl Report {
             canonical_bytes: view.len(),
             metadata_bytes: view.front_len(),
             datasets,
+            losses: snapshot.losses.clone(),
             warnings: snapshot.warnings.clone(),
             complaints: view.complaints()?,
         })
@@ -146,6 +149,9 @@ impl Report {
             "  as HDF5: {} bytes, {} of them metadata",
             self.canonical_bytes, self.metadata_bytes
         )?;
+        for loss in &self.losses {
+            writeln!(out, "  missing: {loss}")?;
+        }
         for warning in &self.warnings {
             writeln!(out, "  note: {warning}")?;
         }

@@ -168,7 +168,7 @@ fn scan_log(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
-        has_losses: false,
+        losses: Vec::new(),
         warnings: copied.warnings,
     })
 }

@@ -78,7 +78,7 @@ pub fn scan(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
-        has_losses: false,
+        losses: Vec::new(),
         warnings,
     })
 }

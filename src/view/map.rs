@@ -127,7 +127,7 @@ impl AddressMap {
                 align = WORD;
             }
         }
-        if snapshot.has_losses {
+        if !snapshot.losses.is_empty() {
             cursor.end = cursor.end.max(FRONT_OF_LOSSES);
         }
         for (number, place) in datasets.iter_mut().enumerate() {

@@ -159,8 +159,10 @@ pub struct LogHeader {
     pub entries: u64,
     /// What the field with the number of entries says; it may be anything.
     pub claimed: i64,
-    /// What a person should know of the number of entries.
-    pub notes: Vec<String>,
+    /// Why entries are missing, if that is so.
+    pub loss: Option<String>,
+    /// Why there are entries that do not count, where they might have to.
+    pub note: Option<String>,
 }
 
 impl LogHeader {
@@ -168,19 +170,13 @@ impl LogHeader {
     /// the reason where this is no log that could be used.
     pub fn read(source: &SourceFile) -> Result<Self, String> {
         let front = Front::read(source, 0)?;
-        let (claimed, entries, notes) = count(source, &front)?;
-        Ok(LogHeader {
-            front,
-            entries,
-            claimed,
-            notes: notes.into_iter().collect(),
-        })
+        count(source, front)
     }
 }
 
-/// What the field says, how many entries count, and what is to be said about it (2.2). The program rewrites
-/// the number of entries one field too far, where the header says where they begin.
-fn count(source: &SourceFile, front: &Front) -> Result<(i64, u64, Option<String>), String> {
+/// How many entries count (2.2). The program rewrites the number of entries one field too far, where the header says
+/// where they begin.
+fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
     /// All but the byte that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
     let begin = front.len as i64;
@@ -192,39 +188,51 @@ fn count(source: &SourceFile, front: &Front) -> Result<(i64, u64, Option<String>
         true => front.num_entries,
         false => front.entry_begin,
     };
+    let mut header = LogHeader {
+        front,
+        entries: 0,
+        claimed,
+        loss: None,
+        note: None,
+    };
+    let front = &header.front;
     if is_fresh && !is_in_place {
         // No entry at all, or as many as the header has bytes.
         let found = chained(source, front, front.len)?;
-        let entries = if found == front.len { found } else { 0 };
-        return Ok((claimed, entries, None));
+        header.entries = if found == front.len { found } else { 0 };
+        return Ok(header);
     }
     let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
-        let found = chained(source, front, fits)?;
-        let note = match u64::try_from(claimed) {
-            Ok(claimed) if claimed > found => format!(
-                "of {claimed} entries {found} are there and complete, and are shown; {} are missing, or \
-                 the number is damaged",
-                claimed - found
-            ),
-            _ => format!(
-                "{claimed} cannot be its number of entries: those that are there and complete, {found}, \
-                 are shown"
-            ),
-        };
-        return Ok((claimed, found, Some(note)));
+        header.entries = chained(source, front, fits)?;
+        header.loss = Some(missing(claimed, header.entries));
+        return Ok(header);
     };
+    header.entries = entries;
     let was_redefined = !front.big_endian && front.num_entries & !NO_RANK != 0;
-    let mut note = None;
     if entries == 0 && was_redefined {
         let found = chained(source, front, fits)?;
-        note = (found > 0).then(|| {
-            format!(
-                "its number of entries was set to 0 when the file was defined anew: those that are \
-                 there and complete, {found}, are not shown, for they may be in the file already"
-            )
-        });
+        let note = format!(
+            "its number of entries was set to 0 when the file was defined anew: those that are there \
+             and complete, {found}, are not shown, for they may be in the file already"
+        );
+        header.note = (found > 0).then_some(note);
     }
-    Ok((claimed, entries, note))
+    Ok(header)
+}
+
+/// What is to be said where not all entries that are claimed can be there.
+fn missing(claimed: i64, found: u64) -> String {
+    match u64::try_from(claimed) {
+        Ok(claimed) if claimed > found => format!(
+            "of {claimed} entries {found} are there and complete, and are shown; {} are missing, or \
+             the number is damaged",
+            claimed - found
+        ),
+        _ => format!(
+            "{claimed} cannot be its number of entries: those that are there and complete, {found}, \
+             are shown"
+        ),
+    }
 }
 
 /// How many complete entries follow each other from the first one on, at most `most`, of which each has its
@@ -308,8 +316,8 @@ mod tests {
         assert!(!front.big_endian);
         // Its entries are not here.
         assert_eq!(
-            (header.entries, header.claimed, header.notes.len()),
-            (0, 3, 1)
+            (header.entries, header.claimed, header.loss.is_some()),
+            (0, 3, true)
         );
         (log.big_endian, log.ranks, log.rank) = (true, 300, 256);
         let other = read(&log.metadata()).unwrap();
@@ -368,7 +376,8 @@ mod tests {
     /// How many entries count, and how many notes there are.
     fn counted(log: &LogBytes) -> (u64, usize) {
         let header = read(&log.metadata()).unwrap();
-        (header.entries, header.notes.len())
+        let remarks = header.loss.iter().chain(&header.note);
+        (header.entries, remarks.count())
     }
 
     #[test]
@@ -429,11 +438,8 @@ mod tests {
         log.entry_begin = Some(0);
         assert_eq!(counted(&log), (0, 1));
         let header = read(&log.metadata()).unwrap();
-        assert!(
-            header.notes[0].contains("complete, 5,"),
-            "{:?}",
-            header.notes
-        );
+        let note = header.note.unwrap();
+        assert!(note.contains("complete, 5,"), "{note}");
         log.entries.clear();
         assert_eq!(counted(&log), (0, 0));
         // What is written where it belongs is no rank.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::decode::{self, Decoder};
 use super::entry::Call;
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
-use super::{Log, Tables};
+use super::{Log, Remarks, Tables};
 use crate::error::{Error, Result};
 use crate::log::model::Selections;
 use crate::log::source::{Arrangement, SourceFile};
@@ -225,10 +225,7 @@ impl Tables {
 pub struct Survey {
     /// How many records they make. An entry that breaks a rule makes none.
     pub records: u64,
-    /// Some entries have no payload.
-    pub has_losses: bool,
-    /// What a person should know of each log: what of it is lost.
-    pub notes: Vec<String>,
+    pub remarks: Remarks,
 }
 
 /// Walks through all logs. Fails where one cannot be read.
@@ -236,21 +233,23 @@ pub fn survey(sources: &[SourceFile], tables: &Tables) -> Result<Survey> {
     let mut found = Survey::default();
     for log in &tables.logs {
         let name = name(sources, log);
-        let looked = look(sources, tables, log, &mut found);
+        let looked = look(sources, tables, log, &mut found.records);
         let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
-        let said = said.iter().map(|note| format!("{name}: {note}"));
-        found.notes.extend(said);
+        let named = |said: String| format!("{name}: {said}");
+        let Remarks { losses, notes } = &mut found.remarks;
+        losses.extend(said.losses.into_iter().map(named));
+        notes.extend(said.notes.into_iter().map(named));
     }
     Ok(found)
 }
 
-/// Walks through one log. Returns what is to be said of it.
+/// Walks through one log; raises `records` to what its entries make. Returns what is to be said of it.
 fn look(
     sources: &[SourceFile],
     tables: &Tables,
     log: &Log,
-    found: &mut Survey,
-) -> std::result::Result<Vec<String>, String> {
+    records: &mut u64,
+) -> std::result::Result<Remarks, String> {
     let source = source(sources, log.metadata)?;
     let header = LogHeader::read(source)?;
     let mut without_payload = 0u64;
@@ -264,25 +263,26 @@ fn look(
             return Ok(());
         };
         match entry.check(window, variable, tables.version) {
-            Ok(request) => found.records = request.records.max(found.records),
+            Ok(request) => *records = request.records.max(*records),
             Err(Trouble::Broken(_)) => {}
             Err(Trouble::Unreadable(reason)) => return Err(reason),
         }
         Ok(())
     })?;
-    let mut notes = header.notes;
-    notes.extend(cut);
+    let mut losses: Vec<String> = header.loss.into_iter().chain(cut).collect();
     if without_payload > 0 {
-        found.has_losses = true;
         let of = header.entries;
-        notes.push(match log.data {
+        losses.push(match log.data {
             Some(_) => {
                 format!("payloads of {without_payload} of {of} entries are not in the data log")
             }
             None => format!("the data log is missing, with the payloads of {of} entries"),
         });
     }
-    Ok(notes)
+    Ok(Remarks {
+        losses,
+        notes: header.note.into_iter().collect(),
+    })
 }
 
 /// As messages name a log.

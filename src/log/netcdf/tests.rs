@@ -243,7 +243,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         found.lost[0].contains("the data log is missing"),
         "{found:?}"
     );
-    let notes = survey(&sources, &tables).unwrap().notes;
+    let notes = survey(&sources, &tables).unwrap().remarks.losses;
     assert!(
         notes[0].contains("missing, with the payloads of 2 entries"),
         "{notes:?}"
@@ -304,7 +304,7 @@ fn records_are_counted_and_losses_told() {
         let whole = log.metadata();
         sources[3] = rewritten(&folder, 3, &whole[..whole.len() - cut]);
         let found = survey(&sources, &tables).unwrap();
-        (found.records, found.notes)
+        (found.records, found.remarks.losses)
     };
     assert_eq!(of(1, &log, 0), (10, vec![]));
     let mut without = log.clone();

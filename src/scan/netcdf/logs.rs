@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::log::netcdf::channels::{arrangement, channels, doubt};
 use crate::log::netcdf::metadata::Front;
 use crate::log::netcdf::names::{LogName, Part};
-use crate::log::netcdf::{Log, has_log_magic};
+use crate::log::netcdf::{Log, Remarks, has_log_magic};
 use crate::log::source::{Folder, Place, SourceFile};
 
 /// Bytes of a data log without data.
@@ -23,8 +23,7 @@ pub struct Logs {
     pub sources: Vec<(Place, SourceFile)>,
     /// In the order in which they apply.
     pub logs: Vec<Log>,
-    /// What a person should know of them.
-    pub notes: Vec<String>,
+    pub remarks: Remarks,
 }
 
 /// The two files of one log, as their names tell.
@@ -47,17 +46,17 @@ struct Found {
 /// their sources will have. Fails where one of them is a log that cannot be read: what it holds would be
 /// missing.
 pub fn find(folder: &Folder, relative: &Path, companions: &[Place], first: u16) -> Result<Logs> {
-    let mut notes = Vec::new();
+    let mut remarks = Remarks::default();
     let mut found = Vec::new();
     for pair in pairs(companions) {
-        found.extend(open(folder, relative, &pair, &mut notes)?);
+        found.extend(open(folder, relative, &pair, &mut remarks)?);
     }
     put_in_order(&mut found);
-    notes.extend(missing_ranks(&found));
+    remarks.losses.extend(missing_ranks(&found));
     let mut said = HashSet::new();
-    notes.retain(|note| said.insert(note.clone()));
+    remarks.notes.retain(|note| said.insert(note.clone()));
     let mut logs = Logs {
-        notes,
+        remarks,
         ..Logs::default()
     };
     for one in found {
@@ -119,8 +118,9 @@ fn open(
     folder: &Folder,
     relative: &Path,
     pair: &Pair,
-    notes: &mut Vec<String>,
+    remarks: &mut Remarks,
 ) -> Result<Vec<Found>> {
+    let Remarks { losses, notes } = remarks;
     let data = pair.data.as_ref();
     let data = data
         .map(|place| SourceFile::open_at(folder, place))
@@ -130,7 +130,7 @@ fn open(
             && has_log_magic(data)?
         {
             let name = data.path().display();
-            notes.push(format!(
+            losses.push(format!(
                 "{name}: its metadata log is not there, which says what it holds"
             ));
         }
@@ -236,17 +236,17 @@ fn missing_ranks(found: &[Found]) -> Vec<String> {
         *ranks = header.ranks.max(*ranks);
         there.insert(header.rank);
     }
-    let mut notes = Vec::new();
+    let mut missing = Vec::new();
     for (generation, (ranks, there)) in generations {
         let there = there.len() as u64;
         if there < ranks {
-            let missing = ranks - there;
-            notes.push(format!(
-                "of {ranks} processes {missing} have no log here (number {generation}): what they wrote may be missing"
+            let left = ranks - there;
+            missing.push(format!(
+                "of {ranks} processes {left} have no log here (number {generation}): what they wrote may be missing"
             ));
         }
     }
-    notes
+    missing
 }
 
 #[cfg(test)]

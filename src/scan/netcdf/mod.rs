@@ -13,8 +13,8 @@ use super::shape::Chooser;
 use super::{Listings, Settings, companions, described};
 use crate::error::{Error, Result};
 use crate::log::Tables;
-use crate::log::netcdf;
 use crate::log::netcdf::header::Header;
+use crate::log::netcdf::{self, Remarks};
 use crate::log::source::{Arrangement, Folder, Place, SourceFile};
 use crate::snapshot::Snapshot;
 
@@ -68,10 +68,14 @@ fn present(
         places.push(place);
         sources.push(source);
     }
-    let mut warnings = found.notes;
+    let Remarks {
+        mut losses,
+        notes: mut warnings,
+    } = found.remarks;
     warnings.extend(applied_before(&sources));
     let survey = netcdf::survey(&sources, &tables)?;
-    warnings.extend(survey.notes);
+    losses.extend(survey.remarks.losses);
+    warnings.extend(survey.remarks.notes);
     let in_file = header.records_in(sources[0].len());
     let log = Tables::Netcdf(tables);
     let chooser = Chooser::new(settings.chunking, log.layout(), &sources);
@@ -88,7 +92,7 @@ fn present(
         datasets: made.datasets,
         log,
         addresses: made.addresses,
-        has_losses: survey.has_losses,
+        losses,
         warnings,
     })
 }
