@@ -206,6 +206,13 @@ fn complaints(file: &Path, options: &[&str]) -> Result<Vec<String>, String> {
     Ok(all.map(|text| text.as_str().unwrap().to_owned()).collect())
 }
 
+/// What is wrong with a case of the corpus, beside that all of it was moved.
+fn losses(file: &Path) -> Result<Vec<String>, String> {
+    let mut told = complaints(file, &[])?;
+    told.retain(|text| !text.contains(WRITTEN_AT));
+    Ok(told)
+}
+
 fn header(file: &Path) -> String {
     let output = Command::new("ncdump").arg("-h").arg(file).output().unwrap();
     said(&output)
@@ -247,7 +254,7 @@ import h5py, json, netCDF4, os, shutil, subprocess, sys
 folder, nc4, nc, records4, records = sys.argv[1:]
 jobs, seen_by = [], {}
 def job(name, ways, got, expected, nccopy, expect='same', **more):
-    jobs.append(dict(name=name, got=got, expected=expected, nccopy=nccopy, expect=expect, **more))
+    jobs.append(dict(name=name, got=got, expected=expected, nccopy=nccopy, expect=expect, filled=False, **more))
     seen_by[name] = ways
 def changed(name, ways, change, of=(nc4, nc)):
     path = os.path.join(folder, name + '.nc')
@@ -337,10 +344,12 @@ fn the_comparison_asks_for_nothing_more() {
         expect: "same".into(),
         ..case
     };
-    let jobs: Vec<Value> = cases
-        .map(as_same)
-        .map(|case| case.job(&case.file("expected.nc4")))
-        .collect();
+    let jobs = cases.map(as_same).map(|case| {
+        let mut job = case.job(&case.file("expected.nc4"));
+        job["filled"] = false.into();
+        job
+    });
+    let jobs: Vec<Value> = jobs.collect();
     expect_no_difference(&jobs);
 }
 
@@ -447,30 +456,30 @@ fn what_is_missing_is_told_and_never_made_up() {
     }
     check_all(cases, |case| {
         let file = folder.path().join(&case.name).join("file.nc");
-        let complaints = complaints(&file, &[])?;
-        if complaints.is_empty() {
+        let losses = losses(&file)?;
+        if losses.is_empty() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
         }
         // Of 20 entries that are counted the first 12 are complete.
-        if case.name.starts_with("cutmeta")
-            && !complaints.iter().any(|c| c.contains(" 8 are missing"))
-        {
+        let numbers = |text: &String| text.contains(" 12 ") && text.contains(" 20");
+        if case.name.starts_with("cutmeta") && !losses.iter().any(numbers) {
             return Err(format!(
-                "{}: 8 entries are missing, but {complaints:?}",
+                "{}: of 20 entries 12 are there, but {losses:?}",
                 case.name
             ));
         }
-        let text = said(&h5logfs(&["inspect"], &[&file]));
-        if !text.contains("note: ") && !text.contains("fault: ") {
-            return Err(format!(
-                "{}: inspect has nothing to tell in words",
-                case.name
-            ));
-        }
+        let inspect = said(&h5logfs(&["inspect"], &[&file]));
         let check = h5logfs(&["check"], &[&file]);
-        match !check.status.success() || said(&check).contains("note: ") {
+        let is_noted = losses.iter().all(|text| said(&check).contains(text));
+        match losses.iter().all(|text| inspect.contains(text)) {
+            false => Err(format!(
+                "{}: inspect does not tell in words: {inspect}",
+                case.name
+            )),
+            true if check.status.success() && !is_noted => {
+                Err(format!("check {}: {}", case.name, said(&check)))
+            }
             true => Ok(()),
-            false => Err(format!("check {}: {}", case.name, said(&check))),
         }
     });
 }
@@ -504,8 +513,8 @@ fn lost_payloads_take_nothing_else_with_them() {
             .unwrap();
         let check = h5logfs(&["check"], &[&file]);
         assert!(!check.status.success(), "check {name}: {}", said(&check));
-        let lost = complaints(&file, &[]).unwrap();
-        assert!(!lost.is_empty(), "{name}: inspect has nothing to tell");
+        let losses = losses(&file).unwrap();
+        assert!(!losses.is_empty(), "{name}: inspect has nothing to tell");
         jobs.push(case);
     }
     let mounted = Mounted::new(folder.path(), "");
@@ -519,16 +528,16 @@ fn lost_payloads_take_nothing_else_with_them() {
     assert!(output.status.success(), "{}", said(&output));
     // Who refused everything would have passed until here.
     let code = "
-import netCDF4, sys
+import h5py, sys
 for path in sys.argv[1:]:
-    with netCDF4.Dataset(path) as f:
-        refused = 0
-        for v in f.variables.values():
+    with h5py.File(path, 'r') as f:
+        refused = []
+        for name in f:
             try:
-                v[...]
-            except Exception:
-                refused += 1
-        print(refused)
+                f[name][()]
+            except OSError:
+                refused.append(name)
+        print(len(refused))
 ";
     let files: Vec<PathBuf> = jobs
         .iter()
