@@ -5,19 +5,14 @@ mod burst;
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
 
 use burst::log::{Channel, Entry, Generation, Job, Memory, Request, Side, Value};
 use burst::model::Model;
 use burst::{Attribute, Classic, Type, Variable};
-use common::readers::project;
-
-/// The path in the headers of the real logs.
-const PATH: &str = "/data/run/file.nc";
+use common::pnetcdf::{WRITTEN_AT, corpus};
 
 fn real(case: &str, file: &str) -> Vec<u8> {
-    let path: PathBuf = ["tests/corpus-pnetcdf", case, file].iter().collect();
-    fs::read(project().join(path)).unwrap()
+    fs::read(corpus().join(case).join(file)).unwrap()
 }
 
 fn classic(
@@ -66,7 +61,7 @@ fn expect_as_real(case: &str, classic: Classic, entries: Vec<Entry>) {
         }],
     };
     let folder = tempfile::tempdir().unwrap();
-    let logs = job.write(folder.path(), "file.nc", folder.path(), PATH);
+    let logs = job.write(folder.path(), "file.nc", folder.path(), WRITTEN_AT);
     for file in [&logs[0].0, &logs[0].1] {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert_eq!(fs::read(file).unwrap(), real(case, name), "{case}: {name}");

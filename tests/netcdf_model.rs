@@ -7,9 +7,7 @@ mod common;
 mod encoder;
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 
 use burst::log::{
@@ -19,6 +17,7 @@ use burst::model::Model;
 use burst::random::{Numbers, job};
 use burst::{Classic, Type, Variable};
 use common::mpirun::{cases, first_seed};
+use common::pnetcdf::compare;
 use common::readers::{Python, said};
 use encoder::{BUDGET, export, read_by_chunks};
 use h5logfs::error::Result;
@@ -220,17 +219,10 @@ fn a_view_holds_what_file_and_logs_say() {
     });
 }
 
-fn compare(python: &Python, jobs: &[Json]) -> std::process::Output {
-    let mut command = python.tool("nclogs.py");
-    command.args(["--ways", "netcdf4,ncdump,xarray,h5netcdf"]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let text = serde_json::to_vec(jobs).unwrap();
-    child.stdin.take().unwrap().write_all(&text).unwrap();
-    child.wait_with_output().unwrap()
+/// All programs on all files.
+fn expect_same(python: &Python, jobs: &[Json]) {
+    let output = compare(python, "netcdf4,ncdump,xarray,h5netcdf", jobs);
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// The ways of `nclogs.py` by which a file does not read from HDF5 as it does from a classic file: where variables
@@ -286,8 +278,7 @@ fn netcdf_programs_see_what_the_model_would_have_written() {
         }
         job
     });
-    let output = compare(&python, &jobs.collect::<Vec<_>>());
-    assert!(output.status.success(), "{}", said(&output));
+    expect_same(&python, &jobs.collect::<Vec<_>>());
 }
 
 /// The test of the model's files: what nccopy makes of them is the same to all programs.
@@ -308,8 +299,7 @@ fn the_files_of_the_model_are_sound() {
         assert!(output.status.success(), "seed {seed}: {}", said(&output));
         job
     });
-    let output = compare(&python, &jobs.collect::<Vec<_>>());
-    assert!(output.status.success(), "{}", said(&output));
+    expect_same(&python, &jobs.collect::<Vec<_>>());
 }
 
 // --- shared logs of more than one stripe ---------------------------------------------------------

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod mpirun;
+pub mod pnetcdf;
 pub mod readers;
 
 use std::fs;
