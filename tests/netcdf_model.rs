@@ -208,7 +208,7 @@ fn told(differences: Vec<String>) -> std::result::Result<(), String> {
 
 #[test]
 fn a_view_holds_what_file_and_logs_say() {
-    try_seeds(60, |seed| {
+    try_seeds(300, |seed| {
         let (_, model, written, _) = case(seed);
         let view = written.open().map_err(|e| e.to_string())?;
         let layout = view.snapshot().log.layout().name();
@@ -443,7 +443,7 @@ fn has_faults(view: &View) -> bool {
 /// What is left of the entries is shown, or nothing; nothing else is.
 #[test]
 fn a_metadata_log_that_was_cut() {
-    try_seeds(60, |seed| {
+    try_seeds(300, |seed| {
         let (mut job, _, written, mut numbers) = case(seed);
         let Some(place) = unshared(&job, &mut numbers) else {
             return Ok(());
@@ -477,7 +477,7 @@ fn a_metadata_log_that_was_cut() {
 /// Variables whose data were lost are as they were, or cannot be read; the others are as they were.
 #[test]
 fn a_data_log_that_was_cut() {
-    try_seeds(60, |seed| {
+    try_seeds(300, |seed| {
         let (job, model, written, mut numbers) = case(seed);
         let Some(place) = unshared(&job, &mut numbers) else {
             return Ok(());
@@ -554,7 +554,7 @@ fn flip(file: &Path, numbers: &mut Numbers, within: u64) {
 
 #[test]
 fn damaged_metadata_logs_and_headers_do_no_harm() {
-    try_seeds(120, |seed| {
+    try_seeds(200, |seed| {
         let (job, _, written, mut numbers) = case(seed);
         let Some(place) = unshared(&job, &mut numbers) else {
             return Ok(());

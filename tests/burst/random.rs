@@ -97,6 +97,15 @@ fn classic(numbers: &mut Numbers) -> Classic {
         let variable = variable(numbers, &classic, number);
         classic.variables.push(variable);
     }
+    if numbers.one_in(4) {
+        // One record variable alone is not padded.
+        let mut number = 0;
+        let alone = classic.clone();
+        classic.variables.retain(|v| {
+            number += u32::from(alone.is_record(v));
+            !alone.is_record(v) || number == 1
+        });
+    }
     let gap = numbers.pick(&[0, 4, 100, 512]);
     classic.place(|| if numbers.one_in(2) { gap } else { 0 });
     if classic.first_record().is_none() {
@@ -299,6 +308,9 @@ fn entry(numbers: &mut Numbers, classic: &Classic) -> Entry {
     let memory = match variable.kind {
         Type::Char => Memory::Text,
         kind if numbers.one_in(2) => same_kind(numbers, kind),
+        // Of these the conversion is not the plain one.
+        Type::Byte if numbers.one_in(3) => Memory::UChar,
+        _ if numbers.one_in(3) => numbers.pick(&[Memory::Float, Memory::Double]),
         _ => numbers.pick(&Memory::NUMBERS),
     };
     let total: u64 = pieces.iter().map(|piece| elements(piece)).sum();
