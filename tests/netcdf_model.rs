@@ -449,7 +449,7 @@ fn a_metadata_log_that_was_cut() {
             return Ok(());
         };
         let before = written.open().map_err(|e| e.to_string())?;
-        let before = &before.snapshot().warnings;
+        let before = &before.snapshot().losses;
         let (metadata, _) = files_of(&written, &job, place);
         let len = numbers.below(metadata.metadata().unwrap().len());
         cut(metadata, len);
@@ -466,7 +466,7 @@ fn a_metadata_log_that_was_cut() {
             Err(e) => return Err(about(e.to_string())),
         };
         let mut differences = check_view(&view, &model, is_headless);
-        let is_told = view.snapshot().warnings.iter().any(|w| !before.contains(w));
+        let is_told = view.snapshot().losses.iter().any(|l| !before.contains(l));
         if (is_headless || is_less) && !is_told && !has_faults(&view) {
             differences.push("nothing tells of the entries that are missing".into());
         }

@@ -198,7 +198,9 @@ pub fn complaints(file: &Path, options: &[&str]) -> Result<Vec<String>, String> 
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let faults = report["datasets"].as_array().unwrap().iter();
     let faults = faults.flat_map(|d| d["faults"].as_array().unwrap());
-    let all = report["warnings"].as_array().unwrap().iter().chain(faults);
+    let said = ["losses", "warnings"].iter();
+    let said = said.flat_map(|list| report[list].as_array().unwrap());
+    let all = said.chain(faults);
     Ok(all.map(|text| text.as_str().unwrap().to_owned()).collect())
 }
 
