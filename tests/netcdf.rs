@@ -235,13 +235,10 @@ fn what_is_missing_is_told_and_never_made_up() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
         }
         // Of 20 entries that are counted the first 12 are complete.
-        let numbers = |text: &String| {
-            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
-            words.contains(&"12") && words.contains(&"20")
-        };
-        if case.name.starts_with("cutmeta") && !losses.iter().any(numbers) {
+        let says_so = |text: &String| text.contains(" 8 are missing");
+        if case.name.starts_with("cutmeta") && !losses.iter().any(says_so) {
             return Err(format!(
-                "{}: of 20 entries 12 are there, but {losses:?}",
+                "{}: 8 entries are missing, but {losses:?}",
                 case.name
             ));
         }
