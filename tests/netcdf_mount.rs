@@ -156,6 +156,38 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
 // --- the commands --------------------------------------------------------------------------------
 
 #[test]
+fn inspect_tells_where_logs_may_have_been_applied() {
+    let folder = lay_out(&[case("closed-cdf1-np1")]);
+    let file = folder.path().join("closed-cdf1-np1/file.nc");
+    for (age, is_told) in [(0, true), (1 << 20, false)] {
+        set_age(&file, age);
+        let notes = complaints(&file, &[]).unwrap();
+        let told = notes.iter().any(|n| n.contains("changed after its logs"));
+        assert_eq!(told, is_told, "{notes:?}");
+        // Neither is a fault.
+        assert!(h5logfs(&["check"], &[&file]).status.success());
+    }
+}
+
+/// Ranks 0 and 2 of 4 have left logs; that of rank 3 has no metadata.
+#[test]
+fn processes_without_logs_are_told() {
+    let folder = lay_out(&[case("types-cdf1-np4")]);
+    let folder = folder.path().join("types-cdf1-np4");
+    for name in ["file.nc_0_1.meta", "file.nc_0_1.data", "file.nc_0_3.meta"] {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    let file = folder.join("file.nc");
+    let said = complaints(&file, &[]).unwrap().join("\n");
+    assert!(said.contains("of 4 processes 2 have no log here"), "{said}");
+    assert!(
+        said.contains("file.nc_0_3.data: its metadata log is not there"),
+        "{said}"
+    );
+    assert!(!h5logfs(&["check"], &[&file]).status.success());
+}
+
+#[test]
 fn inspect_tells_what_a_file_and_its_logs_hold() {
     let folder = lay_out(&[case("onerecvar-cdf1-np1"), case("types-cdf1-np4")]);
     let file = |case: &str| folder.path().join(case).join("file.nc");
