@@ -169,6 +169,19 @@ fn inspect_tells_where_logs_may_have_been_applied() {
     }
 }
 
+#[test]
+fn a_log_alone_is_told_from_other_files() {
+    let folder = lay_out(&[case("nofile-cdf1-np1")]);
+    let log = folder.path().join("nofile-cdf1-np1/file.nc_0_0.meta");
+    let output = h5logfs(&["inspect"], &[&log]);
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("only with its netCDF file"),
+        "{}",
+        said(&output)
+    );
+}
+
 /// Ranks 0 and 2 of 4 have left logs; that of rank 3 has no metadata.
 #[test]
 fn processes_without_logs_are_told() {

@@ -37,7 +37,7 @@ pub use shape::{Chunking, choose as choose_chunk};
 use crate::error::{Error, Result};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::journal;
-use crate::log::netcdf::has_magic as has_netcdf_magic;
+use crate::log::netcdf as netcdf_log;
 use crate::log::source::{Folder, Place, SourceFile};
 use crate::log::{Tables, carries_mark, find_signature};
 use crate::snapshot::{Snapshot, Source};
@@ -59,13 +59,17 @@ pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Sna
     if let Some((path, journal)) = journal::of_file(folder, relative, &source)? {
         return unclosed::scan(folder, relative, source, (path, journal), chunking);
     }
-    if source.is_empty() || has_netcdf_magic(&source)? {
+    if source.is_empty() || netcdf_log::has_magic(&source)? {
         return netcdf::scan(folder, relative, &source, settings);
     }
     let Some(signature) = find_signature(&source)? else {
-        return Err(not_a_log(
-            "no HDF5 signature (a log file that was never closed has none either)".into(),
-        ));
+        let reason = match netcdf_log::has_log_magic(&source)? {
+            true => {
+                "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood"
+            }
+            false => "no HDF5 signature (a log file that was never closed has none either)",
+        };
+        return Err(not_a_log(reason.into()));
     };
     let file = match open(&source) {
         Ok(file) => file,
