@@ -116,7 +116,11 @@ impl<'a> Pieces<'a> {
             rest = later;
             match now {
                 [one] => self.copy_one(one, chunk)?,
-                _ => self.copy_span(first, now, end, chunk)?,
+                // What lies between them need not be there.
+                _ => self.copy_span(first, now, end, chunk).or_else(|_| {
+                    let mut each = now.iter();
+                    each.try_for_each(|one| self.copy_one(one, chunk))
+                })?,
             }
         }
         self.list = list;
@@ -242,6 +246,50 @@ mod tests {
         assert_eq!(span(&near), (3, 110));
         assert_eq!(span(&[piece(0, 10), piece(GAP + 11, 1)]).0, 1);
         assert_eq!(span(&[piece(0, 10), piece(10, SPAN)]).0, 1);
+    }
+
+    /// A log may have blocks that nobody ever wrote, where no record has its data.
+    #[test]
+    fn near_pieces_are_had_whatever_lies_between_them() {
+        use crate::log::model::{Encoding, Stored};
+        use crate::log::source::{Arrangement, Folder};
+
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("log"), b"..abcd").unwrap();
+        let held = Folder::open(folder.path()).unwrap();
+        let log = SourceFile::open(&held, "log".as_ref()).unwrap();
+        let arranged = log.arranged(Arrangement::Blocks {
+            block: 2,
+            at: vec![(0, 2), (2, 4)],
+            len: 6,
+        });
+        let sources = [arranged.unwrap()];
+        let mut chunk = [0; 4];
+        let mut pieces = Pieces::new(&sources, 1);
+        for (offset, to) in [(0, 0), (4, 2)] {
+            let record = Record {
+                start: &[to],
+                count: &[2],
+                selection: None,
+                has_lead: false,
+                stored: Stored {
+                    source: 0,
+                    offset,
+                    len: 2,
+                    encoding: Encoding::Raw,
+                },
+                conversion: None,
+                fault: None,
+            };
+            let stretch = Stretch {
+                from: 0,
+                to,
+                len: 2,
+            };
+            pieces.add(&record, stretch, &mut chunk).unwrap();
+        }
+        assert_eq!(pieces.copy(&mut chunk), Ok(()));
+        assert_eq!(&chunk, b"abcd");
     }
 
     #[test]
