@@ -126,8 +126,9 @@ impl<'a> Window<'a> {
         let left = begin + piece.len - at;
         self.at = at;
         let offset = piece.offset + (at - begin);
-        // What follows need not be there.
-        let ahead = self.step.max(len).min(left);
+        // What follows need not be there, and is not read where that is known.
+        let together = self.source.together(offset);
+        let ahead = self.step.min(together).max(len).min(left);
         let read = self.fill(offset, ahead);
         read.or_else(|_| self.fill(offset, len))
     }
@@ -140,5 +141,33 @@ impl<'a> Window<'a> {
             self.buffer.clear();
             e.to_string()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::source::{Arrangement, Folder};
+
+    /// Where blocks behind it are missing, the last one is not read again with each entry.
+    #[test]
+    fn what_is_not_there_costs_nothing() {
+        const BLOCK: u64 = 1 << 16;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("log"), vec![7; 2 * BLOCK as usize]).unwrap();
+        let held = Folder::open(folder.path()).unwrap();
+        let log = SourceFile::open(&held, "log".as_ref()).unwrap();
+        let arranged = log.arranged(Arrangement::Blocks {
+            block: BLOCK,
+            at: vec![(0, 0), (1, BLOCK)],
+            len: 100 * BLOCK,
+        });
+        let log = arranged.unwrap();
+        let mut window = Window::over(&log);
+        for at in (0..2 * BLOCK).step_by(8) {
+            assert_eq!(window.bytes(at, 8).unwrap(), [7; 8]);
+        }
+        assert!(window.bytes(2 * BLOCK, 8).is_err());
+        assert!(log.bytes_read() < 4 * BLOCK, "{}", log.bytes_read());
     }
 }
