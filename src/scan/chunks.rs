@@ -10,7 +10,9 @@ type Result<T> = std::result::Result<T, String>;
 const UNDEFINED: u64 = u64::MAX;
 
 /// The most bytes of an index that are read at once.
-const MOST_READ: u64 = 1 << 30;
+const MOST_READ: u64 = 64 << 20;
+/// The most chunks: their addresses take a gigabyte. A sparse file could have any number.
+const MOST_CHUNKS: usize = 1 << 26;
 
 /// An HDF5 file behind its user block.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +51,8 @@ pub fn of_bytes(file: Hdf5<'_>, header: u64, len: u64) -> Result<Chunks> {
         file,
         chunk,
         most: len.div_ceil(chunk),
-        nodes: 0,
+        left: file.len(),
+        next: 0,
         at: Vec::new(),
     };
     match index {
@@ -139,26 +142,32 @@ struct Reader<'a> {
     chunk: u64,
     /// How many chunks the dataset has; an index may know more.
     most: u64,
-    /// Nodes read so far.
-    nodes: u64,
+    /// Bytes that may still be read: no part of an index has to be read twice, so that they are not more
+    /// than the file has. Who leads to the same part again and again would never come to an end.
+    left: u64,
+    /// The smallest number that the next chunk may have.
+    next: u64,
     at: Vec<(u64, u64)>,
 }
 
 impl Reader<'_> {
-    fn read(&self, at: u64, len: u64) -> Result<Vec<u8>> {
-        if len > self.file.len().min(MOST_READ) {
-            return Err(format!("{len} bytes at {at} of its chunk index"));
-        }
+    fn read(&mut self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let left = self.left.checked_sub(len).filter(|_| len <= MOST_READ);
+        self.left = left.ok_or_else(|| format!("{len} bytes at {at} of its chunk index"))?;
         let mut bytes = vec![0; len as usize];
         self.file.read(at, &mut bytes)?;
         Ok(bytes)
     }
 
     fn add(&mut self, number: u64, address: u64) -> Result<()> {
-        if self.at.last().is_some_and(|(last, _)| *last >= number) {
+        if number < self.next {
             return Err(format!("its chunk {number} comes twice"));
         }
+        self.next = number.saturating_add(1);
         if number < self.most && address != UNDEFINED {
+            if self.at.len() >= MOST_CHUNKS {
+                return Err(format!("it has more than {MOST_CHUNKS} chunks"));
+            }
             let offset = self.file.base.checked_add(address);
             self.at
                 .push((number, offset.ok_or("an address past 2^64")?));
@@ -171,14 +180,12 @@ impl Reader<'_> {
         // Key: stored bytes, filter mask, and the offsets of the two dimensions.
         const KEY: u64 = 4 + 4 + 16;
         const HEAD: u64 = 24;
-        self.nodes += 1;
         let head = self.read(address, HEAD)?;
         let mut fields = Fields(head.get(4..).unwrap_or_default());
         let (kind, own, entries) = (fields.number(1)?, fields.number(1)?, fields.number(2)?);
         let own = own as u8;
         let is_sound = head.starts_with(b"TREE") && kind == 1 && level.is_none_or(|l| l == own);
-        // No node is empty, so there are not more of them on a level than chunks.
-        if !is_sound || self.nodes > self.most.saturating_add(1).saturating_mul(8) {
+        if !is_sound {
             return Err(format!("the node at {address} of its chunk index"));
         }
         let body = self.read(address + HEAD, entries * (KEY + 8))?;
@@ -375,6 +382,60 @@ mod tests {
         assert!(of(&[&[3, 2, 3], &address, &sides]).is_err());
         assert!(of(&[&[3, 2, 2], &address, &[0; 8]]).is_err());
         assert!(of(&[&[3, 2, 2], &address]).is_err());
+    }
+
+    /// What an index of these bytes, which begins at `root`, says of a log of `len` bytes in chunks of 16.
+    fn read_tree(bytes: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), bytes).unwrap();
+        let held = crate::log::source::Folder::open(folder.path()).unwrap();
+        let source = SourceFile::open(&held, "file".as_ref()).unwrap();
+        let file = Hdf5 {
+            source: &source,
+            base: 0,
+        };
+        let mut reader = Reader {
+            file,
+            chunk: 16,
+            most: len.div_ceil(16),
+            left: file.len(),
+            next: 0,
+            at: Vec::new(),
+        };
+        reader.tree(root, None)?;
+        Ok(reader.at)
+    }
+
+    fn node(level: u8, entries: &[(u64, u64)]) -> Vec<u8> {
+        let mut node = b"TREE\x01".to_vec();
+        node.push(level);
+        node.extend((entries.len() as u16).to_le_bytes());
+        node.extend([0xff; 16]);
+        for (number, child) in entries {
+            let numbers = [16, number * 16, 0, *child];
+            node.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        }
+        node
+    }
+
+    #[test]
+    fn nodes_that_lead_to_the_same_ones_come_to_an_end() {
+        let good = [node(0, &[(0, 100), (3, 200)]), node(1, &[(0, 0)])].concat();
+        assert_eq!(read_tree(&good, 88, 64), Ok(vec![(0, 100), (3, 200)]));
+        // A chunk behind the end of the log is none, but it comes once, too.
+        assert_eq!(read_tree(&good, 88, 48), Ok(vec![(0, 100)]));
+        let twice = [node(0, &[(3, 200)]), node(1, &[(0, 0), (4, 0)])].concat();
+        for len in [48, 64] {
+            assert!(read_tree(&twice, 56, len).is_err());
+        }
+        let mut bytes = node(0, &[]);
+        let mut below = 0;
+        for level in 1..8 {
+            let here = bytes.len() as u64;
+            bytes.extend(node(level, &[(0, below); 500]));
+            below = here;
+        }
+        assert!(read_tree(&bytes, below, i64::MAX as u64).is_err());
     }
 
     /// As libhdf5 has them with its usual parameters.
