@@ -456,6 +456,60 @@ fn logs_that_are_not_chunked_bytes_are_refused() {
     }
 }
 
+/// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, each by filter, start, count and position
+/// of its data; and the bytes of the data log.
+fn of_row(
+    folder: &TempDir,
+    extent: u64,
+    entries: &[(i32, u64, u64, i64)],
+    data: &[u8],
+) -> Option<PathBuf> {
+    let entries: Vec<String> = entries.iter().map(|e| format!("{e:?}")).collect();
+    by_python(
+        folder,
+        &format!(
+            "  import struct
+  entries = [{entries}]
+  ends = [28 + 52 * (n + 1) for n in range(len(entries))]
+  metadata = b'logvol_metadata0' + struct.pack('<iq', 1, len(entries))
+  for end, (filter, start, count, data) in zip(ends, entries):
+    metadata += struct.pack('<iqiqqiqq', 0, 0, 0, start, count, filter, data, -1 if end == ends[-1] else end)
+  data = b'logvol_data0' + struct.pack('<i', 1) + bytes({data:?})
+  for name, log in (('_metadata_log', metadata), ('_data_log', data)):
+    f.create_dataset(name, data=np.frombuffer(log, 'u1'), chunks=(64,), maxshape=(None,))
+  anchor = f.create_dataset('row', (), 'u1')
+  for name, value in (('id', 0), ('dims', [{extent}]), ('first', 28)):
+    anchor.attrs.create('_classic_' + name, value, dtype='<i8')
+",
+            entries = entries.join(", "),
+        ),
+    )
+}
+
+/// What later writes have hidden is no part of a chunk, be it broken or not.
+#[test]
+fn a_chunk_is_made_of_what_decides_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [
+        (0, 0, 6, 1 << 40),
+        (0, 1, 2, 16),
+        (0, 0, 4, 16),
+        (0, 3, 3, 20),
+        (0, 2, 2, 23),
+    ];
+    let data = [1, 1, 1, 1, 2, 2, 2, 3, 3];
+    let Some(path) = of_row(&folder, 6, &entries, &data) else {
+        return;
+    };
+    let view = open(&path, Chunking::Auto).unwrap();
+    assert_eq!(*view.chunk(0, 0).unwrap(), [1, 1, 3, 3, 2, 2]);
+    let sources = view.chunk_sources(0, 0).unwrap();
+    let places: Vec<_> = sources.iter().map(|s| (s.start[0], s.count[0])).collect();
+    assert_eq!(places, [(0, 4), (3, 3), (2, 2)]);
+    let output = run(&["inspect", "--map", "row"], &path);
+    assert!(!said(&output).contains("fault"), "{}", said(&output));
+}
+
 /// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.
 #[test]
 fn damaged_files_are_known_by_their_marks() {

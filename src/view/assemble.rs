@@ -41,7 +41,7 @@ impl Assembly<'_> {
         let mut last: Option<((Stored, u64), Bytes)> = None;
         let element = self.dataset.element;
         let mut pieces = Pieces::new(self.sources, element);
-        deciding.stretches(|record, stretch| {
+        deciding.stretches(|record, _, stretch| {
             if let Some(fault) = record.fault {
                 return Err(fault.to_owned());
             }

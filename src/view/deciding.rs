@@ -83,11 +83,11 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Shows `take` each stretch that decides a part of the chunk: no element of the chunk is in two of
-    /// them. Stops at the first error. Returns how many elements of the dataset nobody wrote.
+    /// Shows `take` each stretch that decides a part of the chunk, with its record and the block in that:
+    /// no element of the chunk is in two of them. Stops at the first error. Returns how many elements of the dataset nobody wrote.
     pub fn stretches(
         &self,
-        mut take: impl FnMut(&Record<'_>, Stretch) -> Result<(), Fault>,
+        mut take: impl FnMut(&Record<'_>, &Block<'_>, Stretch) -> Result<(), Fault>,
     ) -> Result<u64, Fault> {
         let inside = self.bounds.count().product();
         let mut claims = Claims::new(self.grid.elements(), inside);
@@ -103,7 +103,7 @@ impl<'a> Deciding<'a> {
                             len: end - start,
                         };
                         if taken.is_ok() {
-                            taken = take(record, free);
+                            taken = take(record, &block, free);
                         }
                     });
                     taken.is_ok()
@@ -126,7 +126,7 @@ impl<'a> Deciding<'a> {
         let inside: u64 = self.bounds.count().product();
         match self.sole() {
             Some(_) => inside,
-            None => inside - self.stretches(|_, _| Ok(())).unwrap_or(0),
+            None => inside - self.stretches(|_, _, _| Ok(())).unwrap_or(0),
         }
     }
 }

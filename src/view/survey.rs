@@ -1,7 +1,7 @@
 //! Questions about a view that no reader of its bytes asks: what is a hole, what is sound, what is a
 //! chunk made of, how much was written.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub struct Source {
     pub source: u16,
     pub offset: u64,
     pub stored: u64,
-    /// The elements that one of its blocks gives to the chunk.
+    /// Where one of its blocks lies in the chunk; later ones may override parts of it.
     pub start: Vec<u64>,
     pub count: Vec<u64>,
 }
@@ -128,35 +128,33 @@ impl View {
         Ok((user_block + place.chunk_address(chunk), stored))
     }
 
-    /// What a chunk is made of, in the order in which it applies.
+    /// What a chunk is made of, in the order in which it applies: the blocks that decide some element of it,
+    /// as a read finds them.
     pub fn chunk_sources(&self, number: usize, chunk: u64) -> Result<Vec<Source>> {
         let index = self.index(number)?;
         let fault = |e| self.bad_data(number, self.chunk_name(number, chunk), e);
         index.check().map_err(fault)?;
-        let bounds = self.grid(number).bounds(chunk);
+        let deciding = Deciding::new(&index, self.grid(number), chunk);
         let mut sources = Vec::new();
-        let stopped = index.visit_back(&bounds, |record| {
-            record.visit_back(&bounds, |block| {
-                if let Some(reason) = record.fault {
-                    return ControlFlow::Break(Err(fault(reason.to_owned())));
-                }
-                let common = block.bounds().intersection(&bounds);
-                sources.extend(common.map(|common| Source {
-                    source: record.stored.source,
-                    offset: record.stored.offset,
-                    stored: record.stored.len,
-                    count: common.count().collect(),
-                    start: common.start,
-                }));
-                match block.covers(&bounds) {
-                    true => ControlFlow::Break(Ok(())),
-                    false => ControlFlow::Continue(()),
-                }
-            })
+        let decided = deciding.stretches(|record, block, _| {
+            if let Some(reason) = record.fault {
+                return Err(reason.to_owned());
+            }
+            let common = block.bounds().intersection(&deciding.bounds);
+            let source = common.map(|common| Source {
+                source: record.stored.source,
+                offset: record.stored.offset,
+                stored: record.stored.len,
+                count: common.count().collect(),
+                start: common.start,
+            });
+            // A block may have several stretches; another one that lies where it does has none.
+            if source.as_ref() != sources.last() {
+                sources.extend(source);
+            }
+            Ok(())
         });
-        if let ControlFlow::Break(Err(e)) = stopped {
-            return Err(e);
-        }
+        decided.map_err(fault)?;
         sources.reverse();
         Ok(sources)
     }
