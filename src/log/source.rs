@@ -289,6 +289,7 @@ impl SourceFile {
     /// With bytes that do not lie one after the other. Fails where that makes no sense.
     pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
         let checked = arrangement.check();
+        let checked = checked.and_then(|()| arrangement.check_in(self.identity.size));
         checked.map_err(|e| Error::bad_file(&self.path, e))?;
         self.arrangement = arrangement;
         Ok(self)
@@ -362,6 +363,12 @@ impl SourceFile {
         self.arrangement.locate(offset).map_or(0, |(_, left)| left)
     }
 
+    /// Whether all of `len` bytes from `offset` on are there, as far as can be told without a look at the file.
+    pub fn has(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.len()) && self.arrangement.has(offset, len)
+    }
+
     /// Fills `buf` from `offset`; bytes past the end of the file are an error.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match &self.arrangement {
@@ -420,13 +427,27 @@ impl Arrangement {
                 channel,
                 channels,
             } => *block > 0 && channel < channels,
-            Arrangement::Blocks { block, at, .. } => {
-                *block > 0 && at.is_sorted_by(|a, b| a.0 < b.0)
+            // Positions are signed in most formats.
+            Arrangement::Blocks { block, at, len } => {
+                *block > 0 && at.is_sorted_by(|a, b| a.0 < b.0) && *len <= i64::MAX as u64
             }
         };
         match is_sound {
             true => Ok(()),
             false => Err("bytes in blocks that make no sense".into()),
+        }
+    }
+
+    /// Whether a file of this size can have the blocks. Those that share their bytes would make a log of any
+    /// length. Fails with the reason.
+    fn check_in(&self, file: u64) -> std::result::Result<(), String> {
+        let Arrangement::Blocks { block, at, .. } = self else {
+            return Ok(());
+        };
+        let bytes = block.checked_mul(at.len() as u64);
+        match bytes.is_some_and(|bytes| bytes <= file) {
+            true => Ok(()),
+            false => Err("its chunks have more bytes than the file".into()),
         }
     }
 
@@ -459,6 +480,22 @@ impl Arrangement {
                 whole.saturating_mul(*block).saturating_add(last)
             }
             Arrangement::Blocks { len, .. } => *len,
+        }
+    }
+
+    /// Whether no block of `len` bytes from `offset` on, which do not end past the last one, is missing.
+    fn has(&self, offset: u64, len: u64) -> bool {
+        match self {
+            Arrangement::Blocks { block, at, .. } if len > 0 => {
+                let (first, last) = (offset / block, (offset + len - 1) / block);
+                let number = |number: &(u64, u64)| number.0;
+                let found = at.binary_search_by_key(&first, number).ok();
+                let found = found.zip(usize::try_from(last - first).ok());
+                // They ascend, so that none is missing where the last one stands as far behind the first.
+                let found = found.and_then(|(found, further)| at.get(found.checked_add(further)?));
+                found.is_some_and(|found| found.0 == last)
+            }
+            _ => true,
         }
     }
 
@@ -593,11 +630,39 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_are_missing_are_known() {
+        let (folder, _) = numbered(40);
+        let source = arranged(
+            &folder,
+            Arrangement::Blocks {
+                block: 4,
+                at: vec![(0, 8), (1, 0), (3, 20), (4, 24)],
+                len: 18,
+            },
+        );
+        for (offset, len) in (0..20).flat_map(|at| (1..20).map(move |len| (at, len))) {
+            let there = read(&source, offset, len as usize).is_some();
+            assert_eq!(source.has(offset, len), there, "{len} bytes at {offset}");
+        }
+        assert!(!source.has(0, u64::MAX) && !source.has(u64::MAX, 1));
+    }
+
+    #[test]
     fn arrangements_that_make_no_sense_are_refused() {
         let blocks = |block, at| Arrangement::Blocks { block, at, len: 9 };
         assert!(blocks(0, vec![]).check().is_err());
         assert!(blocks(4, vec![(1, 0), (0, 4)]).check().is_err());
-        assert!(blocks(4, vec![(0, 4), (1, 0)]).check().is_ok());
+        let two = blocks(4, vec![(0, 4), (1, 0)]);
+        assert!(two.check().is_ok());
+        assert!(two.check_in(8).is_ok());
+        assert!(two.check_in(7).is_err());
+        assert!(blocks(u64::MAX, vec![(0, 4), (1, 0)]).check_in(7).is_err());
+        let long = Arrangement::Blocks {
+            block: 4,
+            at: Vec::new(),
+            len: 1 << 63,
+        };
+        assert!(long.check().is_err());
         let striped = |block, channel| Arrangement::Striped {
             block,
             channel,

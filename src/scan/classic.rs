@@ -134,11 +134,6 @@ fn open_log(
     let len = space.elements().filter(|len| *len <= i64::MAX as u64);
     let len = len.ok_or("more bytes than can be counted")?;
     let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
-    // Chunks that share their bytes would make a log of any length.
-    let bytes = found.chunk.checked_mul(found.at.len() as u64);
-    if bytes.is_none_or(|bytes| bytes > file.source.len()) {
-        return Err("its chunks have more bytes than the file".into());
-    }
     let log = SourceFile::open(folder, relative).map_err(|e| e.to_string())?;
     if log.identity() != file.source.identity() {
         return Err("the file was changed meanwhile".into());
