@@ -510,6 +510,37 @@ fn a_chunk_is_made_of_what_decides_it() {
     assert!(!said(&output).contains("fault"), "{}", said(&output));
 }
 
+/// An entry whose data lie in part in a chunk that nobody ever wrote has none of its elements, however they are
+/// read.
+#[test]
+fn data_in_a_chunk_that_is_not_there_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [(0, 0, 200, 16), (0, 150, 20, 16)];
+    let Some(path) = of_row(&folder, 200, &entries, &[7; 300]) else {
+        return;
+    };
+    Python::all()[0].run(
+        "import sys, h5py
+with h5py.File(sys.argv[1], 'r+') as f:
+    log = f['_data_log']
+    # Chunks behind the first three come anew, without storage.
+    log.resize((192,))
+    log.resize((316,))
+",
+        &[&path],
+    );
+    let view = open(&path, Chunking::Size(50)).unwrap();
+    for chunk in [0, 1, 2] {
+        let failed = view.chunk(0, chunk).unwrap_err().to_string();
+        assert!(failed.contains("entry at byte 28"), "{failed}");
+    }
+    let (at, _) = view.chunk_place(0, 0).unwrap();
+    assert!(view.read_at(at, &mut [0; 1]).is_err());
+    let records = view.records(0).unwrap().records;
+    let faults: Vec<bool> = (0..2).map(|n| records.get(n).fault.is_some()).collect();
+    assert_eq!(faults, [true, false]);
+}
+
 /// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.
 #[test]
 fn damaged_files_are_known_by_their_marks() {

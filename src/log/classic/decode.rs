@@ -157,6 +157,9 @@ impl Decoder<'_> {
             NO_FILTER if raw > left => Some(format!(
                 "its data ({raw} bytes at {offset}) end past /{DATA_LOG}, which has {log} bytes"
             )),
+            NO_FILTER if !self.data.has(offset, raw) => Some(format!(
+                "its data ({raw} bytes at {offset}) lie in a chunk of /{DATA_LOG} that is not allocated"
+            )),
             ZLIB if raw > largest_inflated(left) => Some(format!(
                 "{left} bytes at {offset} of /{DATA_LOG} cannot hold {raw} bytes"
             )),
