@@ -274,7 +274,9 @@ impl Catalog {
                     log::warn!("{}: {warning}", source.path().display());
                 }
                 let files = snapshot.sources.iter().chain(&snapshot.journal);
-                let files = files.cloned().collect();
+                let mut files: Vec<Source> = files.map(Source::file).collect();
+                // One file may be several sources.
+                files.dedup();
                 let presented = Presented::View {
                     generation: view.generation(),
                     len: view.len(),

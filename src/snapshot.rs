@@ -46,6 +46,15 @@ impl Source {
     pub fn is_still(&self, now: Identity) -> bool {
         self.identity.is_still(now, self.grows)
     }
+
+    /// The file by itself, without where in it the bytes lie: that may be a long list.
+    pub fn file(&self) -> Self {
+        Source {
+            place: self.place.clone(),
+            arrangement: Arrangement::Whole,
+            ..*self
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -298,6 +307,19 @@ mod tests {
                 filtered: true,
             },
         }
+    }
+
+    #[test]
+    fn a_file_by_itself_is_small_and_the_same_for_all_its_sources() {
+        let mut sources = snapshot(Vec::new()).sources;
+        sources[1].arrangement = Arrangement::Blocks {
+            block: 1,
+            at: vec![(0, 0); 1000],
+            len: 1000,
+        };
+        let mut files: Vec<Source> = sources.iter().map(Source::file).collect();
+        files.dedup();
+        assert_eq!(files, [sources[0].clone()]);
     }
 
     fn extent(source: u16, offset: u64, len: u64) -> Dataset {
