@@ -3,6 +3,7 @@
 
 mod common;
 mod encoder;
+mod ways;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,11 +15,12 @@ use common::{Mounted, PROGRAM, User, can_mount};
 use h5logfs::error::Error;
 use h5logfs::log::source::{Arrangement, Folder};
 use h5logfs::scan::{Chunking, Settings, scan};
-use h5logfs::snapshot::Snapshot;
+use h5logfs::snapshot::{Dataset, Snapshot};
 use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
 use serde_json::Value;
 use tempfile::TempDir;
+use ways::Ways;
 
 /// Random logs where the environment asks for no other number.
 const CASES: usize = 60;
@@ -454,6 +456,87 @@ fn logs_that_are_not_chunked_bytes_are_refused() {
         let failed = open(&path, Chunking::Auto).unwrap_err().to_string();
         assert!(failed.contains("file.h5: /_metadata_log:"), "{failed}");
     }
+}
+
+/// The elements of each dataset; `None` where they cannot be had.
+fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
+    let datasets = view.snapshot().datasets.iter().enumerate();
+    let of = |(number, dataset): (usize, &Dataset)| {
+        let (grid, size) = (view.grid(number), dataset.element as usize);
+        let mut found = vec![None; dataset.elements().unwrap() as usize];
+        for chunk in 0..grid.len() {
+            let Ok(bytes) = view.chunk(number, chunk) else {
+                continue;
+            };
+            let (bounds, sides) = (grid.bounds(chunk), &grid.chunk);
+            for (n, element) in bytes.chunks_exact(size).enumerate() {
+                let mut rest = n as u64;
+                let mut at = bounds.start.clone();
+                for d in (0..at.len()).rev() {
+                    at[d] += rest % sides[d];
+                    rest /= sides[d];
+                }
+                if at.iter().zip(&bounds.end).all(|(at, end)| at < end) {
+                    let place = at.iter().zip(&dataset.dims);
+                    let place = place.fold(0, |n, (at, dim)| n * dim + at);
+                    found[place as usize] = Some(element.to_vec());
+                }
+            }
+        }
+        found
+    };
+    datasets.map(of).collect()
+}
+
+/// In large caches and small ones, by several readers, from a kept index: sound logs, whose contents other tests look
+/// at, and those that have lost some data.
+#[test]
+fn however_it_is_read() {
+    let Some(python) = Python::all().pop() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = first_seed()..first_seed() + cases(CASES) as u64;
+    let (made, _) = make(&python, folder.path(), &[], seeds);
+    let mut numbers = Numbers(first_seed());
+    let mut lost = 0;
+    for (number, Case { log, .. }) in made.into_iter().enumerate() {
+        if number % 2 == 1 {
+            lose_data(&log, &mut numbers);
+        }
+        let wanted = elements(&open(&log, Chunking::Auto).unwrap());
+        lost += wanted.iter().flatten().filter(|e| e.is_none()).count();
+        let check = |view: &View, how: &str| {
+            let pairs = elements(view).into_iter().flatten();
+            let mut pairs = pairs.zip(wanted.iter().flatten());
+            // How much a loss takes with it depends on the chunks.
+            match pairs.all(|(a, b)| a == *b || a.is_none() || b.is_none()) {
+                true => Ok(()),
+                false => Err(format!("{how}: other elements")),
+            }
+        };
+        let checked = Ways::of(&log).check(first_seed() + number as u64, check);
+        checked.unwrap_or_else(|e| panic!("{}: {e}", log.display()));
+    }
+    assert!(lost > 0);
+}
+
+/// Damages bytes of the data log behind its header: streams break, other data change.
+fn lose_data(log: &Path, numbers: &mut Numbers) {
+    let view = open(log, Chunking::Auto).unwrap();
+    let Arrangement::Blocks { block, at, len } = &view.snapshot().sources[2].arrangement else {
+        panic!("no blocks");
+    };
+    let mut bytes = std::fs::read(log).unwrap();
+    for _ in 0..10 {
+        let place = 16 + numbers.below(*len as usize - 15) as u64;
+        let found = at.iter().find(|(number, _)| *number == place / block);
+        if let Some((_, found)) = found {
+            bytes[(found + place % block) as usize] ^= 1 << numbers.below(8);
+        }
+    }
+    std::fs::remove_file(log).unwrap();
+    std::fs::write(log, bytes).unwrap();
 }
 
 /// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, each by filter, start, count and position

@@ -5,6 +5,7 @@
 mod burst;
 mod common;
 mod encoder;
+mod ways;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use ways::Ways;
 
 const NAME: &str = "run_1.nc";
 /// What is read at once of a file whose header says anything.
@@ -216,6 +218,22 @@ fn a_view_holds_what_file_and_logs_say() {
             return Err(format!("the layout is {layout}"));
         }
         told(check_view(&view, &model, false))
+    });
+}
+
+/// In large caches and small ones, by several readers, from a kept index.
+#[test]
+fn however_it_is_read() {
+    try_seeds(60, |seed| {
+        let (_, model, written, _) = case(seed);
+        let ways = Ways {
+            path: written.file(),
+            settings: written.settings.clone(),
+        };
+        ways.check(seed, |view, how| {
+            let said = told(check_view(view, &model, false));
+            said.map_err(|e| format!("{how}: {e}"))
+        })
     });
 }
 

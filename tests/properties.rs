@@ -2,23 +2,18 @@
 //! reading the view's bytes. `PROPTEST_CASES` sets the number of cases.
 
 mod encoder;
+mod ways;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread;
 
 use encoder::filter::{self, Filter};
 use encoder::raw;
 use encoder::*;
-use h5logfs::index::kept::About;
-use h5logfs::index::store::{KeptLog, Key, State, Store};
-use h5logfs::log::source::{Folder, SourceFile};
-use h5logfs::scan::{Chunking, scan};
 use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use ways::{Ways, numbers};
 
 /// Cases where `PROPTEST_CASES` does not say.
 const CASES: u32 = 1500;
@@ -304,17 +299,6 @@ impl fmt::Debug for Crowded {
             "{entries} entries, {blocks} blocks, lost {lost:?}, seed {seed}, "
         )?;
         self.recipe.fmt(f)
-    }
-}
-
-/// Random numbers.
-fn numbers(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state >> 24
     }
 }
 
@@ -659,23 +643,6 @@ fn lost_elements(file: &LogFile, dataset: &Dataset) -> Vec<u8> {
     file.contents(&plain)
 }
 
-/// One way to open a log.
-fn open(
-    path: &Path,
-    chunking: Chunking,
-    cache_size: u64,
-    kept: Option<KeptLog>,
-) -> Result<Arc<View>, TestCaseError> {
-    let (folder, name) = Folder::of_file(path).unwrap();
-    let limits = MemoryLimits {
-        cache_size,
-        index_memory: 64 << 20,
-    };
-    scan(&folder, &name, &chunking.into())
-        .and_then(|snapshot| View::open(&folder, snapshot, Arc::new(Budget::new(limits)), kept))
-        .map_err(|e| TestCaseError::fail(e.to_string()))
-}
-
 /// Each chunk holds what the log says, or fails where it would need what is lost.
 fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseError> {
     for dataset in &file.datasets {
@@ -723,131 +690,17 @@ fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// Pieces of the file, in a random order and one after the other, by several readers at a time.
-fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<(), TestCaseError> {
-    let len = whole.len() as u64;
-    let check = |at: u64, count: u64| -> Result<(), String> {
-        let mut bytes = vec![0x5a; count as usize];
-        let part = &whole[at as usize..(at + count).min(len) as usize];
-        match view.read_at(at, &mut bytes) {
-            Ok(read) if read != part.len() => Err(format!("{read} bytes at {at}")),
-            Ok(read) => {
-                let same = bytes[..read].iter().zip(part).all(|(b, p)| *p == Some(*b));
-                same.then_some(()).ok_or(format!("other bytes at {at}"))
-            }
-            Err(_) if part.iter().any(Option::is_none) => Ok(()),
-            Err(e) => Err(format!("at {at}: {e}")),
-        }
-    };
-    let reader = |reader: u64| -> Result<(), String> {
-        let mut random = numbers(seed ^ (reader << 40));
-        let piece = 1 + random() % (len / 40 + 5);
-        match reader % 3 {
-            0 => (0..60).try_for_each(|_| check(random() % len, random() % (len / 16 + 2))),
-            1 => (0..len)
-                .step_by(piece as usize)
-                .try_for_each(|at| check(at, piece)),
-            _ => {
-                let mut starts = (0..len / piece).rev();
-                starts.try_for_each(|n| check(n * piece, piece))
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let readers: Vec<_> = (0..4).map(|n| scope.spawn(move || reader(n))).collect();
-        for reader in readers {
-            reader.join().unwrap().map_err(TestCaseError::fail)?;
-        }
-        Ok(())
-    })
-}
-
-/// All bytes of the file, where they can be had.
-fn known_bytes(view: &View) -> Vec<Option<u8>> {
-    let mut lost = Vec::new();
-    for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
-        for chunk in 0..view.grid(number).len() {
-            if dataset.logged().is_some() && view.chunk(number, chunk).is_err() {
-                let (start, stored) = view.chunk_place(number, chunk).unwrap();
-                // What follows a chunk in its slot may not be had without it.
-                let align = if stored < 1 << 16 { 8 } else { 4096 };
-                let (end, next) = (start + stored, start + stored.next_multiple_of(align));
-                let rest = view.read_at(end, &mut vec![0; (next - end) as usize]);
-                lost.push(start..if rest.is_ok() { end } else { next });
-            }
-        }
-    }
-    lost.sort_by_key(|range| range.start);
-    lost.push(view.len()..view.len());
-    let mut whole = Vec::with_capacity(view.len() as usize);
-    for range in lost {
-        let mut bytes = vec![0; range.start as usize - whole.len()];
-        view.read_at(whole.len() as u64, &mut bytes).unwrap();
-        whole.extend(bytes.into_iter().map(Some));
-        whole.resize(range.end as usize, None);
-    }
-    whole
-}
-
 fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.h5");
     let file = crowded.make();
     file.write(&path);
-    let most = BUDGET;
-    let view = open(&path, Chunking::Auto, most, None)?;
-    check_chunks(&file, &view, "by chunks")?;
-    let whole = known_bytes(&view);
-
-    // The smallest cache in which everything can be had, without what is kept already.
-    let chunk = |number: usize| {
-        let grid = view.grid(number);
-        2 * grid.elements() * view.snapshot().datasets[number].element + 1000
+    let check = |view: &View, how: &str| {
+        let checked = check_chunks(&file, view, how);
+        checked.map_err(|e| e.to_string())
     };
-    let records = entries_of(&mut file.clone())
-        .map(|e| 40 * e.data.len() as u64)
-        .max();
-    let least = (0..file.datasets.len())
-        .map(chunk)
-        .chain(records)
-        .max()
-        .unwrap_or(0)
-        + 4096;
-    let small = open(&path, Chunking::Auto, least, None)?;
-    check_pieces(&whole, &small, crowded.seed)?;
-    check_chunks(&file, &small, "in a small cache")?;
-
-    let chunks = open(&path, Chunking::Size(4096), most, None)?;
-    check_chunks(&file, &chunks, "in chunks of 4096 bytes")?;
-
-    let store = Arc::new(Store::open(&folder.path().join("kept"), 64 << 20).unwrap());
-    let key = Key {
-        main: State::from(&path.metadata().unwrap()),
-        name: b"log.h5".to_vec(),
-        settings: String::new(),
-    };
-    let log = store.log(&key);
-    let (sources, _) = Folder::of_file(&path).unwrap();
-    let sources = view
-        .snapshot()
-        .sources
-        .iter()
-        .map(|s| SourceFile::open(&sources, &s.place.path));
-    let sources: Vec<SourceFile> = sources.collect::<Result<_, _>>().unwrap();
-    for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
-        let Some(dataset) = &dataset.logged() else {
-            continue;
-        };
-        let about = About {
-            number,
-            dataset,
-            sources: &sources,
-        };
-        view.index(number).unwrap().keep(&log, about);
-    }
-    let kept = open(&path, Chunking::Auto, most, Some(log))?;
-    check_pieces(&whole, &kept, crowded.seed + 1)?;
-    check_chunks(&file, &kept, "with a kept index")
+    let checked = Ways::of(path).check(crowded.seed, check);
+    checked.map_err(TestCaseError::fail)
 }
 
 fn config(usual: u32) -> Config {
