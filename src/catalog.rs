@@ -3,6 +3,7 @@
 
 mod kept;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +51,9 @@ struct Known {
     files: Vec<Source>,
     /// The files that could make a log of it, where such files can.
     companions: Option<Vec<Place>>,
+    /// Those of them that are no part of what is presented: one that was just created, for example. They
+    /// may become one without a trace elsewhere.
+    idle: Vec<Source>,
     presented: Presented,
     since: Instant,
     /// Alive while somebody has the view open, or the budget keeps it.
@@ -61,6 +65,7 @@ impl Known {
         Known {
             files,
             companions: None,
+            idle: Vec::new(),
             presented,
             since: Instant::now(),
             view,
@@ -70,16 +75,29 @@ impl Known {
     fn with_companions(self, companions: Option<Vec<Place>>) -> Self {
         Known { companions, ..self }
     }
+
+    /// `seen`: all companions, as they were before the file was scanned.
+    fn with_idle(mut self, seen: Vec<Source>) -> Self {
+        let parts: HashSet<&Place> = self.files.iter().map(|file| &file.place).collect();
+        let idle = seen.into_iter().filter(|file| !parts.contains(&file.place));
+        self.idle = idle.collect();
+        self
+    }
+}
+
+/// A file of which all bytes are its own, in this state.
+fn whole(place: Place, identity: Identity) -> Source {
+    Source {
+        place,
+        identity,
+        grows: false,
+        arrangement: Arrangement::Whole,
+    }
 }
 
 /// A file by itself, as it is now.
 fn own(relative: &Path, file: &SourceFile) -> Source {
-    Source {
-        place: Place::below(relative),
-        identity: file.identity(),
-        grows: false,
-        arrangement: Arrangement::Whole,
-    }
+    whole(Place::below(relative), file.identity())
 }
 
 fn report(view: &View, how: &str, start: Instant) {
@@ -219,7 +237,8 @@ impl Catalog {
             };
             now.is_some_and(|now| file.is_still(now))
         };
-        let same = known.files.iter().all(is_still) && self.has_still(relative, &known.companions);
+        let mut files = known.files.iter().chain(&known.idle);
+        let same = files.all(is_still) && self.has_still(relative, &known.companions);
         if !same {
             self.forget(relative);
         }
@@ -259,14 +278,20 @@ impl Catalog {
     /// Scans the file, unless what a scan would say is kept, and remembers the outcome. `source`: the
     /// same file, for its identity should the scan fail.
     fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Arc<Known>, Option<Arc<View>>) {
-        let (opened, companions) = match self.look(relative, source) {
+        let (opened, companions, seen) = match self.look(relative, source) {
             Ok(Look { companions, .. }) => {
-                let known = companions.as_deref().unwrap_or(&[]);
-                (self.open_view(relative, source, known), companions)
+                let seen = self.seen(companions.as_deref());
+                let beside = (companions.as_deref(), seen.as_slice());
+                let opened = self.open_view(relative, source, beside);
+                (opened, companions, seen)
             }
-            Err(e) => (Err(e), None),
+            Err(e) => (Err(e), None, Vec::new()),
         };
         let own = || vec![own(relative, source)];
+        let known = |files, presented, view| {
+            let known = Known::new(files, presented, view);
+            known.with_companions(companions).with_idle(seen)
+        };
         match opened {
             Ok(view) => {
                 let snapshot = view.snapshot();
@@ -282,14 +307,12 @@ impl Catalog {
                     len: view.len(),
                 };
                 self.budget.keep_view(&view);
-                let weak = Arc::downgrade(&view);
-                let known = Known::new(files, presented, weak).with_companions(companions);
+                let known = known(files, presented, Arc::downgrade(&view));
                 (self.remember(relative, known), Some(view))
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{}: passed through: {reason}", source.path().display());
-                let known = Known::new(own(), Presented::Plain, Weak::new());
-                let known = known.with_companions(companions);
+                let known = known(own(), Presented::Plain, Weak::new());
                 (self.remember(relative, known), None)
             }
             Err(error) => {
@@ -298,8 +321,7 @@ impl Catalog {
                 // What the system refused now it may grant at once: that says nothing of the file.
                 let passing = matches!(error, Error::Io { .. } | Error::Changed { .. });
                 let presented = Presented::Broken(Arc::new(error));
-                let known = Known::new(own(), presented, Weak::new());
-                let known = known.with_companions(companions);
+                let known = known(own(), presented, Weak::new());
                 match passing {
                     true => (Arc::new(known), None),
                     false => (self.remember(relative, known), None),
@@ -308,24 +330,31 @@ impl Catalog {
         }
     }
 
-    /// [`Error::NotALog`] says that there is none.
+    /// Companions as they are now.
+    fn seen(&self, companions: Option<&[Place]>) -> Vec<Source> {
+        let places = companions.unwrap_or(&[]).iter();
+        let seen = places.filter_map(|place| Some(whole(place.clone(), self.identity(place)?)));
+        seen.collect()
+    }
+
+    /// `companions`: which there are, and in which state. [`Error::NotALog`] says that there is no log.
     fn open_view(
         &self,
         relative: &Path,
         source: &SourceFile,
-        companions: &[Place],
+        (companions, seen): (Option<&[Place]>, &[Source]),
     ) -> Result<Arc<View>> {
         let store = self.store.as_ref();
         let kept = store
             .map(|store| {
-                let settings = (&self.settings, companions);
+                let settings = (&self.settings, seen);
                 Kept::of((store, settings), &self.folder, relative, source)
             })
             .transpose()?;
         let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
         match known {
             Some(view) => Ok(view),
-            None => self.scan_file(relative, source, kept.as_ref()),
+            None => self.scan_file(relative, companions, source, kept.as_ref()),
         }
     }
 
@@ -349,12 +378,13 @@ impl Catalog {
     fn scan_file(
         &self,
         relative: &Path,
+        companions: Option<&[Place]>,
         source: &SourceFile,
         kept: Option<&Kept<'_>>,
     ) -> Result<Arc<View>> {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
-        let snapshot = scan::scan(&self.folder, relative, &self.settings)?;
+        let snapshot = scan::scan_beside(&self.folder, relative, companions, &self.settings)?;
         let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);

@@ -18,7 +18,7 @@ use crate::index::store::{KeptLog, Key, State, Store, Time};
 use crate::journal;
 use crate::log::source::{Folder, Place, SourceFile};
 use crate::scan::{Settings, made_by};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Source};
 
 const ITEM: &str = "scan";
 
@@ -40,9 +40,9 @@ pub(super) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// `source`: the same file, open. `companions`: the files that could make a log of it.
+    /// `source`: the same file, open. `companions`: the files that could make a log of it, as they are.
     pub fn of(
-        (store, (settings, companions)): (&Arc<Store>, (&Settings, &[Place])),
+        (store, (settings, companions)): (&Arc<Store>, (&Settings, &[Source])),
         folder: &'a Folder,
         relative: &'a Path,
         source: &SourceFile,
@@ -50,13 +50,16 @@ impl<'a> Kept<'a> {
         let since = SystemTime::now();
         let main = State::from(&source.metadata()?);
         let name = relative.file_name().unwrap_or_default();
-        // Those that come or go leave no trace in the file.
-        let names = companions.iter().map(|c| (c.folder, c.path.file_name()));
-        let names: Vec<_> = names.collect();
+        // Those that come or go leave no trace in the file, nor do those that have no part in what is kept and may
+        // have one now.
+        let beside = companions
+            .iter()
+            .map(|c| (c.place.folder, c.place.path.file_name(), c.identity));
+        let beside: Vec<_> = beside.collect();
         let key = Key {
             main,
             name: name.as_encoded_bytes().to_owned(),
-            settings: format!("{}, {settings}, beside={names:?}", made_by()),
+            settings: format!("{}, {settings}, beside={beside:?}", made_by()),
         };
         Ok(Kept {
             folder,

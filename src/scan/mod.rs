@@ -49,6 +49,17 @@ const LARGEST_USER_BLOCK: u64 = 64 << 20;
 ///
 /// [`Error::NotALog`] says that the file is none of ours; every other error is about a log file.
 pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Snapshot> {
+    scan_beside(folder, relative, None, settings)
+}
+
+/// The same for who has just looked which files beside it could make a log of it, where such files can
+/// ([`companions`]).
+pub fn scan_beside(
+    folder: &Folder,
+    relative: &Path,
+    companions: Option<&[Place]>,
+    settings: &Settings,
+) -> Result<Snapshot> {
     let chunking = settings.chunking;
     let source = SourceFile::open(folder, relative)?;
     let path = source.path().to_owned();
@@ -60,7 +71,7 @@ pub fn scan(folder: &Folder, relative: &Path, settings: &Settings) -> Result<Sna
         return unclosed::scan(folder, relative, source, (path, journal), chunking);
     }
     if source.is_empty() || netcdf_log::has_magic(&source)? {
-        return netcdf::scan(folder, relative, &source, settings);
+        return netcdf::scan(folder, (relative, &source), companions, settings);
     }
     let Some(signature) = find_signature(&source)? else {
         let reason = match netcdf_log::has_log_magic(&source)? {

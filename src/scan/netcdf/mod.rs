@@ -7,6 +7,7 @@
 mod image;
 mod logs;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::shape::Chooser;
@@ -18,20 +19,24 @@ use crate::log::netcdf::{self, Remarks};
 use crate::log::source::{Arrangement, Folder, Place, SourceFile};
 use crate::snapshot::Snapshot;
 
-/// Scans the netCDF file at `relative`, which is `file`: empty, or with the magic of such a file.
+/// Scans the netCDF file at `relative`, which is `file`: empty, or with the magic of such a file. `beside`: its
+/// companions, for who knows them.
 /// [`Error::NotALog`] says that it has no logs and is not to be presented without.
 pub fn scan(
     folder: &Folder,
-    relative: &Path,
-    file: &SourceFile,
+    (relative, file): (&Path, &SourceFile),
+    beside: Option<&[Place]>,
     settings: &Settings,
 ) -> Result<Snapshot> {
     let not_a_log = |reason: String| Error::NotALog {
         path: file.path().to_owned(),
         reason,
     };
-    let companions = companions(folder, relative, &Listings::default())?;
-    let found = logs::find(folder, relative, &companions, 1)?;
+    let beside = match beside {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(companions(folder, relative, &Listings::default())?),
+    };
+    let found = logs::find(folder, relative, &beside, 1)?;
     let has_logs = !found.logs.is_empty();
     if !has_logs && file.is_empty() {
         return Err(not_a_log(
