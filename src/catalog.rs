@@ -4,7 +4,7 @@
 mod kept;
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,6 +25,10 @@ use kept::Kept;
 /// How long a failure is believed: long enough that many readers of a broken file cause one scan, not
 /// so long that a file whose cause is mended elsewhere (a subfile that arrives late) stays broken.
 const BROKEN_FOR: Duration = Duration::from_secs(10);
+
+/// How long a look at the files of a log counts for who asks only which of them are hidden. Without, a listing would
+/// look at all files of a log once for each of them.
+const LOOKED_AT_FOR: Duration = Duration::from_millis(100);
 
 /// Files that the catalog remembers something about: a few hundred bytes each.
 const REMEMBERED: usize = 1 << 16;
@@ -54,22 +58,50 @@ struct Known {
     /// Those of them that are no part of what is presented: one that was just created, for example. They
     /// may become one without a trace elsewhere.
     idle: Vec<Source>,
+    /// The names beside it that stand for parts of it.
+    parts: HashSet<OsString>,
     presented: Presented,
+    /// Of what is broken: the system refused something, which says nothing of the file. Who asks for the file asks
+    /// the system again.
+    passing: bool,
     since: Instant,
+    /// When its files were last compared with what they were: milliseconds after `since`.
+    compared: AtomicU64,
     /// Alive while somebody has the view open, or the budget keeps it.
     view: Weak<View>,
 }
 
 impl Known {
+    /// `files`: that of the log itself first.
     fn new(files: Vec<Source>, presented: Presented, view: Weak<View>) -> Self {
         Known {
+            parts: parts(&files).unwrap_or_default(),
             files,
             companions: None,
             idle: Vec::new(),
+            passing: matches!(&presented, Presented::Broken(e) if is_passing(e)),
             presented,
             since: Instant::now(),
+            compared: AtomicU64::new(0),
             view,
         }
+    }
+
+    fn is_believed(&self) -> bool {
+        match self.presented {
+            Presented::Broken(_) => !self.passing && self.since.elapsed() <= BROKEN_FOR,
+            _ => true,
+        }
+    }
+
+    fn was_compared(&self) {
+        let now = self.since.elapsed().as_millis();
+        self.compared.store(now as u64, Ordering::Relaxed);
+    }
+
+    fn was_just_compared(&self) -> bool {
+        let last = Duration::from_millis(self.compared.load(Ordering::Relaxed));
+        self.since.elapsed() < last + LOOKED_AT_FOR
     }
 
     fn with_companions(self, companions: Option<Vec<Place>>) -> Self {
@@ -83,6 +115,22 @@ impl Known {
         self.idle = idle.collect();
         self
     }
+}
+
+/// Whether the system may grant at once what it refused.
+fn is_passing(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Changed { .. })
+}
+
+/// The names beside the first file under which the others are found.
+fn parts(files: &[Source]) -> Option<HashSet<OsString>> {
+    let (own, others) = files.split_first()?;
+    let beside = own.place.path.parent()?;
+    let others = others.iter().filter(|file| file.place.folder == 0);
+    let below = others.filter_map(|file| file.place.path.strip_prefix(beside).ok());
+    let names = below.filter_map(|path| path.components().next());
+    let names = names.map(|name| name.as_os_str().to_owned());
+    Some(names.collect())
 }
 
 /// A file of which all bytes are its own, in this state.
@@ -226,7 +274,7 @@ impl Catalog {
     /// `seen`: the identity of the file itself, if it is known already.
     fn current(&self, relative: &Path, seen: Option<Identity>) -> Option<Arc<Known>> {
         let known = self.known.get(relative)?;
-        if matches!(known.presented, Presented::Broken(_)) && known.since.elapsed() > BROKEN_FOR {
+        if !known.is_believed() {
             return None;
         }
         let is_still = |file: &Source| {
@@ -239,8 +287,9 @@ impl Catalog {
         };
         let mut files = known.files.iter().chain(&known.idle);
         let same = files.all(is_still) && self.has_still(relative, &known.companions);
-        if !same {
-            self.forget(relative);
+        match same {
+            true => known.was_compared(),
+            false => self.forget(relative),
         }
         same.then_some(known)
     }
@@ -318,14 +367,9 @@ impl Catalog {
             Err(error) => {
                 // Whoever opens the file is told, and the log with it.
                 log::debug!("{error}");
-                // What the system refused now it may grant at once: that says nothing of the file.
-                let passing = matches!(error, Error::Io { .. } | Error::Changed { .. });
                 let presented = Presented::Broken(Arc::new(error));
                 let known = known(own(), presented, Weak::new());
-                match passing {
-                    true => (Arc::new(known), None),
-                    false => (self.remember(relative, known), None),
-                }
+                (self.remember(relative, known), None)
             }
         }
     }
@@ -417,13 +461,13 @@ impl Catalog {
         let Some(master) = scan::master_of(name) else {
             return false;
         };
-        let Ok(known) = self.known(&parent.join(master), None) else {
+        let relative = parent.join(master);
+        let known = self.known.get(&relative).filter(|k| k.was_just_compared());
+        let Some(known) = known.or_else(|| self.known(&relative, None).ok()) else {
             return false;
         };
-        let part = parent.join(name);
-        let is_in = |file: &Source| file.place.folder == 0 && file.place.path.starts_with(&part);
         match known.presented {
-            Presented::View { .. } => known.files.iter().any(is_in),
+            Presented::View { .. } => known.parts.contains(name),
             // The part may be just what is wrong with it.
             Presented::Broken(_) => true,
             Presented::Plain => false,

@@ -3,10 +3,11 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::readers::project;
 use h5logfs::catalog::{Catalog, Presented};
@@ -99,4 +100,60 @@ fn what_is_kept_is_not_used_for_a_log_that_was_empty() {
         copy(&site, name);
     }
     assert_eq!(again(), (3, 1));
+}
+
+#[test]
+fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
+    let site = site();
+    let logs = 1500;
+    for rank in 0..logs {
+        for (name, part) in LOG.iter().zip(["meta", "data"]) {
+            let mut bytes = fs::read(sample(name)).unwrap();
+            if part == "meta" {
+                // Numbers of the processes, and of this one.
+                bytes[24..32].copy_from_slice(&u64::to_le_bytes(logs));
+                bytes[32..40].copy_from_slice(&u64::to_le_bytes(rank));
+            }
+            fs::write(run(&site).join(format!("{FILE}_0_{rank}.{part}")), bytes).unwrap();
+        }
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let catalog = catalog(&site);
+    let start = Instant::now();
+    for rank in 0..logs {
+        for part in ["meta", "data"] {
+            let name = format!("{FILE}_0_{rank}.{part}");
+            assert!(catalog.is_hidden(Path::new(""), OsStr::new(&name)));
+        }
+    }
+    // Each of them by itself took longer than 5 ms.
+    assert!(
+        start.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(catalog.scans(), 1);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
+    let site = site();
+    LOG.iter().for_each(|name| copy(&site, name));
+    // It could be a file that we may not read.
+    fs::create_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let catalog = catalog(&site);
+    let start = Instant::now();
+    for _ in 0..100 {
+        assert!(catalog.is_hidden(Path::new(""), OsStr::new(LOG[0])));
+    }
+    let most = 2 + start.elapsed().as_millis() as u64 / 100;
+    assert!(catalog.scans() <= most, "{} scans", catalog.scans());
+    // Who asks for the file itself gets what is true now.
+    assert!(matches!(
+        catalog.get(Path::new(FILE)),
+        Ok(Presented::Broken(_))
+    ));
+    fs::remove_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
+    assert_eq!(sources(&catalog), 3);
 }
