@@ -13,6 +13,9 @@ use crate::log::source::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 
+/// Bytes of the blocks of requests up to which those of one variable are held.
+const MOST_DECODED: usize = 4 << 30;
+
 /// What the decoding of a variable needs.
 pub(super) struct Decoder<'a> {
     pub table: &'a Table,
@@ -108,6 +111,9 @@ impl<'a> Decoder<'a> {
             true => Some("its payload does not follow the one before".into()),
             false => lost(self.sources, &entry, log.data),
         };
+        if found.decoded > MOST_DECODED {
+            return Err("the blocks of its variable take too much memory".into());
+        }
         let covered = covered(&entry, &request, window).map_err(Trouble::reason)?;
         let stored = Stored {
             source: log.data.unwrap_or(log.metadata),

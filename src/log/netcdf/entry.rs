@@ -8,6 +8,11 @@ use crate::log::window::Window;
 /// Words of index arrays that are read at once.
 const WORDS_AT_ONCE: u64 = 8 << 10;
 
+/// The largest request of several blocks that is followed. All of its blocks are held in memory, and a file may have
+/// holes in place of them; programs write some hundred thousand at once.
+const MOST_BLOCKS: u64 = 1 << 24;
+const LONGEST: u64 = 1 << 30;
+
 /// The code of text among those of the types of payloads (2.4).
 const TEXT: i32 = 1;
 /// That of a signed integer of the size that pointers have, as a rule.
@@ -154,6 +159,14 @@ impl Entry {
                 ("text", "numbers")
             };
             return broken(format!("writes {from} to a variable of {to}"));
+        }
+        if let Call::Varn { blocks, .. } = self.call
+            && (blocks > MOST_BLOCKS || self.size > LONGEST)
+        {
+            let size = self.size;
+            return broken(format!(
+                "has {blocks} blocks in {size} bytes: more than {MOST_BLOCKS}, or than {LONGEST} bytes, are not followed"
+            ));
         }
         let (mut elements, mut parts, mut records) = (0u64, 0u64, 0u64);
         self.each_part(window, |part| {

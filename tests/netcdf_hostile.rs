@@ -1,0 +1,98 @@
+//! netCDF files and logs that want more of us than there is: what is refused, and that it ends.
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::readers::project;
+use h5logfs::log::source::Folder;
+use h5logfs::scan::{Settings, scan};
+use h5logfs::view::View;
+use h5logfs::view::cache::{Budget, MemoryLimits};
+use tempfile::TempDir;
+
+/// A file whose log has entries of 64 bytes, each for one value of 4 bytes of one record variable.
+fn sample(name: &str) -> Vec<u8> {
+    let case = project().join("tests/corpus-pnetcdf/uncounted-cdf1-np1");
+    fs::read(case.join(name)).unwrap()
+}
+
+/// The file with a log of one entry, which is as long as `metadata` makes it; the files have these lengths.
+struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    fn new(entry: &[u8], metadata: u64, data: u64) -> Self {
+        let site = Site {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        fs::write(site.path("file.nc"), sample("file.nc")).unwrap();
+        let mut log = sample("file.nc_0_0.meta");
+        log.truncate(header_len(&log));
+        log[56..64].copy_from_slice(&1u64.to_le_bytes());
+        let begin = log.len() as u64;
+        log.extend(entry);
+        site.sparse("file.nc_0_0.meta", &log, begin + metadata);
+        site.sparse("file.nc_0_0.data", b"PnetCDF0", data);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file with these bytes in front, and a hole behind them.
+    fn sparse(&self, name: &str, bytes: &[u8], len: u64) {
+        fs::write(self.path(name), bytes).unwrap();
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        file.set_len(len.max(bytes.len() as u64)).unwrap();
+    }
+
+    fn view(&self) -> Arc<View> {
+        let folder = Folder::open(self.folder.path()).unwrap();
+        let snapshot = scan(&folder, Path::new("file.nc"), &Settings::default()).unwrap();
+        let budget = Arc::new(Budget::new(MemoryLimits::each(1 << 30)));
+        View::open(&folder, snapshot, budget, None).unwrap()
+    }
+}
+
+/// Where the entries of a log begin: two names make its header longer.
+fn header_len(log: &[u8]) -> usize {
+    let name = |at: usize| {
+        usize::try_from(u32::from_le_bytes(log[at..at + 4].try_into().unwrap())).unwrap()
+    };
+    let path = name(64);
+    (86 + path + name(73 + path)).next_multiple_of(16)
+}
+
+/// The fixed part of an entry of the record variable, of that type of payload.
+fn entry(size: u64, call: i32, data: u64) -> Vec<u8> {
+    let log = sample("file.nc_0_0.meta");
+    let mut entry = log[header_len(&log)..][..40].to_vec();
+    entry[..8].copy_from_slice(&size.to_le_bytes());
+    entry[8..12].copy_from_slice(&call.to_le_bytes());
+    entry[32..40].copy_from_slice(&data.to_le_bytes());
+    entry
+}
+
+#[test]
+fn requests_of_too_many_blocks_are_not_followed() {
+    // Each is the first element, without a byte on the disk.
+    let blocks = 1u64 << 25;
+    let size = 40 + 8 * blocks;
+    let site = Site::new(
+        &entry(size, blocks as i32, 4 * blocks),
+        size,
+        8 + 4 * blocks,
+    );
+    let view = site.view();
+    let index = view.index(0).unwrap();
+    assert!(
+        index.faults()[0].contains("33554432 blocks"),
+        "{:?}",
+        index.faults()
+    );
+}
