@@ -539,11 +539,11 @@ fn lose_data(log: &Path, numbers: &mut Numbers) {
     std::fs::write(log, bytes).unwrap();
 }
 
-/// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, each by filter, start, count and position
+/// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, where it has one dimension, each by filter, start, count and position
 /// of its data; and the bytes of the data log.
 fn of_row(
     folder: &TempDir,
-    extent: u64,
+    dims: &[u64],
     entries: &[(i32, u64, u64, i64)],
     data: &[u8],
 ) -> Option<PathBuf> {
@@ -561,7 +561,7 @@ fn of_row(
   for name, log in (('_metadata_log', metadata), ('_data_log', data)):
     f.create_dataset(name, data=np.frombuffer(log, 'u1'), chunks=(64,), maxshape=(None,))
   anchor = f.create_dataset('row', (), 'u1')
-  for name, value in (('id', 0), ('dims', [{extent}]), ('first', 28)):
+  for name, value in (('id', 0), ('dims', {dims:?}), ('first', 28 if entries else -1)):
     anchor.attrs.create('_classic_' + name, value, dtype='<i8')
 ",
             entries = entries.join(", "),
@@ -581,7 +581,7 @@ fn a_chunk_is_made_of_what_decides_it() {
         (0, 2, 2, 23),
     ];
     let data = [1, 1, 1, 1, 2, 2, 2, 3, 3];
-    let Some(path) = of_row(&folder, 6, &entries, &data) else {
+    let Some(path) = of_row(&folder, &[6], &entries, &data) else {
         return;
     };
     let view = open(&path, Chunking::Auto).unwrap();
@@ -599,7 +599,7 @@ fn a_chunk_is_made_of_what_decides_it() {
 fn data_in_a_chunk_that_is_not_there_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let entries = [(0, 0, 200, 16), (0, 150, 20, 16)];
-    let Some(path) = of_row(&folder, 200, &entries, &[7; 300]) else {
+    let Some(path) = of_row(&folder, &[200], &entries, &[7; 300]) else {
         return;
     };
     Python::all()[0].run(
@@ -622,6 +622,19 @@ with h5py.File(sys.argv[1], 'r+') as f:
     let records = view.records(0).unwrap().records;
     let faults: Vec<bool> = (0..2).map(|n| records.get(n).fault.is_some()).collect();
     assert_eq!(faults, [true, false]);
+}
+
+/// A dataset without elements may have sides of any length.
+#[test]
+fn nothing_is_covered_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = of_row(&folder, &[1 << 40, 1 << 40, 0], &[], &[]) else {
+        return;
+    };
+    let view = open(&path, Chunking::Auto).unwrap();
+    assert_eq!(view.covered(0).unwrap(), 1.0);
+    let output = run(&["inspect"], &path);
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.

@@ -163,14 +163,15 @@ impl View {
     pub fn covered(&self, number: usize) -> Result<f64> {
         let index = self.index(number)?;
         let grid = self.grid(number);
+        if grid.is_empty() {
+            // What its dimensions say is no number of elements: some of them may be huge.
+            return Ok(1.0);
+        }
         let total: u64 = grid.dims.iter().product();
         let covered: u64 = grid
             .matching(0, |bounds| index.is_touched(bounds))
             .map(|chunk| Deciding::new(&index, grid, chunk).covered())
             .sum();
-        Ok(match total {
-            0 => 1.0,
-            _ => covered as f64 / total as f64,
-        })
+        Ok(covered as f64 / total as f64)
     }
 }
