@@ -637,6 +637,28 @@ fn nothing_is_covered_as_a_whole() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// Who writes nothing has to write it right as well: it is told, and takes nothing with it.
+#[test]
+fn entries_of_nothing_are_looked_at() {
+    for (entry, bad) in [
+        ((7, 0, 0, 16), "unknown filter 7"),
+        ((1, 3, 0, 15), "its data at 15"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let entries = [(0, 0, 6, 16), entry];
+        let Some(path) = of_row(&folder, &[6], &entries, &[1; 6]) else {
+            return;
+        };
+        let view = open(&path, Chunking::Auto).unwrap();
+        assert_eq!(*view.chunk(0, 0).unwrap(), [1; 6]);
+        let complaints = view.complaints().unwrap();
+        let told = complaints
+            .iter()
+            .any(|c| c.contains("entry at byte 80") && c.contains(bad));
+        assert!(told, "{complaints:?}");
+    }
+}
+
 /// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.
 #[test]
 fn damaged_files_are_known_by_their_marks() {

@@ -1,7 +1,7 @@
 //! From the entries of one dataset to its records.
 
 use super::chain::Place;
-use super::entry::{Covered, DATA_HEADER, Entry, NO_FILTER, Order, ZLIB};
+use super::entry::{Covered, Entry, NO_FILTER, Order, ZLIB};
 use super::table::EntryTable;
 use super::{DATA_LOG, METADATA_LOG};
 use crate::log::deflate::largest_inflated;
@@ -151,9 +151,7 @@ impl Decoder<'_> {
             _ => (Encoding::Raw, raw),
         };
         let fault = match entry.filter {
-            _ if entry.data < DATA_HEADER as i64 => {
-                Some(format!("its data at {} of /{DATA_LOG}", entry.data))
-            }
+            _ if entry.trouble().is_some() => entry.trouble(),
             NO_FILTER if raw > left => Some(format!(
                 "its data ({raw} bytes at {offset}) end past /{DATA_LOG}, which has {log} bytes"
             )),
@@ -163,8 +161,7 @@ impl Decoder<'_> {
             ZLIB if raw > largest_inflated(left) => Some(format!(
                 "{left} bytes at {offset} of /{DATA_LOG} cannot hold {raw} bytes"
             )),
-            NO_FILTER | ZLIB => None,
-            other => Some(format!("unknown filter {other}")),
+            _ => None,
         };
         let stored = Stored {
             source: self.data_number,

@@ -1,5 +1,6 @@
 //! The headers of the two logs, and the entries of the metadata log.
 
+use super::DATA_LOG;
 use crate::log::source::SourceFile;
 use crate::log::window::Window;
 
@@ -163,6 +164,17 @@ impl Entry {
             data: order.i64_at(tail, 4),
             next: order.i64_at(tail, 12),
         })
+    }
+
+    /// What of it makes no sense, whatever it covers.
+    pub fn trouble(&self) -> Option<String> {
+        match self.filter {
+            _ if self.data < DATA_HEADER as i64 => {
+                Some(format!("its data at {} of /{DATA_LOG}", self.data))
+            }
+            NO_FILTER | ZLIB => None,
+            other => Some(format!("unknown filter {other}")),
+        }
     }
 
     /// Where the next entry begins.

@@ -45,7 +45,15 @@ impl EntryTable {
         if let Err(reason) = check_data_header(data) {
             found.faults.push(format!("/{DATA_LOG}: {reason}"));
         }
-        let walked = walk(tables, metadata, |number, entry, _| {
+        let walked = walk(tables, metadata, |number, entry, window| {
+            // Where it has elements these will tell.
+            if let Some(reason) = entry.trouble()
+                && is_empty(entry, window)?
+            {
+                let at = entry.at;
+                let text = format!("/{METADATA_LOG}: entry at byte {at}: {reason}");
+                found.complaints.push(text);
+            }
             let place = Place {
                 at: entry.at,
                 next: entry.next,
@@ -94,7 +102,8 @@ impl EntryTable {
         let places = self.by_anchor.iter().map(|e| e.places.capacity());
         let places = places.sum::<usize>() * size_of::<Place>();
         let lists = self.by_anchor.capacity() * size_of::<Entries>();
-        places + lists + self.data.capacity() * size_of::<u64>()
+        let complaints = self.complaints.iter().map(String::len);
+        places + lists + complaints.sum::<usize>() + self.data.capacity() * size_of::<u64>()
     }
 }
 
@@ -144,6 +153,13 @@ pub(super) fn tilings(
         Ok(()) => found,
         Err(_) => HashMap::new(),
     }
+}
+
+/// Whether an entry covers nothing.
+fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, String> {
+    let block = block_of(entry, window)?;
+    let has_none = |block: &[(u64, u64)]| block.iter().any(|(_, count)| *count == 0);
+    Ok(entry.covered == Covered::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
 /// Start and count of each side of the block that an entry covers, if it is one.
