@@ -15,7 +15,8 @@ use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
 use crate::index::store::Store;
-use crate::log::source::{Arrangement, Folder, Identity, Place, SourceFile};
+use crate::log::arrangement::Arrangement;
+use crate::log::source::{Folder, Identity, Place, SourceFile};
 use crate::scan::{self, Listings, Look, Settings};
 use crate::snapshot::Source;
 use crate::view::View;

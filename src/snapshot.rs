@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::source::{Arrangement, Identity, Place};
+use crate::log::arrangement::Arrangement;
+use crate::log::source::{Identity, Place};
 use crate::log::{Logged, Tables};
 
 /// One state of one log file.

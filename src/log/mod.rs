@@ -1,6 +1,7 @@
 //! Reading log layouts. One layout is one module behind [`Layout`]; nothing above this folder
 //! knows which one it is.
 
+pub mod arrangement;
 pub mod base;
 pub mod classic;
 pub mod deflate;

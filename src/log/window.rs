@@ -147,7 +147,8 @@ impl<'a> Window<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::source::{Arrangement, Folder};
+    use crate::log::arrangement::Arrangement;
+    use crate::log::source::Folder;
 
     /// Where blocks behind it are missing, the last one is not read again with each entry.
     #[test]

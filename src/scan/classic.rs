@@ -7,8 +7,9 @@ use std::path::Path;
 use super::chunks::{self, Hdf5};
 use super::own::{self, Anchor, MOST_DIMS, Own, Owner};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
+use crate::log::arrangement::Arrangement;
 use crate::log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
-use crate::log::source::{Arrangement, Folder, SourceFile};
+use crate::log::source::{Folder, SourceFile};
 
 type Result<T> = std::result::Result<T, String>;
 

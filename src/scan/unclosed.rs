@@ -12,8 +12,9 @@ use crate::hdf5_sys as h5;
 use crate::journal::Recorded;
 use crate::journal::extent::{FRONT, file_id, sections};
 use crate::log::Tables;
+use crate::log::arrangement::Arrangement;
 use crate::log::logvol::{self, Extent};
-use crate::log::source::{Arrangement, Folder, Place, SourceFile};
+use crate::log::source::{Folder, Place, SourceFile};
 use crate::snapshot::{Snapshot, Source};
 
 /// Scans what the last complete flush left.

@@ -251,8 +251,9 @@ mod tests {
     /// A log may have blocks that nobody ever wrote, where no record has its data.
     #[test]
     fn near_pieces_are_had_whatever_lies_between_them() {
+        use crate::log::arrangement::Arrangement;
         use crate::log::model::{Encoding, Stored};
-        use crate::log::source::{Arrangement, Folder};
+        use crate::log::source::Folder;
 
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("log"), b"..abcd").unwrap();

@@ -1,7 +1,8 @@
 //! Logs that several processes share: channels, striped over one pair of files (section 5).
 
 use super::metadata::{Front, MAGIC};
-use crate::log::source::{Arrangement, SourceFile};
+use crate::log::arrangement::Arrangement;
+use crate::log::source::SourceFile;
 
 /// Bytes of one process that lie together.
 const BLOCK: u64 = 8 << 20;

@@ -7,8 +7,9 @@ use super::entry::Call;
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
 use super::{Log, Remarks, Tables};
 use crate::error::{Error, Result};
+use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
-use crate::log::source::{Arrangement, SourceFile};
+use crate::log::source::SourceFile;
 use crate::log::tiling::Tiling;
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::{Log, Tables, Variable};
 use crate::boxes::Bounds;
+use crate::log::arrangement::Arrangement;
 use crate::log::model::{Encoding, Record, Selections};
 use crate::log::numbers::Kind;
-use crate::log::source::{Arrangement, Folder, SourceFile};
+use crate::log::source::{Folder, SourceFile};
 use crate::log::{Layout, Logged, RecordTable};
 
 pub const HOST: &str = "vm";

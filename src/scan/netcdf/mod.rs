@@ -14,9 +14,10 @@ use super::shape::Chooser;
 use super::{Listings, Settings, companions, described};
 use crate::error::{Error, Result};
 use crate::log::Tables;
+use crate::log::arrangement::Arrangement;
 use crate::log::netcdf::header::Header;
 use crate::log::netcdf::{self, Remarks};
-use crate::log::source::{Arrangement, Folder, Place, SourceFile};
+use crate::log::source::{Folder, Place, SourceFile};
 use crate::snapshot::Snapshot;
 
 /// Scans the netCDF file at `relative`, which is `file`: empty, or with the magic of such a file. `beside`: its
