@@ -46,7 +46,12 @@ impl<'a> LogName<'a> {
 fn number_behind(text: &[u8]) -> Option<(&[u8], u64)> {
     let at = text.iter().rposition(|b| *b == b'_')?;
     let digits = &text[at + 1..];
-    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    // One number has one spelling, or two files would be the same log.
+    let is_number = match digits {
+        [] => false,
+        [b'0', _, ..] => false,
+        digits => digits.iter().all(u8::is_ascii_digit),
+    };
     let digits = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
     Some((&text[..at], digits.parse().ok()?))
 }
@@ -68,6 +73,8 @@ mod tests {
             "a__1.meta",
             "a_1_-2.meta",
             "a_1_+2.meta",
+            "a_1_02.meta",
+            "a_00_2.meta",
             "a_1_2.meta2",
             "a_1_99999999999999999999.meta",
         ] {

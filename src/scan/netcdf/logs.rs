@@ -120,32 +120,15 @@ fn open(
     pair: &Pair,
     remarks: &mut Remarks,
 ) -> Result<Vec<Found>> {
-    let Remarks { losses, notes } = remarks;
-    let data = pair.data.as_ref();
-    let data = data
-        .map(|place| SourceFile::open_at(folder, place))
-        .transpose()?;
+    let open = |place: &Place| SourceFile::open_at(folder, place);
+    let data = pair.data.as_ref().map(open).transpose()?;
     let Some(place) = &pair.metadata else {
-        if let Some(data) = &data
-            && has_log_magic(data)?
-        {
-            let name = data.path().display();
-            losses.push(format!(
-                "{name}: its metadata log is not there, which says what it holds"
-            ));
-        }
+        remarks.losses.extend(data.and_then(without_metadata));
         return Ok(Vec::new());
     };
-    let metadata = SourceFile::open_at(folder, place)?;
-    let name = metadata.path().display().to_string();
-    let data_len = data.as_ref().map_or(0, SourceFile::len);
-    if metadata.is_empty() && data_len <= EMPTY_DATA {
-        notes.push(format!("{name}: empty, like its data log"));
-        return Ok(Vec::new());
-    }
-    let is_data_log = data.as_ref().map(has_log_magic).transpose()?;
-    if !has_log_magic(&metadata)? && is_data_log != Some(true) {
-        notes.push(format!("{name}: no log, in spite of its name"));
+    let metadata = open(place)?;
+    if let Some(note) = no_log(&metadata, data.as_ref())? {
+        remarks.notes.push(note);
         return Ok(Vec::new());
     }
     let fronts = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
@@ -154,24 +137,28 @@ fn open(
     match belongs(folder, place, relative, written_for) {
         Belongs::Yes => {}
         // Said once, however many there are.
-        Belongs::Moved => notes.push(format!("its logs were written for {path}")),
+        Belongs::Moved => {
+            let note = format!("its logs were written for {path}");
+            remarks.notes.push(note);
+        }
         Belongs::No => {
-            notes.push(format!(
-                "{name}: the log of {path}, not applied to this file"
-            ));
+            let name = metadata.path().display();
+            let note = format!("{name}: the log of {path}, not applied to this file");
+            remarks.notes.push(note);
             return Ok(Vec::new());
         }
     }
     let number = fronts.len() as u32;
-    if let Some(data) = &data {
-        let doubt = doubt(data, number);
-        notes.extend(doubt.map(|doubt| format!("{}: {doubt}", data.path().display())));
-    }
+    let doubt = data.and_then(|data| {
+        let doubt = doubt(&data, number)?;
+        Some(format!("{}: {doubt}", data.path().display()))
+    });
+    remarks.notes.extend(doubt);
     let found = fronts.into_iter().zip(0..).map(|(front, channel)| {
         // Each channel is a source by itself.
         let part = |place: &Place| {
-            let file = SourceFile::open_at(folder, place)?;
-            Ok((place.clone(), file.arranged(arrangement(channel, number))?))
+            let file = open(place)?.arranged(arrangement(channel, number))?;
+            Ok((place.clone(), file))
         };
         Ok(Found {
             generation: pair.generation,
@@ -181,6 +168,30 @@ fn open(
         })
     });
     found.collect()
+}
+
+/// What is to be said of a data log alone.
+fn without_metadata(data: SourceFile) -> Option<String> {
+    // What cannot be read is no log, and certainly none of which something is missing.
+    let is_log = has_log_magic(&data).unwrap_or(false);
+    is_log.then(|| {
+        let name = data.path().display();
+        format!("{name}: its metadata log is not there, which says what it holds")
+    })
+}
+
+/// Why files with the names of a log are none, or one without anything in it.
+fn no_log(metadata: &SourceFile, data: Option<&SourceFile>) -> Result<Option<String>> {
+    let name = metadata.path().display();
+    if metadata.is_empty() && data.map_or(0, SourceFile::len) <= EMPTY_DATA {
+        return Ok(Some(format!("{name}: empty, like its data log")));
+    }
+    // One of the two may be damaged.
+    let is_data_log = data.map(has_log_magic).transpose()? == Some(true);
+    match is_data_log || has_log_magic(metadata)? {
+        true => Ok(None),
+        false => Ok(Some(format!("{name}: no log, in spite of its name"))),
+    }
 }
 
 /// Whether a log is that of a file.
