@@ -172,8 +172,8 @@ fn open(
 
 /// What is to be said of a data log alone.
 fn without_metadata(data: SourceFile) -> Option<String> {
-    // What cannot be read is no log, and certainly none of which something is missing.
-    let is_log = has_log_magic(&data).unwrap_or(false);
+    // Of one that cannot be read nobody knows better.
+    let is_log = has_log_magic(&data).unwrap_or(true);
     is_log.then(|| {
         let name = data.path().display();
         format!("{name}: its metadata log is not there, which says what it holds")
