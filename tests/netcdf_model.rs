@@ -377,6 +377,45 @@ fn shared_logs_of_many_stripes() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
+/// Of a variable that is not on disk as a whole, because nobody wrote it there, the rest is a hole.
+#[test]
+fn what_the_file_does_not_have_is_a_hole() {
+    let mut classic = Classic {
+        version: 5,
+        dimensions: vec![("rows".into(), 1 << 30), ("columns".into(), 1 << 10)],
+        attributes: Vec::new(),
+        variables: Vec::new(),
+        records: Some(0),
+    };
+    classic.variables.push(Variable {
+        name: "v".into(),
+        dimensions: vec![0, 1],
+        attributes: Vec::new(),
+        kind: Type::UByte,
+        begin: 0,
+    });
+    classic.place(|| 0);
+    let begin = classic.variables[0].begin as usize;
+    let mut base = classic.header(classic.records);
+    base.resize(begin + 2500, 7);
+    let job = Job {
+        base,
+        classic,
+        generations: Vec::new(),
+    };
+    let mut written = Written::new(&job, &mut Numbers(1));
+    written.settings.set("netcdf", b"hdf5").unwrap();
+    let view = written.open().unwrap();
+    let (at, stored) = view.chunk_place(0, 0).unwrap();
+    let mut first = vec![1; 4096];
+    view.read_at(at, &mut first).unwrap();
+    assert!(first[..2500].iter().all(|b| *b == 7));
+    assert!(first[2500..].iter().all(|b| *b == 0));
+    let rest = view.extent_at(at + stored).unwrap();
+    assert!(rest.hole);
+    assert_eq!(rest.range.end, view.len());
+}
+
 /// As many entries as the header has bytes: the count is what a fresh log has there, too (2.2, rule 3).
 #[test]
 fn as_many_entries_as_the_header_has_bytes() {

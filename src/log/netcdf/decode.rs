@@ -157,17 +157,14 @@ impl<'a> Decoder<'a> {
             _ => return Ok(None),
         };
         let mut dims = self.dataset.dims.to_vec();
-        let step = match (variable.is_record, dims.first_mut()) {
-            (true, Some(records)) => {
-                let step = self.table.tables.record_size;
-                *records = there
-                    .checked_div(step)
-                    .map_or(0, |_| there.div_ceil(step))
-                    .min(*records);
-                step
-            }
-            _ => variable.row_bytes().unwrap_or(u64::MAX),
+        let step = match variable.is_record {
+            true => self.table.tables.record_size,
+            false => variable.row_bytes().unwrap_or(u64::MAX),
         };
+        if let Some(rows) = dims.first_mut() {
+            let begun = there.checked_div(step).map(|_| there.div_ceil(step));
+            *rows = begun.unwrap_or(0).min(*rows);
+        }
         let number = |big_endian| Number {
             kind: variable.kind,
             big_endian,
