@@ -237,6 +237,19 @@ fn however_it_is_read() {
     });
 }
 
+/// A snapshot may come from a file, or from another process.
+#[test]
+fn snapshots_with_no_sense_make_no_panic() {
+    try_seeds(4, |seed| {
+        let (_, _, written, _) = case(seed);
+        let ways = Ways {
+            path: written.file(),
+            settings: written.settings.clone(),
+        };
+        ways.damage_snapshot()
+    });
+}
+
 /// All programs on all files.
 fn expect_same(python: &Python, jobs: &[Json]) {
     let output = compare(python, "netcdf4,ncdump,xarray,h5netcdf", jobs);

@@ -6,17 +6,22 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use h5logfs::index::kept::About;
 use h5logfs::index::store::{KeptLog, Key, State, Store};
 use h5logfs::log::source::{Folder, SourceFile};
 use h5logfs::scan::{Chunking, Settings, scan};
+use h5logfs::snapshot::Snapshot;
 use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
 
 use crate::encoder::BUDGET;
 
 type Result<T> = std::result::Result<T, String>;
+
+/// What any use of a few parts of a view may take.
+const LONGEST: Duration = Duration::from_secs(20);
 
 /// A log, and how it is to be scanned but for its chunks.
 pub struct Ways {
@@ -93,6 +98,38 @@ impl Ways {
         Ok(log)
     }
 
+    /// Presents the snapshot of the log with each of its bytes damaged, but for those of the image: whatever it says,
+    /// a read succeeds or fails, and soon.
+    pub fn damage_snapshot(&self) -> Result<()> {
+        let (folder, name) = self.folder()?;
+        let snapshot = scan(&folder, &name, &self.settings).map_err(|e| e.to_string())?;
+        let sound = snapshot.to_bytes().map_err(|e| e.to_string())?;
+        let mut windows = sound.windows(snapshot.image.len());
+        let image = windows.position(|w| w == snapshot.image).unwrap_or(0);
+        let image = image..image + snapshot.image.len();
+        let mut opened = 0;
+        for at in (0..sound.len()).filter(|at| !image.contains(at)) {
+            for bytes in damaged(&sound, at) {
+                let begin = Instant::now();
+                let Ok(snapshot) = Snapshot::from_bytes(&bytes) else {
+                    continue;
+                };
+                let budget = Arc::new(Budget::new(MemoryLimits::each(16 << 20)));
+                if let Ok(view) = View::open(&folder, snapshot, budget, None) {
+                    opened += 1;
+                    read_somewhat(&view);
+                }
+                if begin.elapsed() > LONGEST {
+                    return Err(format!("{:?} with byte {at} damaged", begin.elapsed()));
+                }
+            }
+        }
+        match opened {
+            0 => Err("all were refused: nothing was tried".into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the log in all ways. `check` compares what the chunks of a view hold with what the log says; the
     /// bytes of the whole file are compared with those of the first view.
     pub fn check(&self, seed: u64, check: impl Fn(&View, &str) -> Result<()>) -> Result<()> {
@@ -118,6 +155,42 @@ impl Ways {
         let kept = self.open(Chunking::Auto, BUDGET, Some(log))?;
         pieces(&kept, "with a kept index", seed + 1)?;
         check(&kept, "with a kept index")
+    }
+}
+
+/// Other bytes, and the largest numbers, in the place of one byte.
+fn damaged(sound: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
+    let byte = sound[at];
+    let other = [!byte, byte.wrapping_add(1), 0, byte ^ 0x80][at % 4];
+    // As postcard spells 2^63-1 and 2^64-1.
+    let most = |last: &[u8]| [&[0xff; 8][..], last].concat();
+    let instead = [vec![other], most(&[0x7f]), most(&[0xff, 1])];
+    instead
+        .into_iter()
+        .map(move |new| [&sound[..at], &new, &sound[at + 1..]].concat())
+}
+
+/// Reads all kinds of things. There may be such amounts of them that all would take forever.
+fn read_somewhat(view: &View) {
+    const SOME: u64 = 50;
+    let _ = view.complaints();
+    let _ = view.read_at(0, &mut vec![0; 1 << 16]);
+    for number in 0..view.snapshot().datasets.len() {
+        let all = view.grid(number).len();
+        let last = all.saturating_sub(SOME / 10).max(SOME)..all;
+        for chunk in (0..all.min(SOME)).chain(last) {
+            let _ = view.chunk(number, chunk);
+        }
+        if all == 0 || view.snapshot().datasets[number].logged().is_none() {
+            continue;
+        }
+        let _ = view.records(number);
+        for chunk in [0, all / 2, all - 1] {
+            let _ = view.chunk_sources(number, chunk);
+            let place = view.chunk_place(number, chunk);
+            let _ = place.map(|(at, _)| view.read_at(at, &mut [0; 100]));
+        }
+        let _ = view.touched(number, 0).map(|t| t.take(10).count());
     }
 }
 
