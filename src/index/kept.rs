@@ -136,7 +136,9 @@ impl DatasetIndex {
             end: vec![u64::MAX; rank],
         };
         let base = self.shared.base.as_ref();
-        base.is_none_or(|base| base.fits(dataset, sources))
+        let mut conversions = self.shared.conversions.iter();
+        conversions.all(|c| c.to.kind.size() as u64 == dataset.element)
+            && base.is_none_or(|base| base.fits(dataset, sources))
             && !self.records.any(&everything, |row| !fits(row))
     }
 }
@@ -171,7 +173,9 @@ mod tests {
 
     use super::*;
     use crate::log::DatasetRecords;
+    use crate::log::lattice::Lattice;
     use crate::log::model::{Encoding, Stored};
+    use crate::log::numbers::{Kind, Number};
     use crate::log::records::RecordList;
 
     const DIMS: [u64; 2] = [50, 1000];
@@ -186,7 +190,20 @@ mod tests {
         }
     }
 
-    /// Records of one block, of a shared selection, and of one that cannot be read.
+    const DOUBLES: Conversion = Conversion {
+        from: Number {
+            kind: Kind::F64,
+            big_endian: true,
+        },
+        to: Number {
+            kind: Kind::I32,
+            big_endian: false,
+        },
+        fill: [1; 8],
+    };
+
+    /// Records of one block, of a shared selection, of every third element, of another type, and of one that cannot
+    /// be read; below them are elements of a file.
     fn index(known: &Selections) -> DatasetIndex {
         let mut records = RecordList::new(2, 80);
         let stored = |offset| Stored {
@@ -202,7 +219,14 @@ mod tests {
             records.push_block(stored(row * 9), row, &[row, 990], &[1, 3]);
         }
         records.spoil_last("torn".into());
+        let every_third = Lattice::new(vec![1, 90], vec![9, 80], vec![5, 3]).unwrap();
+        let (every_third, _) = known.keep(8, Selection::strided(every_third));
+        records.push_selection(stored(7), 50, (8, every_third), None);
+        records.push_block(stored(8), 51, &[20, 200], &[4, 400]);
+        records.convert_last(&DOUBLES);
         records.put_in_order();
+        let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
+        records.set_base(base.unwrap());
         let found = DatasetRecords {
             records,
             faults: vec!["an entry".into()],
@@ -215,7 +239,8 @@ mod tests {
     fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
         let mut said: Vec<String> = index.faults().to_vec();
         let _ = index.visit_back(query, |record| {
-            said.push(format!("{:?} {:?}", record.stored, record.fault));
+            let how = (record.conversion, record.fault);
+            said.push(format!("{:?} {how:?}", record.stored));
             record.visit_back(query, |block| {
                 said.push(format!("{} {}", block.bounds(), block.before));
                 ControlFlow::<()>::Continue(())
@@ -242,7 +267,7 @@ mod tests {
         let kept = Kept {
             sources: vec![Identity::default(); SOURCES],
             records: Cow::Borrowed(&index.records),
-            selections: vec![7],
+            selections: index.shared.selections.iter().map(|(id, _)| *id).collect(),
             record_faults: Cow::Borrowed(&index.shared.faults),
             conversions: Cow::Borrowed(&index.shared.conversions),
             base: Cow::Borrowed(&index.shared.base),
@@ -287,20 +312,50 @@ mod tests {
         assert!(again.bytes() > again.records.bytes() + again.shared.selections[0].1.bytes());
     }
 
+    #[test]
+    fn numbers_of_another_size_than_the_elements_are_refused() {
+        let known = Selections::default();
+        let made = index(&known);
+        let (kept, _) = packed(&made);
+        assert!(read(&kept, None, &dataset(), &known).is_some());
+        let longer = Logged {
+            element: 8,
+            ..dataset()
+        };
+        assert!(read(&kept, None, &longer, &known).is_none());
+        let mut without_records = RecordList::new(2, 0);
+        let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
+        without_records.set_base(base.unwrap());
+        let found = DatasetRecords {
+            records: without_records,
+            ..DatasetRecords::default()
+        };
+        let (of_base, _) = packed(&DatasetIndex::of(found, &[]));
+        assert!(read(&of_base, None, &longer, &known).is_none());
+    }
+
     proptest! {
         #[test]
         fn damage_is_refused_or_answered(
             at in any::<prop::sample::Index>(),
-            byte in any::<u8>(),
+            byte in prop_oneof![
+                any::<u8>().prop_map(|byte| vec![byte]),
+                // As postcard spells 2^63-1 and 2^64-1.
+                Just([&[0xff; 8][..], &[0x7f]].concat()),
+                Just([&[0xff; 8][..], &[0xff, 1]].concat()),
+            ],
             in_selections in any::<bool>(),
         ) {
             let (mut kept, mut selections) = packed(&index(&Selections::default()));
             let damaged = if in_selections { &mut selections } else { &mut kept };
             let at = at.index(damaged.len());
-            damaged[at] = byte;
+            damaged.splice(at..at + 1, byte);
             let known = Selections::default();
             if let Some(read) = read(&kept, Some(&selections), &dataset(), &known) {
                 answers(&read, &somewhere());
+                let everything = Bounds { start: vec![0; 2], end: DIMS.to_vec() };
+                answers(&read, &everything);
+                read.is_touched(&everything);
             }
         }
     }

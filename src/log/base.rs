@@ -70,7 +70,9 @@ impl Base {
     pub fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let (place, dims) = ((self.source, self.offset), self.dims.clone());
         let again = Base::new(place, self.step, dims, dataset.element, self.conversion);
-        self.dims.len() == dataset.dims.len()
+        let mut becomes = self.conversion.iter().map(|c| c.to.kind.size() as u64);
+        becomes.all(|size| size == dataset.element)
+            && self.dims.len() == dataset.dims.len()
             && usize::from(self.source) < sources
             && again.is_ok_and(|again| again == *self)
     }
