@@ -31,7 +31,8 @@ pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
         );
         return Err(Trouble::Negative(text));
     }
-    let mut visited = vec![false; places.len()];
+    // By which walk each entry was met: 1 is that from the anchor.
+    let mut met = vec![0; places.len()];
     // Of `None` it is the anchor.
     let mut from = None;
     let (mut next, mut disagreement) = (first, None);
@@ -42,20 +43,47 @@ pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
             let wrong = || disagrees(&named(from), next, expected);
             disagreement.get_or_insert_with(wrong);
         }
-        let Some(position) = position else { break };
-        let Ok(found) = places.binary_search_by_key(&position, |place| place.at) else {
+        let Some(found) = find(next, places) else {
             break;
         };
-        if std::mem::replace(&mut visited[found], true) {
-            return Err(Trouble::Cycle(format!(
-                "{} names the one at byte {position} as the next: a chain with a cycle",
-                named(from)
-            )));
+        if std::mem::replace(&mut met[found], 1) != 0 {
+            return Err(cycle(&named(from), next));
         }
-        from = Some(position);
+        from = position;
         next = places[found].next;
     }
-    disagreement.map_or(Ok(()), |text| Err(Trouble::Disagrees(text)))
+    let Some(text) = disagreement else {
+        return Ok(());
+    };
+    // Entries that the anchor does not lead to may have a cycle as well.
+    for start in 0..places.len() {
+        let mut at = start;
+        while met[at] == 0 {
+            met[at] = start + 2;
+            let Some(next) = find(places[at].next, places) else {
+                break;
+            };
+            if met[next] == start + 2 {
+                return Err(cycle(&named(Some(places[at].at)), places[at].next));
+            }
+            at = next;
+        }
+    }
+    Err(Trouble::Disagrees(text))
+}
+
+/// Which of the entries is at a position, if one is.
+fn find(position: i64, places: &[Place]) -> Option<usize> {
+    let position = u64::try_from(position).ok()?;
+    places
+        .binary_search_by_key(&position, |place| place.at)
+        .ok()
+}
+
+fn cycle(from: &str, to: i64) -> Trouble {
+    Trouble::Cycle(format!(
+        "{from} names the one at byte {to} as the next: a chain with a cycle"
+    ))
 }
 
 fn named(entry: Option<u64>) -> String {
@@ -110,7 +138,12 @@ mod tests {
             &[(28, 100), (100, 200), (200, 100)],
         ] {
             assert!(matches!(chain(28, places), Err(Trouble::Cycle(_))));
+            // Whether the anchor leads to it or not.
+            assert!(matches!(chain(-1, places), Err(Trouble::Cycle(_))));
         }
+        let behind = [(28, -1), (100, 200), (200, 300), (300, 200)];
+        assert!(matches!(chain(28, &behind), Err(Trouble::Cycle(_))));
+        assert!(complaint(28, &[(28, -1), (100, 200), (200, 28)]).contains("names none"));
         assert!(matches!(chain(28, &[(28, -2)]), Err(Trouble::Negative(_))));
     }
 }
