@@ -64,6 +64,8 @@ class Log:
         chunk = rng.choice([16, 64, 100, 4096, 1 << 16])
         self.logs = {name: file.create_dataset(name, (0,), "u1", maxshape=(None,), chunks=(chunk,))
                      for name in ("_metadata_log", "_data_log")}
+        #: Of each log: where nothing is, in their order.
+        self.gaps = {}
         self.between = 0
 
     def write(self, name, content, unused=0):
@@ -72,7 +74,13 @@ class Log:
         for at in range(0, len(content), step):
             piece = np.frombuffer(content[at:at + step], "u1")
             log.resize((at + len(piece),))
-            log[at:] = piece
+            # Chunks that lie in gaps are never written.
+            begin = at
+            for gap, end in self.gaps.get(name, []) + [(at + len(piece),) * 2]:
+                gap, end = (min(max(n, begin), at + len(piece)) for n in (gap, end))
+                if begin < gap:
+                    log[begin:gap] = piece[begin - at:gap - at]
+                begin = end
             log.flush()
             if self.rng.random() < 0.3:
                 yield
@@ -150,6 +158,7 @@ class Maker:
         self.next_at = {}
         self.damage = {}
         self.orders = []
+        self.gaps = []
 
     # --- entries ---
     def entry(self, dataset, chosen=None, order=None, zipped=None, **fields):
@@ -163,6 +172,10 @@ class Maker:
         zipped = rng.random() < 0.4 if zipped is None else zipped
         stored = zlib.compress(raw, rng.choice([0, 1, 9])) if zipped else raw
         stored = fields.get("stored", stored)
+        if rng.random() < 0.1 and not fields:
+            gap = len(self.data)
+            self.data += bytes(rng.choice([20, 200, 9000]))
+            self.gaps.append((gap, len(self.data)))
         at = len(self.metadata)
         said = dict(id=dataset.id, kind=kind, spelled=spelled, filter=int(zipped), pointer=len(self.data))
         said.update(fields)
@@ -229,6 +242,7 @@ class Maker:
         with h5py.File(path, "w", **options) as f, h5py.File(expected_path, "w") as e:
             log = Log(f, rng)
             log.expected = e
+            log.gaps["_data_log"] = self.gaps
             for other in (f, e):
                 other.attrs["title"] = "a file"
                 other["plain"] = np.arange(20, dtype=">i4").reshape(4, 5)
