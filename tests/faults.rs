@@ -481,7 +481,7 @@ fn very_many_chunks_that_nobody_wrote() {
     let (_folder, path) = place(&log);
     let view = open_view(&path).unwrap();
     view.check_dataset(0, &mut |fault| panic!("{fault}"));
-    assert_eq!(view.covered(0).unwrap(), 4.0 / CHUNKS as f64);
+    assert_eq!(view.covered(0).unwrap(), Some(4.0 / CHUNKS as f64));
     let mut extents = Vec::new();
     let (mut at, _) = view.chunk_place(0, 0).unwrap();
     while at < view.len() {

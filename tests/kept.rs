@@ -4,6 +4,7 @@ mod common;
 mod encoder;
 
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -326,7 +327,7 @@ fn touch(view: &View) {
             }
         }
         if view.len() < 1 << 24 {
-            view.check_dataset(number, &mut |_| ());
+            view.check_dataset(number, &mut |_| ControlFlow::Continue(()));
         }
     }
 }

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use common::readers::project;
@@ -94,5 +95,31 @@ fn requests_of_too_many_blocks_are_not_followed() {
         index.faults()[0].contains("33554432 blocks"),
         "{:?}",
         index.faults()
+    );
+}
+
+/// A strided request for every second one of 2^31 records, whose payload is missing.
+fn far_and_wide() -> Site {
+    let (count, stride) = (1u64 << 30, 2u64);
+    let mut strided = entry(64, -4, 4 * count);
+    for word in [0, count, stride] {
+        strided.extend(word.to_le_bytes());
+    }
+    Site::new(&strided, 64, 8)
+}
+
+#[test]
+fn commands_end_where_one_entry_spoils_very_many_chunks() {
+    let site = far_and_wide();
+    let said = |command: &str| {
+        let mut run = Command::new("timeout");
+        let run = run.args(["60", env!("CARGO_BIN_EXE_h5logfs"), command]);
+        let run = run.arg(site.path("file.nc"));
+        String::from_utf8(run.output().unwrap().stdout).unwrap()
+    };
+    let checked = said("check");
+    assert!(
+        checked.contains("not looked at further, after 1000 faults"),
+        "{checked}"
     );
 }

@@ -1,6 +1,7 @@
 //! `h5logfs check`: reads all that a view would read, and reports each fault.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -8,6 +9,9 @@ use clap::Args;
 
 use super::ViewArgs;
 use crate::view::View;
+
+/// Faults of one dataset that are told: one damaged entry can spoil any number of chunks.
+const MOST_FAULTS: usize = 1000;
 
 /// Read everything that a log file's view would read, and report each fault
 #[derive(Debug, Clone, Args)]
@@ -81,6 +85,18 @@ fn check_dataset(view: &View, number: usize) -> Vec<String> {
         return faults.map(|f| format!("{about}: {f}")).collect();
     }
     let mut faults = Vec::new();
-    view.check_dataset(number, &mut |e| faults.push(e.to_string()));
+    view.check_dataset(number, &mut |e| {
+        faults.push(e.to_string());
+        match faults.len() < MOST_FAULTS {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    if faults.len() == MOST_FAULTS {
+        let about = format!("{}: dataset {}", view.path().display(), dataset.name);
+        faults.push(format!(
+            "{about}: not looked at further, after {MOST_FAULTS} faults"
+        ));
+    }
     faults
 }

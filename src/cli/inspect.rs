@@ -96,8 +96,9 @@ struct LoggedReport {
     /// Bytes that lie in a file below all records.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<u64>,
-    /// Share of the elements that some record wrote.
-    covered: f64,
+    /// Share of the elements that some record wrote; left out where it was not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covered: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<Vec<RecordReport>>,
 }
@@ -251,11 +252,14 @@ impl LoggedReport {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
-            "  {} records, {} blocks, {} bytes logged, {:.1} % covered",
+            "  {} records, {} blocks, {} bytes logged, {}",
             self.records,
             self.blocks,
             self.bytes,
-            self.covered * 100.0
+            match self.covered {
+                Some(share) => format!("{:.1} % covered", share * 100.0),
+                None => "too many chunks to count what is covered".to_owned(),
+            }
         )?;
         if let Some(bytes) = self.base {
             writeln!(out, "  {bytes} bytes below them")?;

@@ -12,6 +12,9 @@ use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::snapshot::Content;
 
+/// Chunks of a dataset that are looked at to count its elements.
+const MOST_COUNTED: usize = 1 << 22;
+
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
 
@@ -89,23 +92,29 @@ impl View {
         Ok(self.grid(number).matching(from, wanted))
     }
 
-    /// Reads all that a dataset has in the log, and hands on what is wrong: for a logged one with each
-    /// chunk that some record touches.
-    pub fn check_dataset(&self, number: usize, fault: &mut impl FnMut(Error)) {
+    /// Reads all that a dataset has in the log, and hands on what is wrong, until `fault` has enough: for a logged one
+    /// with each chunk that some record touches.
+    pub fn check_dataset(&self, number: usize, fault: &mut impl FnMut(Error) -> ControlFlow<()>) {
         let checked = match self.snapshot.datasets[number].content {
             Content::Logged { .. } => self.check_chunks(number, fault),
             Content::Extent { len, .. } => self.check_extent(number, len),
             Content::Unreadable(_) => self.make_chunk(number, 0).map(drop),
         };
         if let Err(e) = checked {
-            fault(e);
+            let _ = fault(e);
         }
     }
 
-    fn check_chunks(&self, number: usize, fault: &mut impl FnMut(Error)) -> Result<()> {
+    fn check_chunks(
+        &self,
+        number: usize,
+        fault: &mut impl FnMut(Error) -> ControlFlow<()>,
+    ) -> Result<()> {
         for chunk in self.touched(number, 0)? {
-            if let Err(e) = self.make_chunk(number, chunk) {
-                fault(e);
+            if let Err(e) = self.make_chunk(number, chunk)
+                && fault(e).is_break()
+            {
+                break;
             }
         }
         Ok(())
@@ -159,19 +168,24 @@ impl View {
         Ok(sources)
     }
 
-    /// Share of a logged dataset's elements that some record wrote, from 0 to 1.
-    pub fn covered(&self, number: usize) -> Result<f64> {
+    /// Share of a logged dataset's elements that some record wrote, from 0 to 1; `None` where that is in too many chunks
+    /// to be counted.
+    pub fn covered(&self, number: usize) -> Result<Option<f64>> {
         let index = self.index(number)?;
         let grid = self.grid(number);
         if grid.is_empty() {
             // What its dimensions say is no number of elements: some of them may be huge.
-            return Ok(1.0);
+            return Ok(Some(1.0));
         }
         let total: u64 = grid.dims.iter().product();
-        let covered: u64 = grid
-            .matching(0, |bounds| index.is_touched(bounds))
-            .map(|chunk| Deciding::new(&index, grid, chunk).covered())
-            .sum();
-        Ok(covered as f64 / total as f64)
+        let mut covered = 0;
+        let touched = grid.matching(0, |bounds| index.is_touched(bounds));
+        for (number, chunk) in touched.enumerate() {
+            if number == MOST_COUNTED {
+                return Ok(None);
+            }
+            covered += Deciding::new(&index, grid, chunk).covered();
+        }
+        Ok(Some(covered as f64 / total as f64))
     }
 }
