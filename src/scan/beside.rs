@@ -42,7 +42,16 @@ pub fn look(
     listings: &Listings,
 ) -> Result<Look> {
     if source.is_empty() || netcdf::has_magic(source)? {
-        let companions = companions(folder, relative, listings)?;
+        let companions = match companions(folder, relative, listings) {
+            // No log makes anything of it but an error: in a directory that may not be listed it stays what it is.
+            Err(_) if source.is_empty() => {
+                return Ok(Look {
+                    may_be_log: false,
+                    companions: None,
+                });
+            }
+            companions => companions?,
+        };
         return Ok(Look {
             may_be_log: !companions.is_empty() || (settings.without_logs && !source.is_empty()),
             companions: Some(companions),
@@ -166,6 +175,34 @@ mod tests {
         for other in ["a.h5", ".subfiles", "_0_1.meta", "a.nc_0.meta", "a_0_1.txt"] {
             assert_eq!(master(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_empty_file_needs_no_listing() {
+        let source = tempfile::tempdir().unwrap();
+        let below = source.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("empty"), "").unwrap();
+        std::fs::write(below.join("a.nc"), b"CDF\x01").unwrap();
+        let folder = Folder::open(source.path()).unwrap();
+        let open = |name: &str| SourceFile::open(&folder, &Path::new("below").join(name)).unwrap();
+        let files = [open("empty"), open("a.nc")];
+        // Gone, it cannot be listed, like one that may not be.
+        std::fs::remove_dir_all(&below).unwrap();
+        let [empty, classic] = files.map(|file| {
+            let name = file.path().file_name().unwrap().to_owned();
+            let relative = Path::new("below").join(name);
+            look(
+                &folder,
+                &relative,
+                &file,
+                &Settings::default(),
+                &Listings::default(),
+            )
+        });
+        assert!(!empty.unwrap().may_be_log);
+        // Its logs might be there.
+        assert!(classic.is_err());
     }
 
     #[test]
