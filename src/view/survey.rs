@@ -1,7 +1,7 @@
 //! Questions about a view that no reader of its bytes asks: what is a hole, what is sound, what is a
 //! chunk made of, how much was written.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use serde::Serialize;
 

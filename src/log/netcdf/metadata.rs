@@ -200,6 +200,12 @@ fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
         // No entry at all, or as many as the header has bytes.
         let found = chained(source, front, front.len)?;
         header.entries = if found == front.len { found } else { 0 };
+        // The put of one entry may not have returned; of more, nobody knows.
+        let note = format!(
+            "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
+             none of them is shown, for they may be of an older log"
+        );
+        header.note = (header.entries == 0 && found > 1).then_some(note);
         return Ok(header);
     }
     let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
@@ -396,24 +402,25 @@ mod tests {
     #[test]
     fn a_fresh_log_says_where_entries_begin() {
         let begin = LogBytes::new(false).header_len() as i64;
-        for (entries, expected) in [
-            (0, 0),
-            (1, 0),
-            (begin - 1, 0),
-            (begin, begin),
-            (begin + 1, begin),
+        for (entries, expected, notes) in [
+            (0, 0, 0),
+            (1, 0, 0),
+            // It was cut, or is of an older log: a person has to know.
+            (begin - 1, 0, 1),
+            (begin, begin, 0),
+            (begin + 1, begin, 0),
         ] {
             for big_endian in [false, true] {
                 let mut log = with_entries(big_endian, entries);
                 log.entry_begin = Some(begin);
-                assert_eq!(counted(&log), (expected as u64, 0), "{entries}");
+                assert_eq!(counted(&log), (expected as u64, notes), "{entries}");
             }
         }
         // As many, but the last of them is of an older log.
         let mut log = with_entries(false, begin);
         log.entry_begin = Some(begin);
         log.bend(24, &9i64.to_le_bytes());
-        assert_eq!(counted(&log), (0, 0));
+        assert_eq!(counted(&log), (0, 1));
     }
 
     #[test]
@@ -450,7 +457,7 @@ mod tests {
         log.num_entries = 100;
         assert_eq!(counted(&log), (5, 1));
         log.num_entries = 3 << 56;
-        assert_eq!(counted(&log), (0, 0));
+        assert_eq!(counted(&log), (0, 1));
     }
 
     fn walked(log: &[u8]) -> (u64, Option<String>) {
