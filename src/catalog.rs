@@ -2,13 +2,13 @@
 //! changed.
 
 mod kept;
+mod known;
 
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -22,14 +22,7 @@ use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation, MemoryLimits};
 use kept::Kept;
-
-/// How long a failure is believed: long enough that many readers of a broken file cause one scan, not
-/// so long that a file whose cause is mended elsewhere (a subfile that arrives late) stays broken.
-const BROKEN_FOR: Duration = Duration::from_secs(10);
-
-/// How long a look at the files of a log counts for who asks only which of them are hidden. Without, a listing would
-/// look at all files of a log once for each of them.
-const LOOKED_AT_FOR: Duration = Duration::from_millis(100);
+use known::Known;
 
 /// Files that the catalog remembers something about: a few hundred bytes each.
 const REMEMBERED: usize = 1 << 16;
@@ -48,90 +41,6 @@ pub enum Presented {
     },
     /// A log file that cannot be presented: opening it is an error, which is none of its neighbours'.
     Broken(Arc<Error>),
-}
-
-/// What is known of a path, and of which state of its files.
-#[derive(Debug)]
-struct Known {
-    files: Vec<Source>,
-    /// The files that could make a log of it, where such files can.
-    companions: Option<Vec<Place>>,
-    /// Those of them that are no part of what is presented: one that was just created, for example. They
-    /// may become one without a trace elsewhere.
-    idle: Vec<Source>,
-    /// The names beside it that stand for parts of it.
-    parts: HashSet<OsString>,
-    presented: Presented,
-    /// Of what is broken: the system refused something, which says nothing of the file. Who asks for the file asks
-    /// the system again.
-    passing: bool,
-    since: Instant,
-    /// When its files were last compared with what they were: milliseconds after `since`.
-    compared: AtomicU64,
-    /// Alive while somebody has the view open, or the budget keeps it.
-    view: Weak<View>,
-}
-
-impl Known {
-    /// `files`: that of the log itself first.
-    fn new(files: Vec<Source>, presented: Presented, view: Weak<View>) -> Self {
-        Known {
-            parts: parts(&files).unwrap_or_default(),
-            files,
-            companions: None,
-            idle: Vec::new(),
-            passing: matches!(&presented, Presented::Broken(e) if is_passing(e)),
-            presented,
-            since: Instant::now(),
-            compared: AtomicU64::new(0),
-            view,
-        }
-    }
-
-    fn is_believed(&self) -> bool {
-        match self.presented {
-            Presented::Broken(_) => !self.passing && self.since.elapsed() <= BROKEN_FOR,
-            _ => true,
-        }
-    }
-
-    fn was_compared(&self) {
-        let now = self.since.elapsed().as_millis();
-        self.compared.store(now as u64, Ordering::Relaxed);
-    }
-
-    fn was_just_compared(&self) -> bool {
-        let last = Duration::from_millis(self.compared.load(Ordering::Relaxed));
-        self.since.elapsed() < last + LOOKED_AT_FOR
-    }
-
-    fn with_companions(self, companions: Option<Vec<Place>>) -> Self {
-        Known { companions, ..self }
-    }
-
-    /// `seen`: all companions, as they were before the file was scanned.
-    fn with_idle(mut self, seen: Vec<Source>) -> Self {
-        let parts: HashSet<&Place> = self.files.iter().map(|file| &file.place).collect();
-        let idle = seen.into_iter().filter(|file| !parts.contains(&file.place));
-        self.idle = idle.collect();
-        self
-    }
-}
-
-/// Whether the system may grant at once what it refused.
-fn is_passing(error: &Error) -> bool {
-    matches!(error, Error::Io { .. } | Error::Changed { .. })
-}
-
-/// The names beside the first file under which the others are found.
-fn parts(files: &[Source]) -> Option<HashSet<OsString>> {
-    let (own, others) = files.split_first()?;
-    let beside = own.place.path.parent()?;
-    let others = others.iter().filter(|file| file.place.folder == 0);
-    let below = others.filter_map(|file| file.place.path.strip_prefix(beside).ok());
-    let names = below.filter_map(|path| path.components().next());
-    let names = names.map(|name| name.as_os_str().to_owned());
-    Some(names.collect())
 }
 
 /// A file of which all bytes are its own, in this state.
@@ -250,7 +159,7 @@ impl Catalog {
         let look = self.look(relative, &source)?;
         if !look.may_be_log {
             let known = Known::new(vec![own(relative, &source)], Presented::Plain, Weak::new());
-            let known = known.with_companions(look.companions);
+            let known = known.with_companions(look.companions, Vec::new());
             return Ok(self.remember(relative, known));
         }
         let _one_at_a_time = self.scanning.lock();
@@ -286,8 +195,7 @@ impl Catalog {
             };
             now.is_some_and(|now| file.is_still(now))
         };
-        let mut files = known.files.iter().chain(&known.idle);
-        let same = files.all(is_still) && self.has_still(relative, &known.companions);
+        let same = known.files.iter().all(is_still) && self.has_still(relative, &known.companions);
         match same {
             true => known.was_compared(),
             false => self.forget(relative),
@@ -340,7 +248,7 @@ impl Catalog {
         let own = || vec![own(relative, source)];
         let known = |files, presented, view| {
             let known = Known::new(files, presented, view);
-            known.with_companions(companions).with_idle(seen)
+            known.with_companions(companions, seen)
         };
         match opened {
             Ok(view) => {
