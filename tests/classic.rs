@@ -394,18 +394,21 @@ fn by_python(folder: &TempDir, code: &str) -> Option<PathBuf> {
 
 #[test]
 fn files_of_others_with_these_names_are_plain() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = by_python(
-        &folder,
-        "  for name in ('_metadata_log', '_data_log'):
-    f.create_dataset(name, data=np.zeros(100, 'u1'), chunks=(10,), maxshape=(None,))
-",
-    );
-    let Some(path) = made else { return };
-    assert!(matches!(
-        open(&path, Chunking::Auto),
-        Err(Error::NotALog { .. })
-    ));
+    let kinds = [
+        "f.create_dataset(name, data=np.zeros(100, 'u1'), chunks=(10,), maxshape=(None,))",
+        "f.create_group(name)",
+        "f[name] = h5py.SoftLink('/nothing')",
+        "f[name] = h5py.ExternalLink('other.h5', '/')",
+    ];
+    for kind in kinds {
+        let folder = tempfile::tempdir().unwrap();
+        let code = format!("  for name in ('_metadata_log', '_data_log'):\n    {kind}\n");
+        let Some(path) = by_python(&folder, &code) else {
+            return;
+        };
+        let opened = open(&path, Chunking::Auto);
+        assert!(matches!(opened, Err(Error::NotALog { .. })), "{opened:?}");
+    }
 }
 
 #[test]

@@ -80,17 +80,19 @@ pub fn find(
     source: &SourceFile,
 ) -> Result<Option<Log>> {
     let root = h5::open_group(file, c"/")?;
-    for name in [METADATA_LOG, DATA_LOG] {
-        if !h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?)? {
-            return Ok(None);
-        }
+    // Fails where the link is a soft or an external one, which is not followed.
+    let is_there = |name: &str| h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?);
+    let are_there = [METADATA_LOG, DATA_LOG].map(is_there);
+    if are_there.contains(&Ok(false)) {
+        return Ok(None);
     }
     let base = h5::user_block(&h5::file_creation(file)?)?;
     let open = |name: &str| {
         let opened = open_log((folder, relative), &root, name, Hdf5 { source, base });
         opened.map_err(|e| format!("/{name}: {e}"))
     };
-    let sources = open(METADATA_LOG).and_then(|metadata| Ok([metadata, open(DATA_LOG)?]));
+    let are_there: Result<Vec<bool>> = are_there.into_iter().collect();
+    let sources = are_there.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
     let is_certain = matches!(&sources, Ok([m, d]) if has_magics(m, d));
     let anchors = anchors(file)?;
     if !is_certain && anchors.is_empty() {
