@@ -13,8 +13,8 @@ use h5logfs::index::store::{KeptLog, Key, State, Store};
 use h5logfs::log::source::{Folder, SourceFile};
 use h5logfs::scan::{Chunking, Settings, scan};
 use h5logfs::snapshot::Snapshot;
-use h5logfs::view::View;
 use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs::view::{Source, View};
 
 use crate::encoder::BUDGET;
 
@@ -136,6 +136,8 @@ impl Ways {
         let view = self.open(Chunking::Auto, BUDGET, None)?;
         check(&view, "by chunks")?;
         let whole = known_bytes(&view);
+        check_holes(&view, &whole)?;
+        check_sources(&view)?;
         let pieces = |view: &View, how: &str, seed: u64| {
             let checked = check_pieces(&whole, view, seed);
             checked.map_err(|e| format!("{how}: {e}"))
@@ -156,6 +158,53 @@ impl Ways {
         pieces(&kept, "with a kept index", seed + 1)?;
         check(&kept, "with a kept index")
     }
+}
+
+/// What is said to be a hole is zeros, and the extents are the whole file.
+fn check_holes(view: &View, whole: &[Option<u8>]) -> Result<()> {
+    let mut at = 0;
+    while at < view.len() {
+        let extent = view.extent_at(at).map_err(|e| e.to_string())?;
+        let range = extent.range;
+        if range.start != at || range.end <= at {
+            return Err(format!("at {at} there is an extent {range:?}"));
+        }
+        let bytes = &whole[range.start as usize..range.end as usize];
+        if extent.hole && bytes.iter().any(|byte| *byte != Some(0)) {
+            return Err(format!("the hole {range:?} is none"));
+        }
+        at = range.end;
+    }
+    Ok(())
+}
+
+/// What a chunk is made of can be told where the chunk can be had, and lies in the chunk.
+fn check_sources(view: &View) -> Result<()> {
+    for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
+        if dataset.logged().is_none() {
+            continue;
+        }
+        let grid = view.grid(number);
+        for chunk in 0..grid.len() {
+            let sources = match (view.chunk(number, chunk), view.chunk_sources(number, chunk)) {
+                (_, Ok(sources)) => sources,
+                (Err(_), Err(_)) => continue,
+                (Ok(_), Err(e)) => return Err(e.to_string()),
+            };
+            let bounds = grid.bounds(chunk);
+            let is_inside = |source: &Source| {
+                let sides = source.start.iter().zip(&source.count);
+                let mut sides = sides.zip(bounds.start.iter().zip(&bounds.end));
+                sides.all(|((start, count), (from, to))| {
+                    *count > 0 && from <= start && start + count <= *to
+                })
+            };
+            if !sources.iter().all(is_inside) {
+                return Err(format!("chunk {chunk} is made of {sources:?}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Other bytes, and the largest numbers, in the place of one byte.
