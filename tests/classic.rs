@@ -322,12 +322,20 @@ fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
         let blocks = at.iter().map(|(_, at)| *at as usize);
         logs.extend(blocks.flat_map(|at| at..bytes.len().min(at + *block as usize)));
     }
-    let marks = [&b"TREE\x01"[..], b"EAHD", b"EAIB", b"EADB", b"EASB"];
+    // With bytes that each has at least: what lies behind it is for libhdf5, which some damage of global heaps
+    // makes search without end.
+    let marks = [
+        (&b"TREE\x01"[..], 120),
+        (b"EAHD", 72),
+        (b"EAIB", 120),
+        (b"EADB", 120),
+        (b"EASB", 50),
+    ];
     let mut indexes = Vec::new();
-    for mark in marks {
+    for (mark, len) in marks {
         let found = bytes.windows(mark.len()).enumerate();
         let found = found.filter(|(_, bytes)| *bytes == mark);
-        indexes.extend(found.flat_map(|(at, _)| at..bytes.len().min(at + 120)));
+        indexes.extend(found.flat_map(|(at, _)| at..bytes.len().min(at + len)));
     }
     (logs, indexes)
 }
