@@ -123,3 +123,36 @@ fn commands_end_where_one_entry_spoils_very_many_chunks() {
         "{checked}"
     );
 }
+
+/// The log of so many processes.
+fn of_processes(number: u64) -> Site {
+    let site = Site::new(&[], 0, 8);
+    fs::remove_file(site.path("file.nc_0_0.meta")).unwrap();
+    let mut log = sample("file.nc_0_0.meta");
+    log.truncate(header_len(&log));
+    log[24..32].copy_from_slice(&number.to_le_bytes());
+    log[56..64].fill(0);
+    for rank in 0..number {
+        log[32..40].copy_from_slice(&rank.to_le_bytes());
+        fs::write(site.path(&format!("file.nc_0_{rank}.meta")), &log).unwrap();
+        fs::write(site.path(&format!("file.nc_0_{rank}.data")), b"PnetCDF0").unwrap();
+    }
+    site
+}
+
+#[test]
+fn commands_have_all_descriptors_that_they_may_have() {
+    let site = of_processes(100);
+    let check = |limits: &str| {
+        let line = format!("ulimit {limits} && exec \"$0\" check \"$1\"");
+        let mut run = Command::new("bash");
+        let run = run.args(["-c", &line, env!("CARGO_BIN_EXE_h5logfs")]);
+        let said = run.arg(site.path("file.nc")).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let said = check("-Sn 128");
+    assert!(said.contains("file.nc: good"), "{said}");
+    // Half of them are for other files.
+    let said = check("-n 300");
+    assert!(said.contains("than the 150 descriptors"), "{said}");
+}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use crate::log::descriptors;
 use crate::log::source::Folder;
 use crate::scan::{Chunking, LAYOUT_OPTIONS, LAYOUT_OPTIONS_HELP, Settings, scan};
 use crate::view::View;
@@ -42,6 +43,7 @@ pub struct ViewArgs {
 impl ViewArgs {
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
+        descriptors::raise_limit();
         let (folder, name) = Folder::of_file(file)?;
         let settings = self.settings()?;
         let folder = folder.with_further(&settings.log_folders)?;

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use fuser::{Config, Session, SessionACL};
-use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::index::store::{Store, default_place};
+use crate::log::descriptors;
 use crate::log::source::Folder;
 use crate::scan::Settings;
 use crate::view::cache::MemoryLimits;
@@ -83,7 +83,7 @@ enum Event {
 pub fn start(options: &Options) -> Result<Running> {
     // From here on a stop signal is kept until somebody looks for it.
     let signals = Signals::new(STOP_SIGNALS).map_err(|e| Error::io("signal handler", e))?;
-    raise_file_limit();
+    descriptors::raise_limit();
     // The source first: the mount point may be the same directory.
     let mount_point = mounting::checked_mount_point(&options.mount_point)?;
     let (source, mirror) = open_source(options, &mount_point)?;
@@ -192,18 +192,6 @@ fn config(options: &Options) -> Config {
     // to everybody; sharing one is only a little slower.
     config.clone_fd = mounting::open_device().is_ok();
     config
-}
-
-/// Many log files of many parts are open at the same time.
-fn raise_file_limit() {
-    let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        log::debug!("cannot raise the limit of open files: {e}");
-    }
 }
 
 /// Only root may do this; others need a udev rule.

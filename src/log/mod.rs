@@ -5,6 +5,7 @@ pub mod arrangement;
 pub mod base;
 pub mod classic;
 pub mod deflate;
+pub mod descriptors;
 pub mod lattice;
 pub mod logvol;
 pub mod model;

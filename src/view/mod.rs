@@ -30,6 +30,7 @@ use crate::filters;
 use crate::index::DatasetIndex;
 use crate::index::kept::About;
 use crate::index::store::KeptLog;
+use crate::log::descriptors;
 use crate::log::model::{Encoding, Record, Selections};
 use crate::log::source::{Folder, SourceFile};
 use crate::log::{DatasetRecords, Logged, RecordTable};
@@ -539,9 +540,7 @@ impl View {
 /// What an open file is charged: its share of `index_memory` is that of the process's descriptors, half
 /// of which views may keep.
 fn descriptor_charge(budget: &Budget) -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let limit = limit.current.unwrap_or(u64::MAX).max(2);
-    budget.limits().index_memory / (limit / 2)
+    budget.limits().index_memory / (descriptors::limit().max(2) / 2)
 }
 
 fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), Fault> {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::log::descriptors;
 use crate::log::netcdf::channels::{arrangement, channels, doubt};
 use crate::log::netcdf::metadata::Front;
 use crate::log::netcdf::names::{LogName, Part};
@@ -48,8 +49,11 @@ struct Found {
 pub fn find(folder: &Folder, relative: &Path, companions: &[Place], first: u16) -> Result<Logs> {
     let mut remarks = Remarks::default();
     let mut found = Vec::new();
+    // The other half is for other files.
+    let most = descriptors::limit() / 2;
     for pair in pairs(companions) {
-        found.extend(open(folder, relative, &pair, &mut remarks)?);
+        let left = most.saturating_sub(2 * found.len() as u64);
+        found.extend(open((folder, relative), &pair, left, &mut remarks)?);
     }
     put_in_order(&mut found);
     remarks.losses.extend(missing_ranks(&found));
@@ -113,11 +117,12 @@ fn pairs(companions: &[Place]) -> Vec<Pair> {
     pairs.into_values().collect()
 }
 
-/// The channels of a pair; none where it is no log of this file.
+/// The channels of a pair; none where it is no log of this file. Fails where they take more descriptors than are
+/// `left`.
 fn open(
-    folder: &Folder,
-    relative: &Path,
+    (folder, relative): (&Folder, &Path),
     pair: &Pair,
+    left: u64,
     remarks: &mut Remarks,
 ) -> Result<Vec<Found>> {
     let open = |place: &Place| SourceFile::open_at(folder, place);
@@ -149,6 +154,13 @@ fn open(
         }
     }
     let number = fronts.len() as u32;
+    if 2 * u64::from(number) > left {
+        let reason = format!(
+            "its logs have more files or channels than the {} descriptors that one file may take (ulimit -n)",
+            descriptors::limit() / 2
+        );
+        return Err(Error::bad_file(folder.full_path(relative), reason));
+    }
     let doubt = data.and_then(|data| {
         let doubt = doubt(&data, number)?;
         Some(format!("{}: {doubt}", data.path().display()))

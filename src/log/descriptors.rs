@@ -1,0 +1,20 @@
+//! The descriptors of this process: each open log file takes one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many files the process may have open.
+pub fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Makes that as many as the system permits: a log may have a file for each process of a job.
+pub fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(e) = setrlimit(Resource::Nofile, raised) {
+        log::debug!("cannot raise the limit of open files: {e}");
+    }
+}
