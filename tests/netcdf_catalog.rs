@@ -157,3 +157,39 @@ fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     fs::remove_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
     assert_eq!(sources(&catalog), 3);
 }
+
+#[test]
+fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
+    let site = tempfile::tempdir().unwrap();
+    let (other, logs) = (site.path().join("other"), site.path().join("logs"));
+    for folder in [&other, &logs] {
+        fs::create_dir(folder).unwrap();
+    }
+    fs::write(other.join(FILE), fs::read(sample(FILE)).unwrap()).unwrap();
+    // Their header says that they are of run/file.nc.
+    for name in LOG {
+        fs::write(logs.join(name), fs::read(sample(name)).unwrap()).unwrap();
+    }
+    std::thread::sleep(SETTLING);
+    let presented = |folder: &Path, relative: &str| {
+        let folders = [logs.clone()];
+        let folder = Folder::open(folder)
+            .unwrap()
+            .with_further(&folders)
+            .unwrap();
+        let store = Store::open(&site.path().join("kept"), 64 << 20).unwrap();
+        let settings = Settings {
+            log_folders: folders.into(),
+            ..Settings::default()
+        };
+        let catalog = Catalog::new(folder, MemoryLimits::each(64 << 20));
+        let catalog = catalog.with_settings(settings).with_store(Arc::new(store));
+        catalog.get(Path::new(relative)).unwrap()
+    };
+    // The name fits, as far as that is known.
+    assert!(matches!(presented(&other, FILE), Presented::View { .. }));
+    assert!(matches!(
+        presented(site.path(), "other/file.nc"),
+        Presented::Plain
+    ));
+}

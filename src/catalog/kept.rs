@@ -56,10 +56,13 @@ impl<'a> Kept<'a> {
             .iter()
             .map(|c| (c.place.folder, c.place.path.file_name(), c.identity));
         let beside: Vec<_> = beside.collect();
+        // Where a file lies decides whether a log elsewhere is its own.
+        let is_alone = settings.log_folders.is_empty();
+        let at = (!is_alone).then(|| (folder.path(), relative));
         let key = Key {
             main,
             name: name.as_encoded_bytes().to_owned(),
-            settings: format!("{}, {settings}, beside={beside:?}", made_by()),
+            settings: format!("{}, {settings}, beside={beside:?}, at={at:?}", made_by()),
         };
         Ok(Kept {
             folder,
