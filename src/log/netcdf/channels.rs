@@ -9,22 +9,46 @@ const BLOCK: u64 = 8 << 20;
 /// Channels of one file: processes of one node. Nothing in a file says how many there are.
 const MOST: u32 = 1 << 16;
 
+/// The channels of one pair of files.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// Their numbers and headers.
+    pub found: Vec<(u32, Front)>,
+    /// How many blocks lie between two of one channel: channels, as far as that is known.
+    pub number: u32,
+}
+
+impl Channels {
+    /// Whether some process has no header. It may be so with more behind the last one: the number of channels is not
+    /// known then, and tells only where second blocks lie.
+    pub fn has_gaps(&self) -> bool {
+        self.found.len() as u64 != u64::from(self.number)
+    }
+
+    /// Whether a file has no second blocks, of whatever number of channels.
+    pub fn has_first_blocks_only(&self, file: &SourceFile) -> bool {
+        file.len() <= u64::from(self.number) * BLOCK
+    }
+}
+
 /// The headers of all channels of a metadata log, which is read as it lies in its file; just one where
 /// the log is that of a single process. Fails with the reason where it is no metadata log.
-pub fn channels(metadata: &SourceFile) -> Result<Vec<Front>, String> {
+pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
     let first = Front::read(metadata, 0)?;
-    let mut found = vec![first];
-    for channel in 1..MOST {
-        let at = u64::from(channel) * BLOCK;
-        let is_there = at < metadata.len() && u64::from(channel) < found[0].ranks;
-        // Anything else at this place belongs to a channel that is known.
-        let next = is_there.then(|| Front::read(metadata, at).ok()).flatten();
-        match (next, found.last()) {
-            (Some(next), Some(last)) if follows(last, &next) => found.push(next),
-            _ => break,
+    let most = metadata.len().div_ceil(BLOCK).min(first.ranks);
+    let most = u32::try_from(most).unwrap_or(MOST).min(MOST);
+    let mut found = vec![(0, first)];
+    for channel in 1..most {
+        // Anything else at this place belongs to a channel that is known, or the process died before it wrote.
+        let next = Front::read(metadata, u64::from(channel) * BLOCK).ok();
+        if let (Some(next), Some((_, last))) = (next, found.last())
+            && follows(last, &next)
+        {
+            found.push((channel, next));
         }
     }
-    Ok(found)
+    let number = found.last().map_or(1, |(channel, _)| channel + 1);
+    Ok(Channels { found, number })
 }
 
 /// Whether a header is that of the channel after the one whose header is `last`.
@@ -98,8 +122,8 @@ mod tests {
 
     fn ranks(bytes: &[u8]) -> Vec<u64> {
         let (_folder, sources) = sources(&[bytes]);
-        let found = channels(&sources[0]).unwrap();
-        found.iter().map(|front| front.rank).collect()
+        let channels = channels(&sources[0]).unwrap();
+        channels.found.iter().map(|(_, front)| front.rank).collect()
     }
 
     #[test]
@@ -113,6 +137,22 @@ mod tests {
             let source = sources.remove(0).arranged(arrangement(channel, 3)).unwrap();
             assert_eq!(LogHeader::read(&source).unwrap().entries, entries);
         }
+    }
+
+    #[test]
+    fn a_process_without_a_header_hides_no_other_one() {
+        let file = striped(&[log(1, 3).metadata(), Vec::new(), log(6, 5).metadata()]);
+        let (_folder, mut sources) = sources(&[&file]);
+        let found = channels(&sources[0]).unwrap();
+        assert!(found.has_gaps() && found.has_first_blocks_only(&sources[0]));
+        let numbers: Vec<_> = found
+            .found
+            .iter()
+            .map(|(n, front)| (*n, front.rank))
+            .collect();
+        assert_eq!((numbers, found.number), (vec![(0, 1), (2, 6)], 3));
+        let last = sources.remove(0).arranged(arrangement(2, 3)).unwrap();
+        assert_eq!(LogHeader::read(&last).unwrap().entries, 5);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::log::descriptors;
-use crate::log::netcdf::channels::{arrangement, channels, doubt};
+use crate::log::netcdf::channels::{Channels, arrangement, channels, doubt};
 use crate::log::netcdf::metadata::Front;
 use crate::log::netcdf::names::{LogName, Part};
 use crate::log::netcdf::{Log, Remarks, has_log_magic};
@@ -136,8 +136,9 @@ fn open(
         remarks.notes.push(note);
         return Ok(Vec::new());
     }
-    let fronts = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
-    let written_for = fronts.first().map_or(&[][..], |front| &front.path);
+    let channels = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
+    let written_for = channels.found.first();
+    let written_for = written_for.map_or(&[][..], |(_, front)| &front.path);
     let path = String::from_utf8_lossy(written_for);
     match belongs(folder, place, relative, written_for) {
         Belongs::Yes => {}
@@ -153,20 +154,23 @@ fn open(
             return Ok(Vec::new());
         }
     }
-    let number = fronts.len() as u32;
-    if 2 * u64::from(number) > left {
+    let number = channels.number;
+    if 2 * channels.found.len() as u64 > left {
         let reason = format!(
             "its logs have more files or channels than the {} descriptors that one file may take (ulimit -n)",
             descriptors::limit() / 2
         );
         return Err(Error::bad_file(folder.full_path(relative), reason));
     }
+    remarks
+        .losses
+        .extend(gaps(&channels, &metadata, data.as_ref())?);
     let doubt = data.and_then(|data| {
         let doubt = doubt(&data, number)?;
         Some(format!("{}: {doubt}", data.path().display()))
     });
     remarks.notes.extend(doubt);
-    let found = fronts.into_iter().zip(0..).map(|(front, channel)| {
+    let found = channels.found.into_iter().map(|(channel, front)| {
         // Each channel is a source by itself.
         let part = |place: &Place| {
             let file = open(place)?.arranged(arrangement(channel, number))?;
@@ -180,6 +184,30 @@ fn open(
         })
     });
     found.collect()
+}
+
+/// What is to be said of channels that have no header. Fails where nobody knows then where the blocks of the others lie.
+fn gaps(
+    channels: &Channels,
+    metadata: &SourceFile,
+    data: Option<&SourceFile>,
+) -> Result<Option<String>> {
+    if !channels.has_gaps() {
+        return Ok(None);
+    }
+    let missing = channels.number as usize - channels.found.len();
+    let text = format!(
+        "{missing} of its {} or more channels have no header",
+        channels.number
+    );
+    let mut files = std::iter::once(metadata).chain(data);
+    match files.all(|file| channels.has_first_blocks_only(file)) {
+        true => Ok(Some(format!("{}: {text}", metadata.path().display()))),
+        false => {
+            let reason = format!("{text}: where the blocks of the others lie is not known");
+            Err(Error::bad_file(metadata.path(), reason))
+        }
+    }
 }
 
 /// What is to be said of a data log alone.
