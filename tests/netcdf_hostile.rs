@@ -122,6 +122,11 @@ fn commands_end_where_one_entry_spoils_very_many_chunks() {
         checked.contains("not looked at further, after 1000 faults"),
         "{checked}"
     );
+    let inspected = said("inspect");
+    assert!(
+        inspected.contains("too many pieces to count"),
+        "{inspected}"
+    );
 }
 
 /// The log of so many processes.

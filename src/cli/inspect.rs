@@ -258,7 +258,7 @@ impl LoggedReport {
             self.bytes,
             match self.covered {
                 Some(share) => format!("{:.1} % covered", share * 100.0),
-                None => "too many chunks to count what is covered".to_owned(),
+                None => "too many pieces to count what is covered".to_owned(),
             }
         )?;
         if let Some(bytes) = self.base {

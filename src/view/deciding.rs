@@ -121,13 +121,18 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// Elements of the dataset in the chunk that some record wrote.
-    pub fn covered(&self) -> u64 {
+    /// Elements of the dataset in the chunk that some record wrote. Of the stretches that are `left` it takes those
+    /// that were looked at; `None` where these are not enough.
+    pub fn covered(&self, left: &mut u64) -> Option<u64> {
         let inside: u64 = self.bounds.count().product();
-        match self.sole() {
-            Some(_) => inside,
-            None => inside - self.stretches(|_, _, _| Ok(())).unwrap_or(0),
+        if self.sole().is_some() {
+            return Some(inside);
         }
+        let unwritten = self.stretches(|_, _, _| {
+            *left = left.checked_sub(1).ok_or("too many stretches")?;
+            Ok(())
+        });
+        unwritten.ok().map(|unwritten| inside - unwritten)
     }
 }
 

@@ -12,8 +12,9 @@ use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::snapshot::Content;
 
-/// Chunks of a dataset that are looked at to count its elements.
+/// Chunks of a dataset that are looked at to count its elements, and stretches of records in them.
 const MOST_COUNTED: usize = 1 << 22;
+const MOST_STRETCHES: u64 = 1 << 28;
 
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
@@ -169,7 +170,7 @@ impl View {
     }
 
     /// Share of a logged dataset's elements that some record wrote, from 0 to 1; `None` where that is in too many chunks
-    /// to be counted.
+    /// or pieces to be counted.
     pub fn covered(&self, number: usize) -> Result<Option<f64>> {
         let index = self.index(number)?;
         let grid = self.grid(number);
@@ -178,13 +179,16 @@ impl View {
             return Ok(Some(1.0));
         }
         let total: u64 = grid.dims.iter().product();
-        let mut covered = 0;
+        let (mut covered, mut left) = (0, MOST_STRETCHES);
         let touched = grid.matching(0, |bounds| index.is_touched(bounds));
         for (number, chunk) in touched.enumerate() {
             if number == MOST_COUNTED {
                 return Ok(None);
             }
-            covered += Deciding::new(&index, grid, chunk).covered();
+            match Deciding::new(&index, grid, chunk).covered(&mut left) {
+                Some(own) => covered += own,
+                None => return Ok(None),
+            }
         }
         Ok(Some(covered as f64 / total as f64))
     }
