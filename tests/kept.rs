@@ -342,7 +342,7 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
         let log = store.log(&Key {
             main: State::from(&fs::metadata(site.run().join(name)).unwrap()),
             name: name.into(),
-            settings: format!("{}, {}, beside=[]", made_by(), Settings::default()),
+            settings: format!("{}, {}, beside=[], at=None", made_by(), Settings::default()),
         });
         let sound = log.get("scan").unwrap();
         // Each byte but for the image, of which a few are enough.

@@ -14,7 +14,7 @@ use crate::snapshot::Content;
 
 /// Chunks of a dataset that are looked at to count its elements, and stretches of records in them.
 const MOST_COUNTED: usize = 1 << 22;
-const MOST_STRETCHES: u64 = 1 << 28;
+const MOST_STRETCHES: u64 = 1 << 26;
 
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
