@@ -57,47 +57,14 @@ pub struct Conversion {
 /// The same for each kind of numbers: `$type` is its Rust type in `$body`.
 macro_rules! of_kind {
     ($kind:expr, $type:ident => $body:expr) => {
+        of_kind!($kind, $type => $body; I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F32 f32, F64 f64)
+    };
+    ($kind:expr, $type:ident => $body:expr; $($name:ident $rust:ty),*) => {
         match $kind {
-            Kind::I8 => {
-                type $type = i8;
+            $(Kind::$name => {
+                type $type = $rust;
                 $body
-            }
-            Kind::U8 => {
-                type $type = u8;
-                $body
-            }
-            Kind::I16 => {
-                type $type = i16;
-                $body
-            }
-            Kind::U16 => {
-                type $type = u16;
-                $body
-            }
-            Kind::I32 => {
-                type $type = i32;
-                $body
-            }
-            Kind::U32 => {
-                type $type = u32;
-                $body
-            }
-            Kind::I64 => {
-                type $type = i64;
-                $body
-            }
-            Kind::U64 => {
-                type $type = u64;
-                $body
-            }
-            Kind::F32 => {
-                type $type = f32;
-                $body
-            }
-            Kind::F64 => {
-                type $type = f64;
-                $body
-            }
+            })*
         }
     };
 }
