@@ -149,8 +149,8 @@ fn open_log(
     arranged.map_err(|e| e.to_string())
 }
 
-/// All anchors, by their ids. What cannot be read of one is no concern here, nor are links that lead nowhere: who walks the objects
-/// says what is wrong with them.
+/// All anchors, by their ids. What cannot be read of one is no concern here, nor are links that lead nowhere:
+/// who walks the objects says what is wrong with them.
 fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     let root = h5::open_group(file, c"/")?;

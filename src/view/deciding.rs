@@ -84,7 +84,8 @@ impl<'a> Deciding<'a> {
     }
 
     /// Shows `take` each stretch that decides a part of the chunk, with its record and the block in that:
-    /// no element of the chunk is in two of them. Stops at the first error. Returns how many elements of the dataset nobody wrote.
+    /// no element of the chunk is in two of them. Stops at the first error. Returns how many elements of
+    /// the dataset nobody wrote.
     pub fn stretches(
         &self,
         mut take: impl FnMut(&Record<'_>, &Block<'_>, Stretch) -> Result<(), Fault>,
