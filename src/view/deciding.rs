@@ -9,6 +9,7 @@ use super::grid::Grid;
 use crate::boxes::Bounds;
 use crate::index::DatasetIndex;
 use crate::log::model::{Block, Record, Stored};
+use crate::log::numbers::Conversion;
 
 /// Elements of a record that a chunk takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub struct Stretch {
 /// A block that decides a chunk alone.
 pub struct Sole {
     pub stored: Stored,
+    pub conversion: Option<Conversion>,
     pub is_only_block: bool,
     pub block: Bounds,
     /// The chunk's elements in the record, where they follow each other there.
@@ -73,6 +75,7 @@ impl<'a> Deciding<'a> {
         });
         Sole {
             stored: record.stored,
+            conversion: record.conversion.copied(),
             is_only_block: record.selection.is_none(),
             block: block.bounds(),
             stretch: match stretches.as_slice() {

@@ -43,6 +43,7 @@ use cache::{Budget, BytesKey, Generation};
 use deciding::{Deciding, Sole};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
+use pieces::read_elements;
 pub use survey::{Extent, Source};
 
 /// Smaller indexes, of logs with smaller tables, are made anew as fast as they would be read: in a
@@ -281,8 +282,8 @@ impl View {
         Ok(copy_from(&bytes, inside as usize, buf))
     }
 
-    /// Reads from a chunk whose bytes lie in the log as they are, one after the other: they need neither
-    /// be put together nor be kept, since the kernel keeps them. `inside` is before the end of the chunk.
+    /// Reads from a chunk whose elements lie in the log one after the other: they need neither be put
+    /// together nor be kept, since the kernel keeps them. `inside` is before the end of the chunk.
     fn read_directly(
         &self,
         number: usize,
@@ -300,19 +301,16 @@ impl View {
             return Ok(None);
         }
         let sole = Deciding::new(&index, &place.grid, chunk).sole();
-        let Some(sole) = sole.filter(|s| s.stored.encoding == Encoding::Raw && s.fault.is_none())
-        else {
+        let wanted = buf.len().min((place.raw - inside) as usize);
+        let found = sole
+            .as_ref()
+            .and_then(|sole| in_one_piece(sole, place, dataset.element, inside, wanted));
+        let (Some(sole), Some((offset, len))) = (sole, found) else {
             return Ok(None);
         };
-        let from = sole.stretch.filter(|s| s.len == place.grid.elements());
-        let from = from.and_then(|s| s.from.checked_mul(dataset.element)?.checked_add(inside));
-        let Some(offset) = from.and_then(|from| sole.stored.offset.checked_add(from)) else {
-            return Ok(None);
-        };
-        let len = buf.len().min((place.raw - inside) as usize);
         let source = &self.sources[usize::from(sole.stored.source)];
-        source
-            .read_exact_at(&mut buf[..len], offset)
+        let (target, scratch) = (&mut buf[..len], &mut Vec::new());
+        read_elements(source, offset, sole.conversion, target, scratch)
             .map_err(|e| self.bad_data(number, self.chunk_name(number, chunk), e))?;
         source.check_unchanged()?;
         Ok(Some(len))
@@ -550,6 +548,34 @@ fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), Fa
     Err(format!(
         "{what} of {bytes} bytes is larger than {option}, {limit} bytes"
     ))
+}
+
+/// Where in its source the elements of a chunk lie from byte `inside` on, and how many bytes of the `wanted` ones
+/// are whole elements; `None` where they cannot be taken from there, or `inside` is within one.
+fn in_one_piece(
+    sole: &Sole,
+    place: &Placement,
+    element: u64,
+    inside: u64,
+    wanted: usize,
+) -> Option<(u64, usize)> {
+    let is_plain = matches!(sole.stored.encoding, Encoding::Raw | Encoding::Converted);
+    let first = sole.stretch.filter(|s| s.len == place.grid.elements())?;
+    if !is_plain || sole.fault.is_some() {
+        return None;
+    }
+    let before = first.from.checked_mul(element)?.checked_add(inside)?;
+    let Some(conversion) = sole.conversion else {
+        return Some((sole.stored.offset.checked_add(before)?, wanted));
+    };
+    let (from, to) = (
+        conversion.from.kind.size() as u64,
+        conversion.to.kind.size(),
+    );
+    let len = wanted - wanted % to;
+    let is_whole = len > 0 && before.is_multiple_of(to as u64);
+    let within = (before / to as u64).checked_mul(from)?;
+    is_whole.then_some((sole.stored.offset.checked_add(within)?, len))
 }
 
 /// Bytes that nothing uses, `left` of them at most; returns how many.

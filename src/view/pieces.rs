@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::assemble::Fault;
 use super::deciding::Stretch;
+use crate::error::Result;
 use crate::log::model::Record;
 use crate::log::numbers::Conversion;
 use crate::log::source::SourceFile;
@@ -13,6 +14,8 @@ use crate::log::source::SourceFile;
 const GAP: u64 = 16 << 10;
 /// The most that one such read takes.
 const SPAN: u64 = 1 << 20;
+/// Bytes that are read at once to be converted.
+const STEP: usize = 64 << 10;
 /// Pieces collected before they are read.
 const BATCH: usize = 1 << 18;
 
@@ -61,7 +64,7 @@ impl<'a> Pieces<'a> {
         record: &Record<'_>,
         stretch: Stretch,
         chunk: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> std::result::Result<(), Fault> {
         let piece = self.piece(record, stretch);
         self.list.push(piece.ok_or("a piece past 2^64 bytes")?);
         match self.list.len() < BATCH {
@@ -104,7 +107,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads all that was collected into the chunk.
-    pub fn copy(&mut self, chunk: &mut [u8]) -> Result<(), Fault> {
+    pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
         let mut list = std::mem::take(&mut self.list);
         // They mostly come from the end of the log to its front, which the sort turns round fast.
         list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
@@ -134,7 +137,7 @@ impl<'a> Pieces<'a> {
         pieces: &[Piece],
         end: u64,
         chunk: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> std::result::Result<(), Fault> {
         let source = &self.sources[usize::from(first.source)];
         let stored = room(&mut self.scratch, (end - first.offset) as usize);
         source
@@ -155,27 +158,35 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads one piece, whatever its length, with no more memory than any other needs.
-    fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> Result<(), Fault> {
+    fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
         let source = &self.sources[usize::from(piece.source)];
         let conversion = self.conversion_of(piece);
         let target = target(piece, &conversion, chunk)?;
-        let read = |buf: &mut [u8], offset| {
-            let read = source.read_exact_at(buf, offset);
-            read.map_err(|e| e.to_string())
-        };
-        let Some(conversion) = conversion else {
-            return read(target, piece.offset);
-        };
-        let (from, to) = (conversion.from.kind.size(), conversion.to.kind.size());
-        let mut offset = piece.offset;
-        for target in target.chunks_mut(SPAN as usize / from * to) {
-            let stored = room(&mut self.scratch, target.len() / to * from);
-            read(stored, offset)?;
-            conversion.convert(stored, target);
-            offset += stored.len() as u64;
-        }
-        Ok(())
+        let read = read_elements(source, piece.offset, conversion, target, &mut self.scratch);
+        read.map_err(|e| e.to_string())
     }
+}
+
+/// Fills `target`, a number of whole elements, from elements that follow each other in a source, with no more
+/// memory than a processor keeps near.
+pub fn read_elements(
+    source: &SourceFile,
+    mut offset: u64,
+    conversion: Option<Conversion>,
+    target: &mut [u8],
+    scratch: &mut Vec<u8>,
+) -> Result<()> {
+    let Some(conversion) = conversion else {
+        return source.read_exact_at(target, offset);
+    };
+    let (from, to) = (conversion.from.kind.size(), conversion.to.kind.size());
+    for target in target.chunks_mut(STEP / from * to) {
+        let stored = room(scratch, target.len() / to * from);
+        source.read_exact_at(stored, offset)?;
+        conversion.convert(stored, target);
+        offset += stored.len() as u64;
+    }
+    Ok(())
 }
 
 /// Where a piece goes.
@@ -183,7 +194,7 @@ fn target<'a>(
     piece: &Piece,
     conversion: &Option<Conversion>,
     chunk: &'a mut [u8],
-) -> Result<&'a mut [u8], Fault> {
+) -> std::result::Result<&'a mut [u8], Fault> {
     let len = match conversion {
         None => Some(piece.stored),
         Some(Conversion { from, to, .. }) => {
