@@ -103,9 +103,9 @@ impl DatasetIndex {
             faults,
             ..
         } = &self.shared;
-        let encoding = ENCODINGS.get((how >> ENCODING & MOST_ENCODINGS) as usize);
+        let encoding = ENCODINGS.get((how >> ENCODING & ENCODING_BITS) as usize);
         let selection = after(row.value(SELECTION)).and_then(|at| selections.get(at));
-        let conversion = after(how >> CONVERSION & MOST_CONVERSIONS);
+        let conversion = after(how >> CONVERSION & CONVERSION_BITS);
         let fault = after(how >> FAULT).and_then(|at| faults.get(at));
         Record {
             start: row.start(),
@@ -160,9 +160,9 @@ const HOW: usize = 4;
 const ENCODING: u32 = 16;
 const LEAD: u64 = 1 << 19;
 const CONVERSION: u32 = 20;
-const MOST_CONVERSIONS: u64 = 0x1ff;
+const CONVERSION_BITS: u64 = 0x1ff;
 const FAULT: u32 = 29;
-const MOST_ENCODINGS: u64 = 7;
+const ENCODING_BITS: u64 = 7;
 const ENCODINGS: [Encoding; 6] = [
     Encoding::Raw,
     Encoding::Deflate,
