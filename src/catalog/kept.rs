@@ -134,8 +134,8 @@ impl<'a> Kept<'a> {
     }
 
     fn state(&self, place: &Place) -> Option<State> {
-        let metadata = self.folder.of(place).ok()?.metadata(&place.path).ok()?;
-        Some(State::from(&metadata))
+        let stat = self.folder.of(place).ok()?.stat(&place.path).ok()?;
+        Some(State::from(&stat))
     }
 
     /// Of all source files, if they are still those of the snapshot.

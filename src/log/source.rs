@@ -119,12 +119,6 @@ impl Folder {
         Ok(rustix::fs::fstat(&fd)?)
     }
 
-    /// The same of what no symbolic link is, as the standard library has it.
-    pub fn metadata(&self, relative: &Path) -> io::Result<Metadata> {
-        let fd = self.open_below(relative, OFlags::PATH)?;
-        File::from(fd).metadata()
-    }
-
     /// The names in a directory below this folder, without `.` and `..`.
     pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
         use std::os::unix::ffi::OsStringExt;

@@ -118,7 +118,7 @@ impl Listings {
     fn get(&self, folder: &Folder, number: u16, directory: &Path) -> Result<Arc<Listing>> {
         let failed = |e| Error::io(folder.full_path(directory), e);
         let key = (number, directory.to_owned());
-        let now = Identity::from(&folder.metadata(directory).map_err(failed)?);
+        let now = Identity::from(&folder.stat(directory).map_err(failed)?);
         if let Some(known) = self.0.get(&key)
             && known.directory == now
             && known.is_complete()

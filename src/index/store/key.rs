@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
 use crate::log::source::Identity;
@@ -43,6 +44,17 @@ impl From<&Metadata> for State {
         State {
             identity: Identity::from(metadata),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for State {
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn from(stat: &Stat) -> Self {
+        State {
+            identity: Identity::from(stat),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
 }
