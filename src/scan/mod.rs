@@ -71,7 +71,7 @@ pub fn scan_beside(
         return unclosed::scan(folder, relative, source, (path, journal), chunking);
     }
     if source.is_empty() || netcdf_log::has_magic(&source)? {
-        return netcdf::scan(folder, (relative, &source), companions, settings);
+        return netcdf::scan(folder, (relative, source), companions, settings);
     }
     let Some(signature) = find_signature(&source)? else {
         let reason = match netcdf_log::has_log_magic(&source)? {

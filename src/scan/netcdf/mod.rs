@@ -25,12 +25,13 @@ use crate::snapshot::Snapshot;
 /// [`Error::NotALog`] says that it has no logs and is not to be presented without.
 pub fn scan(
     folder: &Folder,
-    (relative, file): (&Path, &SourceFile),
+    (relative, file): (&Path, SourceFile),
     beside: Option<&[Place]>,
     settings: &Settings,
 ) -> Result<Snapshot> {
+    let path = file.path().to_owned();
     let not_a_log = |reason: String| Error::NotALog {
-        path: file.path().to_owned(),
+        path: path.clone(),
         reason,
     };
     let beside = match beside {
@@ -48,21 +49,22 @@ pub fn scan(
         let reason = "a netCDF classic file without logs (netcdf=hdf5 presents it all the same)";
         return Err(not_a_log(reason.into()));
     }
-    let header = Header::read(file).map_err(|e| match has_logs {
-        true => Error::bad_file(file.path(), format!("{e}; its logs are of no use without")),
+    let header = Header::read(&file).map_err(|e| match has_logs {
+        true => Error::bad_file(&path, format!("{e}; its logs are of no use without")),
         false => not_a_log(e.to_string()),
     })?;
-    present(folder, relative, (&header, found), settings)
+    present((relative, file), &header, found, settings)
 }
 
+/// `file`: that of which the header was read.
 fn present(
-    folder: &Folder,
-    relative: &Path,
-    (header, found): (&Header, logs::Logs),
+    (relative, file): (&Path, SourceFile),
+    header: &Header,
+    found: logs::Logs,
     settings: &Settings,
 ) -> Result<Snapshot> {
-    let file = SourceFile::open(folder, relative)?.arranged(Arrangement::ZerosAfter)?;
-    let bad = |e: String| Error::bad_file(folder.full_path(relative), e);
+    let path = file.path().to_owned();
+    let file = file.arranged(Arrangement::ZerosAfter)?;
     let tables = netcdf::Tables {
         version: header.version,
         record_size: header.record_size(),
@@ -85,7 +87,8 @@ fn present(
     let in_file = header.records_in(sources[0].len());
     let log = Tables::Netcdf(tables);
     let chooser = Chooser::new(settings.chunking, log.layout(), &sources);
-    let made = image::make(header, in_file.max(survey.records), &chooser).map_err(bad)?;
+    let made = image::make(header, in_file.max(survey.records), &chooser);
+    let made = made.map_err(|e| Error::bad_file(path, e))?;
     for source in &sources {
         source.check_unchanged()?;
     }
