@@ -1,5 +1,9 @@
 //! Whether the blocks of a dataset tile it.
 
+/// Bytes of tables up to which a layout looks at them for tiles. A scan answers `stat`, which must not read
+/// gigabytes; these take two tenths of a second, and have the entries of a terabyte in records of 1 MiB.
+pub const MOST_BYTES: u64 = 64 << 20;
+
 /// What is known of the blocks of one dataset, each seen once, in any order: as much as it takes to say
 /// whether they are tiles of one grid.
 #[derive(Debug, Default)]

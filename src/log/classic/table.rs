@@ -9,12 +9,8 @@ use super::entry::{
 };
 use super::{DATA_LOG, METADATA_LOG};
 use crate::log::source::SourceFile;
-use crate::log::tiling::Tiling;
+use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::window::Window;
-
-/// Bytes of a metadata log up to which it is looked at for tiles: a scan answers `stat`, which must not
-/// read gigabytes.
-const MOST_TILED: u64 = 64 << 20;
 
 /// The entries of a log: 24 bytes each.
 #[derive(Debug, Default)]
@@ -138,7 +134,7 @@ pub(super) fn tilings(
     (metadata, _): (&SourceFile, &SourceFile),
 ) -> HashMap<i64, Tiling> {
     let mut found: HashMap<i64, Tiling> = HashMap::new();
-    if metadata.len() > MOST_TILED {
+    if metadata.len() > MOST_BYTES {
         return found;
     }
     let walked = walk(tables, metadata, |_, entry, window| {

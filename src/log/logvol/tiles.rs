@@ -6,11 +6,8 @@ use super::Tables;
 use super::flags::{DEFL, ENC, MUL, REF};
 use super::table::{Entry, Visitor, i64_at, walk};
 use crate::log::source::SourceFile;
-use crate::log::tiling::Tiling;
+use crate::log::tiling::{MOST_BYTES, Tiling};
 
-/// Bytes of tables up to which they are looked at. A scan answers `stat`, which must not read gigabytes;
-/// these take two tenths of a second, and have the entries of a terabyte in records of 1 MiB.
-const MOST_BYTES: u64 = 64 << 20;
 /// Datasets of one log that are looked at.
 const MOST_DATASETS: usize = 1 << 16;
 /// Blocks of one section that are remembered, for entries that share them.

@@ -10,12 +10,9 @@ use crate::error::{Error, Result};
 use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
 use crate::log::source::SourceFile;
-use crate::log::tiling::Tiling;
+use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 
-/// Bytes of metadata logs up to which entries are looked at for tiles: a scan must not read gigabytes to
-/// answer `stat`.
-const MOST_BYTES: u64 = 64 << 20;
 /// Bits of the number of an entry in the order of application; the number of its log stands above.
 const ENTRY_BITS: u32 = 40;
 /// Faults that are told: one is enough to distrust a log.
@@ -186,12 +183,8 @@ impl Tables {
         let logs = self.logs.iter();
         let logs: Option<Vec<_>> = logs.map(|log| source(sources, log.metadata).ok()).collect();
         let logs = logs?;
-        if logs
-            .iter()
-            .map(|log| log.len())
-            .fold(0, u64::saturating_add)
-            > MOST_BYTES
-        {
+        let bytes = logs.iter().map(|log| log.len());
+        if bytes.fold(0, u64::saturating_add) > MOST_BYTES {
             return None;
         }
         let mut found: HashMap<i64, Tiling> = HashMap::new();
