@@ -4,6 +4,7 @@
 //! Names that come from a file are bytes, not necessarily UTF-8.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +57,7 @@ mod attribute;
 mod dataset;
 mod dataspace;
 mod datatype;
+mod driver;
 mod group;
 mod object;
 mod values;
@@ -64,6 +66,7 @@ pub use attribute::*;
 pub use dataset::*;
 pub use dataspace::*;
 pub use datatype::*;
+pub use driver::refused;
 pub use group::*;
 pub use object::*;
 pub use values::*;
@@ -102,11 +105,12 @@ pub fn forbid_plugins() -> Result<()> {
     h5!(H5PLset_loading_state(&mut none)).map(drop)
 }
 
-/// Opens a file for reading; never locks it.
-pub fn open_file(path: &CStr) -> Result<Id> {
+/// Opens a file for reading that is open already: `descriptor` is copied. Never locks it.
+pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
-    h5!(H5Pset_file_locking(access.0, 0, 1))?;
-    Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDONLY, access.0)))
+    driver::use_descriptor(&access)?;
+    let name = driver::name_of(descriptor)?;
+    Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.0)))
 }
 
 /// Opens a file for writing; never locks it. What is added to it goes behind its end, in blocks of

@@ -24,8 +24,7 @@ mod shape;
 mod tree;
 mod unclosed;
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 pub use beside::{Listings, Look, companions, look, master_of};
@@ -85,9 +84,7 @@ pub fn scan_beside(
     let file = match open(&source) {
         Ok(file) => file,
         Err(e) => {
-            // libhdf5 does not tell why: a lack of descriptors or of rights says nothing about the
-            // file, and must not make it a plain one.
-            probe(&source)?;
+            granted(&path)?;
             return Err(match carries_mark(&source, signature)? {
                 true => Error::bad_file(path, e),
                 false => not_a_log(e),
@@ -99,8 +96,18 @@ pub fn scan_beside(
     match found.and_then(|found| found.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log("plain HDF5".into())),
-        Err(e) => Err(Error::bad_file(path, e)),
+        Err(e) => {
+            granted(&path)?;
+            Err(Error::bad_file(path, e))
+        }
     }
+}
+
+/// Fails where it was the system that refused something to libhdf5, which does not tell: a lack of
+/// descriptors or a bad disk says nothing about the file, and must not make it a plain one.
+fn granted(path: &Path) -> Result<()> {
+    let refused = h5::refused().map(|errno| Error::io(path, errno.into()));
+    refused.map_or(Ok(()), Err)
 }
 
 /// A log in an HDF5 file.
@@ -144,21 +151,12 @@ pub fn made_by() -> String {
     format!("libhdf5 {major}.{minor}.{release}")
 }
 
-/// The path by which libhdf5 opens the very file that we hold.
-fn path_of(source: &SourceFile) -> String {
-    format!("/proc/self/fd/{}", source.as_fd().as_raw_fd())
-}
-
-/// Opens a file just as libhdf5 does, for the reason why it cannot be.
-fn probe(source: &SourceFile) -> Result<()> {
-    let opened = std::fs::File::open(path_of(source));
-    opened.map(drop).map_err(|e| Error::io(source.path(), e))
-}
-
+/// The very file that we hold, whatever its path leads to by now.
 fn open(source: &SourceFile) -> std::result::Result<Id, String> {
     h5::forbid_plugins()?;
-    let path = CString::new(path_of(source)).map_err(|e| e.to_string())?;
-    h5::open_file(&path)
+    // What was refused before is none of this file's business.
+    h5::refused();
+    h5::open_descriptor(source.as_fd())
 }
 
 fn scan_log(
