@@ -3,6 +3,7 @@
 
 mod kept;
 mod known;
+mod turns;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
@@ -21,8 +21,10 @@ use crate::scan::{self, Listings, Look, Settings};
 use crate::snapshot::Source;
 use crate::view::View;
 use crate::view::cache::{Budget, Generation, MemoryLimits};
+use crate::worker::{Scan, Scanner};
 use kept::Kept;
 use known::Known;
+use turns::Turns;
 
 /// Files that the catalog remembers something about: a few hundred bytes each.
 const REMEMBERED: usize = 1 << 16;
@@ -77,8 +79,9 @@ pub struct Catalog {
     listings: Listings,
     budget: Arc<Budget>,
     known: Cache<PathBuf, Arc<Known>>,
-    /// One scan at a time: libhdf5 would not do two at once anyway.
-    scanning: Mutex<()>,
+    scanner: Scanner,
+    /// Of several threads that want a file scanned one does it.
+    scanning: Turns,
     scans: AtomicU64,
     /// Where the outcome of scans is kept on disk.
     store: Option<Arc<Store>>,
@@ -93,7 +96,8 @@ impl Catalog {
             listings: Listings::default(),
             budget: Arc::new(Budget::new(memory)),
             known: Cache::new(REMEMBERED),
-            scanning: Mutex::new(()),
+            scanner: Scanner::default(),
+            scanning: Turns::default(),
             scans: AtomicU64::new(0),
             store: None,
         }
@@ -102,6 +106,11 @@ impl Catalog {
     /// How files are to be scanned. The folder has to have been opened with the further ones that they name.
     pub fn with_settings(self, settings: Settings) -> Self {
         Catalog { settings, ..self }
+    }
+
+    /// Who scans; this process itself, if nothing is said.
+    pub fn with_scanner(self, scanner: Scanner) -> Self {
+        Catalog { scanner, ..self }
     }
 
     /// Keeps in `store` what is learned, and looks there first.
@@ -162,11 +171,11 @@ impl Catalog {
             let known = known.with_companions(look.companions, Vec::new());
             return Ok(self.remember(relative, known));
         }
-        let _one_at_a_time = self.scanning.lock();
-        // The lock may have taken long: what was seen before is of no use any more.
+        let _turn = self.scanning.take(relative);
+        // The turn may have taken long: what was seen before is of no use any more.
         match self.current(relative, None) {
             Some(known) => Ok(known),
-            None => Ok(self.scan_locked(relative, &source).0),
+            None => Ok(self.scan_in_turn(relative, &source).0),
         }
     }
 
@@ -217,13 +226,13 @@ impl Catalog {
     }
 
     fn scan(&self, relative: &Path) -> Result<Arc<View>> {
-        let _one_at_a_time = self.scanning.lock();
+        let _turn = self.scanning.take(relative);
         // Somebody else may have opened it meanwhile.
         if let Some(view) = self.current(relative, None).and_then(|k| k.view.upgrade()) {
             return Ok(view);
         }
         let source = SourceFile::open(&self.folder, relative)?;
-        let (known, view) = self.scan_locked(relative, &source);
+        let (known, view) = self.scan_in_turn(relative, &source);
         match (view, &known.presented) {
             (Some(view), _) => Ok(view),
             (None, Presented::Broken(error)) => Err(Error::Remembered(Arc::clone(error))),
@@ -235,7 +244,11 @@ impl Catalog {
 
     /// Scans the file, unless what a scan would say is kept, and remembers the outcome. `source`: the
     /// same file, for its identity should the scan fail.
-    fn scan_locked(&self, relative: &Path, source: &SourceFile) -> (Arc<Known>, Option<Arc<View>>) {
+    fn scan_in_turn(
+        &self,
+        relative: &Path,
+        source: &SourceFile,
+    ) -> (Arc<Known>, Option<Arc<View>>) {
         let (opened, companions, seen) = match self.look(relative, source) {
             Ok(Look { companions, .. }) => {
                 let seen = self.seen(companions.as_deref());
@@ -337,7 +350,12 @@ impl Catalog {
     ) -> Result<Arc<View>> {
         let start = Instant::now();
         self.scans.fetch_add(1, Ordering::Relaxed);
-        let snapshot = scan::scan_beside(&self.folder, relative, companions, &self.settings)?;
+        let snapshot = self.scanner.scan(Scan {
+            folder: &self.folder,
+            relative,
+            companions,
+            settings: &self.settings,
+        })?;
         let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);

@@ -33,6 +33,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// The process that scanned the file came to no end of its own.
+    #[error("{}: it cannot be scanned: {reason}", path.display())]
+    ScanDied { path: PathBuf, reason: String },
+
     /// The outcome of an earlier attempt at the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),

@@ -11,6 +11,7 @@
 //!
 //! * [`scan`] walks a log file once with libhdf5 and yields a [`snapshot::Snapshot`]: plain data, in
 //!   it the metadata of the canonical file (the *image*) and where the log keeps its tables.
+//! * [`worker`] does the same in a process that has no rights, for files that nobody vouches for.
 //! * [`view::View`] is the canonical file as random-access bytes: the image, B-tree nodes computed
 //!   from their position, and chunks assembled from the records that touch them.
 //! * [`index`] finds these records; [`log`] reads them, one module a layout.
@@ -18,7 +19,7 @@
 //! * [`fs`] serves a catalog through FUSE; [`cli`] is the command line.
 //!
 //! Modules use what stands below them in this list of the way from a request to the log, never what
-//! stands above: `cli`, `fs`, `catalog`, `scan` and `view`, `index`, `snapshot`, `log`.
+//! stands above: `cli`, `fs`, `catalog`, `worker`, `scan` and `view`, `index`, `snapshot`, `log`.
 //!
 //! ```no_run
 //! use h5logfs::{catalog::Catalog, log::source::Folder, view::cache::MemoryLimits};
@@ -49,5 +50,6 @@ mod parallel;
 pub mod scan;
 pub mod snapshot;
 pub mod view;
+pub mod worker;
 #[cfg(feature = "mpi")]
 pub mod writer;

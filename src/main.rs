@@ -29,6 +29,8 @@ enum Command {
     #[cfg(feature = "mount")]
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
+    #[command(hide = true)]
+    ScanStem(h5logfs::worker::Granted),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Mount(args) => h5logfs::cli::mount::run(args),
         #[cfg(feature = "mount")]
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
+        Command::ScanStem(granted) => Ok(h5logfs::worker::serve(&granted)?),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),

@@ -57,6 +57,8 @@ impl Known {
 
     pub fn is_believed(&self) -> bool {
         match self.presented {
+            // Once was enough: it stays so as long as the file does.
+            Presented::Broken(ref e) if matches!(**e, Error::ScanDied { .. }) => true,
             Presented::Broken(_) => !self.passing && self.since.elapsed() <= BROKEN_FOR,
             _ => true,
         }

@@ -16,9 +16,10 @@ use clap::Args;
 
 use crate::log::descriptors;
 use crate::log::source::Folder;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, LAYOUT_OPTIONS_HELP, Settings, scan};
+use crate::scan::{Chunking, LAYOUT_OPTIONS, LAYOUT_OPTIONS_HELP, Settings};
 use crate::view::View;
 use crate::view::cache::{Budget, MemoryLimits};
+use crate::worker::{self, Scanner};
 
 /// How log files are viewed by the commands that read them.
 #[derive(Debug, Clone, Args)]
@@ -47,7 +48,8 @@ impl ViewArgs {
         let (folder, name) = Folder::of_file(file)?;
         let settings = self.settings()?;
         let folder = folder.with_further(&settings.log_folders)?;
-        let snapshot = scan(&folder, &name, &settings)?;
+        let scanner = Scanner::confined(worker::Limits::default())?;
+        let snapshot = scanner.scan_alone(&folder, &name, &settings)?;
         let memory = MemoryLimits {
             cache_size: self.cache_size,
             index_memory: self.index_memory,

@@ -91,6 +91,7 @@ fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
         threads: options.threads,
         memory: options.memory,
         settings: options.settings.clone(),
+        scans: options.scans.clone(),
         index_dir: options.index_dir.clone(),
         index_dir_size: options.index_dir_size,
     }

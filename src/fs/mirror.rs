@@ -215,7 +215,8 @@ impl Mirror {
 
     /// Space on the file system of the folder.
     pub fn space(&self) -> Result<StatVfs> {
-        rustix::fs::fstatvfs(self.catalog.folder()).map_err(|e| self.failure(Path::new(""), e))
+        let space = self.catalog.folder().space();
+        space.map_err(|e| self.io_failure(Path::new(""), e))
     }
 
     /// The error that `path` gives with the errno `errno`.

@@ -19,6 +19,7 @@ use crate::log::descriptors;
 use crate::log::source::Folder;
 use crate::scan::Settings;
 use crate::view::cache::MemoryLimits;
+use crate::worker::{self, Scanner};
 
 use super::filesystem::LogFilesystem;
 use super::mirror::{Limits, Mirror};
@@ -50,6 +51,8 @@ pub struct Options {
     pub memory: MemoryLimits,
     /// For datasets whose chunk shape was not recorded.
     pub settings: Settings,
+    /// What a scan may take.
+    pub scans: worker::Limits,
     pub index_dir: IndexDir,
     /// The most that may be kept there, in bytes.
     pub index_dir_size: u64,
@@ -135,7 +138,9 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
         ));
     };
     let folder = folder.with_further(&options.settings.log_folders)?;
-    let mut catalog = Catalog::new(folder, options.memory).with_settings(options.settings.clone());
+    let mut catalog = Catalog::new(folder, options.memory)
+        .with_settings(options.settings.clone())
+        .with_scanner(Scanner::confined(options.scans.clone())?);
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.

@@ -1,14 +1,16 @@
 //! The files that hold log bytes: found below one folder, opened read-only, read with `pread`.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
 use super::arrangement::Arrangement;
@@ -18,14 +20,44 @@ use crate::error::{Error, Result};
 /// it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
 #[derive(Debug)]
 pub struct Folder {
-    fd: OwnedFd,
+    access: Access,
     /// For messages, and to be compared with what logs say of themselves.
     path: PathBuf,
     /// Where else logs of the files below may lie.
     further: Vec<Folder>,
 }
 
+/// How a process gets at the files of a folder.
+#[derive(Debug)]
+enum Access {
+    Held(OwnedFd),
+    /// It may open nothing: another process does, for the folder of this number.
+    Lent(u16, Arc<dyn Lender>),
+}
+
+/// Who opens files for a process that must not open any.
+pub trait Lender: fmt::Debug + Send + Sync {
+    /// The regular file at `place`, open for reading.
+    fn open_file(&self, place: &Place) -> io::Result<File>;
+
+    /// The names in the directory at `place`, without `.` and `..`.
+    fn list(&self, place: &Place) -> io::Result<Vec<OsString>>;
+}
+
 impl Folder {
+    /// The folder of `path`, and the `further` ones, whose files `lender` opens.
+    pub fn lent(path: PathBuf, further: Vec<PathBuf>, lender: Arc<dyn Lender>) -> Self {
+        let folder = |(number, path)| Folder {
+            access: Access::Lent(number, Arc::clone(&lender)),
+            path,
+            further: Vec::new(),
+        };
+        Folder {
+            further: (1..).zip(further).map(folder).collect(),
+            ..folder((0, path))
+        }
+    }
+
     pub fn open(path: &Path) -> Result<Self> {
         let fd = rustix::fs::open(
             path,
@@ -34,7 +66,7 @@ impl Folder {
         )
         .map_err(|e| Error::io(path, e.into()))?;
         Ok(Folder {
-            fd,
+            access: Access::Held(fd),
             path: path.to_owned(),
             further: Vec::new(),
         })
@@ -65,6 +97,19 @@ impl Folder {
         &self.path
     }
 
+    /// The directory itself, for a process that holds it.
+    fn held(&self) -> io::Result<BorrowedFd<'_>> {
+        match &self.access {
+            Access::Held(fd) => Ok(fd.as_fd()),
+            Access::Lent(..) => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// Space on the file system of the directory.
+    pub fn space(&self) -> io::Result<StatVfs> {
+        Ok(rustix::fs::fstatvfs(self.held()?)?)
+    }
+
     /// The folder that holds `file`, and the file's name in it; symbolic links are followed.
     pub fn of_file(file: &Path) -> Result<(Self, PathBuf)> {
         let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
@@ -88,8 +133,9 @@ impl Folder {
         };
         let flags = flags | OFlags::CLOEXEC;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let directory = self.held()?;
         loop {
-            match rustix::fs::openat2(&self.fd, relative, flags, Mode::empty(), beneath) {
+            match rustix::fs::openat2(directory, relative, flags, Mode::empty(), beneath) {
                 // A rename elsewhere in the tree raced with the look-up: the kernel asks us to try again.
                 Err(rustix::io::Errno::AGAIN) => continue,
                 other => return Ok(other?),
@@ -99,6 +145,9 @@ impl Folder {
 
     /// Opens a regular file for reading; anything else (a FIFO would block) is refused.
     pub fn open_file(&self, relative: &Path) -> io::Result<File> {
+        if let Access::Lent(number, lender) = &self.access {
+            return lender.open_file(&Place::in_folder(*number, relative));
+        }
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let file = File::from(fd);
         if !file.metadata()?.is_file() {
@@ -113,7 +162,7 @@ impl Folder {
     /// What the system tells of whatever is at a path, a symbolic link itself included.
     pub fn stat(&self, relative: &Path) -> io::Result<Stat> {
         if is_one_name(relative) {
-            return stat_in(&self.fd, relative.as_os_str());
+            return stat_in(self.held()?, relative.as_os_str());
         }
         let fd = self.open_below(relative, OFlags::PATH | OFlags::NOFOLLOW)?;
         Ok(rustix::fs::fstat(&fd)?)
@@ -122,6 +171,9 @@ impl Folder {
     /// The names in a directory below this folder, without `.` and `..`.
     pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
         use std::os::unix::ffi::OsStringExt;
+        if let Access::Lent(number, lender) = &self.access {
+            return lender.list(&Place::in_folder(*number, relative));
+        }
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(fd)? {
@@ -140,16 +192,39 @@ pub struct Place {
     /// 0 is the folder that was scanned, n the nth further one.
     pub folder: u16,
     /// Relative to that folder.
+    #[serde(with = "bytes_of_path")]
     pub path: PathBuf,
 }
 
 impl Place {
     /// Below the folder itself.
     pub fn below(path: impl Into<PathBuf>) -> Self {
+        Place::in_folder(0, path)
+    }
+
+    fn in_folder(folder: u16, path: impl Into<PathBuf>) -> Self {
         Place {
-            folder: 0,
+            folder,
             path: path.into(),
         }
+    }
+}
+
+/// Paths as they are: serde's own form has to be text.
+pub mod bytes_of_path {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(OsStr::as_bytes(path.as_os_str()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let bytes: Vec<u8> = serde_bytes::deserialize(from)?;
+        Ok(std::ffi::OsString::from_vec(bytes).into())
     }
 }
 
@@ -165,12 +240,6 @@ fn is_one_name(relative: &Path) -> bool {
 pub fn stat_in(directory: impl AsFd, name: &OsStr) -> io::Result<Stat> {
     let itself = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(rustix::fs::statat(directory, name, itself)?)
-}
-
-impl AsFd for Folder {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
 /// What tells one state of a file from another: a file with the same identity has the same bytes.

@@ -4,6 +4,8 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::log::Layout;
 use crate::log::source::SourceFile;
 use crate::log::tiling::Tiling;
@@ -26,7 +28,7 @@ const LARGEST_TILE: u64 = 4 << 20;
 const SHORTEST_RUN: u64 = 256;
 
 /// How chunk shapes are chosen where the log does not record them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Chunking {
     /// The tile where records tile the dataset, else about 1 MiB.
     #[default]

@@ -10,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 use crate::fs::IndexDir;
 use crate::scan::{Chunking, LAYOUT_OPTIONS, Settings};
 use crate::view::cache::MemoryLimits;
+use crate::worker;
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
 const MAX_THREADS: usize = 64;
@@ -57,6 +58,8 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     pub memory: MemoryLimits,
     pub settings: Settings,
+    /// What a scan may take.
+    pub scans: worker::Limits,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
     /// Where indexes are kept on disk.
@@ -72,6 +75,7 @@ impl Default for MountOptions {
             auto_unmount: false,
             memory: MemoryLimits::default(),
             settings: Settings::default(),
+            scans: worker::Limits::default(),
             threads: default_threads(),
             log_file: None,
             index_dir: IndexDir::Usual,
@@ -231,6 +235,7 @@ mod tests {
                     index_memory: 1 << 30,
                 },
                 settings: Chunking::Size(8 << 20).into(),
+                scans: worker::Limits::default(),
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
                 index_dir: IndexDir::At("/scratch/kept".into()),

@@ -1,0 +1,237 @@
+//! The daemon's side of a scan: it opens for the worker the files of the log that was asked for, and no
+//! others, and believes what the worker says of them as far as it can be checked.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Component;
+use std::time::Instant;
+
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno};
+use super::{Scan, poll};
+use crate::error::{Error, Result};
+use crate::journal;
+use crate::log::logvol::names::subfile_folder;
+use crate::log::source::{Folder, Place};
+use crate::snapshot::Snapshot;
+
+/// A worker says no more than this at once, in bytes: user block, image, and tables of datasets.
+const LONGEST_MESSAGE: usize = 512 << 20;
+
+/// It asks for no more files than a log can have, and looks at each of them a few times at most.
+const MOST_QUESTIONS: usize = 4 << 16;
+
+/// Why there is no snapshot.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The worker has told.
+    Said(Error),
+    /// It is no more.
+    Gone,
+    TooLate,
+    /// It says what no worker says.
+    Nonsense(String),
+}
+
+/// One scan, seen from the daemon.
+#[derive(Debug)]
+pub struct Lending<'a> {
+    wanted: Scan<'a>,
+}
+
+struct Until(Instant);
+
+impl Wait for Until {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        match poll(socket, to, Some(self.0))? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+fn stopped(e: io::Error) -> Stopped {
+    match e.kind() {
+        io::ErrorKind::TimedOut => Stopped::TooLate,
+        io::ErrorKind::InvalidData => Stopped::Nonsense(e.to_string()),
+        _ => Stopped::Gone,
+    }
+}
+
+impl<'a> Lending<'a> {
+    pub fn new(wanted: Scan<'a>) -> Self {
+        Lending { wanted }
+    }
+
+    /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
+    /// bytes of a snapshot.
+    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, Stopped> {
+        let worker = Channel::new(socket, Until(until));
+        worker.send(&self.task(), None).map_err(stopped)?;
+        for _ in 0..MOST_QUESTIONS {
+            // A worker that never waits is never waited for.
+            if Instant::now() > until {
+                return Err(Stopped::TooLate);
+            }
+            let (ask, _) = worker.receive(LONGEST_MESSAGE).map_err(stopped)?;
+            let answer = match ask {
+                Ask::Done(outcome) => return self.outcome(outcome),
+                Ask::Open(place) => self.open(&place).map(|file| (Answer::Opened, Some(file))),
+                Ask::List(place) => self.list(&place).map(|names| (Answer::Listed(names), None)),
+            };
+            let (answer, file) = answer.unwrap_or_else(|e| (Answer::Refused(errno(&e)), None));
+            let file = file.as_ref().map(AsFd::as_fd);
+            worker.send(&answer, file).map_err(stopped)?;
+        }
+        Err(Stopped::Nonsense("too many questions".into()))
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Result<Vec<u8>, Stopped> {
+        outcome.into_result().map_err(Stopped::Said)
+    }
+
+    fn task(&self) -> Task {
+        let Scan {
+            folder,
+            relative,
+            companions,
+            settings,
+        } = self.wanted;
+        Task {
+            relative: relative.to_owned(),
+            folders: folder.all().map(|f| Shown::from(f.path())).collect(),
+            companions: companions.map(<[Place]>::to_vec),
+            chunking: settings.chunking,
+            without_logs: settings.without_logs,
+        }
+    }
+
+    fn open(&self, place: &Place) -> io::Result<OwnedFd> {
+        let folder = self.folder_of(self.may_open(place), place)?;
+        folder.open_file(&place.path).map(OwnedFd::from)
+    }
+
+    fn list(&self, place: &Place) -> io::Result<Vec<OsString>> {
+        let subfiles = subfile_folder(self.wanted.relative);
+        let is_own = place.folder == 0 && place.path == subfiles;
+        self.folder_of(is_own, place)?.list(&place.path)
+    }
+
+    fn folder_of(&self, granted: bool, place: &Place) -> io::Result<&Folder> {
+        match granted {
+            true => self.wanted.folder.of(place),
+            false => Err(io::Error::from_raw_os_error(
+                rustix::io::Errno::ACCESS.raw_os_error(),
+            )),
+        }
+    }
+
+    /// Whether a file can be a part of the log: the file itself, its journal, a subfile, or what the daemon
+    /// itself has found beside it.
+    fn may_open(&self, place: &Place) -> bool {
+        let Scan {
+            relative,
+            companions,
+            ..
+        } = self.wanted;
+        let is_own = |place: &Place| {
+            place.path == relative
+                || place.path == journal::path_of(relative)
+                || place.path.parent() == Some(&*subfile_folder(relative))
+        };
+        let mut parts = place.path.components();
+        let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
+        let is_companion = || companions.is_some_and(|known| known.contains(place));
+        goes_down && ((place.folder == 0 && is_own(place)) || is_companion())
+    }
+
+    /// The snapshot that the worker sent, if it makes sense, and is of this log.
+    pub fn believe(&self, bytes: &[u8]) -> Result<Snapshot> {
+        let path = self.wanted.folder.full_path(self.wanted.relative);
+        let bad = |reason: String| Error::ScanDied {
+            path: path.clone(),
+            reason: format!("the worker does not make sense: {reason}"),
+        };
+        let snapshot = Snapshot::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
+        snapshot.check().map_err(bad)?;
+        let first = snapshot.sources.first().map(|source| &source.place);
+        if first != Some(&Place::below(self.wanted.relative)) {
+            return Err(bad("it is of another file".into()));
+        }
+        let mut files = snapshot.sources.iter().chain(&snapshot.journal);
+        match files.find(|file| !self.may_open(&file.place)) {
+            Some(file) => Err(bad(format!(
+                "{} is no part of the log",
+                file.place.path.display()
+            ))),
+            None => Ok(snapshot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scan::Settings;
+
+    #[test]
+    fn a_worker_gets_files_of_its_log_only() {
+        let source = tempfile::tempdir().unwrap();
+        let below = |name: &str| source.path().join(name);
+        std::fs::create_dir(below("a.h5.subfiles")).unwrap();
+        std::fs::create_dir(below("b.h5.subfiles")).unwrap();
+        let files = [
+            "a.h5",
+            "b.h5",
+            "a.h5.h5logfs-journal",
+            "a.h5.subfiles/a.h5.0",
+            "b.h5.subfiles/b.h5.0",
+            "a.h5_0_1.meta",
+            "a.h5_1_1.meta",
+        ];
+        for file in files {
+            std::fs::write(below(file), file).unwrap();
+        }
+        let folder = Folder::open(source.path()).unwrap();
+        let settings = Settings::default();
+        let companions = [Place::below("a.h5_0_1.meta")];
+        let lending = Lending::new(Scan {
+            folder: &folder,
+            relative: Path::new("a.h5"),
+            companions: Some(&companions),
+            settings: &settings,
+        });
+        let gets = |path: &str| lending.open(&Place::below(path)).is_ok();
+        for own in [
+            "a.h5",
+            "a.h5.h5logfs-journal",
+            "a.h5.subfiles/a.h5.0",
+            "a.h5_0_1.meta",
+        ] {
+            assert!(gets(own), "{own}");
+        }
+        for other in [
+            "b.h5",
+            "a.h5_1_1.meta",
+            "b.h5.subfiles/b.h5.0",
+            "a.h5.subfiles/../b.h5",
+            "a.h5.subfiles/..",
+            "a.h5.subfiles",
+            "/etc/passwd",
+            "../a.h5",
+            "",
+        ] {
+            assert!(!gets(other), "{other}");
+        }
+        let elsewhere = Place {
+            folder: 1,
+            path: "a.h5".into(),
+        };
+        assert!(lending.open(&elsewhere).is_err());
+        let lists = |path: &str| lending.list(&Place::below(path)).is_ok();
+        assert!(lists("a.h5.subfiles"));
+        assert!(!lists("b.h5.subfiles") && !lists("") && !lists("."));
+    }
+}

@@ -1,0 +1,231 @@
+//! The side without rights: the stem, which makes a worker for each scan, and the worker.
+//!
+//! The stem is this program, started once by the daemon. It sees no user's file: it gives up its rights,
+//! and then forks a worker whenever it is asked to. That costs less than a millisecond, where a program
+//! that is started anew needs five to load libhdf5 and what that needs. Each worker does one scan and
+//! ends, so that no file can do anything to the scan of another one.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::confine::{self, NoFork};
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Task, Wait, errno};
+use crate::error::Result;
+use crate::log::source::{Folder, Lender, Place};
+use crate::scan::{self, Settings};
+use crate::snapshot::Snapshot;
+
+/// Directory listings that the daemon answers with are not longer than this, in bytes.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// What a stem grants itself and its workers.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Granted {
+    /// Bytes of address space
+    #[arg(long)]
+    pub memory: u64,
+    /// Seconds of processor time, for each worker
+    #[arg(long)]
+    pub cpu: u64,
+    /// Who to become, as UID:GID
+    #[arg(long, value_parser = parse_user)]
+    pub user: Option<(u32, u32)>,
+}
+
+fn parse_user(text: &str) -> std::result::Result<(u32, u32), String> {
+    let pair = text.split_once(':');
+    let pair = pair.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    pair.ok_or_else(|| format!("`{text}` is not UID:GID"))
+}
+
+/// The stem: serves the daemon at the other end of standard input until that goes. Its first word is
+/// [`READY`] and what the system lacks; anything else is a complaint, and its last.
+pub fn serve(granted: &Granted) -> io::Result<()> {
+    let control = rustix::stdio::stdin();
+    match confine(granted) {
+        Ok((no_fork, lacking)) => {
+            say(
+                control,
+                format!("{READY}{}", lacking.unwrap_or_default()).as_bytes(),
+            )?;
+            serve_confined(control, granted, &no_fork)
+        }
+        Err(complaint) => say(control, complaint.as_bytes()),
+    }
+}
+
+/// What the stem says first when it is confined.
+pub const READY: &str = "ready:";
+
+fn confine(granted: &Granted) -> confine::Result<(NoFork, Option<String>)> {
+    // Whatever is loaded lazily has to be there before nothing can be opened any more.
+    scan::made_by();
+    let no_fork = NoFork::prepare()?;
+    if let Some((uid, gid)) = granted.user {
+        confine::become_user(uid, gid)?;
+    }
+    confine::drop_capabilities()?;
+    confine::limit_memory(granted.memory)?;
+    let lacking = confine::shut_off_files()?;
+    confine::filter_calls()?;
+    Ok((no_fork, lacking))
+}
+
+fn say(control: BorrowedFd<'_>, words: &[u8]) -> io::Result<()> {
+    let sent = rustix::io::write(control, words)?;
+    match sent == words.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// For each socket that comes, a worker; the answer is its process number, or the negative number of an
+/// error of the system.
+fn serve_confined(control: BorrowedFd<'_>, granted: &Granted, no_fork: &NoFork) -> io::Result<()> {
+    while let Some(socket) = next_socket(control)? {
+        match fork() {
+            Ok(0) => {
+                let done = work(socket, granted, no_fork);
+                std::process::exit(done.is_err().into());
+            }
+            Ok(process) => say(control, &process.to_le_bytes())?,
+            Err(e) => say(control, &(-i64::from(errno(&e))).to_le_bytes())?,
+        }
+    }
+    Ok(())
+}
+
+/// `None` when the daemon has gone.
+fn next_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        let mut pieces = [IoSliceMut::new(&mut byte)];
+        rustix::net::recvmsg(
+            control,
+            &mut pieces,
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut came = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    match came.next() {
+        Some(socket) => Ok(Some(socket)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Makes a process like this one, whose parent is the daemon: that can tell how it ended, and end it. 0 in
+/// the new process.
+fn fork() -> io::Result<i64> {
+    // SAFETY: this process has one thread, so that nobody holds a lock which the new process would wait
+    // for; without CLONE_VM both have memory of their own, and no stack or pointer is passed.
+    let process = unsafe { libc::syscall(libc::SYS_clone, confine::FORK, 0, 0, 0, 0) };
+    match process {
+        -1 => Err(io::Error::last_os_error()),
+        process => Ok(process),
+    }
+}
+
+/// The worker: one scan.
+fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> {
+    // The way to the stem's daemon is not the worker's.
+    rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
+    let confined = confine::limit_processor(granted.cpu).and_then(|()| no_fork.apply());
+    confined.map_err(io::Error::other)?;
+    let daemon = Arc::new(Channel::new(socket, Patiently));
+    let (task, _) = daemon.receive::<Task>(LONGEST_ANSWER)?;
+    let outcome = match scan(&daemon, task) {
+        Ok(snapshot) => match snapshot.to_bytes() {
+            Ok(bytes) => Outcome::Scanned(bytes),
+            Err(e) => return Err(io::Error::other(e)),
+        },
+        Err(e) => Outcome::from(&e),
+    };
+    daemon.send(&Ask::Done(outcome), None)
+}
+
+fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Snapshot> {
+    let mut folders = task.folders.into_iter().map(|shown| shown.0);
+    let path = folders.next().unwrap_or_default();
+    let further: Vec<_> = folders.collect();
+    let settings = Settings {
+        chunking: task.chunking,
+        log_folders: further.clone(),
+        without_logs: task.without_logs,
+    };
+    let lender = Arc::new(Daemon(Arc::clone(daemon)));
+    let folder = Folder::lent(path, further, lender);
+    scan::scan_beside(
+        &folder,
+        &task.relative,
+        task.companions.as_deref(),
+        &settings,
+    )
+}
+
+/// The daemon may take its time; when it goes, the socket tells.
+#[derive(Debug)]
+struct Patiently;
+
+impl Wait for Patiently {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        super::poll(socket, to, None).map(drop)
+    }
+}
+
+/// Opens what the worker may not.
+#[derive(Debug)]
+struct Daemon(Arc<Channel<Patiently>>);
+
+impl Daemon {
+    fn ask(&self, ask: &Ask) -> io::Result<(Answer, Option<OwnedFd>)> {
+        self.0.send(ask, None)?;
+        match self.0.receive(LONGEST_ANSWER)? {
+            (Answer::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
+            granted => Ok(granted),
+        }
+    }
+}
+
+impl Lender for Daemon {
+    fn open_file(&self, place: &Place) -> io::Result<File> {
+        match self.ask(&Ask::Open(place.clone()))? {
+            (Answer::Opened, Some(file)) => Ok(file.into()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn list(&self, place: &Place) -> io::Result<Vec<OsString>> {
+        match self.ask(&Ask::List(place.clone()))? {
+            (Answer::Listed(names), _) => Ok(names),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_two_numbers() {
+        assert_eq!(parse_user("7:8"), Ok((7, 8)));
+        for bad in ["", "7", ":", "7:", "-1:0", "nobody:nogroup"] {
+            assert!(parse_user(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How many scans there are at once, and for whom.
+
+use std::collections::HashMap;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Places for scans. All but one may be taken by the files of one owner: whoever makes files that keep a
+/// scan busy for as long as it may does not keep the others waiting.
+#[derive(Debug)]
+pub struct Slots {
+    all: usize,
+    taken: Mutex<Taken>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// By the user number of the files' owner; none is zero.
+    by_owner: HashMap<u32, usize>,
+}
+
+/// A place that is taken until this goes.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    slots: &'a Slots,
+    owner: u32,
+}
+
+impl Slots {
+    /// `all`: at least one.
+    pub fn new(all: usize) -> Self {
+        Slots {
+            all: all.max(1),
+            taken: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The most that the files of one owner may take.
+    fn share(&self) -> usize {
+        (self.all - 1).max(1)
+    }
+
+    /// Waits for a place for a file of `owner`.
+    pub fn take(&self, owner: u32) -> Slot<'_> {
+        let mut taken = self.taken.lock();
+        while !self.has_place(&taken, owner) {
+            self.changed.wait(&mut taken);
+        }
+        taken.all += 1;
+        *taken.by_owner.entry(owner).or_default() += 1;
+        Slot { slots: self, owner }
+    }
+
+    fn has_place(&self, taken: &Taken, owner: u32) -> bool {
+        let own = taken.by_owner.get(&owner).copied().unwrap_or(0);
+        taken.all < self.all && own < self.share()
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.slots.taken.lock();
+        taken.all -= 1;
+        if let Some(own) = taken.by_owner.get_mut(&self.owner) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_owner.remove(&self.owner);
+            }
+        }
+        // Whoever is woken may be one who still has to wait, and another one need not.
+        self.slots.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_owner_takes_all_places() {
+        let slots = Slots::new(3);
+        let mine = [slots.take(1), slots.take(1)];
+        assert!(!slots.has_place(&slots.taken.lock(), 1));
+        let other = slots.take(2);
+        assert!(!slots.has_place(&slots.taken.lock(), 3));
+        drop(other);
+        assert!(!slots.has_place(&slots.taken.lock(), 1));
+        drop(mine);
+        assert!(slots.has_place(&slots.taken.lock(), 1));
+        assert!(slots.taken.lock().by_owner.is_empty());
+    }
+
+    #[test]
+    fn who_waits_gets_the_place_that_becomes_free() {
+        let slots = Slots::new(1);
+        let (told, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let first = slots.take(1);
+            scope.spawn(|| {
+                let _second = slots.take(2);
+                told.send(()).unwrap();
+            });
+            let early = heard.recv_timeout(Duration::from_millis(20));
+            assert!(early.is_err());
+            drop(first);
+            heard.recv().unwrap();
+        });
+    }
+}
