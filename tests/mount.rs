@@ -158,20 +158,24 @@ fn auto_unmount_cleans_up_after_a_crash_while_a_file_is_open() {
 }
 
 #[test]
-fn the_watcher_goes_with_the_daemon() {
+fn the_processes_of_a_daemon_go_with_it() {
     if !can_mount(User::Caller) {
         return;
     }
     let source = source(User::Caller);
     let mounted = Mounted::new(source.path(), "auto_unmount");
     let children = format!("/proc/{0}/task/{0}/children", mounted.daemon.as_raw_pid());
-    let watcher = fs::read_to_string(children).unwrap();
-    let watcher = rustix::process::Pid::from_raw(watcher.trim().parse().unwrap()).unwrap();
+    let children = fs::read_to_string(children).unwrap();
+    let number = |text: &str| rustix::process::Pid::from_raw(text.parse().unwrap()).unwrap();
+    // The watcher, and the one that makes scan workers.
+    let children: Vec<_> = children.split_whitespace().map(number).collect();
+    assert_eq!(children.len(), 2);
+    let all = |running: bool| children.iter().all(|child| is_running(*child) == running);
     // A process that has just been started has no arguments for a moment.
-    wait_until("the watcher runs", || is_running(watcher));
+    wait_until("they run", || all(true));
     unmount(User::Caller, mounted.path());
     mounted.expect_gone();
-    wait_until("the watcher is gone", || !is_running(watcher));
+    wait_until("they are gone", || all(false));
 }
 
 #[test]

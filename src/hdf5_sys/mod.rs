@@ -138,7 +138,7 @@ pub fn close_file(file: Id) -> Result<()> {
 /// Creates a file in memory only, of the oldest format that can hold what is put into it.
 /// `creation`: of the root group.
 pub fn create_in_memory(creation: &Id) -> Result<Id> {
-    const INCREMENT: usize = 1 << 20;
+    const INCREMENT: usize = 64 << 10;
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_fapl_core(access.0, INCREMENT, 0))?;
     h5!(H5Pset_libver_bounds(

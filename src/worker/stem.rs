@@ -105,6 +105,8 @@ fn command(limits: &Limits) -> io::Result<Command> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .env_clear()
+        // What the loader puts off until it is needed each worker would have to do for itself.
+        .env("LD_BIND_NOW", "1")
         // A libhdf5 that lies elsewhere has to be found again.
         .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
     if let Some(ScanUser { uid, gid }) = limits.user()? {
