@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -39,6 +40,14 @@ pub struct ViewArgs {
 
     #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
     pub options: Vec<OsString>,
+
+    /// Address space for the process that scans the file
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
+    pub scan_memory: u64,
+
+    /// Seconds of processor time for that process; it may take five times as long by the clock
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    pub scan_cpu: u32,
 }
 
 impl ViewArgs {
@@ -48,7 +57,7 @@ impl ViewArgs {
         let (folder, name) = Folder::of_file(file)?;
         let settings = self.settings()?;
         let folder = folder.with_further(&settings.log_folders)?;
-        let scanner = Scanner::confined(worker::Limits::default())?;
+        let scanner = Scanner::confined(self.scan_limits())?;
         let snapshot = scanner.scan_alone(&folder, &name, &settings)?;
         let memory = MemoryLimits {
             cache_size: self.cache_size,
@@ -56,6 +65,17 @@ impl ViewArgs {
         };
         let budget = Arc::new(Budget::new(memory));
         Ok(View::open(&folder, snapshot, budget, None)?)
+    }
+
+    fn scan_limits(&self) -> worker::Limits {
+        let cpu = Duration::from_secs(self.scan_cpu.max(1).into());
+        worker::Limits {
+            memory: self.scan_memory.max(worker::SMALLEST_MEMORY),
+            cpu,
+            time: 5 * cpu,
+            workers: 1,
+            ..worker::Limits::default()
+        }
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {

@@ -46,23 +46,24 @@ pub fn drop_capabilities() -> Result<()> {
 
 /// `memory`: bytes of address space.
 pub fn limit_memory(memory: u64) -> Result<()> {
-    limit(Resource::As, memory)?;
+    limit(Resource::As, memory, 0)?;
     // Nothing of a user's file shall lie about as a core dump, and nothing is to be written at all.
-    limit(Resource::Core, 0)?;
-    limit(Resource::Fsize, 0)
+    limit(Resource::Core, 0, 0)?;
+    limit(Resource::Fsize, 0, 0)
 }
 
-/// The kernel ends the process after so many seconds of processor time.
+/// The kernel ends the process after so many seconds of processor time: with a signal of its own, and should
+/// that be ignored, a second later.
 pub fn limit_processor(seconds: u64) -> Result<()> {
-    limit(Resource::Cpu, seconds)
+    limit(Resource::Cpu, seconds, 1)
 }
 
-fn limit(resource: Resource, most: u64) -> Result<()> {
+fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     let before = rustix::process::getrlimit(resource).maximum;
-    let most = Some(before.map_or(most, |before| before.min(most)));
+    let within = |most: u64| Some(before.map_or(most, |before| before.min(most)));
     let limits = Rlimit {
-        current: most,
-        maximum: most,
+        current: within(most),
+        maximum: within(most.saturating_add(grace)),
     };
     rustix::process::setrlimit(resource, limits).map_err(failed("setrlimit"))
 }
@@ -239,5 +240,99 @@ impl NoFork {
 
     pub fn apply(&self) -> Result<()> {
         seccompiler::apply_filter(&self.0).map_err(failed("seccomp"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io;
+    use std::net::{TcpStream, UdpSocket};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+    use std::thread;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// What `attempt` comes to in a thread that has shut itself in: filters and Landlock are of threads.
+    fn confined<T: Send + 'static>(attempt: impl FnOnce() -> T + Send + 'static) -> T {
+        let attempt = move || {
+            let no_fork = NoFork::prepare().unwrap();
+            drop_capabilities().unwrap();
+            shut_off_files().unwrap();
+            filter_calls().unwrap();
+            no_fork.apply().unwrap();
+            attempt()
+        };
+        thread::spawn(attempt).join().unwrap()
+    }
+
+    fn is_refused<T>(outcome: io::Result<T>) -> bool {
+        let errno = outcome.err().as_ref().and_then(Errno::from_io_error);
+        matches!(errno, Some(Errno::PERM | Errno::ACCESS))
+    }
+
+    #[test]
+    fn nothing_can_be_opened_made_or_started() {
+        assert!(fs::read("/etc/hostname").is_ok() || fs::read("/etc/passwd").is_ok());
+        confined(|| {
+            assert!(is_refused(fs::File::open("/etc/passwd")));
+            assert!(is_refused(fs::File::open("/proc/self/status")));
+            assert!(is_refused(fs::read_dir("/")));
+            assert!(is_refused(fs::write("/tmp/h5logfs-confined", "")));
+            assert!(is_refused(fs::remove_file("/tmp/h5logfs-confined")));
+            assert!(is_refused(fs::create_dir("/tmp/h5logfs-confined")));
+            assert!(is_refused(Command::new("/bin/true").spawn()));
+        });
+    }
+
+    #[test]
+    fn nobody_can_be_reached() {
+        confined(|| {
+            assert!(is_refused(UdpSocket::bind("127.0.0.1:0")));
+            assert!(is_refused(TcpStream::connect("127.0.0.1:1")));
+            assert!(is_refused(UnixStream::connect("/run/nobody")));
+            assert!(is_refused(UnixStream::pair()));
+            let itself = rustix::process::getpid();
+            let none = rustix::process::test_kill_process(itself);
+            assert!(is_refused(none.map_err(io::Error::from)));
+        });
+    }
+
+    #[test]
+    fn memory_cannot_become_code() {
+        confined(|| {
+            use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+            let map = |protection| {
+                // SAFETY: the kernel chooses the place, and nobody looks at it.
+                unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, protection, MapFlags::PRIVATE) }
+            };
+            let code = map(ProtFlags::READ | ProtFlags::EXEC);
+            assert_eq!(code.err(), Some(Errno::PERM));
+            let data = map(ProtFlags::READ | ProtFlags::WRITE).unwrap();
+            // SAFETY: it was mapped just now.
+            unsafe { munmap(data, 4096) }.unwrap();
+        });
+    }
+
+    #[test]
+    fn what_a_scan_needs_is_left() {
+        let (reader, writer) = UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        confined(move || {
+            use std::io::{Read, Write};
+            let file_of = |socket: UnixStream| fs::File::from(OwnedFd::from(socket));
+            let (mut reader, mut writer) = (file_of(reader), file_of(writer));
+            writer.write_all(b"word").unwrap();
+            let mut word = [0; 4];
+            reader.read_exact(&mut word).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), 0);
+            assert_eq!(vec![1u8; 64 << 20].len(), 64 << 20);
+            let sum = thread::spawn(|| (0..1000).sum::<u32>());
+            assert_eq!(sum.join().unwrap(), 499_500);
+        });
     }
 }

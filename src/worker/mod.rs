@@ -11,10 +11,12 @@
 //! * [`stem`] starts both, and ends them.
 //! * [`message`] is what daemon and worker say to each other.
 //! * [`lending`] is the daemon's side of that: which files a worker gets, and what it is believed.
+//! * [`limits`] is what a scan may take.
 //! * [`slots`] is how many workers there are at once, and for whom.
 
 mod confine;
 mod lending;
+mod limits;
 mod message;
 mod serve;
 mod slots;
@@ -36,84 +38,11 @@ use crate::log::source::{Folder, Place, SourceFile};
 use crate::scan::{self, Listings, Settings};
 use crate::snapshot::Snapshot;
 use lending::{Lending, Stopped};
+pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
 use message::Direction;
 pub use serve::{Granted, serve};
 use slots::Slots;
 use stem::{Stem, Worker};
-
-/// What a scan may take, and who makes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Address space of a worker, in bytes.
-    pub memory: u64,
-    /// Processor time of one scan.
-    pub cpu: Duration,
-    /// Time of one scan by the clock.
-    pub time: Duration,
-    /// Scans at once.
-    pub workers: usize,
-    /// Who the workers are, where root starts them; `None` is [`USUAL_USER`] or [`NOBODY`].
-    pub user: Option<String>,
-}
-
-/// The user that workers become, where there is one of this name.
-pub const USUAL_USER: &str = "h5logfs";
-
-/// Number of the user and the group that own nothing.
-pub const NOBODY: u32 = 65534;
-
-const USUAL_MEMORY: u64 = 2 << 30;
-const USUAL_CPU: Duration = Duration::from_secs(60);
-const USUAL_TIME: Duration = Duration::from_secs(300);
-const MOST_USUAL_WORKERS: usize = 16;
-
-impl Default for Limits {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Limits {
-            memory: USUAL_MEMORY,
-            cpu: USUAL_CPU,
-            time: USUAL_TIME,
-            // One more than can work at once, for one of them is kept for others: see `Slots`.
-            workers: (cores + 1).min(MOST_USUAL_WORKERS),
-            user: None,
-        }
-    }
-}
-
-/// Who a worker becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ScanUser {
-    uid: u32,
-    gid: u32,
-}
-
-impl Limits {
-    /// Only root can become somebody else; workers of others stay who they are.
-    fn user(&self) -> io::Result<Option<ScanUser>> {
-        if !rustix::process::geteuid().is_root() {
-            return Ok(None);
-        }
-        let named = |name: &str| {
-            let found = nix::unistd::User::from_name(name)?;
-            Ok::<_, io::Error>(found.map(|user| ScanUser {
-                uid: user.uid.as_raw(),
-                gid: user.gid.as_raw(),
-            }))
-        };
-        let nobody = ScanUser {
-            uid: NOBODY,
-            gid: NOBODY,
-        };
-        match &self.user {
-            None => Ok(Some(named(USUAL_USER).ok().flatten().unwrap_or(nobody))),
-            Some(name) => match named(name)? {
-                Some(user) => Ok(Some(user)),
-                None => Err(io::Error::other(format!("there is no user {name}"))),
-            },
-        }
-    }
-}
 
 /// Who scans.
 #[derive(Debug)]

@@ -64,6 +64,7 @@ pub fn serve(granted: &Granted) -> io::Result<()> {
 pub const READY: &str = "ready:";
 
 fn confine(granted: &Granted) -> confine::Result<(NoFork, Option<String>)> {
+    close_inherited()?;
     // Whatever is loaded lazily has to be there before nothing can be opened any more.
     scan::made_by();
     let no_fork = NoFork::prepare()?;
@@ -75,6 +76,17 @@ fn confine(granted: &Granted) -> confine::Result<(NoFork, Option<String>)> {
     let lacking = confine::shut_off_files()?;
     confine::filter_calls()?;
     Ok((no_fork, lacking))
+}
+
+/// Whoever started the daemon may have left descriptors open; what they lead to is not for workers.
+fn close_inherited() -> confine::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: nothing was opened by this process yet but the standard ones, so nobody's descriptor is
+    // closed behind their back.
+    match unsafe { libc::close_range(FIRST, libc::c_uint::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(format!("close_range: {}", io::Error::last_os_error())),
+    }
 }
 
 fn say(control: BorrowedFd<'_>, words: &[u8]) -> io::Result<()> {

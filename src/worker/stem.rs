@@ -12,9 +12,10 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
+use super::limits::{Limits, ScanUser};
 use super::message::Direction;
+use super::poll;
 use super::serve::READY;
-use super::{Limits, ScanUser, poll};
 
 /// The hidden subcommand that is a stem.
 pub const SUBCOMMAND: &str = "scan-stem";

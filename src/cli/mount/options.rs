@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
@@ -129,6 +130,11 @@ impl MountOptions {
             ("chunk", Some(value)) => self.settings.chunking = chunking(value)?,
             ("index_dir", Some(value)) => self.index_dir = index_dir(value)?,
             ("index_dir_size", Some(value)) => self.index_dir_size = size(&name, value)?,
+            ("scan_memory", Some(value)) => self.scans.memory = scan_memory(value)?,
+            ("scan_cpu", Some(value)) => self.scans.cpu = seconds(&name, value)?,
+            ("scan_time", Some(value)) => self.scans.time = seconds(&name, value)?,
+            ("scan_workers", Some(value)) => self.scans.workers = scan_workers(value)?,
+            ("scan_user", Some(value)) => self.scans.user = Some(text(&name, value)?),
             ("threads", Some(value)) => self.threads = threads(value)?,
             ("log_file", Some(value)) => self.log_file = Some(path("log_file", value)?),
             (name, Some(value)) if LAYOUT_OPTIONS.contains(&name) => {
@@ -137,6 +143,7 @@ impl MountOptions {
             (name, None) if LAYOUT_OPTIONS.contains(&name) => bail!(needs_value(name)),
             (
                 "cache_size" | "index_memory" | "chunk" | "index_dir" | "index_dir_size"
+                | "scan_memory" | "scan_cpu" | "scan_time" | "scan_workers" | "scan_user"
                 | "threads" | "log_file",
                 None,
             ) => bail!(needs_value(&name)),
@@ -180,6 +187,47 @@ fn index_dir(value: &[u8]) -> anyhow::Result<IndexDir> {
 fn chunking(value: &[u8]) -> anyhow::Result<Chunking> {
     let text = String::from_utf8_lossy(value);
     crate::cli::parse_chunking(&text).map_err(|e| anyhow::anyhow!("chunk={e}"))
+}
+
+/// Address space for a scan.
+fn scan_memory(value: &[u8]) -> anyhow::Result<u64> {
+    let memory = size("scan_memory", value)?;
+    ensure!(
+        memory >= worker::SMALLEST_MEMORY,
+        "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
+    );
+    Ok(memory)
+}
+
+fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
+    let text = String::from_utf8_lossy(value);
+    text.parse()
+        .ok()
+        .filter(|n| (1..=worker::MOST_WORKERS).contains(n))
+        .with_context(|| {
+            let most = worker::MOST_WORKERS;
+            format!("scan_workers={text}: not a number from 1 to {most}")
+        })
+}
+
+/// A week is as good as for ever.
+const MOST_SECONDS: u64 = 7 * 24 * 3600;
+
+fn seconds(option: &str, value: &[u8]) -> anyhow::Result<Duration> {
+    let text = String::from_utf8_lossy(value);
+    let seconds = text.parse().ok();
+    seconds
+        .filter(|n| (1..=MOST_SECONDS).contains(n))
+        .map(Duration::from_secs)
+        .with_context(|| {
+            format!("{option}={text}: not a number of seconds from 1 to {MOST_SECONDS}")
+        })
+}
+
+fn text(option: &str, value: &[u8]) -> anyhow::Result<String> {
+    let text = std::str::from_utf8(value).with_context(|| format!("{option}=: not a text"))?;
+    ensure!(!text.is_empty(), "{option}= has no value");
+    Ok(text.to_owned())
 }
 
 fn threads(value: &[u8]) -> anyhow::Result<usize> {

@@ -1,0 +1,82 @@
+//! What a scan may take, and who makes it.
+
+use std::io;
+use std::time::Duration;
+
+/// What a scan may take, and who makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Address space of a worker, in bytes.
+    pub memory: u64,
+    /// Processor time of one scan.
+    pub cpu: Duration,
+    /// Time of one scan by the clock.
+    pub time: Duration,
+    /// Scans at once.
+    pub workers: usize,
+    /// Who the workers are, where root starts them; `None` is [`USUAL_USER`] or [`NOBODY`].
+    pub user: Option<String>,
+}
+
+/// The user that workers become, where there is one of this name.
+pub const USUAL_USER: &str = "h5logfs";
+
+/// Number of the user and the group that own nothing.
+const NOBODY: u32 = 65534;
+
+/// With less libhdf5 cannot even be loaded.
+pub const SMALLEST_MEMORY: u64 = 256 << 20;
+pub const MOST_WORKERS: usize = 256;
+
+const USUAL_MEMORY: u64 = 2 << 30;
+const USUAL_CPU: Duration = Duration::from_secs(60);
+const USUAL_TIME: Duration = Duration::from_secs(300);
+const MOST_USUAL_WORKERS: usize = 16;
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Limits {
+            memory: USUAL_MEMORY,
+            cpu: USUAL_CPU,
+            time: USUAL_TIME,
+            // One more than can work at once, for one of them is kept for others: see `Slots`.
+            workers: (cores + 1).min(MOST_USUAL_WORKERS),
+            user: None,
+        }
+    }
+}
+
+/// Who a worker becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ScanUser {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Limits {
+    /// Only root can become somebody else; workers of others stay who they are.
+    pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let named = |name: &str| {
+            let found = nix::unistd::User::from_name(name)?;
+            Ok::<_, io::Error>(found.map(|user| ScanUser {
+                uid: user.uid.as_raw(),
+                gid: user.gid.as_raw(),
+            }))
+        };
+        let nobody = ScanUser {
+            uid: NOBODY,
+            gid: NOBODY,
+        };
+        match &self.user {
+            None => Ok(Some(named(USUAL_USER).ok().flatten().unwrap_or(nobody))),
+            Some(name) => match named(name)? {
+                Some(user) => Ok(Some(user)),
+                None => Err(io::Error::other(format!("there is no user {name}"))),
+            },
+        }
+    }
+}
