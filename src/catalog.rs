@@ -5,6 +5,7 @@ mod kept;
 mod known;
 mod turns;
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,24 @@ use turns::Turns;
 
 /// Files that the catalog remembers something about: a few hundred bytes each.
 const REMEMBERED: usize = 1 << 16;
+
+thread_local! {
+    /// This thread has others to serve, and does not wait for scans.
+    static IN_A_HURRY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, in which nothing of any catalog waits for a scan: it fails with [`Error::Unscanned`]
+/// instead. For threads that others wait for; who has seen that error asks again in a thread of its own.
+pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
+    struct Restored(bool);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            IN_A_HURRY.set(self.0);
+        }
+    }
+    let _restored = Restored(IN_A_HURRY.replace(true));
+    work()
+}
 
 /// What a regular file is to a reader, as far as `stat` goes.
 #[derive(Debug, Clone)]
@@ -171,11 +190,21 @@ impl Catalog {
             let known = known.with_companions(look.companions, Vec::new());
             return Ok(self.remember(relative, known));
         }
+        self.may_wait(relative)?;
         let _turn = self.scanning.take(relative);
         // The turn may have taken long: what was seen before is of no use any more.
         match self.current(relative, None) {
             Some(known) => Ok(known),
             None => Ok(self.scan_in_turn(relative, &source).0),
+        }
+    }
+
+    fn may_wait(&self, relative: &Path) -> Result<()> {
+        match IN_A_HURRY.get() {
+            true => Err(Error::Unscanned {
+                path: self.folder.full_path(relative),
+            }),
+            false => Ok(()),
         }
     }
 
@@ -226,6 +255,7 @@ impl Catalog {
     }
 
     fn scan(&self, relative: &Path) -> Result<Arc<View>> {
+        self.may_wait(relative)?;
         let _turn = self.scanning.take(relative);
         // Somebody else may have opened it meanwhile.
         if let Some(view) = self.current(relative, None).and_then(|k| k.view.upgrade()) {
@@ -384,20 +414,23 @@ impl Catalog {
 
     /// Whether what is called `name` in `parent` is a part of a log file beside it, and is not shown by
     /// itself: a log of it, the directory of its subfiles, or the journal of one that was not closed.
-    pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> bool {
+    /// Fails with [`Error::Unscanned`] only.
+    pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> Result<bool> {
         let Some(master) = scan::master_of(name) else {
-            return false;
+            return Ok(false);
         };
         let relative = parent.join(master);
         let known = self.known.get(&relative).filter(|k| k.was_just_compared());
-        let Some(known) = known.or_else(|| self.known(&relative, None).ok()) else {
-            return false;
+        let known = match known.map_or_else(|| self.known(&relative, None), Ok) {
+            Ok(known) => known,
+            Err(e @ Error::Unscanned { .. }) => return Err(e),
+            Err(_) => return Ok(false),
         };
-        match known.presented {
+        Ok(match known.presented {
             Presented::View { .. } => known.parts.contains(name),
             // The part may be just what is wrong with it.
             Presented::Broken(_) => true,
             Presented::Plain => false,
-        }
+        })
     }
 }

@@ -37,6 +37,10 @@ pub enum Error {
     #[error("{}: it cannot be scanned: {reason}", path.display())]
     ScanDied { path: PathBuf, reason: String },
 
+    /// The file would have to be scanned first, and who asked does not wait for that.
+    #[error("{}: not scanned yet", path.display())]
+    Unscanned { path: PathBuf },
+
     /// The outcome of an earlier attempt at the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),

@@ -126,7 +126,7 @@ fn what_one_daemon_has_scanned_the_next_one_knows() {
             let hidden = format!("{name}.subfiles");
             let parent = Path::new(prefix.trim_end_matches('/'));
             let subfiles = site.run().join(&hidden).exists();
-            assert_eq!(next.is_hidden(parent, hidden.as_ref()), subfiles);
+            assert_eq!(next.is_hidden(parent, hidden.as_ref()).unwrap(), subfiles);
         }
         assert_eq!(next.scans(), 0);
         assert!(is_plain(&next, &format!("{prefix}{PLAIN}")));

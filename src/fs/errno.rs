@@ -10,16 +10,34 @@ use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::io::Errno as Os;
 
+use crate::catalog::without_waiting;
 use crate::error::{Error, Result};
 
 /// Runs the work of one request. A failure, and a panic too, becomes the errno of the answer: one
 /// bad file must not end a thread that serves everybody.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
+    answered(caught(work))
+}
+
+/// The same, without waiting for a scan: `None` where that would be needed.
+pub fn guarded_now<T>(work: impl FnOnce() -> Result<T>) -> Option<Result<T, Errno>> {
+    match caught(|| without_waiting(work)) {
+        Err(Some(Error::Unscanned { .. })) => None,
+        outcome => Some(answered(outcome)),
+    }
+}
+
+fn answered<T>(outcome: Result<T, Option<Error>>) -> Result<T, Errno> {
+    outcome.map_err(|failure| failure.map_or(Errno::EIO, |error| answer(&error)))
+}
+
+/// The error of what failed; of a panic, which is logged, there is none.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Option<Error>> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(outcome) => outcome.map_err(|error| answer(&error)),
+        Ok(outcome) => outcome.map_err(Some),
         Err(panic) => {
             log::error!("internal error: {}", panic_text(panic.as_ref()));
-            Err(Errno::EIO)
+            Err(None)
         }
     }
 }

@@ -119,7 +119,7 @@ impl Mirror {
         };
         let broken = Version::Broken { device, inode };
         let (version, attributes) = match attributes.kind {
-            FileType::Directory | FileType::RegularFile if self.is_hidden(path) => {
+            FileType::Directory | FileType::RegularFile if self.is_hidden(path)? => {
                 return Err(self.failure(path, Errno::NOENT));
             }
             FileType::RegularFile => match self.catalog.get_seen(path, seen) {
@@ -127,6 +127,7 @@ impl Mirror {
                 Ok(Presented::View { generation, len }) => {
                     (Version::View { generation }, attributes.with_size(len))
                 }
+                Err(error @ Error::Unscanned { .. }) => return Err(error),
                 Ok(Presented::Broken(_)) | Err(_) => (broken, attributes),
             },
             _ => (source, attributes),
@@ -186,7 +187,7 @@ impl Mirror {
             let below = path.join(&name);
             let kind = self.known_kind(&below, entry.file_type());
             let may_hide = matches!(kind, FileType::Directory | FileType::RegularFile);
-            let hidden = may_hide && self.is_hidden(&below);
+            let hidden = may_hide && self.is_hidden(&below)?;
             if !hidden && !self.is_left_out(&below) {
                 // Zero would mean a deleted entry.
                 let inode = entry.ino().max(1);
@@ -247,10 +248,10 @@ impl Mirror {
         }
     }
 
-    fn is_hidden(&self, path: &Path) -> bool {
+    fn is_hidden(&self, path: &Path) -> Result<bool> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => self.catalog.is_hidden(parent, name),
-            _ => false,
+            _ => Ok(false),
         }
     }
 

@@ -117,7 +117,9 @@ impl From<&Error> for Outcome {
                 path: path.as_path().into(),
                 reason: cause.to_string(),
             },
-            Error::BadData { path, .. } | Error::ScanDied { path, .. } => Outcome::BadFile {
+            Error::BadData { path, .. }
+            | Error::ScanDied { path, .. }
+            | Error::Unscanned { path } => Outcome::BadFile {
                 path: path.as_path().into(),
                 reason: error.to_string(),
             },
