@@ -8,7 +8,6 @@ mod turns;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -101,7 +100,6 @@ pub struct Catalog {
     scanner: Scanner,
     /// Of several threads that want a file scanned one does it.
     scanning: Turns,
-    scans: AtomicU64,
     /// Where the outcome of scans is kept on disk.
     store: Option<Arc<Store>>,
 }
@@ -117,7 +115,6 @@ impl Catalog {
             known: Cache::new(REMEMBERED),
             scanner: Scanner::default(),
             scanning: Turns::default(),
-            scans: AtomicU64::new(0),
             store: None,
         }
     }
@@ -140,7 +137,19 @@ impl Catalog {
 
     /// How many files were scanned so far.
     pub fn scans(&self) -> u64 {
-        self.scans.load(Ordering::Relaxed)
+        self.budget.stats().scans.get()
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Lets go of what is kept in memory, and of what is known of files that nobody has open: these
+    /// are looked at again.
+    pub fn drop_caches(&self) {
+        self.budget.clear();
+        // Those who have a view open keep it, and others may share it.
+        self.known.retain(|_, known| known.view.strong_count() > 0);
     }
 
     pub fn folder(&self) -> &Folder {
@@ -319,6 +328,7 @@ impl Catalog {
             Err(error) => {
                 // Whoever opens the file is told, and the log with it.
                 log::debug!("{error}");
+                self.budget.stats().failed_scans.count();
                 let presented = Presented::Broken(Arc::new(error));
                 let known = known(own(), presented, Weak::new());
                 (self.remember(relative, known), None)
@@ -361,6 +371,7 @@ impl Catalog {
         let budget = Arc::clone(&self.budget);
         match View::open(&self.folder, snapshot, budget, Some(log)) {
             Ok(view) => {
+                self.budget.stats().kept_scans.count();
                 report(&view, "known from an earlier scan, opened", start);
                 Some(view)
             }
@@ -378,14 +389,15 @@ impl Catalog {
         source: &SourceFile,
         kept: Option<&Kept<'_>>,
     ) -> Result<Arc<View>> {
-        let start = Instant::now();
-        self.scans.fetch_add(1, Ordering::Relaxed);
-        let snapshot = self.scanner.scan(Scan {
+        let (start, stats) = (Instant::now(), self.budget.stats());
+        stats.scans.count();
+        let wanted = Scan {
             folder: &self.folder,
             relative,
             companions,
             settings: &self.settings,
-        })?;
+        };
+        let snapshot = stats.scan_time.time(|| self.scanner.scan(wanted))?;
         let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
         let view = View::open(&self.folder, snapshot, Arc::clone(&self.budget), log)?;
         report(&view, "scanned", start);

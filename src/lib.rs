@@ -49,6 +49,7 @@ pub mod log;
 mod parallel;
 pub mod scan;
 pub mod snapshot;
+pub mod stats;
 pub mod view;
 pub mod worker;
 #[cfg(feature = "mpi")]

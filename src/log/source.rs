@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arrangement::Arrangement;
 use crate::error::{Error, Result};
+use crate::stats::Stats;
 
 /// A directory held by descriptor; every path below is resolved relative to it and never leaves
 /// it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
@@ -296,6 +297,8 @@ pub struct SourceFile {
     arrangement: Arrangement,
     /// Bytes read of it.
     read: AtomicU64,
+    /// Where they are counted with those of others.
+    stats: Option<Arc<Stats>>,
 }
 
 impl SourceFile {
@@ -313,6 +316,7 @@ impl SourceFile {
                 grows: false,
                 arrangement: Arrangement::Whole,
                 read: AtomicU64::new(0),
+                stats: None,
             }),
             Err(e) => Err(Error::io(path, e)),
         }
@@ -323,6 +327,14 @@ impl SourceFile {
         match folder.of(place) {
             Ok(folder) => Self::open(folder, &place.path),
             Err(e) => Err(Error::io(&place.path, e)),
+        }
+    }
+
+    /// What is read of it counts in `stats`, too.
+    pub fn counted_in(self, stats: Arc<Stats>) -> Self {
+        SourceFile {
+            stats: Some(stats),
+            ..self
         }
     }
 
@@ -444,6 +456,9 @@ impl SourceFile {
 
     fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        if let Some(stats) = &self.stats {
+            stats.log_bytes.add(buf.len() as u64);
+        }
         self.file.read_exact_at(buf, offset).map_err(|e| {
             let e = match e.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(

@@ -84,7 +84,8 @@ impl View {
         snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
         let mut sources = Vec::with_capacity(snapshot.sources.len());
         for source in &snapshot.sources {
-            let file = SourceFile::open_at(folder, &source.place)?;
+            let stats = Arc::clone(budget.stats());
+            let file = SourceFile::open_at(folder, &source.place)?.counted_in(stats);
             if !source.is_still(file.identity()) {
                 return Err(Error::Changed {
                     path: file.path().to_owned(),
@@ -344,7 +345,7 @@ impl View {
 
     /// All bytes of a chunk, of which those in the range `asked` are handed out.
     fn part_of_chunk(&self, number: usize, chunk: u64, asked: Range<u64>) -> Result<Bytes> {
-        let make = || self.make_chunk(number, chunk).map(Arc::new);
+        let make = || self.make_counted(number, chunk);
         self.budget.bytes(&self.key_of(number, chunk), asked, make)
     }
 
@@ -359,8 +360,13 @@ impl View {
 
     /// Makes a chunk that somebody will want soon; should that fail, they will see it themselves.
     fn make_ahead(&self, number: usize, chunk: u64) {
-        let make = || self.make_chunk(number, chunk).map(Arc::new);
+        let make = || self.make_counted(number, chunk);
         let _ = self.budget.bytes_ahead(&self.key_of(number, chunk), make);
+    }
+
+    fn make_counted(&self, number: usize, chunk: u64) -> Result<Bytes> {
+        let times = &self.budget.stats().chunk_time;
+        times.time(|| self.make_chunk(number, chunk)).map(Arc::new)
     }
 
     fn make_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {

@@ -25,6 +25,7 @@ use super::ahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 use crate::log::model::Stored;
+use crate::stats::{Share, Stats, Usage};
 pub use shared::Counts;
 use shared::Shared;
 
@@ -107,6 +108,7 @@ pub struct Budget {
     bytes: Shared<BytesKey>,
     ahead: Pool,
     limits: MemoryLimits,
+    stats: Arc<Stats>,
 }
 
 impl Budget {
@@ -116,6 +118,7 @@ impl Budget {
             bytes: Shared::new(limits.cache_size),
             ahead: Pool::default(),
             limits,
+            stats: Arc::default(),
         }
     }
 
@@ -131,6 +134,36 @@ impl Budget {
     /// What was asked of the cache of bytes.
     pub fn counts(&self) -> Counts {
         self.bytes.counts()
+    }
+
+    /// Where all who share the budget count.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// What a report says of the budget.
+    pub fn usage(&self) -> Usage {
+        let counts = self.counts();
+        Usage {
+            hits: counts.hits,
+            misses: counts.misses,
+            made_ahead: counts.ahead,
+            cache_size: Share {
+                used: self.bytes.weight(),
+                limit: self.limits.cache_size,
+            },
+            index_memory: Share {
+                used: self.leads.weight(),
+                limit: self.limits.index_memory,
+            },
+            ..Usage::default()
+        }
+    }
+
+    /// Lets go of all that it keeps. Views that are open go on working, and fill it again.
+    pub fn clear(&self) {
+        self.bytes.clear();
+        self.leads.clear();
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
@@ -262,6 +295,20 @@ mod tests {
             assert_eq!(large.unwrap().len(), 1 << 20);
             assert!(budget.used() <= limits.cache_size);
             assert_eq!(budget.counts().misses, misses);
+        }
+    }
+
+    #[test]
+    fn what_was_let_go_is_made_again() {
+        let budget = Budget::new(MemoryLimits::each(1 << 20));
+        let key = BytesKey::Chunk(1, 0, 0);
+        for misses in 1..3 {
+            let made = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(1000)));
+            assert_eq!(made.unwrap().len(), 1000);
+            assert_eq!(budget.counts().misses, misses);
+            assert!(budget.usage().cache_size.used > 1000);
+            budget.clear();
+            assert_eq!(budget.used(), 0);
         }
     }
 }

@@ -74,6 +74,11 @@ where
         }
     }
 
+    /// The same without entries, and with nothing learned.
+    pub fn emptied(&self) -> Self {
+        Policy::new(self.capacity)
+    }
+
     /// Bytes in use.
     pub fn weight(&self) -> u64 {
         self.kept.weight()

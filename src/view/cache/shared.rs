@@ -113,6 +113,16 @@ where
         self.inner.lock().counts
     }
 
+    /// Lets go of all that is there; what is being made will be kept as usual.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock();
+        let empty = inner.policy.emptied();
+        let full = std::mem::replace(&mut inner.policy, empty);
+        drop(inner);
+        // Giving much memory back may take a while: not under the lock.
+        drop(full);
+    }
+
     /// Whether the entry is there, or being made.
     pub fn has(&self, key: &K) -> bool {
         let inner = self.inner.lock();
