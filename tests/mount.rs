@@ -92,7 +92,7 @@ fn it_ends_when_it_is_unmounted() {
 #[test]
 fn it_ends_with_each_stop_signal() {
     as_each_user(|user| {
-        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        for signal in [Signal::TERM, Signal::INT] {
             let source = source(user);
             let mounted = Mounted::by(user, source.path(), "");
             mounted.send(signal);

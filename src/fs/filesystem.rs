@@ -13,7 +13,7 @@ use crate::error::Result;
 
 use super::attributes::Attributes;
 use super::errno::guarded;
-use super::service::Service;
+use super::service::{Pages, Service};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
     Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -187,10 +187,14 @@ impl Filesystem for LogFilesystem {
             return reply.error(Errno::EROFS);
         }
         match guarded(|| self.0.open_file(ino.0)) {
-            Ok(open) if open.is_fixed => {
-                reply.opened(FileHandle(open.handle), FopenFlags::FOPEN_KEEP_CACHE);
+            Ok(open) => {
+                let flags = match open.pages {
+                    Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
+                    Pages::Fresh => FopenFlags::empty(),
+                    Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+                };
+                reply.opened(FileHandle(open.handle), flags);
             }
-            Ok(open) => reply.opened(FileHandle(open.handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         }
     }

@@ -26,6 +26,9 @@ pub enum Handle {
         path: PathBuf,
     },
     Directory(Directory),
+    /// A virtual file as it was when it was opened.
+    Virtual(Vec<u8>),
+    VirtualDirectory,
 }
 
 impl Handle {
@@ -40,6 +43,14 @@ impl Handle {
             Handle::Directory(directory) => {
                 Err(Error::io(&directory.path, rustix::io::Errno::ISDIR.into()))
             }
+            Handle::Virtual(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let left = bytes.get(from..).unwrap_or_default();
+                let len = left.len().min(buf.len());
+                buf[..len].copy_from_slice(&left[..len]);
+                Ok(len)
+            }
+            Handle::VirtualDirectory => Err(Error::io("", rustix::io::Errno::ISDIR.into())),
         }
     }
 }
@@ -134,6 +145,16 @@ mod tests {
         assert_eq!(handle.read(6, &mut buf).unwrap(), 4);
         assert_eq!(&buf[..4], b"6789");
         assert_eq!(handle.read(10, &mut buf).unwrap(), 0);
+    }
+
+    #[test]
+    fn virtual_files_are_read_in_pieces() {
+        let handle = Handle::Virtual(b"0123456789".to_vec());
+        let mut buf = [0; 8];
+        assert_eq!(handle.read(0, &mut buf).unwrap(), 8);
+        assert_eq!(handle.read(8, &mut buf).unwrap(), 2);
+        assert_eq!(&buf[..2], b"89");
+        assert_eq!(handle.read(11, &mut buf).unwrap(), 0);
     }
 
     #[test]

@@ -86,13 +86,20 @@ pub struct Limits {
 
 #[derive(Debug)]
 pub struct Mirror {
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     limits: Limits,
 }
 
 impl Mirror {
     pub fn new(catalog: Catalog, limits: Limits) -> Self {
-        Mirror { catalog, limits }
+        Mirror {
+            catalog: Arc::new(catalog),
+            limits,
+        }
+    }
+
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
     }
 
     /// What `path` is now. A log file that cannot be presented is an entry like any other, with

@@ -5,6 +5,8 @@
 //! | `session` | the life of one mount: start, serve, signals, end |
 //! | `mounting` | a `/dev/fuse` descriptor, mounted and unmounted |
 //! | `mounts` | reading the kernel's table of mounts: which mount is ours |
+//! | `watching` | what those see who watch the mount: reports, summaries |
+//! | `virtual_files` | the directory `.h5logfs` |
 //! | `watch` | the small process that unmounts after the daemon has crashed |
 //! | `filesystem` | the adapter: fuser's requests and answers |
 //! | `service` | what each request means |
@@ -27,7 +29,9 @@ mod mounts;
 mod service;
 mod session;
 mod tree;
+mod virtual_files;
 mod watch;
+mod watching;
 
 pub use mounts::MountId;
 pub use session::{IndexDir, Options, Running, start};

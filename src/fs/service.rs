@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
@@ -16,13 +17,25 @@ use super::attributes::Attributes;
 use super::handles::{Directory, Handle, Handles};
 use super::mirror::{Entry, Listed, Mirror, Opened};
 use super::tree::{Known, ROOT, Tree};
+use super::virtual_files;
+use super::watching::Watch;
 
 /// A file that has been opened.
 #[derive(Debug)]
 pub struct OpenFile {
     pub handle: u64,
-    /// The bytes behind its inode number never change: the kernel may keep its pages.
-    pub is_fixed: bool,
+    pub pages: Pages,
+}
+
+/// What the kernel may do with pages of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// The bytes behind the inode number never change: what is there may be used.
+    Kept,
+    /// They are read anew by each who opens the file.
+    Fresh,
+    /// There are none: the size of the file is not known, either.
+    None,
 }
 
 /// A directory in which many names are looked up one after the other.
@@ -49,16 +62,30 @@ pub struct Service {
     mirror: Mirror,
     tree: Tree,
     handles: Handles,
+    watch: Arc<Watch>,
 }
 
 impl Service {
     pub fn new(mirror: Mirror) -> Result<Self> {
         let root = mirror.entry(Path::new(""))?;
+        let catalog = Arc::clone(mirror.catalog());
         Ok(Service {
             mirror,
             tree: Tree::new(root),
             handles: Handles::default(),
+            watch: Arc::new(Watch::new(catalog, Path::new(""))),
         })
+    }
+
+    /// Says where it is mounted, which those who watch are told.
+    pub fn mounted_at(mut self, mount_point: &Path) -> Self {
+        let catalog = Arc::clone(self.mirror.catalog());
+        self.watch = Arc::new(Watch::new(catalog, mount_point));
+        self
+    }
+
+    pub fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     fn known(&self, number: u64) -> Result<Known> {
@@ -69,6 +96,11 @@ impl Service {
 
     /// The inode number that `name` in `parent` has now.
     pub fn look_up(&self, parent: u64, name: &OsStr) -> Result<(u64, Attributes)> {
+        if let Some(found) = virtual_files::look_up(parent, name) {
+            let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
+            return found.ok_or_else(|| self.mirror.failure(Path::new(""), Os::NOENT));
+        }
+        self.watch.stats().lookups.count();
         let path = self.known(parent)?.path.join(name);
         let entry = self.mirror.entry(&path)?;
         let number = self
@@ -80,6 +112,17 @@ impl Service {
 
     /// The directory `number` for looking up what a listing of it gave.
     pub fn parent(&self, number: u64) -> Result<Parent> {
+        if let Some(attributes) = virtual_files::attributes(number) {
+            // What is in it is found by the number alone.
+            let path = PathBuf::new();
+            let fd = self.mirror.open_directory(&path)?;
+            return Ok(Parent {
+                number,
+                path,
+                fd,
+                attributes,
+            });
+        }
         let Known {
             path, attributes, ..
         } = self.known(number)?;
@@ -95,6 +138,14 @@ impl Service {
     /// A look-up of what a listing gave, which the kernel will forget one day like any other. None
     /// when it is gone. What cannot be looked up for another reason is there nevertheless.
     pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Option<Found> {
+        if let Some(found) = virtual_files::look_up(parent.number, &listed.name) {
+            return Some(Found {
+                number: found?,
+                attributes: virtual_files::attributes(found?)?,
+                is_known: true,
+            });
+        }
+        self.watch.stats().lookups.count();
         let path = parent.path.join(&listed.name);
         let outcome = self.mirror.entry_in(&parent.fd, &path);
         let is_known = outcome.is_ok();
@@ -114,6 +165,9 @@ impl Service {
     /// The attributes of an inode. When something else bears its name by now, those who have it
     /// open still get what they opened; all others look its name up again.
     pub fn attributes(&self, number: u64) -> Result<Attributes> {
+        if let Some(attributes) = virtual_files::attributes(number) {
+            return Ok(attributes);
+        }
         let known = self.known(number)?;
         match self.mirror.entry(&known.path) {
             Ok(entry) if entry.version == known.version || number == ROOT => {
@@ -127,34 +181,68 @@ impl Service {
     }
 
     pub fn open_file(&self, number: u64) -> Result<OpenFile> {
+        if let Some(text) = virtual_files::content(number, &self.watch) {
+            return Ok(OpenFile {
+                handle: self.handles.insert(Handle::Virtual(text.into_bytes())),
+                pages: Pages::None,
+            });
+        }
+        let stats = self.watch.stats();
+        let opened = stats.open_time.time(|| self.open_shown(number));
+        let opened = opened.inspect_err(|error| {
+            // The kernel looks such a file up again by itself.
+            if !is_stale(error) {
+                stats.failed_opens.count();
+            }
+        })?;
+        match opened.pages {
+            Pages::Kept => stats.opens_of_views.count(),
+            _ => stats.opens_of_plain_files.count(),
+        }
+        Ok(opened)
+    }
+
+    fn open_shown(&self, number: u64) -> Result<OpenFile> {
         let known = self.known(number)?;
         let opened = self.mirror.open_file(&known.path, known.version)?;
-        let is_fixed = matches!(opened, Opened::View(_));
-        let handle = match opened {
-            Opened::View(view) => Handle::View(view),
-            Opened::Plain(file) => Handle::Plain {
-                file,
-                path: known.path,
-            },
+        let (handle, pages) = match opened {
+            Opened::View(view) => (Handle::View(view), Pages::Kept),
+            Opened::Plain(file) => {
+                let path = known.path;
+                (Handle::Plain { file, path }, Pages::Fresh)
+            }
         };
         Ok(OpenFile {
             handle: self.keep(number, handle),
-            is_fixed,
+            pages,
         })
     }
 
     /// Fills `buf` from `offset`, as far as there are bytes before the end of the file.
     pub fn read(&self, handle: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.handle(handle)?.read(offset, buf)
+        let handle = self.handle(handle)?;
+        if matches!(*handle, Handle::Virtual(_)) {
+            // Who watches leaves no trace in what is watched.
+            return handle.read(offset, buf);
+        }
+        let (start, asked) = (Instant::now(), buf.len());
+        let outcome = handle.read(offset, buf);
+        let returned = outcome.as_ref().ok().copied();
+        self.watch.stats().count_read(start, asked, returned);
+        outcome
     }
 
     pub fn open_directory(&self, number: u64) -> Result<u64> {
+        if virtual_files::is_virtual(number) {
+            return Ok(self.handles.insert(Handle::VirtualDirectory));
+        }
         let known = self.known(number)?;
         let fd = self.mirror.open_directory(&known.path)?;
         Ok(self.keep(number, Handle::Directory(Directory::new(fd, known.path))))
     }
 
     fn keep(&self, number: u64, handle: Handle) -> u64 {
+        self.watch.stats().handles_opened.count();
         self.tree.opened(number);
         self.handles.insert(handle)
     }
@@ -167,15 +255,22 @@ impl Service {
 
     pub fn close(&self, number: u64, handle: u64) {
         self.handles.remove(handle);
-        self.tree.closed(number);
+        if !virtual_files::is_virtual(number) {
+            self.watch.stats().handles_closed.count();
+            self.tree.closed(number);
+        }
     }
 
     /// The names in an open directory; `from_start` reads them anew.
     pub fn listing(&self, handle: u64, from_start: bool) -> Result<Arc<Vec<Listed>>> {
         match &*self.handle(handle)? {
             Handle::Directory(directory) => directory.listing(from_start, || {
-                self.mirror.list(&directory.path, &directory.fd)
+                let mut listed = self.mirror.list(&directory.path, &directory.fd)?;
+                let is_root = directory.path.as_os_str().is_empty();
+                listed.retain(|l| !is_root || !virtual_files::is_own_name(&l.name));
+                Ok(listed)
             }),
+            Handle::VirtualDirectory => Ok(Arc::new(virtual_files::listing())),
             _ => Err(self.mirror.failure(Path::new(""), Os::NOTDIR)),
         }
     }
@@ -192,6 +287,10 @@ impl Service {
         let known = self.known(number)?;
         self.mirror.link_target(&known.path)
     }
+}
+
+fn is_stale(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if Os::from_io_error(cause) == Some(Os::STALE))
 }
 
 fn is_gone(error: &Error) -> bool {

@@ -1,7 +1,7 @@
 //! The life of one mount: started, served, ended.
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use fuser::{Config, Session, SessionACL};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::catalog::Catalog;
@@ -27,9 +27,11 @@ use super::mounting::{self, Mounted, Request};
 use super::mounts::MountId;
 use super::service::Service;
 use super::watch::Watcher;
+use super::watching::Watch;
 
-/// The signals that end a mount.
-pub const STOP_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// The signals that a mount answers: two that end it, one that drops caches, one that writes the state
+/// to the log.
+pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
 /// How long those who have files open may go on reading after a stop signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -74,6 +76,8 @@ pub struct Running {
     mounted: Mounted,
     watcher: Option<Watcher>,
     signals: Signals,
+    watch: Arc<Watch>,
+    terminal: Terminal,
 }
 
 enum Event {
@@ -85,12 +89,14 @@ enum Event {
 /// Mounts. When this returns, the mount is in place; requests wait until it is served.
 pub fn start(options: &Options) -> Result<Running> {
     // From here on a stop signal is kept until somebody looks for it.
-    let signals = Signals::new(STOP_SIGNALS).map_err(|e| Error::io("signal handler", e))?;
+    let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
     // The source first: the mount point may be the same directory.
     let mount_point = mounting::checked_mount_point(&options.mount_point)?;
     let (source, mirror) = open_source(options, &mount_point)?;
-    let filesystem = LogFilesystem::new(Service::new(mirror)?);
+    let service = Service::new(mirror)?.mounted_at(&mount_point);
+    let watch = Arc::clone(service.watch());
+    let filesystem = LogFilesystem::new(service);
     let (device, mounted) = mounting::mount(&Request {
         source: &source,
         mount_point: &mount_point,
@@ -110,6 +116,8 @@ pub fn start(options: &Options) -> Result<Running> {
         mounted,
         watcher,
         signals,
+        watch,
+        terminal: Terminal::now(),
     })
 }
 
@@ -224,10 +232,12 @@ impl Running {
             mounted,
             watcher,
             signals,
+            watch,
+            terminal,
         } = self;
         let (events, inbox) = mpsc::channel();
         serve_in_thread(session, events.clone())?;
-        report_signals(signals, events)?;
+        report_signals(signals, events, watch, terminal)?;
         let outcome = wait_for_end(&inbox, &mounted);
         let gone = mounted.clean_up();
         if let Some(watcher) = watcher.filter(|_| gone) {
@@ -246,14 +256,46 @@ fn serve_in_thread(session: Session<LogFilesystem>, events: Sender<Event>) -> Re
     })
 }
 
-fn report_signals(mut signals: Signals, events: Sender<Event>) -> Result<()> {
+/// Answers signals; those that end the mount are handed on.
+fn report_signals(
+    mut signals: Signals,
+    events: Sender<Event>,
+    watch: Arc<Watch>,
+    terminal: Terminal,
+) -> Result<()> {
     spawn("signals", move || {
         for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
-                return;
+            match signal {
+                SIGUSR1 => watch.log_state(),
+                SIGHUP if !terminal.is_gone() => watch.drop_caches(),
+                _ => {
+                    if events.send(Event::Signal(signal)).is_err() {
+                        return;
+                    }
+                }
             }
         }
     })
+}
+
+/// The terminal of a mount in the foreground. When it goes, the system sends SIGHUP too, and then the
+/// mount has to end, like any program there.
+#[derive(Debug, Clone, Copy)]
+struct Terminal {
+    was_there: bool,
+}
+
+impl Terminal {
+    fn now() -> Self {
+        Terminal {
+            was_there: io::stdin().is_terminal(),
+        }
+    }
+
+    /// A terminal that has hung up is none any more.
+    fn is_gone(self) -> bool {
+        self.was_there && !io::stdin().is_terminal()
+    }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 use super::mounting::unmount_if_dead;
 use super::mounts::MountId;
-use super::session::STOP_SIGNALS;
+use super::session::SIGNALS;
 
 /// The hidden subcommand that runs `watch`.
 const SUBCOMMAND: &str = "unmount-watch";
@@ -57,7 +57,7 @@ impl Watcher {
 
 /// The watcher's side: waits on standard input for the end of the daemon.
 pub fn watch(id: MountId) -> Result<()> {
-    ignore_stop_signals()?;
+    ignore_signals()?;
     // Fails only when this process leads a session already, which is just as well.
     let _ = rustix::process::setsid();
     let mut said = Vec::new();
@@ -70,10 +70,10 @@ pub fn watch(id: MountId) -> Result<()> {
     Ok(())
 }
 
-/// Whoever stops the daemon by a signal to its whole group must not stop the watcher: the daemon
-/// may need it yet.
-fn ignore_stop_signals() -> Result<()> {
-    for signal in STOP_SIGNALS {
+/// Whoever sends a signal to the whole group of the daemon must not stop the watcher: the daemon may
+/// need it yet.
+fn ignore_signals() -> Result<()> {
+    for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|e| Error::io("signal handler", e))?;
     }
