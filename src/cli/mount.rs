@@ -56,9 +56,10 @@ fn options_help() -> String {
 pub fn run(args: MountArgs) -> anyhow::Result<()> {
     let options = MountOptions::parse(&args.options)?;
     if args.foreground {
-        logging::to_stderr();
-        fs::start(&session_options(&args, &options))?.serve()?;
-        Ok(())
+        logging::to_stderr()?;
+        let outcome = fs::start(&session_options(&args, &options))?.serve();
+        log::logger().flush();
+        Ok(outcome?)
     } else if args.daemon_child {
         serve_in_background(&args, &options)
     } else {
@@ -76,10 +77,10 @@ fn serve_in_background(args: &MountArgs, options: &MountOptions) -> anyhow::Resu
     let running = fs::start(&session_options(args, options))?;
     background::report_ready()?;
     // Nobody sees standard error from here on.
-    running
-        .serve()
-        .inspect_err(|error| log::error!("{error}"))?;
-    Ok(())
+    let outcome = running.serve();
+    let outcome = outcome.inspect_err(|error| log::error!("{error}"));
+    log::logger().flush();
+    Ok(outcome?)
 }
 
 fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {

@@ -1,20 +1,63 @@
-//! Where messages go. `RUST_LOG` tells which, in all cases.
+//! Where messages go. `RUST_LOG` tells which, in all cases; none may fill a disk (`limited`).
 
-use std::fs::OpenOptions;
+mod file;
+mod limited;
+
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
 use env_logger::{Builder, Env, Logger, Target};
-use log::{Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use syslog::{BasicLogger, Facility, Formatter3164};
+
+use file::LogFile;
+use limited::Limited;
 
 fn builder() -> Builder {
     Builder::from_env(Env::default().default_filter_or("info"))
 }
 
-pub fn to_stderr() {
-    builder().init();
+pub fn to_stderr() -> anyhow::Result<()> {
     log_panics();
+    let mut builder = builder();
+    if is_journal() {
+        builder.format(|line, record| {
+            writeln!(line, "<{}>{}", priority(record.level()), record.args())
+        });
+    }
+    install(builder.build())
+}
+
+fn install(logger: Logger) -> anyhow::Result<()> {
+    let level = logger.filter();
+    install_as(logger, level)
+}
+
+fn install_as(logger: impl Log + 'static, level: LevelFilter) -> anyhow::Result<()> {
+    log::set_boxed_logger(Box::new(Limited::new(logger))).context("a logger is set already")?;
+    log::set_max_level(level);
+    Ok(())
+}
+
+/// Whether standard error is a stream of systemd's journal, which adds the time itself and takes the
+/// priority from the start of each line (sd-daemon(3), systemd.exec(5)).
+fn is_journal() -> bool {
+    let Some(stream) = std::env::var_os("JOURNAL_STREAM") else {
+        return false;
+    };
+    let here = rustix::fs::fstat(std::io::stderr());
+    here.is_ok_and(|stat| *format!("{}:{}", stat.st_dev, stat.st_ino) == *stream)
+}
+
+/// Of syslog(3).
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
+    }
 }
 
 /// A panic in a request is answered and survived; where it happened must not get lost with the
@@ -41,13 +84,9 @@ pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 fn to_file(path: &Path) -> anyhow::Result<()> {
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
+    let file = LogFile::open(path)
         .with_context(|| format!("cannot write the log file {}", path.display()))?;
-    builder().target(Target::Pipe(Box::new(file))).init();
-    Ok(())
+    install(builder().target(Target::Pipe(Box::new(file))).build())
 }
 
 fn system_log() -> syslog::Result<BasicLogger> {
@@ -61,8 +100,8 @@ fn system_log() -> syslog::Result<BasicLogger> {
 }
 
 fn to_system_log(filter: Logger, system: BasicLogger) -> anyhow::Result<()> {
-    log::set_max_level(filter.filter());
-    log::set_boxed_logger(Box::new(Filtered { filter, system })).context("a logger is set already")
+    let level = filter.filter();
+    install_as(Filtered { filter, system }, level)
 }
 
 /// The system's log, with the choice of messages that env_logger makes from `RUST_LOG`.

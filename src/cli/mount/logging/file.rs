@@ -1,0 +1,116 @@
+//! The file of the option `log_file`: it may be renamed or removed by who keeps logs in order, and it
+//! has a bound.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes after which the file becomes `PATH.old`, in the place of the one before.
+const MOST: u64 = 64 << 20;
+
+/// Names of files may be private, and messages contain them.
+const MODE: u32 = 0o640;
+
+#[derive(Debug)]
+pub struct LogFile {
+    /// Absolute: the daemon leaves the directory in which it was started.
+    path: PathBuf,
+    file: File,
+    most: u64,
+}
+
+impl LogFile {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(LogFile {
+            path: std::path::absolute(path)?,
+            file: open(path)?,
+            most: MOST,
+        })
+    }
+
+    /// Goes on in a new file where this one is full, or bears its name no more.
+    fn follow(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        let there = match std::fs::metadata(&self.path) {
+            Ok(there) => Some((there.dev(), there.ino())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let is_here = there == Some((own.dev(), own.ino()));
+        if is_here && own.is_file() && own.len() >= self.most {
+            std::fs::rename(&self.path, old(&self.path))?;
+        } else if is_here {
+            return Ok(());
+        }
+        self.file = open(&self.path)?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(MODE).open(path)
+}
+
+fn old(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".old");
+    name.into()
+}
+
+impl Write for LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // A message in the old file is better than none.
+        let _ = self.follow();
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn log_file() -> (tempfile::TempDir, PathBuf, LogFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = LogFile::open(&path).unwrap();
+        (folder, path, file)
+    }
+
+    #[test]
+    fn it_follows_its_name() {
+        let (_folder, path, mut log) = log_file();
+        log.write_all(b"one\n").unwrap();
+        let moved = path.with_extension("1");
+        fs::rename(&path, &moved).unwrap();
+        log.write_all(b"two\n").unwrap();
+        assert_eq!(fs::read(&moved).unwrap(), b"one\n");
+        assert_eq!(fs::read(&path).unwrap(), b"two\n");
+        fs::remove_file(&path).unwrap();
+        log.write_all(b"three\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three\n");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o007, 0);
+    }
+
+    #[test]
+    fn it_has_a_bound() {
+        let (_folder, path, mut log) = log_file();
+        log.most = 100;
+        for _ in 0..100 {
+            log.write_all(b"0123456789").unwrap();
+        }
+        let len = |path: &Path| fs::metadata(path).unwrap().len();
+        assert_eq!(len(&path), 100);
+        assert_eq!(len(&old(&path)), 100);
+    }
+}
