@@ -462,6 +462,22 @@ fn the_directory_is_found_by_name_and_not_listed() {
     assert_eq!(errno(fs::metadata(none)), Some(Errno::NOENT));
 }
 
+/// Everybody may open them, and each takes memory of the daemon.
+#[test]
+fn only_so_many_may_be_open() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let folder = folder();
+    let (_logs, _, mounted) = with_log(folder.path());
+    let open = |name: &str| File::open(mounted.join(name));
+    let held: Vec<File> = (0..1024).map(|_| open(JSON).unwrap()).collect();
+    assert_eq!(errno(open(PROMETHEUS)), Some(Errno::NFILE));
+    assert!(open("plain").is_ok());
+    drop(held);
+    wait_until("they are closed", || open(PROMETHEUS).is_ok());
+}
+
 #[test]
 fn a_single_file_has_them_too() {
     if !can_mount(User::Caller) {

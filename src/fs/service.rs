@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::fs::StatVfs;
@@ -62,6 +63,7 @@ pub struct Service {
     mirror: Mirror,
     tree: Tree,
     handles: Handles,
+    virtual_handles: AtomicU64,
     watch: Arc<Watch>,
 }
 
@@ -73,6 +75,7 @@ impl Service {
             mirror,
             tree: Tree::new(root),
             handles: Handles::default(),
+            virtual_handles: AtomicU64::new(0),
             watch: Arc::new(Watch::new(catalog, Path::new(""))),
         })
     }
@@ -183,7 +186,7 @@ impl Service {
     pub fn open_file(&self, number: u64) -> Result<OpenFile> {
         if let Some(text) = virtual_files::content(number, &self.watch) {
             return Ok(OpenFile {
-                handle: self.handles.insert(Handle::Virtual(text.into_bytes())),
+                handle: self.keep_virtual(Handle::Virtual(text.into_bytes()))?,
                 pages: Pages::None,
             });
         }
@@ -234,7 +237,7 @@ impl Service {
 
     pub fn open_directory(&self, number: u64) -> Result<u64> {
         if virtual_files::is_virtual(number) {
-            return Ok(self.handles.insert(Handle::VirtualDirectory));
+            return self.keep_virtual(Handle::VirtualDirectory);
         }
         let known = self.known(number)?;
         let fd = self.mirror.open_directory(&known.path)?;
@@ -247,6 +250,14 @@ impl Service {
         self.handles.insert(handle)
     }
 
+    fn keep_virtual(&self, handle: Handle) -> Result<u64> {
+        if self.virtual_handles.fetch_add(1, Ordering::Relaxed) >= virtual_files::MOST_OPEN {
+            self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
+            return Err(self.mirror.failure(Path::new(""), Os::NFILE));
+        }
+        Ok(self.handles.insert(handle))
+    }
+
     fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
         self.handles
             .get(handle)
@@ -255,7 +266,9 @@ impl Service {
 
     pub fn close(&self, number: u64, handle: u64) {
         self.handles.remove(handle);
-        if !virtual_files::is_virtual(number) {
+        if virtual_files::is_virtual(number) {
+            self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
+        } else {
             self.watch.stats().handles_closed.count();
             self.tree.closed(number);
         }

@@ -25,6 +25,9 @@ const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
 
+/// Of them that may be open at once. Each holds some kilobytes, and everybody may open them.
+pub const MOST_OPEN: u64 = 1024;
+
 const FILES: [(&str, u64); 2] = [("stats", JSON), ("stats.prom", PROMETHEUS)];
 
 /// Whether an inode is one of these.

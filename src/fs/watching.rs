@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalog::Catalog;
+use crate::log::descriptors;
 use crate::stats::{Report, Share, Stats, Usage};
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ impl Watch {
         let budget = self.catalog.budget();
         let usage = Usage {
             mountpoint: self.mountpoint.clone(),
+            descriptor_limit: descriptors::limit(),
             ..budget.usage()
         };
         Report::new(budget.stats(), usage)

@@ -1,9 +1,8 @@
 //! The state of a mount at one moment, as plain data.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{BOUNDED, Counter, Histogram, Stats, bound, prometheus};
-use crate::log::descriptors;
 
 /// Times are in seconds, sizes in bytes; counts are those since the start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -88,7 +87,9 @@ pub struct Process {
 pub struct Distribution {
     pub count: u64,
     pub sum: f64,
-    /// Those that are longer than the last one's bound are in `count` only.
+    /// Those that are longer than the last one's bound are in `count` only. In JSON, buckets that add
+    /// nothing to the one before are left out.
+    #[serde(serialize_with = "those_that_add")]
     pub buckets: Vec<Bucket>,
 }
 
@@ -100,6 +101,16 @@ pub struct Bucket {
     pub count: u64,
 }
 
+fn those_that_add<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S::Ok, S::Error> {
+    let before = std::iter::once(0).chain(buckets.iter().map(|bucket| bucket.count));
+    let adding = buckets.iter().zip(before);
+    serializer.collect_seq(
+        adding
+            .filter(|(bucket, before)| bucket.count > *before)
+            .map(|(bucket, _)| bucket),
+    )
+}
+
 /// What others than [`Stats`] know.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
@@ -109,6 +120,8 @@ pub struct Usage {
     pub made_ahead: u64,
     pub cache_size: Share,
     pub index_memory: Share,
+    /// How many descriptors the process may have open.
+    pub descriptor_limit: u64,
 }
 
 impl From<&Histogram> for Distribution {
@@ -181,7 +194,7 @@ impl Report {
             process: Process {
                 resident_bytes: resident_bytes(),
                 descriptors: open_descriptors(),
-                descriptor_limit: descriptors::limit(),
+                descriptor_limit: usage.descriptor_limit,
             },
         }
     }
