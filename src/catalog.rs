@@ -329,6 +329,9 @@ impl Catalog {
                 // Whoever opens the file is told, and the log with it.
                 log::debug!("{error}");
                 self.budget.stats().failed_scans.count();
+                if matches!(error, Error::ScanDied { .. }) {
+                    self.budget.stats().worker_failures.count();
+                }
                 let presented = Presented::Broken(Arc::new(error));
                 let known = known(own(), presented, Weak::new());
                 (self.remember(relative, known), None)
