@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use h5logfs::cli::{check, export, inspect, recover};
+use h5logfs::cli::{check, export, inspect, pages, recover};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ enum Command {
     Export(export::ExportArgs),
     Check(check::CheckArgs),
     Recover(recover::RecoverArgs),
+    #[command(hide = true)]
+    Pages(pages::PagesArgs),
     #[cfg(feature = "mount")]
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
@@ -67,6 +69,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),
+        Command::Pages(args) => pages::run(args, Cli::command()),
     }
 }
 

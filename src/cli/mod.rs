@@ -5,6 +5,7 @@ pub mod export;
 pub mod inspect;
 #[cfg(feature = "mount")]
 pub mod mount;
+pub mod pages;
 pub mod recover;
 
 use std::ffi::OsString;

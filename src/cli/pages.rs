@@ -1,0 +1,88 @@
+//! `h5logfs pages`: the manual pages and the shell completions, as `make install` installs them. They
+//! are made of the command line itself, by the program itself: installing needs no compiler.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// Write the manual pages and shell completions into a directory
+#[derive(Debug, Clone, Args)]
+pub struct PagesArgs {
+    /// A directory, which is made
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+/// The shells, and where each looks for completions, below PREFIX/share.
+const SHELLS: [(Shell, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions/h5logfs"),
+    (Shell::Zsh, "zsh/site-functions/_h5logfs"),
+    (Shell::Fish, "fish/vendor_completions.d/h5logfs.fish"),
+];
+
+/// What the command line does not say, at the end of each page.
+const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
+0 for success; 1 for a failure, which a message on standard error tells; 2 for a command line that
+cannot be understood.
+"#;
+
+pub fn run(args: PagesArgs, command: Command) -> Result<()> {
+    let mut completed = without_hidden(&command);
+    for (shell, path) in SHELLS {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut completed, "h5logfs", &mut script);
+        write(&args.folder.join(path), &script)?;
+    }
+    let mut command = command.disable_help_subcommand(true);
+    // Subcommands know their full names from here on.
+    command.build();
+    let folder = args.folder.join("man/man1");
+    let shown: Vec<&Command> = visible(&command).collect();
+    let mut others: Vec<String> = shown.iter().map(|c| format!("{}(1)", title(c))).collect();
+    others.push("mount.h5logfs(8)".to_owned());
+    write_page(&command, &folder, &others)?;
+    let others = ["h5logfs(1)".to_owned(), "mount.h5logfs(8)".to_owned()];
+    shown
+        .into_iter()
+        .try_for_each(|c| write_page(c, &folder, &others))
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|c| !c.is_hide_set())
+}
+
+/// The command line as completions should know it: they would offer what is hidden, too.
+fn without_hidden(command: &Command) -> Command {
+    Command::new("h5logfs")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommands(visible(command).cloned())
+}
+
+/// `h5logfs-mount` for `h5logfs mount`.
+fn title(command: &Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
+}
+
+fn write_page(command: &Command, folder: &Path, others: &[String]) -> Result<()> {
+    let page = Man::new(command.clone())
+        .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
+        .manual("h5logfs")
+        // Without one the next field would be taken for it.
+        .date(" ");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    text.extend_from_slice(EXIT_STATUS.as_bytes());
+    writeln!(text, ".SH \"SEE ALSO\"\n{}", others.join(", "))?;
+    write(&folder.join(page.get_filename()), &text)
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let folder = path.parent().context("a file needs a directory")?;
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::write(path, content).with_context(|| path.display().to_string())
+}
