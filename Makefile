@@ -6,7 +6,14 @@ CARGO ?= cargo
 # rustup puts cargo here; a shell that was not started anew may not know it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+BINDIR ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+DOCDIR ?= $(DATADIR)/doc/h5logfs
 LIBDIR ?= $(PREFIX)/lib
+# systemd looks in /usr/lib, and in /usr/local/lib, too.
+SYSTEMDDIR ?= $(PREFIX)/lib/systemd
+# mount(8) looks for its helpers in /sbin and nowhere else, whatever PREFIX is. Empty: no helper.
+SBINDIR ?= $(realpath /sbin)
 # What is built of the library, and installed of both: the tests have a build of their own.
 PROFILE ?= release
 WRITER_FEATURES ?= --no-default-features --features mpi
@@ -21,6 +28,17 @@ WRITER := libh5logfs_writer.so
 WRITER_SONAME := $(WRITER).$(firstword $(subst ., ,$(VERSION)))
 WRITER_FILE := $(WRITER).$(VERSION)
 
+UNITS := $(wildcard systemd/*.service)
+USER_UNITS := $(wildcard systemd/user/*.service)
+# What an administrator copies and changes.
+EXAMPLES := $(filter-out %/README.md,$(wildcard mount/*)) \
+	$(wildcard systemd/*.mount systemd/*.automount packaging/*.toml)
+
+# cargo-deb knows the target directory by the name of its release build alone.
+STAGE := $(TARGET_DIR)/release/package
+DEBDIR ?= $(TARGET_DIR)/debian
+CARGO_DEB_FLAGS ?=
+
 # The interpreters that the tests and the demo read with: Debian's h5py with its old libhdf5, and
 # current readers from PyPI.
 export H5LOGFS_TEST_PYTHON_OLD ?= /usr/bin/python3
@@ -34,8 +52,8 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test bench bench-writer lint install install-writer setup \
-	setup-build setup-mpi setup-demo setup-bench clean
+.PHONY: help build build-writer demo test bench bench-writer lint install install-program \
+	install-writer uninstall deb deb-writer setup setup-build setup-mpi setup-demo setup-bench setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount;'
@@ -46,8 +64,10 @@ help:
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
 	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'
-	@echo 'make install  copy what was built, with its documents, below PREFIX ($(PREFIX)); run make build'
-	@echo '              first, and make build-writer where the library is wanted, too'
+	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
+	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
+	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
+	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
 	@echo 'make lint     formatting, and compiler lints with each set of features'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
@@ -87,14 +107,30 @@ lint: setup-mpi
 	$(CARGO) clippy --workspace --all-targets --locked --features mpi -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --locked --no-default-features --features mpi -- -D warnings
 
-install:
-	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/h5logfs
-	install -d $(DESTDIR)$(PREFIX)/share/doc/h5logfs/formats
-	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE docs/*.md \
-		mount/fstab.example $(DESTDIR)$(PREFIX)/share/doc/h5logfs
-	install -m 644 docs/formats/*.md $(DESTDIR)$(PREFIX)/share/doc/h5logfs/formats
+install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi
+
+# The pages and completions come from the program itself. A unit names the program by its path.
+install-program:
+	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/h5logfs
+	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
+	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
+	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
+	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE docs/*.md $(DESTDIR)$(DOCDIR)
+	install -m 644 docs/formats/*.md $(DESTDIR)$(DOCDIR)/formats
+	install -m 644 $(EXAMPLES) $(DESTDIR)$(DOCDIR)/examples
+	install -D -m 644 packaging/h5logfs.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/h5logfs.conf
+	install -d $(DESTDIR)$(SYSTEMDDIR)/system $(DESTDIR)$(SYSTEMDDIR)/user
+	set -e; for unit in $(UNITS:systemd/%=system/%) $(USER_UNITS:systemd/%=%); do \
+		sed 's|/usr/\(local/\)\?bin/h5logfs|$(BINDIR)/h5logfs|g' systemd/$${unit#system/} \
+			>$(DESTDIR)$(SYSTEMDDIR)/$$unit; \
+		chmod 644 $(DESTDIR)$(SYSTEMDDIR)/$$unit; \
+	done
+ifneq ($(SBINDIR),)
+	install -d $(DESTDIR)$(SBINDIR)
+	ln -sf $(BINDIR)/h5logfs $(DESTDIR)$(SBINDIR)/mount.h5logfs
+endif
 
 install-writer:
 	@test -e $(BUILT)/$(WRITER_FILE) || { echo 'make install-writer: run make build-writer first' >&2; exit 1; }
@@ -102,12 +138,43 @@ install-writer:
 	ln -sf $(WRITER_FILE) $(DESTDIR)$(LIBDIR)/$(WRITER_SONAME)
 	ln -sf $(WRITER_SONAME) $(DESTDIR)$(LIBDIR)/$(WRITER)
 	install -D -m 644 include/h5logfs_writer.h $(DESTDIR)$(PREFIX)/include/h5logfs_writer.h
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/doc/h5logfs/examples
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)/examples
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
 		packaging/h5logfs_writer.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
-	install -m 644 examples/c/*.c $(DESTDIR)$(PREFIX)/share/doc/h5logfs/examples
+	install -m 644 examples/c/*.c $(DESTDIR)$(DOCDIR)/examples
+
+# Directories that others use, too, stay.
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
+	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man8/mount.h5logfs.8 \
+		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
+	rm -f $(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/system/%,$(UNITS)) \
+		$(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/%,$(USER_UNITS))
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
+	rm -rf $(DESTDIR)$(DOCDIR)
+ifneq ($(SBINDIR),)
+	rm -f $(DESTDIR)$(SBINDIR)/mount.h5logfs
+endif
+
+# One package of the program, and one of the library where it was built: who has no MPI takes the former
+# alone. Debian's zsh looks for completions in a place of its own.
+deb: setup-deb
+	rm -rf $(STAGE) $(STAGE)-writer
+	$(MAKE) --no-print-directory install-program DESTDIR=$(STAGE) PREFIX=/usr SBINDIR=/usr/sbin
+	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
+	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
+	strip $(STAGE)/usr/bin/h5logfs
+	gzip -9n $(STAGE)/usr/share/man/man?/*
+	$(CARGO) deb --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
+	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi
+
+deb-writer:
+	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
+		DOCDIR=/usr/share/doc/h5logfs-writer
+	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE)
+	$(CARGO) deb --variant writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
 setup-build:
 	@scripts/setup.sh build
@@ -120,6 +187,9 @@ setup-demo:
 
 setup-bench:
 	@scripts/setup.sh bench
+
+setup-deb:
+	@scripts/setup.sh deb
 
 setup:
 	@scripts/setup.sh test

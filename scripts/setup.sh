@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|bench|demo|test: installs what a build, a build with the writer, the benchmark of
-# reading, the demo or the tests need: Debian packages, and for the latter three current Python readers
-# in .venv. What is there already is left alone, so that a second run does nothing and needs no network.
+# setup.sh build|mpi|bench|demo|deb|test: installs what a build, a build with the writer, the benchmark of
+# reading, the demo, the Debian packages or the tests need: Debian packages; current Python readers in
+# .venv for those that read; cargo-deb for those that pack. What is there already is left alone, so that a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,13 +10,17 @@ packages=(gcc libc6-dev pkg-config libhdf5-dev)
 # libclang reads the header of MPI, of which the Rust binding is made.
 mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
+# cargo-deb strips what it packs, and asks dpkg-shlibdeps for what that needs.
+packing=(binutils dpkg-dev)
 case $purpose in
 build) ;;
+deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
-demo | test) packages+=("${mpi[@]}" "${readers[@]}") ;;
+demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
+test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc) ;;
 *)
-    echo "usage: setup.sh build|mpi|bench|demo|test" >&2
+    echo "usage: setup.sh build|mpi|bench|demo|deb|test" >&2
     exit 2
     ;;
 esac
@@ -74,6 +78,14 @@ install_readers() {
     cp "$list" "$done"
 }
 
+# Less than a minute, once.
+install_cargo_deb() {
+    local version=3.8.0
+    [ "$(cargo deb --version 2>/dev/null)" = "cargo-deb $version" ] && return
+    echo "setup: installing cargo-deb $version"
+    cargo install --quiet --locked --no-default-features --version "$version" cargo-deb
+}
+
 check_fuse() {
     if [ ! -e /dev/fuse ] && [ "$(id -u)" -eq 0 ] && command -v modprobe >/dev/null; then
         modprobe fuse 2>/dev/null || true
@@ -97,6 +109,9 @@ provide_mtab() {
 
 install_packages
 check_cargo
+case $purpose in
+deb | test) install_cargo_deb ;;
+esac
 case $purpose in
 bench | demo | test)
     install_readers
