@@ -161,7 +161,7 @@ endif
 # One package of the program, and one of the library where it was built: who has no MPI takes the former
 # alone. Debian's zsh looks for completions in a place of its own.
 deb: setup-deb
-	rm -rf $(STAGE) $(STAGE)-writer
+	rm -rf $(STAGE)
 	$(MAKE) --no-print-directory install-program DESTDIR=$(STAGE) PREFIX=/usr SBINDIR=/usr/sbin
 	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
 	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
@@ -170,7 +170,8 @@ deb: setup-deb
 	$(CARGO) deb --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi
 
-deb-writer:
+deb-writer: setup-deb
+	rm -rf $(STAGE)-writer
 	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
 		DOCDIR=/usr/share/doc/h5logfs-writer
 	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE)

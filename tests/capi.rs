@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use common::make::make;
 use common::mpirun::{Job, program};
 use common::readers::{Python, project, said};
 use tempfile::TempDir;
@@ -46,25 +47,15 @@ impl Installed {
         INSTALLED.get_or_init(|| {
             let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
             let _ = fs::remove_dir_all(&root);
-            let built = Path::new(common::PROGRAM).parent().unwrap();
-            let profile = match built.file_name().unwrap().to_str().unwrap() {
-                "debug" => "dev",
-                other => other,
-            };
             let features = match cfg!(feature = "mount") {
                 true => "--features mpi",
                 false => "--no-default-features --features mpi",
             };
             for target in ["build-writer", "install"] {
-                run(Command::new("make")
-                    .arg(target)
-                    .arg(format!("CARGO={}", env!("CARGO")))
-                    .arg(format!("PROFILE={profile}"))
+                run(make(target)
                     .arg(format!("WRITER_FEATURES={features}"))
                     .arg(format!("PREFIX={PREFIX}"))
-                    .arg(format!("DESTDIR={}", root.display()))
-                    .env("CARGO_TARGET_DIR", built.parent().unwrap())
-                    .current_dir(project()));
+                    .arg(format!("DESTDIR={}", root.display())));
             }
             let flags = pkg_config(&root, &["--cflags", "--libs"]);
             let flags = flags.split_whitespace().map(str::to_owned).collect();
@@ -336,5 +327,45 @@ print(len(rows))
             let wanted = if log == "shared.h5" { 4 * 500 } else { 10 } * RANKS;
             assert_eq!(number.trim(), wanted.to_string(), "{log}");
         }
+    }
+}
+
+/// The package of the library alone; that of the program is tested in tests/install.rs.
+#[test]
+fn the_debian_package_has_the_library() {
+    let cargo_deb = Command::new(env!("CARGO"))
+        .args(["deb", "--version"])
+        .output();
+    if !cargo_deb.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: cargo-deb is not installed");
+        return;
+    }
+    let _built = Installed::get();
+    let folder = tempfile::tempdir().unwrap();
+    run(make("deb-writer")
+        .arg(format!("DEBDIR={}", folder.path().display()))
+        .arg("CARGO_DEB_FLAGS=--fast --quiet"));
+    let made = fs::read_dir(folder.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let name = made.file_name().into_string().unwrap();
+    assert!(name.starts_with("h5logfs-writer_"), "{name}");
+    let fields = run(Command::new("dpkg-deb").arg("--info").arg(made.path()));
+    let depends = fields.lines().find(|l| l.trim().starts_with("Depends:"));
+    assert!(depends.unwrap().contains("libopenmpi"), "{fields}");
+    let list = run(Command::new("dpkg-deb").arg("--contents").arg(made.path()));
+    let version = env!("CARGO_PKG_VERSION");
+    for path in [
+        "include/h5logfs_writer.h",
+        "lib/libh5logfs_writer.so -> libh5logfs_writer.so.0",
+        &format!("lib/libh5logfs_writer.so.0 -> libh5logfs_writer.so.{version}"),
+        &format!("lib/libh5logfs_writer.so.{version}"),
+        "lib/pkgconfig/h5logfs_writer.pc",
+        "share/doc/h5logfs-writer/examples/heat.c",
+    ] {
+        let there = list.lines().any(|l| l.ends_with(&format!(" ./usr/{path}")));
+        assert!(there, "{path}: {list}");
     }
 }

@@ -3,6 +3,7 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub mod make;
 pub mod mpirun;
 pub mod pnetcdf;
 pub mod readers;
