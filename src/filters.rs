@@ -12,6 +12,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use zlib_rs::adler32::adler32;
 
+use crate::buffers::{make_room, with_room};
 use crate::log::deflate::inflate;
 use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 
@@ -41,16 +42,16 @@ fn deflated_size(size: u64) -> Option<u64> {
 }
 
 /// Applies the pipeline; the result has [`stored_size`] bytes.
-pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Vec<u8> {
+pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
     for filter in pipeline {
         bytes = match filter.id {
-            DEFLATE => deflate_stored(&bytes),
-            SHUFFLE => shuffle(&bytes, shuffle_width(filter)),
-            FLETCHER32 => with_fletcher32(bytes),
+            DEFLATE => deflate_stored(&bytes)?,
+            SHUFFLE => shuffle(&bytes, shuffle_width(filter))?,
+            FLETCHER32 => with_fletcher32(bytes)?,
             _ => bytes,
         };
     }
-    bytes
+    Ok(bytes)
 }
 
 /// Applies the pipeline as a writer does, who can wait: the result has the size that comes of it.
@@ -59,8 +60,8 @@ pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     for filter in pipeline {
         bytes = Cow::Owned(match filter.id {
             DEFLATE => deflate(&bytes, filter.values.first().copied().unwrap_or(6))?,
-            SHUFFLE => shuffle(&bytes, shuffle_width(filter)),
-            FLETCHER32 => with_fletcher32(bytes.into_owned()),
+            SHUFFLE => shuffle(&bytes, shuffle_width(filter)).map_err(io::Error::other)?,
+            FLETCHER32 => with_fletcher32(bytes.into_owned()).map_err(io::Error::other)?,
             _ => continue,
         });
     }
@@ -82,7 +83,7 @@ pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, S
                 let size = stored_size(raw, &pipeline[..i]).ok_or("too many bytes")?;
                 inflate(&bytes, size)?
             }
-            SHUFFLE => unshuffle(&bytes, shuffle_width(filter)),
+            SHUFFLE => unshuffle(&bytes, shuffle_width(filter))?,
             _ => strip_fletcher32(bytes.into_owned())?,
         });
     }
@@ -98,28 +99,34 @@ fn shuffle_width(filter: &Filter) -> usize {
 }
 
 /// Byte 0 of every element, then byte 1 of every element, and so on; a rest stays at the end.
-fn shuffle(bytes: &[u8], width: usize) -> Vec<u8> {
+fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     let count = bytes.len() / width;
-    let mut out = bytes.to_vec();
+    let mut out = copied(bytes)?;
     for byte in 0..width {
         let plane = &mut out[byte * count..(byte + 1) * count];
         for (to, element) in plane.iter_mut().zip(bytes.chunks_exact(width)) {
             *to = element[byte];
         }
     }
-    out
+    Ok(out)
 }
 
-fn unshuffle(bytes: &[u8], width: usize) -> Vec<u8> {
+fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     let count = bytes.len() / width;
-    let mut out = bytes.to_vec();
+    let mut out = copied(bytes)?;
     for byte in 0..width {
         let plane = &bytes[byte * count..(byte + 1) * count];
         for (from, element) in plane.iter().zip(out.chunks_exact_mut(width)) {
             element[byte] = *from;
         }
     }
-    out
+    Ok(out)
+}
+
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = with_room(bytes.len())?;
+    out.extend_from_slice(bytes);
+    Ok(out)
 }
 
 /// A zlib stream (RFC 1950), compressed.
@@ -131,9 +138,9 @@ fn deflate(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
 }
 
 /// A zlib stream (RFC 1950) of stored blocks.
-fn deflate_stored(bytes: &[u8]) -> Vec<u8> {
+fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let size = deflated_size(bytes.len() as u64).unwrap_or(0);
-    let mut out = Vec::with_capacity(size as usize);
+    let mut out = with_room(size as usize)?;
     // 32 KiB window, no dictionary, fastest level.
     out.extend_from_slice(&[0x78, 0x01]);
     let mut blocks = bytes.chunks(STORED_BLOCK as usize).peekable();
@@ -148,7 +155,7 @@ fn deflate_stored(bytes: &[u8]) -> Vec<u8> {
         out.extend_from_slice(block);
     }
     out.extend_from_slice(&adler32(1, bytes).to_be_bytes());
-    out
+    Ok(out)
 }
 
 /// The checksum of HDF5's fletcher32 filter: over big-endian 16-bit words, stored little endian.
@@ -169,10 +176,11 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     reduce(b) << 16 | reduce(a)
 }
 
-fn with_fletcher32(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = fletcher32(&bytes);
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    bytes
+fn with_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let sum = fletcher32(&bytes).to_le_bytes();
+    make_room(&mut bytes, sum.len())?;
+    bytes.extend_from_slice(&sum);
+    Ok(bytes)
 }
 
 fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
@@ -212,7 +220,7 @@ mod tests {
             pipeline in pipeline(),
         ) {
             let raw = bytes.len() as u64;
-            let stored = encode(bytes.clone(), &pipeline);
+            let stored = encode(bytes.clone(), &pipeline).unwrap();
             prop_assert_eq!(Some(stored.len() as u64), stored_size(raw, &pipeline));
             prop_assert_eq!(&decode(&stored, raw, &pipeline).unwrap(), &bytes);
             let small = compress(&bytes, &pipeline).unwrap();
@@ -232,7 +240,7 @@ mod tests {
     #[test]
     fn damage_is_found() {
         let sum = [filter(FLETCHER32, 0)];
-        let mut stored = encode(vec![7; 100], &sum);
+        let mut stored = encode(vec![7; 100], &sum).unwrap();
         stored[50] ^= 1;
         assert!(decode(&stored, 100, &sum).is_err());
         assert!(decode(b"abc", 3, &sum).is_err());

@@ -32,6 +32,7 @@
 //! ```
 
 pub mod boxes;
+mod buffers;
 #[cfg(feature = "mpi")]
 pub mod capi;
 pub mod catalog;

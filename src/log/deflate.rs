@@ -3,6 +3,7 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::source::SourceFile;
+use crate::buffers::zeroed;
 
 /// The most that deflate can shrink data (1032:1, RFC 1951), with room for tiny streams.
 pub fn largest_inflated(stored: u64) -> u64 {
@@ -21,7 +22,7 @@ pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, String> {
         ));
     }
     let size = usize::try_from(size).map_err(|e| e.to_string())?;
-    let mut out = vec![0; size];
+    let mut out = zeroed(size)?;
     let (mut read, mut written) = (0, 0);
     while read < stored.len() {
         let (i, o) = one_stream(&stored[read..], &mut out[written..])?;
@@ -100,7 +101,7 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
     }
     // One byte more shows a stream that goes on.
     let room = usize::try_from(size).ok().and_then(|n| n.checked_add(1));
-    let mut inflated = vec![0; room.ok_or("more bytes than can be counted")?];
+    let mut inflated = zeroed(room.ok_or("more bytes than can be counted")?)?;
     let mut stream = Decompress::new(true);
     let (mut at, end, mut written) = (offset, offset.saturating_add(left), 0);
     let mut piece = Vec::new();

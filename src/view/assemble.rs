@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::cache::Bytes;
 use super::deciding::{Deciding, Stretch};
 use super::pieces::{Pieces, range};
+use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
 use crate::log::deflate::{inflate, inflate_stream};
@@ -35,7 +36,7 @@ impl Assembly<'_> {
         deciding: &Deciding<'_>,
         raw: u64,
     ) -> Result<(Vec<u8>, BTreeSet<usize>), Fault> {
-        let mut chunk = filled(raw as usize, &self.dataset.fill);
+        let mut chunk = filled(raw as usize, &self.dataset.fill)?;
         let mut sources = BTreeSet::new();
         // With the elements that come of it: a damaged log may have several records in one place.
         let mut last: Option<((Stored, u64), Bytes)> = None;
@@ -90,14 +91,14 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     *bytes = new.to_le_bytes();
 }
 
-fn filled(len: usize, fill: &[u8]) -> Vec<u8> {
-    let mut chunk = vec![0; len];
+fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, Fault> {
+    let mut chunk = zeroed(len)?;
     if fill.iter().any(|b| *b != 0) {
         for element in chunk.chunks_exact_mut(fill.len()) {
             element.copy_from_slice(fill);
         }
     }
-    chunk
+    Ok(chunk)
 }
 
 /// Copies a stretch of a record's decoded bytes to its place in the chunk.
@@ -119,7 +120,7 @@ fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Re
 
 /// Stored bytes, as they lie.
 pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, Fault> {
-    let mut bytes = vec![0; stored.len as usize];
+    let mut bytes = zeroed(stored.len as usize)?;
     sources[usize::from(stored.source)]
         .read_exact_at(&mut bytes, stored.offset)
         .map_err(|e| e.to_string())?;
@@ -156,8 +157,8 @@ mod tests {
 
     #[test]
     fn fill_values_repeat() {
-        assert_eq!(filled(6, &[1, 2]), [1, 2, 1, 2, 1, 2]);
-        assert_eq!(filled(3, &[]), [0, 0, 0]);
+        assert_eq!(filled(6, &[1, 2]).unwrap(), [1, 2, 1, 2, 1, 2]);
+        assert_eq!(filled(3, &[]).unwrap(), [0, 0, 0]);
     }
 
     #[test]

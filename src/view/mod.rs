@@ -406,7 +406,7 @@ impl View {
             decoded: &|record| self.decoded(number, record, &deciding.bounds),
         };
         let (raw, sources) = assembly.raw_chunk(deciding, place.raw)?;
-        Ok((filters::encode(raw, &dataset.filters), sources))
+        Ok((filters::encode(raw, &dataset.filters)?, sources))
     }
 
     /// Decoded bytes of a record; kept where other chunks than that of `bounds` will want them too.
