@@ -3,6 +3,8 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+#[cfg(feature = "mount")]
+pub mod layer;
 pub mod make;
 pub mod mpirun;
 pub mod pnetcdf;
@@ -200,7 +202,8 @@ impl Drop for Mounted {
     }
 }
 
-fn unmount_by_force(user: User, path: &Path) {
+/// At once, whoever has files open there.
+pub fn unmount_by_force(user: User, path: &Path) {
     if is_root() {
         let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
     } else {
