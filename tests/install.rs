@@ -306,11 +306,16 @@ in_root dpkg -i /package.deb
 [ "$(in_root sh -c 'command -v h5logfs')" = /usr/bin/h5logfs ] || fail "not the program of the package"
 in_root h5logfs --version
 in_root getent passwd h5logfs | grep -q nologin || fail "no user for the workers"
-in_root dpkg --verify h5logfs
 
 in_root mount -t h5logfs /source /mount -o allow_other
 in_root findmnt -n -t fuse.h5logfs /mount || fail "nothing is mounted"
 in_root cmp /source/file /mount/file
+in_root h5logfs export /source/nd.log.h5 /shown.h5
+in_root cmp /shown.h5 /mount/nd.log.h5
+# Logs are looked at by the user of the package.
+scanner=$(in_root sh -c 'grep -l scan-s[t]em /proc/[0-9]*/cmdline')
+uid=$(in_root id -u h5logfs)
+in_root grep -q "^Uid:.$uid.$uid.$uid.$uid\$" "${scanner%cmdline}status" || fail "scanned by somebody else"
 in_root umount /mount
 
 # Once more: an upgrade to the same version, while something is mounted.
@@ -399,6 +404,8 @@ fn the_debian_package_is_installed_used_and_removed() {
         return;
     }
     let (top, source) = (tempfile::tempdir().unwrap(), common::source(User::Caller));
+    let log = project().join("tests/corpus/nd.log.h5");
+    fs::copy(log, source.path().join("nd.log.h5")).unwrap();
     let said = run(Command::new("timeout")
         .args([
             "120",
