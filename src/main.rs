@@ -5,6 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(feature = "mount")]
+use h5logfs::cli::mount::helper;
 use h5logfs::cli::{check, export, inspect, pages, recover};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -33,10 +35,19 @@ enum Command {
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
     #[command(hide = true)]
     ScanStem(h5logfs::worker::Granted),
+    #[cfg(feature = "mount")]
+    UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
+    #[cfg(feature = "mount")]
+    Config(h5logfs::cli::config::ConfigArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(with_subcommand(std::env::args_os().collect()));
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(feature = "mount")]
+    if arguments.first().is_some_and(|name| helper::is_name(name)) {
+        return ExitCode::from(helper::main(arguments));
+    }
+    let cli = Cli::parse_from(with_subcommand(arguments));
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -65,6 +76,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         #[cfg(feature = "mount")]
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
         Command::ScanStem(granted) => Ok(h5logfs::worker::serve(&granted)?),
+        #[cfg(feature = "mount")]
+        Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
+        #[cfg(feature = "mount")]
+        Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),

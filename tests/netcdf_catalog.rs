@@ -145,7 +145,11 @@ fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     let catalog = catalog(&site);
     let start = Instant::now();
     for _ in 0..100 {
-        assert!(catalog.is_hidden(Path::new(""), OsStr::new(LOG[0])).unwrap());
+        assert!(
+            catalog
+                .is_hidden(Path::new(""), OsStr::new(LOG[0]))
+                .unwrap()
+        );
     }
     let most = 2 + start.elapsed().as_millis() as u64 / 100;
     assert!(catalog.scans() <= most, "{} scans", catalog.scans());

@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
+#[cfg(feature = "mount")]
+pub mod config;
 pub mod export;
 pub mod inspect;
 #[cfg(feature = "mount")]
@@ -18,7 +20,7 @@ use clap::Args;
 
 use crate::log::descriptors;
 use crate::log::source::Folder;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, LAYOUT_OPTIONS_HELP, Settings};
+use crate::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use crate::view::View;
 use crate::view::cache::{Budget, MemoryLimits};
 use crate::worker::{self, Scanner};
@@ -87,10 +89,13 @@ impl ViewArgs {
             let (name, value) = option.split_at(at.unwrap_or(option.len()));
             let name = String::from_utf8_lossy(name);
             match value.strip_prefix(b"=") {
-                Some(value) if LAYOUT_OPTIONS.contains(&&*name) => {
+                Some(value) if LAYOUT_OPTIONS.iter().any(|o| o.name == name) => {
                     settings.set(&name, value).map_err(anyhow::Error::msg)?;
                 }
-                _ => anyhow::bail!("-o {name}: expected one of {LAYOUT_OPTIONS:?}, and its value"),
+                _ => {
+                    let known = LAYOUT_OPTIONS.map(|o| o.name).join(", ");
+                    anyhow::bail!("-o {name}: expected one of {known}, and its value")
+                }
             }
         }
         Ok(settings)
@@ -98,7 +103,9 @@ impl ViewArgs {
 }
 
 fn options_help() -> String {
-    format!("Options of single layouts, as for mount: {LAYOUT_OPTIONS_HELP}")
+    let option = |o: LayoutOption| format!("{}={}, {}", o.name, o.form, o.help);
+    let list = LAYOUT_OPTIONS.map(option).join("; ");
+    format!("Options of single layouts, as for mount: {list}")
 }
 
 /// Bytes of the smallest and of the largest chunk that may be asked for.

@@ -1,32 +1,44 @@
 //! `h5logfs mount`: the arguments, and the way from them to a mount that is served.
 
 mod background;
+pub mod helper;
 mod logging;
-mod options;
+mod notify;
+pub(super) mod options;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 
+use crate::cli::config::{self, no_source};
 use crate::fs::{self, MountId};
-use crate::scan::LAYOUT_OPTIONS_HELP;
 
+use background::Started;
+use notify::Notify;
 use options::MountOptions;
 
 /// Mount a directory of log files; each of them reads as a canonical HDF5 file.
 #[derive(Debug, Clone, Args)]
+#[command(override_usage = "h5logfs mount [OPTIONS] SRC MNT\n       h5logfs mount [OPTIONS] MNT")]
 pub struct MountArgs {
-    /// The directory that holds the log files, or one log file
+    /// The directory that holds the log files, or one log file; may be left out where the configuration
+    /// file has it with MNT
     #[arg(value_name = "SRC")]
-    pub source: PathBuf,
+    pub source_or_point: PathBuf,
 
     /// The directory at which they appear
     #[arg(value_name = "MNT")]
-    pub mount_point: PathBuf,
+    pub mount_point: Option<PathBuf>,
 
-    #[arg(short = 'o', value_name = "OPTIONS", help = options_help())]
+    #[arg(short = 'o', value_name = "OPTIONS", help = options_help(), long_help = options_long_help())]
     pub options: Vec<OsString>,
+
+    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// ~/.config/h5logfs.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 
     /// Stay in the foreground and log to standard error
     #[arg(short, long)]
@@ -35,6 +47,10 @@ pub struct MountArgs {
     /// This process is the daemon, started by the one that the user called
     #[arg(long, hide = true)]
     pub daemon_child: bool,
+
+    /// One option for the daemon, of wherever it came from: it looks no further
+    #[arg(long = "option", hide = true, requires = "daemon_child")]
+    pub resolved: Vec<OsString>,
 }
 
 /// The process that unmounts after a crash of the daemon; started by the daemon only.
@@ -44,26 +60,51 @@ pub struct WatchArgs {
     pub mount: MountId,
 }
 
+/// Unmount what is left at MNT of an h5logfs whose daemon has died; leave anything else alone
+#[derive(Debug, Clone, Args)]
+pub struct UnmountDeadArgs {
+    #[arg(value_name = "MNT")]
+    pub mount_point: PathBuf,
+}
+
+/// A mount that is asked for, whoever asked.
+#[derive(Debug)]
+struct Request {
+    source: PathBuf,
+    mount_point: PathBuf,
+    /// `name`, or `name=value`; later ones win.
+    options: Vec<OsString>,
+}
+
 fn options_help() -> String {
-    format!(
-        "Mount options, separated by commas: allow_other, auto_unmount, cache_size=SIZE[K|M|G|T], \
-         index_memory=SIZE[K|M|G|T], chunk=auto|SIZE, threads=N, log_file=PATH, \
-         index_dir=PATH|none, index_dir_size=SIZE; {LAYOUT_OPTIONS_HELP}; those of mount(8) are \
-         accepted"
-    )
+    let usages: Vec<String> = options::all().map(|option| option.usage()).collect();
+    format!("Mount options, separated by commas: {}", usages.join(", "))
+}
+
+fn options_long_help() -> String {
+    let lines = options::all().map(|option| {
+        let (usage, help, default) = (option.usage(), option.help, option.default);
+        format!("  {usage}: {help} [{default}]\n")
+    });
+    let head = "Mount options, separated by commas. Those of mount(8) are accepted, too.";
+    format!("{head}\n\n{}", lines.collect::<String>())
 }
 
 pub fn run(args: MountArgs) -> anyhow::Result<()> {
-    let options = MountOptions::parse(&args.options)?;
+    let request = Request::of(&args)?;
+    let options = request.parsed()?;
     if args.foreground {
         logging::to_stderr()?;
-        let outcome = fs::start(&session_options(&args, &options))?.serve();
+        let outcome = serve_in_foreground(&request, &options);
         log::logger().flush();
-        Ok(outcome?)
+        outcome
     } else if args.daemon_child {
-        serve_in_background(&args, &options)
+        serve_in_background(&request, &options)
     } else {
-        background::start_daemon(&args)
+        match background::start_daemon(&request)? {
+            Started::Serving => Ok(()),
+            Started::Failed => std::process::exit(1),
+        }
     }
 }
 
@@ -71,22 +112,79 @@ pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
     Ok(fs::watch(args.mount)?)
 }
 
-fn serve_in_background(args: &MountArgs, options: &MountOptions) -> anyhow::Result<()> {
+pub fn unmount_dead(args: UnmountDeadArgs) -> anyhow::Result<()> {
+    Ok(fs::unmount_dead(&args.mount_point)?)
+}
+
+impl Request {
+    fn of(args: &MountArgs) -> anyhow::Result<Self> {
+        let first = args.source_or_point.as_path();
+        let (source, mount_point) = match args.mount_point.as_deref() {
+            Some(mount_point) => (Some(first), mount_point),
+            None => (None, first),
+        };
+        if args.daemon_child {
+            let source = source.context("the daemon was given no source")?;
+            return Ok(Request {
+                source: source.to_owned(),
+                mount_point: mount_point.to_owned(),
+                options: args.resolved.clone(),
+            });
+        }
+        let options = options::split(&args.options);
+        Request::with_config(source, mount_point, options, args.config.as_deref())
+    }
+
+    /// What was asked for, on top of what the configuration file says.
+    fn with_config<'a>(
+        source: Option<&Path>,
+        mount_point: &Path,
+        given: impl Iterator<Item = &'a OsStr>,
+        config: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let config = config::read(config)?;
+        let found = config.as_ref().and_then(|c| c.source_of(mount_point));
+        let source = source.or(found);
+        let source = source.with_context(|| no_source(mount_point))?;
+        let settings = config.iter().flat_map(|c| c.settings(source, mount_point));
+        let options = settings.map(|setting| setting.option.clone());
+        Ok(Request {
+            source: source.to_owned(),
+            mount_point: mount_point.to_owned(),
+            options: options.chain(given.map(OsStr::to_owned)).collect(),
+        })
+    }
+
+    fn parsed(&self) -> anyhow::Result<MountOptions> {
+        MountOptions::parse(self.options.iter().map(OsString::as_os_str))
+    }
+}
+
+fn serve_in_foreground(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
+    let notify = Notify::from_environment();
+    let running = fs::start(&session_options(request, options))?;
+    let (source, point) = (request.source.display(), request.mount_point.display());
+    notify.say(&format!("READY=1\nSTATUS={source} mounted at {point}"));
+    running.serve(|| notify.say("STOPPING=1\nSTATUS=unmounting"))?;
+    Ok(())
+}
+
+fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
     background::leave_session();
     logging::for_daemon(options.log_file.as_deref())?;
-    let running = fs::start(&session_options(args, options))?;
+    let running = fs::start(&session_options(request, options))?;
     background::report_ready()?;
     // Nobody sees standard error from here on.
-    let outcome = running.serve();
+    let outcome = running.serve(|| ());
     let outcome = outcome.inspect_err(|error| log::error!("{error}"));
     log::logger().flush();
     Ok(outcome?)
 }
 
-fn session_options(args: &MountArgs, options: &MountOptions) -> fs::Options {
+fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
     fs::Options {
-        source: args.source.clone(),
-        mount_point: args.mount_point.clone(),
+        source: request.source.clone(),
+        mount_point: request.mount_point.clone(),
         allow_other: options.allow_other,
         auto_unmount: options.auto_unmount,
         threads: options.threads,

@@ -33,6 +33,7 @@ mod virtual_files;
 mod watch;
 mod watching;
 
+pub use mounting::{NOTIFY_SOCKET, unmount_dead};
 pub use mounts::MountId;
 pub use session::{IndexDir, Options, Running, start};
 pub use watch::watch;

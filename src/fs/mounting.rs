@@ -28,6 +28,17 @@ const DEVICE: &str = "/dev/fuse";
 /// Where fusermount3 is looked for besides PATH; mount(8) starts its helpers without a PATH.
 const USUAL_FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
+/// Where a service manager listens for what its service has to say.
+pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+
+/// A program that works for the daemon. What it said to the service manager would be taken for the
+/// daemon's word, so it does not learn where that listens.
+pub(super) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove(NOTIFY_SOCKET);
+    command
+}
+
 /// What to mount where.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -90,6 +101,15 @@ pub fn unmount_if_dead(id: MountId) -> Result<bool> {
     match Mounts::now()?.path_of(id) {
         Some(path) if is_dead(path) => unmount_lazily(path).map(|()| true),
         still_there => Ok(still_there.is_none()),
+    }
+}
+
+/// Unmounts what is left at `path` of an h5logfs whose daemon has died. Anything else stays.
+pub fn unmount_dead(path: &Path) -> Result<()> {
+    let real = real_path(path).map_err(|e| Error::io(path, e))?;
+    match Mounts::now()?.ours_at(&real) {
+        Some(id) => unmount_if_dead(id).map(drop),
+        None => Ok(()),
     }
 }
 
@@ -214,7 +234,7 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
     .map_err(|e| failed(e.into()))?;
     // The command object, and with it our copy of the helper's end of the socket, goes with this
     // statement: else a helper that fails would leave us waiting.
-    let child = Command::new(&helper)
+    let child = command(&helper)
         .arg("-o")
         .arg(helper_options(request))
         .arg("--")
@@ -316,7 +336,7 @@ fn unmount_lazily(path: &Path) -> Result<()> {
 
 fn unmount_with_helper(path: &Path) -> Result<()> {
     let helper = find_helper()?;
-    let child = Command::new(&helper)
+    let child = command(&helper)
         .args(["-u", "-z", "--"])
         .arg(path)
         .stdin(Stdio::null())

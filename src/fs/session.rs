@@ -225,8 +225,9 @@ fn raise_read_ahead(id: MountId) {
 }
 
 impl Running {
-    /// Serves until the mount is gone, or a stop signal has ended it.
-    pub fn serve(self) -> Result<()> {
+    /// Serves until the mount is gone, or a stop signal has ended it. `stopping` is called when that
+    /// begins.
+    pub fn serve(self, stopping: impl FnOnce()) -> Result<()> {
         let Running {
             session,
             mounted,
@@ -238,7 +239,7 @@ impl Running {
         let (events, inbox) = mpsc::channel();
         serve_in_thread(session, events.clone())?;
         report_signals(signals, events, watch, terminal)?;
-        let outcome = wait_for_end(&inbox, &mounted);
+        let outcome = wait_for_end(&inbox, &mounted, stopping);
         let gone = mounted.clean_up();
         if let Some(watcher) = watcher.filter(|_| gone) {
             watcher.dismiss();
@@ -308,8 +309,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 
 /// Waits for the end of the session. A stop signal unmounts; those who have files open get some
 /// time to finish, which a second signal cuts short.
-fn wait_for_end(inbox: &Receiver<Event>, mounted: &Mounted) -> io::Result<()> {
-    match inbox.recv() {
+fn wait_for_end(
+    inbox: &Receiver<Event>,
+    mounted: &Mounted,
+    stopping: impl FnOnce(),
+) -> io::Result<()> {
+    let first = inbox.recv();
+    stopping();
+    match first {
         Ok(Event::Ended(outcome)) => return outcome,
         Ok(Event::Signal(signal)) => log::info!("signal {signal}: unmounting"),
         Err(_) => return Ok(()),

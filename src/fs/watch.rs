@@ -6,13 +6,13 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, Result};
 
-use super::mounting::unmount_if_dead;
+use super::mounting::{command, unmount_if_dead};
 use super::mounts::MountId;
 use super::session::SIGNALS;
 
@@ -31,7 +31,7 @@ impl Watcher {
         let program = std::env::current_exe().map_err(|e| Error::io("/proc/self/exe", e))?;
         // The watcher outlives the daemon: it must not keep the terminal, or a pipe to somebody
         // who waits for the end of our messages.
-        let mut child = Command::new(&program)
+        let mut child = command(&program)
             .arg(SUBCOMMAND)
             .arg(id.to_string())
             .current_dir("/")

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 pub use beside::{Listings, Look, companions, look, master_of};
 use own::Own;
-pub use settings::{OPTIONS as LAYOUT_OPTIONS, OPTIONS_HELP as LAYOUT_OPTIONS_HELP, Settings};
+pub use settings::{LayoutOption, OPTIONS as LAYOUT_OPTIONS, Settings};
 use shape::Chooser;
 pub use shape::{Chunking, choose as choose_chunk};
 

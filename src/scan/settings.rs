@@ -18,12 +18,36 @@ pub struct Settings {
     pub without_logs: bool,
 }
 
-/// The options that concern one layout only, as they are spelled; each has a value.
-pub const OPTIONS: [&str; 2] = [BURST_DIR, NETCDF];
+/// An option that concerns one layout only; it has a value.
+#[derive(Debug, Clone, Copy)]
+pub struct LayoutOption {
+    pub name: &'static str,
+    /// What the value looks like, for those who ask.
+    pub form: &'static str,
+    pub help: &'static str,
+    /// What holds where nothing is said, in words.
+    pub default: &'static str,
+    /// Given several times it adds up; others count as they were given last.
+    pub adds_up: bool,
+}
 
-/// What they do, for those who ask the command line.
-pub const OPTIONS_HELP: &str = "burst_dir=DIR[:DIR…], where logs of burst buffers lie that are not beside their \
-netCDF files; netcdf=hdf5, which presents netCDF classic files without logs as well (plain: as they are)";
+pub const OPTIONS: [LayoutOption; 2] = [
+    LayoutOption {
+        name: BURST_DIR,
+        form: "DIR[:DIR…]",
+        help: "where PnetCDF's burst-buffer logs lie that are not beside their netCDF files; \
+               repeated options add up",
+        default: "none",
+        adds_up: true,
+    },
+    LayoutOption {
+        name: NETCDF,
+        form: "hdf5|plain",
+        help: "hdf5: netCDF classic files without logs are presented as netCDF-4, too",
+        default: "plain",
+        adds_up: false,
+    },
+];
 
 const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";

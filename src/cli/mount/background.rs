@@ -4,39 +4,56 @@
 //! The daemon reports through its standard output, a pipe. Its messages go to the same standard
 //! error as ours until then.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-use super::MountArgs;
+use super::Request;
 
 const READY: &str = "ready";
 
-/// Starts the daemon and returns when the mount is up. When it fails, it has said why: then this
-/// process ends, as the daemon did.
-pub fn start_daemon(args: &MountArgs) -> anyhow::Result<()> {
-    let mut daemon = command(args)?.spawn().context("cannot start the daemon")?;
-    if says_ready(&mut daemon)? {
-        return Ok(());
-    }
-    let status = daemon.wait().context("waiting for the daemon")?;
-    std::process::exit(exit_code(status));
+/// What became of a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    /// The mount is up.
+    Serving,
+    /// It has not mounted anything, and has said why.
+    Failed,
 }
 
-fn command(args: &MountArgs) -> anyhow::Result<Command> {
+/// Starts the daemon and returns when the mount is up, or has failed.
+pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
+    let daemon = command(request)?.spawn();
+    let mut daemon = daemon.context("cannot start the daemon")?;
+    if says_ready(&mut daemon)? {
+        return Ok(Started::Serving);
+    }
+    let status = daemon.wait().context("waiting for the daemon")?;
+    // One that ended well, or by a signal, has not said anything.
+    if matches!(status.code(), Some(0) | None) {
+        eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
+    }
+    Ok(Started::Failed)
+}
+
+fn command(request: &Request) -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command.args(["mount", "--daemon-child"]);
-    for list in &args.options {
-        command.arg("-o").arg(list);
+    for option in &request.options {
+        // In one word, whatever the option begins with.
+        let mut word = OsString::from("--option=");
+        word.push(option);
+        command.arg(word);
     }
     // The daemon starts in this same folder, so relative paths mean the same there.
     command
         .arg("--")
-        .args([&args.source, &args.mount_point])
+        .args([&request.source, &request.mount_point])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     Ok(command)
@@ -50,17 +67,6 @@ fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
         .read_line(&mut line)
         .context("waiting for the daemon")?;
     Ok(line.trim_end() == READY)
-}
-
-/// A daemon that said nothing and ended well has still not mounted anything.
-fn exit_code(status: ExitStatus) -> i32 {
-    match status.code() {
-        Some(0) | None => {
-            eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
-            1
-        }
-        Some(code) => code,
-    }
 }
 
 /// The daemon's side: no terminal may send it signals. Fails only for the leader of a process

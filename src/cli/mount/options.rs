@@ -1,4 +1,7 @@
-//! Mount options, as `-o` and /etc/fstab give them.
+//! Mount options, as `-o`, /etc/fstab and the configuration file give them.
+//!
+//! [`all`] is the one list of them: what is parsed, the help, the keys of the configuration file and the
+//! table in docs/operations.md (which a test compares) come from there.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use crate::fs::IndexDir;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, Settings};
+use crate::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use crate::view::cache::MemoryLimits;
 use crate::worker;
 
@@ -91,14 +94,218 @@ fn default_threads() -> usize {
     (2 * cores).clamp(4, MAX_THREADS)
 }
 
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub struct MountOption {
+    pub name: &'static str,
+    pub value: Value,
+    pub help: &'static str,
+    /// What holds where nothing is said, in words.
+    pub default: &'static str,
+}
+
+type Setter = fn(&mut MountOptions, &str, &[u8]) -> anyhow::Result<()>;
+
+/// What an option takes.
+#[derive(Debug, Clone, Copy)]
+pub enum Value {
+    /// Nothing: `name` switches on, `noname` off.
+    Flag(fn(&mut MountOptions, bool)),
+    Given {
+        /// What it looks like, for those who ask.
+        form: &'static str,
+        /// Given several times it adds up; others count as they were given last.
+        adds_up: bool,
+        set: Setter,
+    },
+}
+
+const fn given(form: &'static str, set: Setter) -> Value {
+    Value::Given {
+        form,
+        adds_up: false,
+        set,
+    }
+}
+
+const OWN: [MountOption; 14] = [
+    MountOption {
+        name: "allow_other",
+        value: Value::Flag(|options, on| options.allow_other = on),
+        help: "users other than the one who mounted may enter",
+        default: "off",
+    },
+    MountOption {
+        name: "auto_unmount",
+        value: Value::Flag(|options, on| options.auto_unmount = on),
+        help: "unmount also when the daemon has crashed",
+        default: "off",
+    },
+    MountOption {
+        name: "cache_size",
+        value: given(SIZE, |options, name, value| {
+            options.memory.cache_size = size(name, value)?;
+            Ok(())
+        }),
+        help: "memory for chunks; K, M, G, T are powers of 1024; at least 16M",
+        default: "256M",
+    },
+    MountOption {
+        name: "index_memory",
+        value: given(SIZE, |options, name, value| {
+            options.memory.index_memory = size(name, value)?;
+            Ok(())
+        }),
+        help: "memory for metadata and indexes, likewise",
+        default: "256M",
+    },
+    MountOption {
+        name: "chunk",
+        value: given("auto|SIZE", |options, _, value| {
+            options.settings.chunking = chunking(value)?;
+            Ok(())
+        }),
+        help: "chunk shapes of datasets that do not record one: auto, or about SIZE each, from 4K \
+               to 1G and at most half of cache_size",
+        default: "auto",
+    },
+    MountOption {
+        name: "threads",
+        value: given("N", |options, _, value| {
+            options.threads = threads(value)?;
+            Ok(())
+        }),
+        help: "requests served at once, 1 to 64",
+        default: "twice the cores, at least 4",
+    },
+    MountOption {
+        name: "log_file",
+        value: given("PATH", |options, name, value| {
+            options.log_file = Some(path(name, value)?);
+            Ok(())
+        }),
+        help: "messages go there (appended)",
+        default: "the system's log",
+    },
+    MountOption {
+        name: "index_dir",
+        value: given("DIR|none", |options, name, value| {
+            options.index_dir = index_dir(name, value)?;
+            Ok(())
+        }),
+        help: "where to keep what was learned of log files; none: nowhere",
+        default: "the user's cache directory",
+    },
+    MountOption {
+        name: "index_dir_size",
+        value: given(SIZE, |options, name, value| {
+            options.index_dir_size = size(name, value)?;
+            Ok(())
+        }),
+        help: "the most that may be kept there; at least 16M",
+        default: "1G",
+    },
+    MountOption {
+        name: "scan_memory",
+        value: given(SIZE, |options, _, value| {
+            options.scans.memory = scan_memory(value)?;
+            Ok(())
+        }),
+        help: "address space of a process that scans a file; at least 256M",
+        default: "2G",
+    },
+    MountOption {
+        name: "scan_cpu",
+        value: given("SECONDS", |options, name, value| {
+            options.scans.cpu = seconds(name, value)?;
+            Ok(())
+        }),
+        help: "processor time of a scan",
+        default: "60",
+    },
+    MountOption {
+        name: "scan_time",
+        value: given("SECONDS", |options, name, value| {
+            options.scans.time = seconds(name, value)?;
+            Ok(())
+        }),
+        help: "time of a scan by the clock",
+        default: "300",
+    },
+    MountOption {
+        name: "scan_workers",
+        value: given("N", |options, _, value| {
+            options.scans.workers = scan_workers(value)?;
+            Ok(())
+        }),
+        help: "scans at once, 1 to 256; all but one of them for files of one owner",
+        default: "one more than cores, at most 16",
+    },
+    MountOption {
+        name: "scan_user",
+        value: given("NAME", |options, name, value| {
+            options.scans.user = Some(text(name, value)?);
+            Ok(())
+        }),
+        help: "who scans, where root mounts",
+        default: "h5logfs where there is such a user, else nobody",
+    },
+];
+
+const SIZE: &str = "SIZE";
+
+/// Every option that decides something.
+pub fn all() -> impl Iterator<Item = MountOption> {
+    OWN.into_iter().chain(LAYOUT_OPTIONS.map(MountOption::from))
+}
+
+impl From<LayoutOption> for MountOption {
+    fn from(option: LayoutOption) -> Self {
+        MountOption {
+            name: option.name,
+            value: Value::Given {
+                form: option.form,
+                adds_up: option.adds_up,
+                set: |options, name, value| {
+                    let outcome = options.settings.set(name, value);
+                    outcome.map_err(anyhow::Error::msg)
+                },
+            },
+            help: option.help,
+            default: option.default,
+        }
+    }
+}
+
+impl MountOption {
+    pub fn named(name: &str) -> Option<Self> {
+        all().find(|option| option.name == name)
+    }
+
+    /// As it is to be given: `name`, or `name=FORM`.
+    pub fn usage(&self) -> String {
+        match self.value {
+            Value::Flag(_) => self.name.to_owned(),
+            Value::Given { form, .. } => format!("{}={form}", self.name),
+        }
+    }
+}
+
+/// The single options of the values of `-o`.
+pub fn split(lists: &[OsString]) -> impl Iterator<Item = &OsStr> {
+    let options = lists.iter().flat_map(|list| {
+        let list = list.as_bytes();
+        list.split(|b| *b == b',')
+    });
+    options.map(OsStr::from_bytes)
+}
+
 impl MountOptions {
-    /// Each of `lists` is the value of one `-o`; later options win.
-    pub fn parse(lists: &[OsString]) -> anyhow::Result<Self> {
+    /// Each item is one option, `name` or `name=value`; later ones win.
+    pub fn parse<'a>(items: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Result<Self> {
         let mut options = MountOptions::default();
-        for list in lists {
-            for option in list.as_bytes().split(|b| *b == b',') {
-                options.set(option)?;
-            }
+        for item in items {
+            options.set(item)?;
         }
         options.check_chunk()?;
         Ok(options)
@@ -116,52 +323,55 @@ impl MountOptions {
         Ok(())
     }
 
-    fn set(&mut self, option: &[u8]) -> anyhow::Result<()> {
-        let (name, value) = match option.iter().position(|b| *b == b'=') {
-            Some(at) => (&option[..at], Some(&option[at + 1..])),
-            None => (option, None),
+    /// Sets one option, given as `name` or `name=value`.
+    pub fn set(&mut self, item: &OsStr) -> anyhow::Result<()> {
+        let bytes = item.as_bytes();
+        ensure!(
+            bytes != b"remount",
+            "an h5logfs cannot be remounted, its options are those of its start: unmount it, and \
+             mount it again"
+        );
+        let (name, value) = match bytes.iter().position(|b| *b == b'=') {
+            Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+            None => (bytes, None),
         };
-        let name = String::from_utf8_lossy(name).into_owned();
-        match (name.as_str(), value) {
-            ("allow_other", None) => self.allow_other = true,
-            ("auto_unmount", None) => self.auto_unmount = true,
-            ("cache_size", Some(value)) => self.memory.cache_size = size(&name, value)?,
-            ("index_memory", Some(value)) => self.memory.index_memory = size(&name, value)?,
-            ("chunk", Some(value)) => self.settings.chunking = chunking(value)?,
-            ("index_dir", Some(value)) => self.index_dir = index_dir(value)?,
-            ("index_dir_size", Some(value)) => self.index_dir_size = size(&name, value)?,
-            ("scan_memory", Some(value)) => self.scans.memory = scan_memory(value)?,
-            ("scan_cpu", Some(value)) => self.scans.cpu = seconds(&name, value)?,
-            ("scan_time", Some(value)) => self.scans.time = seconds(&name, value)?,
-            ("scan_workers", Some(value)) => self.scans.workers = scan_workers(value)?,
-            ("scan_user", Some(value)) => self.scans.user = Some(text(&name, value)?),
-            ("threads", Some(value)) => self.threads = threads(value)?,
-            ("log_file", Some(value)) => self.log_file = Some(path("log_file", value)?),
-            (name, Some(value)) if LAYOUT_OPTIONS.contains(&name) => {
-                self.settings.set(name, value).map_err(anyhow::Error::msg)?;
+        let name = String::from_utf8_lossy(name);
+        let option = MountOption::named(&name);
+        match (option.map(|o| o.value), value) {
+            (Some(Value::Flag(set)), None) => set(self, true),
+            (Some(Value::Given { set, .. }), Some(value)) => set(self, &name, value)?,
+            (Some(Value::Given { .. }), None) => {
+                bail!("mount option {name} needs a value: {name}=…")
             }
-            (name, None) if LAYOUT_OPTIONS.contains(&name) => bail!(needs_value(name)),
-            (
-                "cache_size" | "index_memory" | "chunk" | "index_dir" | "index_dir_size"
-                | "scan_memory" | "scan_cpu" | "scan_time" | "scan_workers" | "scan_user"
-                | "threads" | "log_file",
-                None,
-            ) => bail!(needs_value(&name)),
-            ("comment", Some(_)) => {}
-            (name, None) if IGNORED.contains(&name) => {}
-            (name, _) if name.starts_with("x-") => {}
-            _ => bail!(
-                "unknown mount option {}",
-                OsStr::from_bytes(option).display()
-            ),
+            (Some(Value::Flag(_)), Some(_)) => {
+                bail!("mount option {}: {name} takes no value", item.display())
+            }
+            (None, _) => match name.strip_prefix("no").and_then(MountOption::named) {
+                Some(MountOption {
+                    value: Value::Flag(set),
+                    ..
+                }) if value.is_none() => set(self, false),
+                _ => ensure!(
+                    is_ignored(&name, value),
+                    UnknownOption(item.display().to_string())
+                ),
+            },
         }
         Ok(())
     }
 }
 
-fn needs_value(name: &str) -> String {
-    format!("mount option {name} needs a value: {name}=…")
+fn is_ignored(name: &str, value: Option<&[u8]>) -> bool {
+    match value {
+        Some(_) => name == "comment" || name.starts_with("x-"),
+        None => IGNORED.contains(&name) || name.starts_with("x-"),
+    }
 }
+
+/// Whoever is told to be tolerant (`mount -s`) may go on without this option.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown mount option {0}")]
+pub struct UnknownOption(String);
 
 /// Room for some chunks of the usual size, for the tables that lead to them; likewise on disk.
 const SMALLEST_SIZE: u64 = 16 << 20;
@@ -177,10 +387,10 @@ fn size(name: &str, value: &[u8]) -> anyhow::Result<u64> {
     Ok(size)
 }
 
-fn index_dir(value: &[u8]) -> anyhow::Result<IndexDir> {
+fn index_dir(name: &str, value: &[u8]) -> anyhow::Result<IndexDir> {
     match value {
         b"none" => Ok(IndexDir::None),
-        _ => Ok(IndexDir::At(path("index_dir", value)?)),
+        _ => Ok(IndexDir::At(path(name, value)?)),
     }
 }
 
@@ -249,7 +459,7 @@ mod tests {
 
     fn parse(lists: &[&str]) -> anyhow::Result<MountOptions> {
         let lists: Vec<OsString> = lists.iter().map(OsString::from).collect();
-        MountOptions::parse(&lists)
+        MountOptions::parse(split(&lists))
     }
 
     fn complaint(list: &str) -> String {
@@ -374,9 +584,32 @@ mod tests {
     }
 
     #[test]
+    fn flags_can_be_taken_back() {
+        let options = parse(&["allow_other,auto_unmount", "noallow_other"]).unwrap();
+        assert!(!options.allow_other);
+        assert!(options.auto_unmount);
+        assert!(complaint("nocache_size").contains("nocache_size"));
+        assert!(complaint("noallow_other=1").contains("noallow_other"));
+    }
+
+    /// docs/operations.md has each option as it is here, and no other.
+    #[test]
+    fn the_table_in_the_documents_is_this_one() {
+        let document = include_str!("../../../docs/operations.md");
+        let (_, section) = document.split_once("\n## Options\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let rows: Vec<&str> = section.lines().filter(|l| l.starts_with("| `")).collect();
+        let row = |o: MountOption| {
+            let usage = o.usage().replace('|', "\\|");
+            format!("| `{usage}` | {} | {} |", o.help, o.default)
+        };
+        assert_eq!(rows, all().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn a_missing_value_is_named() {
         let options = ["threads", "index_dir", "index_dir_size"];
-        for option in options.into_iter().chain(LAYOUT_OPTIONS) {
+        for option in options.into_iter().chain(LAYOUT_OPTIONS.map(|o| o.name)) {
             assert!(complaint(option).contains(&format!("{option}=…")));
         }
         assert!(complaint("log_file=").contains("log_file="));

@@ -1,0 +1,293 @@
+//! The configuration file: mount options for every mount, and for those of one source or mount point.
+//!
+//! ```toml
+//! [defaults]
+//! cache_size = "2G"
+//!
+//! [[mount]]
+//! source = "/data/logs"
+//! point = "/mnt/logs"
+//! allow_other = true
+//! ```
+//!
+//! Its keys are the mount options ([`options::all`]), parsed as those of `-o`.
+
+mod command;
+mod parse;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+pub(super) use command::no_source;
+pub use command::{ConfigArgs, run};
+
+/// Root's, which only root's mounts follow.
+pub const SYSTEM_FILE: &str = "/etc/h5logfs.toml";
+
+/// An ordinary user's, below the directory for configuration.
+const USER_FILE: &str = "h5logfs.toml";
+
+/// Bytes of the largest file that is read.
+const LARGEST: u64 = 1 << 20;
+
+/// What one file says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Config {
+    path: PathBuf,
+    defaults: Vec<Setting>,
+    mounts: Vec<Section>,
+}
+
+/// One `[[mount]]`; it has a source, or a point, or both.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Section {
+    line: usize,
+    source: Option<PathBuf>,
+    point: Option<PathBuf>,
+    settings: Vec<Setting>,
+}
+
+/// One option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    pub line: usize,
+    /// As `-o` takes it: `name`, `noname` or `name=value`.
+    pub option: OsString,
+}
+
+/// All that is wrong with a file: each fault with file, line and key.
+#[derive(Debug, thiserror::Error)]
+pub struct Faults(Vec<String>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl Faults {
+    fn of_file(path: &Path, reason: impl fmt::Display) -> Self {
+        Faults(vec![format!("{}: {reason}", path.display())])
+    }
+}
+
+/// The file that this user's mounts follow where none is named, if it is there.
+pub fn usual_file() -> Option<PathBuf> {
+    let path = match rustix::process::geteuid().is_root() {
+        true => PathBuf::from(SYSTEM_FILE),
+        false => users_file(
+            std::env::var_os("XDG_CONFIG_HOME"),
+            std::env::var_os("HOME"),
+        )?,
+    };
+    // A link that leads nowhere is no reason to go without: reading it says so.
+    path.symlink_metadata().is_ok().then_some(path)
+}
+
+fn users_file(config: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
+    let folder = match config.and_then(absolute) {
+        Some(folder) => folder,
+        None => home.and_then(absolute)?.join(".config"),
+    };
+    Some(folder.join(USER_FILE))
+}
+
+/// The file that was named, else the usual one; `None` where there is none.
+pub fn read(named: Option<&Path>) -> Result<Option<Config>, Faults> {
+    let path = named.map(Path::to_owned).or_else(usual_file);
+    path.map(|path| Config::read(&path)).transpose()
+}
+
+impl Config {
+    /// Fails with all that is wrong with the file, also where others than its reader could write it.
+    pub fn read(path: &Path) -> Result<Self, Faults> {
+        let text = trusted_text(path).map_err(|e| Faults::of_file(path, e))?;
+        Config::parse(path, &text)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The source of the section for `point`: the last one that has both.
+    pub fn source_of(&self, point: &Path) -> Option<&Path> {
+        let point = Place::of(point);
+        let sections = self.mounts.iter().rev();
+        let at_point = |section: &&Section| section.point.as_deref().is_some_and(|p| point.is(p));
+        sections
+            .filter(at_point)
+            .find_map(|section| section.source.as_deref())
+    }
+
+    /// What holds for a mount: the defaults, then each section for it; later ones win.
+    pub fn settings(&self, source: &Path, point: &Path) -> impl Iterator<Item = &Setting> {
+        let (source, point) = (Place::of(source), Place::of(point));
+        let holds = move |section: &&Section| {
+            section.source.as_deref().is_none_or(|s| source.is(s))
+                && section.point.as_deref().is_none_or(|p| point.is(p))
+        };
+        let sections = self.mounts.iter().filter(holds);
+        self.defaults
+            .iter()
+            .chain(sections.flat_map(|section| &section.settings))
+    }
+}
+
+/// A path of the command line, which the file may call by either name. Those of the file are not looked
+/// up: the server of another mount's source may be down.
+struct Place {
+    given: PathBuf,
+    real: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        Place {
+            given: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            real: path.canonicalize().ok(),
+        }
+    }
+
+    fn is(&self, name: &Path) -> bool {
+        self.given == name || self.real.as_deref() == Some(name)
+    }
+}
+
+/// The text of a file that nobody but root and its reader can have written.
+fn trusted_text(path: &Path) -> io::Result<String> {
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    // Whatever it is, opening it must not wait for anybody.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return refused("is not a regular file".into());
+    }
+    let reader = rustix::process::geteuid().as_raw();
+    if found.uid() != 0 && found.uid() != reader {
+        return refused(format!("belongs to user {}: not trusted", found.uid()));
+    }
+    if found.mode() & 0o022 != 0 {
+        let mode = found.mode() & 0o7777;
+        return refused(format!(
+            "others may write it (mode {mode:04o}): not trusted"
+        ));
+    }
+    let mut text = String::new();
+    file.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return refused(format!("has more than {LARGEST} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("/c"), text).unwrap()
+    }
+
+    fn options(config: &Config, source: &str, point: &str) -> Vec<String> {
+        let settings = config.settings(Path::new(source), Path::new(point));
+        let text = |setting: &Setting| setting.option.clone().into_string().unwrap();
+        settings.map(text).collect()
+    }
+
+    const TEXT: &str = r#"
+        [[mount]]
+        source = "/data/a"
+        threads = 5
+        allow_other = false
+
+        [defaults]
+        threads = 3
+        allow_other = true
+
+        [[mount]]
+        source = "/data/a"
+        point = "/mnt/a/"
+        threads = 7
+
+        [[mount]]
+        point = "/mnt/b"
+        chunk = "auto"
+    "#;
+
+    #[test]
+    fn sections_hold_for_their_mounts_and_come_after_the_defaults() {
+        let config = config(TEXT);
+        let defaults = ["threads=3", "allow_other"];
+        let with = |more: &[&'static str]| [&defaults, more].concat();
+        assert_eq!(options(&config, "/data/c", "/mnt/c"), defaults);
+        let source = ["threads=5", "noallow_other"];
+        assert_eq!(options(&config, "/data/a", "/mnt/c"), with(&source));
+        let both = [&source[..], &["threads=7"]].concat();
+        assert_eq!(options(&config, "/data/a/", "/mnt/a"), with(&both));
+        assert_eq!(options(&config, "/x", "/mnt/b"), with(&["chunk=auto"]));
+    }
+
+    #[test]
+    fn the_mount_point_leads_to_the_source() {
+        let config = config(TEXT);
+        let source = Some(Path::new("/data/a"));
+        assert_eq!(config.source_of(Path::new("/mnt/a")), source);
+        assert_eq!(config.source_of(Path::new("/mnt/b")), None);
+    }
+
+    #[test]
+    fn a_place_may_be_named_by_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap().join("real");
+        let link = folder.path().join("link");
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let place = Place::of(&link);
+        assert!(place.is(&link) && place.is(&real));
+        assert!(!place.is(folder.path()));
+    }
+
+    #[test]
+    fn a_users_file_is_where_others_look_for_it() {
+        let file = |config: &str, home: &str| users_file(Some(config.into()), Some(home.into()));
+        assert_eq!(file("/c", "/h"), Some("/c/h5logfs.toml".into()));
+        let in_home = Some(PathBuf::from("/h/.config/h5logfs.toml"));
+        assert_eq!(file("", "/h"), in_home);
+        assert_eq!(file("relative", "/h"), in_home);
+        assert_eq!(file("", ""), None);
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.toml");
+        fs::write(&path, "[defaults]\nthreads = 2\n").unwrap();
+        let with_mode = |mode| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            Config::read(&path).map_err(|e| e.to_string())
+        };
+        assert!(with_mode(0o644).is_ok());
+        for mode in [0o664, 0o646] {
+            assert!(with_mode(mode).unwrap_err().contains("others may write"));
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+            assert!(with_mode(0o644).unwrap_err().contains("user 65534"));
+        }
+        let missing = Config::read(&folder.path().join("missing")).unwrap_err();
+        assert!(missing.to_string().contains("missing: No such file"));
+        let directory = Config::read(folder.path()).unwrap_err();
+        assert!(directory.to_string().contains("not a regular file"));
+    }
+}

@@ -1,0 +1,94 @@
+//! `h5logfs config`: checks a configuration file, or shows what holds for a mount.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{Config, Setting, usual_file};
+use crate::cli::mount::options::{self, MountOption, Value};
+
+/// Check the configuration file, or show which options hold for a mount
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "h5logfs config --check [FILE]\n       h5logfs config [--config FILE] [SRC] MNT"
+)]
+pub struct ConfigArgs {
+    /// The mount whose options are shown, each with the line that it comes from; SRC may be left out
+    /// where the file has it with MNT
+    #[arg(value_name = "SRC MNT", num_args = 1..=2, required_unless_present = "check")]
+    pub places: Vec<PathBuf>,
+
+    /// Only check FILE, or the usual configuration file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["places", "config"])]
+    pub check: Option<Option<PathBuf>>,
+
+    /// Take FILE for the usual configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Fails where the file has faults; the error has all of them.
+pub fn run(args: ConfigArgs) -> Result<()> {
+    if let Some(file) = args.check {
+        return check(file);
+    }
+    let (source, point) = match args.places.as_slice() {
+        [source, point] => (Some(source.as_path()), point),
+        [point] => (None, point),
+        _ => bail!("expected one mount: [SRC] MNT"),
+    };
+    let config = super::read(args.config.as_deref())?;
+    let found = config.as_ref().and_then(|config| config.source_of(point));
+    let source = source.or(found).with_context(|| no_source(point))?;
+    let settings = config.iter().flat_map(|c| c.settings(source, point));
+    show(config.as_ref(), &settings.collect::<Vec<_>>())
+}
+
+/// Why a mount whose source was not given cannot be.
+pub(in crate::cli) fn no_source(point: &Path) -> String {
+    format!(
+        "{}: no source was given, and the configuration has none for this mount point",
+        point.display()
+    )
+}
+
+fn check(file: Option<PathBuf>) -> Result<()> {
+    let Some(path) = file.or_else(usual_file) else {
+        bail!("there is no configuration file of yours to check");
+    };
+    Config::read(&path)?;
+    writeln!(io::stdout(), "{}: ok", path.display())?;
+    Ok(())
+}
+
+/// A line for each option: what holds, and why.
+fn show(config: Option<&Config>, settings: &[&Setting]) -> Result<()> {
+    let out = &mut io::stdout().lock();
+    for option in options::all() {
+        let given: Vec<_> = settings.iter().filter(|s| sets(s, &option)).collect();
+        let adds_up = matches!(option.value, Value::Given { adds_up: true, .. });
+        let counting = match (given.as_slice(), adds_up) {
+            (all, true) => all,
+            ([.., last], false) => std::slice::from_ref(last),
+            ([], false) => &[],
+        };
+        for setting in counting {
+            let file = config.map(|c| c.path().display().to_string());
+            let (text, line) = (setting.option.display(), setting.line);
+            writeln!(out, "{text}  # {}:{line}", file.unwrap_or_default())?;
+        }
+        if counting.is_empty() {
+            writeln!(out, "# {}: {}", option.name, option.default)?;
+        }
+    }
+    Ok(())
+}
+
+fn sets(setting: &Setting, option: &MountOption) -> bool {
+    let text = setting.option.to_string_lossy();
+    let name = text.split('=').next().unwrap_or_default();
+    let is_flag = matches!(option.value, Value::Flag(_));
+    name == option.name || is_flag && name.strip_prefix("no") == Some(option.name)
+}

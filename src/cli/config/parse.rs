@@ -1,0 +1,362 @@
+//! From the text of a configuration file to its settings, or to all of its faults.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::{Config, Faults, Section, Setting};
+use crate::cli::mount::options::{MountOption, MountOptions, Value};
+
+const DEFAULTS: &str = "defaults";
+const MOUNT: &str = "mount";
+const SOURCE: &str = "source";
+const POINT: &str = "point";
+
+type Table<'a> = DeTable<'a>;
+
+impl Config {
+    /// `path` is only named in what is said about faults.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
+        let mut parser = Parser {
+            path,
+            text,
+            faults: Vec::new(),
+        };
+        let config = parser.config();
+        match parser.faults.is_empty() {
+            true => Ok(config),
+            false => {
+                parser.faults.sort();
+                let faults = parser.faults.into_iter();
+                Err(Faults(faults.map(|(_, fault)| fault).collect()))
+            }
+        }
+    }
+}
+
+struct Parser<'a> {
+    path: &'a Path,
+    text: &'a str,
+    /// Each with its line.
+    faults: Vec<(usize, String)>,
+}
+
+impl Parser<'_> {
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(at);
+        1 + before.filter(|b| **b == b'\n').count()
+    }
+
+    fn fault(&mut self, line: usize, reason: impl std::fmt::Display) {
+        let fault = format!("{}:{line}: {reason}", self.path.display());
+        self.faults.push((line, fault));
+    }
+
+    fn config(&mut self) -> Config {
+        let (table, errors) = Table::parse_recoverable(self.text);
+        for e in errors {
+            let line = self.line(e.span().map_or(0, |span| span.start));
+            self.fault(line, e.message());
+        }
+        let mut config = Config {
+            path: self.path.to_owned(),
+            defaults: Vec::new(),
+            mounts: Vec::new(),
+        };
+        for (key, value) in in_order(table.get_ref()) {
+            let line = self.line(key.span().start);
+            match (&**key.get_ref(), value.get_ref()) {
+                (DEFAULTS, DeValue::Table(table)) => {
+                    let section = self.section(line, table);
+                    if section.source.is_some() || section.point.is_some() {
+                        let reason = "`source` and `point` belong into a [[mount]]";
+                        self.fault(line, format_args!("[{DEFAULTS}]: {reason}"));
+                    }
+                    config.defaults = section.settings;
+                }
+                (MOUNT, DeValue::Array(sections)) => {
+                    for section in sections {
+                        let line = self.line(section.span().start);
+                        match section.get_ref() {
+                            DeValue::Table(table) => {
+                                let section = self.section(line, table);
+                                config.mounts.push(section);
+                            }
+                            _ => self.fault(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
+                        }
+                    }
+                }
+                (DEFAULTS, _) => self.fault(line, format_args!("{DEFAULTS}: must be [{DEFAULTS}]")),
+                (MOUNT, _) => self.fault(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
+                (unknown, _) => self.fault(
+                    line,
+                    format_args!(
+                        "{unknown}: unknown key; expected are [{DEFAULTS}] and [[{MOUNT}]]"
+                    ),
+                ),
+            }
+        }
+        self.check_sections(&config);
+        config
+    }
+
+    fn section(&mut self, line: usize, table: &Table<'_>) -> Section {
+        let mut section = Section {
+            line,
+            ..Section::default()
+        };
+        for (key, value) in in_order(table) {
+            let line = self.line(key.span().start);
+            let name = &**key.get_ref();
+            match name {
+                SOURCE => section.source = self.absolute(line, name, value.get_ref()),
+                POINT => section.point = self.absolute(line, name, value.get_ref()),
+                _ => section.settings.extend(self.settings(line, name, value)),
+            }
+        }
+        section
+    }
+
+    /// The daemon's directory is nobody's business here.
+    fn absolute(&mut self, line: usize, name: &str, value: &DeValue<'_>) -> Option<PathBuf> {
+        let path = value.as_str().map(PathBuf::from);
+        let path = path.filter(|path| path.is_absolute());
+        if path.is_none() {
+            self.fault(line, format_args!("{name}: must be an absolute path"));
+        }
+        path
+    }
+
+    /// The settings that come of one key; several where a list was given.
+    fn settings(&mut self, line: usize, name: &str, value: &Spanned<DeValue<'_>>) -> Vec<Setting> {
+        match options(name, value.get_ref()) {
+            Ok(options) => {
+                for option in &options {
+                    // Each by itself; what options have to do with each other is seen later.
+                    if let Err(e) = MountOptions::default().set(option) {
+                        self.fault(line, format_args!("{name}: {e}"));
+                    }
+                }
+                let setting = |option| Setting { line, option };
+                options.into_iter().map(setting).collect()
+            }
+            Err(reason) => {
+                self.fault(line, format_args!("{name}: {reason}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// What can be wrong with sections as a whole.
+    fn check_sections(&mut self, config: &Config) {
+        if !self.faults.is_empty() {
+            return;
+        }
+        for (number, section) in config.mounts.iter().enumerate() {
+            if section.source.is_none() && section.point.is_none() {
+                let reason = "neither `source` nor `point` says for which mounts it is";
+                self.fault(section.line, format_args!("[[{MOUNT}]]: {reason}"));
+            }
+            let before = config.mounts.iter().take(number);
+            let same = |other: &&Section| {
+                (&other.source, &other.point) == (&section.source, &section.point)
+            };
+            if let Some(other) = before.into_iter().find(same) {
+                let reason = format!("for the same mounts as that in line {}", other.line);
+                self.fault(section.line, format_args!("[[{MOUNT}]]: {reason}"));
+            }
+            self.check_together(config, section);
+        }
+        if config.mounts.is_empty() {
+            self.check_together(config, &Section::default());
+        }
+    }
+
+    fn check_together(&mut self, config: &Config, section: &Section) {
+        let settings = config.defaults.iter().chain(&section.settings);
+        if let Err(e) = MountOptions::parse(settings.map(|s| s.option.as_os_str())) {
+            self.fault(section.line.max(1), e);
+        }
+    }
+}
+
+/// Keys in the order of the file; the table has them by name.
+fn in_order<'a, 'b>(
+    table: &'a Table<'b>,
+) -> Vec<(
+    &'a Spanned<std::borrow::Cow<'b, str>>,
+    &'a Spanned<DeValue<'b>>,
+)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// What `name = value` means as options.
+fn options(name: &str, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
+    let Some(option) = MountOption::named(name) else {
+        return Err("unknown key".into());
+    };
+    let given = |text: &str| OsString::from(format!("{name}={text}"));
+    match (option.value, value) {
+        (Value::Flag(_), DeValue::Boolean(true)) => Ok(vec![name.into()]),
+        (Value::Flag(_), DeValue::Boolean(false)) => Ok(vec![format!("no{name}").into()]),
+        (Value::Flag(_), _) => Err("must be true or false".into()),
+        (Value::Given { .. }, DeValue::String(text)) => Ok(vec![given(text)]),
+        (Value::Given { .. }, DeValue::Integer(number)) => Ok(vec![given(&decimal(number)?)]),
+        (Value::Given { adds_up: true, .. }, DeValue::Array(list)) => {
+            let texts = list.iter().map(|item| item.get_ref().as_str());
+            let options = texts.map(|text| text.map(given));
+            let options: Option<Vec<_>> = options.collect();
+            options.ok_or_else(|| "must be a list of strings".into())
+        }
+        (Value::Given { form, .. }, _) => Err(format!("must be a string or a number: {form}")),
+    }
+}
+
+fn decimal(number: &DeInteger<'_>) -> Result<String, String> {
+    let value = i64::from_str_radix(number.as_str(), number.radix());
+    value
+        .map(|value| value.to_string())
+        .map_err(|_| format!("{number} is not a number that can be used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::scan::LAYOUT_OPTIONS;
+
+    /// An option that may be given several times.
+    fn adding_up() -> &'static str {
+        let mut options = LAYOUT_OPTIONS.iter();
+        options.find(|option| option.adds_up).unwrap().name
+    }
+
+    fn faults(text: &str) -> Vec<String> {
+        Config::parse(Path::new("f"), text).unwrap_err().0
+    }
+
+    #[test]
+    fn values_are_those_of_the_options() {
+        let list = adding_up();
+        let text = format!(
+            r#"
+            [defaults]
+            allow_other = true
+            auto_unmount = false
+            cache_size = 33_554_432
+            index_memory = "1G"
+            log_file = "/var/log/a,b"
+            {list} = ["/a", "/b:/c"]
+        "#
+        );
+        let config = Config::parse(Path::new("f"), &text).unwrap();
+        let settings: Vec<(usize, &str)> = config
+            .defaults
+            .iter()
+            .map(|s| (s.line, s.option.to_str().unwrap()))
+            .collect();
+        let expected = [
+            (3, "allow_other"),
+            (4, "noauto_unmount"),
+            (5, "cache_size=33554432"),
+            (6, "index_memory=1G"),
+            (7, "log_file=/var/log/a,b"),
+        ];
+        let (last, first) = (settings.len() - 2, &settings[..settings.len() - 2]);
+        assert_eq!(first, expected);
+        let lists = [format!("{list}=/a"), format!("{list}=/b:/c")];
+        assert_eq!(settings[last..], [(8, &*lists[0]), (8, &*lists[1])]);
+        let options: Vec<&OsStr> = config
+            .defaults
+            .iter()
+            .map(|s| s.option.as_os_str())
+            .collect();
+        let options = MountOptions::parse(options).unwrap();
+        assert!(options.allow_other && !options.auto_unmount);
+        assert_eq!(options.memory.cache_size, 32 << 20);
+        assert_eq!(options.log_file, Some("/var/log/a,b".into()));
+        assert_eq!(options.settings.log_folders.len(), 3);
+    }
+
+    #[test]
+    fn an_empty_file_says_nothing() {
+        let config = Config::parse(Path::new("f"), "# nothing\n").unwrap();
+        assert!(config.defaults.is_empty() && config.mounts.is_empty());
+    }
+
+    #[test]
+    fn each_fault_is_told_with_its_line_and_key() {
+        let list = adding_up();
+        let text = format!(
+            r#"
+[defaults]
+cache_sise = "2G"
+threads = 0
+allow_other = "yes"
+
+[[mount]]
+source = "data"
+ro = true
+index_dir = ["/a"]
+{list} = [1]
+chunk = 1.5
+
+[mounts]
+"#
+        );
+        let found = faults(&text);
+        let list = format!("{list}: must be a list of strings");
+        let expected = [
+            (3, "cache_sise: unknown key"),
+            (4, "threads: threads=0: not a number from 1 to"),
+            (5, "allow_other: must be true or false"),
+            (8, "source: must be an absolute path"),
+            (9, "ro: unknown key"),
+            (10, "index_dir: must be a string"),
+            (11, &list),
+            (12, "chunk: must be a string"),
+            (14, "mounts: unknown key"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (fault, (line, words)) in found.iter().zip(expected) {
+            let start = format!("f:{line}: {words}");
+            assert!(fault.starts_with(&start), "{fault}, not {start}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_toml_is_told_with_its_line() {
+        for (text, line) in [
+            ("[defaults]\nthreads = \n", 2),
+            ("[defaults]\nthreads = 1\nthreads = 2\n", 3),
+            ("a = 1\n[defaults\n", 2),
+        ] {
+            let found = faults(text);
+            let start = format!("f:{line}: ");
+            assert!(found.iter().any(|f| f.starts_with(&start)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn sections_as_a_whole_can_be_wrong() {
+        let nowhere = faults("[[mount]]\nthreads = 1\n");
+        assert!(nowhere[0].starts_with("f:1: [[mount]]: neither"));
+        let twice = faults("[[mount]]\nsource = \"/a\"\n[[mount]]\nsource = \"/a\"\n");
+        assert!(twice[0].contains("f:3: [[mount]]: for the same mounts as that in line 1"));
+        let together = faults(
+            "[defaults]\nchunk = \"64M\"\n[[mount]]\nsource = \"/a\"\ncache_size = \"64M\"\n",
+        );
+        assert!(together[0].starts_with("f:3: chunk="), "{together:?}");
+        let alone = faults("[defaults]\nchunk = \"1G\"\n");
+        assert!(alone[0].starts_with("f:1: chunk="), "{alone:?}");
+        let misplaced = faults("[defaults]\nsource = \"/a\"\n");
+        assert!(misplaced[0].contains("[[mount]]"), "{misplaced:?}");
+        let single = faults("[mount]\nsource = \"/a\"\n");
+        assert!(single[0].contains("must be [[mount]]"), "{single:?}");
+    }
+}

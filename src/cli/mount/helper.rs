@@ -1,0 +1,137 @@
+//! The program under the name `mount.h5logfs`: the helper that mount(8) calls for the type h5logfs.
+//!
+//! The arguments are those that mount(8) documents under "External helpers", and so is the exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::Request;
+use super::background::{self, Started};
+use super::options::{self, MountOptions, UnknownOption};
+
+/// Mount a directory of log files, called by mount(8) for the type h5logfs
+#[derive(Debug, Clone, Parser)]
+#[command(name = "mount.h5logfs", version)]
+pub struct HelperArgs {
+    /// The directory that holds the log files, or one log file
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+
+    /// The directory at which they appear
+    #[arg(value_name = "MNT")]
+    pub mount_point: PathBuf,
+
+    /// Mount options, as those of `h5logfs mount`
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+
+    /// Pass over unknown options, with a message
+    #[arg(short = 's')]
+    pub sloppy: bool,
+
+    /// Check everything, but do not mount
+    #[arg(short = 'f')]
+    pub fake: bool,
+
+    /// Do not write /etc/mtab: accepted, since none is ever written
+    #[arg(short = 'n')]
+    pub no_mtab: bool,
+
+    /// Say what is mounted where
+    #[arg(short = 'v')]
+    pub verbose: bool,
+
+    /// Mount in the mount namespace that this file of /proc/PID/ns stands for
+    #[arg(short = 'N', value_name = "FILE")]
+    pub namespace: Option<PathBuf>,
+
+    /// The type, of which a subtype changes nothing
+    #[arg(short = 't', value_name = "TYPE")]
+    pub fs_type: Option<OsString>,
+}
+
+/// What mount(8) takes a helper's exit status for.
+const USAGE: u8 = 1;
+const MOUNT_FAILURE: u8 = 32;
+
+/// Whether a program that was called by this name is the helper.
+pub fn is_name(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name();
+    name.is_some_and(|name| name == "mount.h5logfs")
+}
+
+/// Mounts, says what went wrong if need be, and gives the exit status.
+pub fn main(arguments: Vec<OsString>) -> u8 {
+    let args = match HelperArgs::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(e) => {
+            let _ = e.print();
+            return if e.use_stderr() { USAGE } else { 0 };
+        }
+    };
+    match run(&args) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("mount.h5logfs: {error:#}");
+            MOUNT_FAILURE
+        }
+    }
+}
+
+fn run(args: &HelperArgs) -> anyhow::Result<u8> {
+    if let Some(namespace) = &args.namespace {
+        enter(namespace).with_context(|| format!("-N {}", namespace.display()))?;
+    }
+    let options = accepted(args)?;
+    let point = &args.mount_point;
+    let options = options.into_iter();
+    let request = Request::with_config(Some(&args.source), point, options, None)?;
+    request.parsed()?;
+    if args.verbose {
+        let (source, point) = (args.source.display(), point.display());
+        println!("mount.h5logfs: {source} at {point}");
+    }
+    if args.fake {
+        return check_places(&request);
+    }
+    match background::start_daemon(&request)? {
+        Started::Serving => Ok(0),
+        Started::Failed => Ok(MOUNT_FAILURE),
+    }
+}
+
+/// As far as that can be told without mounting.
+fn check_places(request: &Request) -> anyhow::Result<u8> {
+    let (source, point) = (&request.source, &request.mount_point);
+    let named = |path: &Path| path.display().to_string();
+    source.metadata().with_context(|| named(source))?;
+    let found = point.metadata().with_context(|| named(point))?;
+    ensure!(found.is_dir(), "{}: must be a directory", named(point));
+    Ok(0)
+}
+
+/// The options, without those that need not be known.
+fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
+    let mut accepted = Vec::new();
+    for option in options::split(&args.options) {
+        match MountOptions::default().set(option) {
+            Err(e) if args.sloppy && e.is::<UnknownOption>() => eprintln!("mount.h5logfs: {e}"),
+            Err(e) => bail!(e),
+            Ok(()) => accepted.push(option),
+        }
+    }
+    Ok(accepted)
+}
+
+/// This process has one thread yet, as the kernel demands.
+fn enter(namespace: &Path) -> anyhow::Result<()> {
+    let file = File::open(namespace)?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))?;
+    Ok(())
+}
