@@ -12,13 +12,15 @@ mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
 # cargo-deb strips what it packs, and asks dpkg-shlibdeps for what that needs.
 packing=(binutils dpkg-dev)
+# What administrators mount with, and what checks the units.
+administration=(autofs systemd)
 case $purpose in
 build) ;;
 deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
-test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc) ;;
+test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}") ;;
 *)
     echo "usage: setup.sh build|mpi|bench|demo|deb|test" >&2
     exit 2

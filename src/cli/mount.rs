@@ -170,9 +170,9 @@ fn serve_in_foreground(request: &Request, options: &MountOptions) -> anyhow::Res
 }
 
 fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
-    background::leave_session();
     logging::for_daemon(options.log_file.as_deref())?;
     let running = fs::start(&session_options(request, options))?;
+    background::leave_session();
     background::report_ready()?;
     // Nobody sees standard error from here on.
     let outcome = running.serve(|| ());

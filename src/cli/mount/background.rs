@@ -69,7 +69,9 @@ fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
     Ok(line.trim_end() == READY)
 }
 
-/// The daemon's side: no terminal may send it signals. Fails only for the leader of a process
+/// The daemon's side: no terminal may send it signals. Not before the mount is there: below autofs,
+/// who comes to the mount point from outside of the process group that mounts has to wait for the
+/// mount, and the daemon would wait for itself. Fails only for the leader of a process
 /// group, which a freshly started daemon is not.
 pub fn leave_session() {
     if let Err(e) = rustix::process::setsid() {
