@@ -52,7 +52,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test bench bench-writer lint install install-program \
+.PHONY: help build build-writer demo test bench bench-writer fuzz lint install install-program \
 	install-writer uninstall deb deb-writer setup setup-build setup-mpi setup-demo setup-bench setup-deb clean
 
 help:
@@ -62,6 +62,8 @@ help:
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
+	@echo 'make fuzz     feed all that reads files with bytes that nobody meant, FUZZ_SECONDS (60) for each target;'
+	@echo "              TARGETS='journal snapshot' for some of them"
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
 	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'
 	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
@@ -98,6 +100,12 @@ bench: setup-bench
 bench-writer: setup-mpi
 	$(CARGO) build --release --locked --features mpi --example bench_writer
 	mpirun -n $(RANKS) $(TARGET_DIR)/release/examples/bench_writer $(BENCH)
+
+FUZZ_SECONDS ?= 60
+TARGETS ?=
+
+fuzz: setup-build
+	CARGO="$(CARGO)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGETS)
 
 # With the writer and without, with the file system and without.
 lint: setup-mpi

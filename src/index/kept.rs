@@ -80,11 +80,22 @@ impl DatasetIndex {
     /// The index that was kept; `None` where there is none, or what there is does not fit together.
     pub fn kept(log: &KeptLog, about: About<'_>, known: &Selections) -> Option<Self> {
         let item = log.get(&about.item())?;
-        let kept: Kept<'_> = postcard::from_bytes(&item).ok()?;
+        Self::of_items(&item, |name| log.get(name), about, known)
+    }
+
+    /// The same of the item itself. Nothing of it is believed: a checksum shows damage, not intent. `get`
+    /// is asked once at most, for the item that has the selections.
+    pub fn of_items(
+        item: &[u8],
+        get: impl FnOnce(&str) -> Option<Vec<u8>>,
+        about: About<'_>,
+        known: &Selections,
+    ) -> Option<Self> {
+        let kept: Kept<'_> = postcard::from_bytes(item).ok()?;
         if kept.sources != about.identities() {
             return None;
         }
-        Self::from_kept(kept, |name| log.get(name), about.dataset, known)
+        Self::from_kept(kept, get, about.dataset, known)
     }
 
     fn from_kept(

@@ -1,0 +1,46 @@
+//! The journal of a log that is not closed, beside data that are good.
+
+use h5logfs::journal::Recorded;
+
+use super::Seeds;
+use super::reading::read;
+use super::site::Site;
+use super::unclosed;
+
+/// Whether the text is to have its checksums, then the text.
+pub fn run(bytes: &[u8]) {
+    let Some((how, text)) = bytes.split_first() else {
+        return;
+    };
+    let journal = match how & 1 {
+        0 => text.to_vec(),
+        _ => unclosed::with_sums(text),
+    };
+    let site = Site::new();
+    site.write(unclosed::LOG, &unclosed::data());
+    site.write(unclosed::JOURNAL, &journal);
+    let source = site.open(unclosed::JOURNAL);
+    if let Ok(recorded) = Recorded::read(&source) {
+        let again = Recorded::read_until(&source, recorded.flushes());
+        let again = again.expect("a journal that was read");
+        assert_eq!(again.commits, recorded.commits);
+        assert_eq!(again.definitions, recorded.definitions);
+        for file in 0..recorded.header.data_files().min(16) as usize {
+            let ends: Vec<_> = recorded.ends(file).collect();
+            assert!(ends.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+        }
+    }
+    let scanned = site.scan(unclosed::LOG);
+    if let Ok(view) = scanned.and_then(|snapshot| site.view(snapshot)) {
+        read(&view);
+    }
+}
+
+pub fn seeds() -> Seeds {
+    let text = unclosed::TEXT.as_bytes();
+    let with = |how: u8, text: &[u8]| [&[how], text].concat();
+    vec![
+        ("lines".into(), with(1, text)),
+        ("with-sums".into(), with(0, &unclosed::with_sums(text))),
+    ]
+}

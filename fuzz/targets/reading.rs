@@ -1,0 +1,127 @@
+//! Reading a view as programs do, and asking what else can be asked of it.
+
+use std::ops::{ControlFlow, Range};
+
+use h5logfs::view::View;
+
+/// Views that are longer are not read as a whole.
+const WHOLE: u64 = 256 << 10;
+/// Bytes that are read of other places.
+const SOME: u64 = 16 << 10;
+/// Lengths of reads that follow each other.
+const PIECES: [usize; 5] = [4096, 1, 777, 65536, 13];
+/// Datasets that are asked about, and chunks of one that are gone through.
+const MOST_DATASETS: usize = 16;
+const MOST_CHUNKS: u64 = 256;
+const MOST_EXTENTS: usize = 32;
+
+/// Returns whether all could be read.
+pub fn read(view: &View) -> bool {
+    let mut all = true;
+    for place in places(view) {
+        all &= read_place(view, place);
+    }
+    let datasets = view.snapshot().datasets.len().min(MOST_DATASETS);
+    (0..datasets).for_each(|number| ask(view, number));
+    go_through_extents(view);
+    let _ = view.complaints();
+    all
+}
+
+/// The view as a whole, or the places of a long one where something begins.
+fn places(view: &View) -> Vec<Range<u64>> {
+    let len = view.len();
+    let (mut begins, mut each) = (vec![0], WHOLE);
+    if len > WHOLE {
+        each = SOME;
+        begins.extend([view.front_len() as u64, len - SOME]);
+        for number in 0..view.snapshot().datasets.len().min(MOST_DATASETS) {
+            let last = view.grid(number).len().saturating_sub(1);
+            let chunks = [0, last / 2, last].map(|chunk| view.chunk_place(number, chunk));
+            begins.extend(chunks.into_iter().flatten().map(|(offset, _)| offset));
+        }
+    }
+    let place = |begin: u64| begin..begin.saturating_add(each).min(len);
+    begins.into_iter().map(place).collect()
+}
+
+/// A place as a whole, and in pieces, which are pieces of the whole.
+fn read_place(view: &View, place: Range<u64>) -> bool {
+    let mut whole = vec![0; place.end.saturating_sub(place.start) as usize];
+    let read = view.read_at(place.start, &mut whole).ok();
+    assert!(read.is_none_or(|len| len == whole.len()));
+    let (mut at, mut all) = (0, true);
+    let mut lens = PIECES.iter().cycle();
+    while at < whole.len() {
+        let len = lens.next().map_or(1, |len| *len).min(whole.len() - at);
+        let mut piece = vec![0xaa; len];
+        match view.read_at(place.start + at as u64, &mut piece) {
+            Ok(got) => {
+                assert_eq!(got, len);
+                assert!(
+                    read.is_none() || piece == whole[at..at + len],
+                    "at {at} of {place:?}"
+                );
+            }
+            Err(e) => {
+                assert!(read.is_none(), "at {at} of {place:?}: {e}");
+                all = false;
+            }
+        }
+        at += len;
+    }
+    assert_eq!(all, read.is_some(), "{place:?}");
+    all
+}
+
+fn ask(view: &View, number: usize) {
+    let _ = view.records(number);
+    let grid = view.grid(number);
+    for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
+        if chunk < grid.len() {
+            let _ = view.chunk_sources(number, chunk);
+        }
+    }
+    if let Ok(touched) = view.touched(number, 0) {
+        touched.take(4).for_each(drop);
+    }
+    if grid.len() <= MOST_CHUNKS {
+        let mut faults = 0;
+        view.check_dataset(number, &mut |_| {
+            faults += 1;
+            match faults < 4 {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        if let Ok(Some(share)) = view.covered(number) {
+            assert!((0.0..=1.0).contains(&share), "{share}");
+        }
+    }
+}
+
+/// Stretches follow each other; holes are zeros.
+fn go_through_extents(view: &View) {
+    let mut at = 0;
+    for _ in 0..MOST_EXTENTS {
+        let Ok(extent) = view.extent_at(at) else {
+            return;
+        };
+        assert_eq!(extent.range.start, at);
+        assert!(extent.range.end <= view.len());
+        if at == view.len() {
+            return;
+        }
+        assert!(extent.range.end > at);
+        if extent.hole {
+            let len = (extent.range.end - at).min(SOME);
+            let mut bytes = vec![1; len as usize];
+            let read = view.read_at(at, &mut bytes);
+            assert!(
+                read.is_ok() && bytes.iter().all(|b| *b == 0),
+                "a hole at {at}"
+            );
+        }
+        at = extent.range.end;
+    }
+}
