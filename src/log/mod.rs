@@ -110,6 +110,9 @@ pub trait RecordTable: Send + Sync + Debug {
         &[]
     }
 
+    /// Entries of all datasets: those that cover nothing, or cannot be decoded, count.
+    fn entries(&self) -> usize;
+
     /// Memory held, in bytes.
     fn bytes(&self) -> usize;
 }

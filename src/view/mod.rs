@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::filters;
@@ -32,7 +34,7 @@ use crate::index::kept::About;
 use crate::index::store::KeptLog;
 use crate::log::descriptors;
 use crate::log::model::{Encoding, Record, Selections};
-use crate::log::source::{Folder, SourceFile};
+use crate::log::source::{Folder, Place, SourceFile};
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::{Content, Dataset, Snapshot};
 use ahead::Readers;
@@ -66,6 +68,8 @@ pub struct View {
     readers: Readers,
     /// Where things are kept that were learned of this state of the log.
     kept: Option<KeptLog>,
+    /// What was counted of all datasets together: see [`View::covered_in_all`].
+    covered: Mutex<Option<Option<f64>>>,
 }
 
 impl View {
@@ -113,6 +117,7 @@ impl View {
             budget,
             snapshot,
             kept,
+            covered: Mutex::default(),
         }))
     }
 
@@ -135,6 +140,12 @@ impl View {
     pub fn path(&self) -> PathBuf {
         let main = self.sources.first();
         main.map(|s| s.path().to_owned()).unwrap_or_default()
+    }
+
+    /// The files that the bytes of the log are in, and where each was found. The journal is none of them.
+    pub fn files(&self) -> impl Iterator<Item = (&Place, &SourceFile)> {
+        let places = self.snapshot.sources.iter().map(|source| &source.place);
+        places.zip(&self.sources)
     }
 
     /// Length of the canonical file in bytes.

@@ -12,9 +12,24 @@ use crate::boxes::Bounds;
 use crate::error::{Error, Result};
 use crate::snapshot::Content;
 
-/// Chunks of a dataset that are looked at to count its elements, and stretches of records in them.
-const MOST_COUNTED: usize = 1 << 22;
-const MOST_STRETCHES: u64 = 1 << 26;
+/// What may be looked at to count elements: chunks of datasets, and stretches of records in them.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    chunks: u64,
+    stretches: u64,
+}
+
+/// For one dataset, of which a person wants to know.
+const MOST_WORK: Work = Work {
+    chunks: 1 << 22,
+    stretches: 1 << 26,
+};
+/// For all of a log, and bytes of its record tables, where a program asks that may ask of many.
+const LITTLE_WORK: Work = Work {
+    chunks: 1 << 18,
+    stretches: 1 << 22,
+};
+const LITTLE_TABLE: usize = 16 << 20;
 
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
@@ -169,27 +184,75 @@ impl View {
         Ok(sources)
     }
 
+    /// Entries in the record tables of all datasets: as many records, but for those that cover nothing.
+    pub fn entries(&self) -> Result<usize> {
+        Ok(self.table()?.entries())
+    }
+
     /// Share of a logged dataset's elements that some record wrote, from 0 to 1; `None` where that is in too many chunks
     /// or pieces to be counted.
     pub fn covered(&self, number: usize) -> Result<Option<f64>> {
+        let counted = self.count_covered(number, &mut { MOST_WORK })?;
+        Ok(counted.map(share))
+    }
+
+    /// The same of all logged datasets together, counted once. `None` where it would take longer than some seconds.
+    pub fn covered_in_all(&self) -> Result<Option<f64>> {
+        let mut known = self.covered.lock();
+        if let Some(known) = *known {
+            return Ok(known);
+        }
+        let counted = self.count_all_covered()?.map(share);
+        *known = Some(counted);
+        Ok(counted)
+    }
+
+    fn count_all_covered(&self) -> Result<Option<(u128, u128)>> {
+        if self.table()?.bytes() > LITTLE_TABLE {
+            return Ok(None);
+        }
+        let mut work = LITTLE_WORK;
+        let (mut covered, mut total) = (0, 0);
+        for (number, dataset) in self.snapshot.datasets.iter().enumerate() {
+            if dataset.logged().is_none() {
+                continue;
+            }
+            match self.count_covered(number, &mut work)? {
+                Some((own, of)) => (covered, total) = (covered + own, total + of),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((covered, total)))
+    }
+
+    /// How many elements of a dataset some record wrote, and how many it has. `None` where the `work` is not enough.
+    fn count_covered(&self, number: usize, work: &mut Work) -> Result<Option<(u128, u128)>> {
         let index = self.index(number)?;
         let grid = self.grid(number);
         if grid.is_empty() {
             // What its dimensions say is no number of elements: some of them may be huge.
-            return Ok(Some(1.0));
+            return Ok(Some((0, 0)));
         }
         let total: u64 = grid.dims.iter().product();
-        let (mut covered, mut left) = (0, MOST_STRETCHES);
-        let touched = grid.matching(0, |bounds| index.is_touched(bounds));
-        for (number, chunk) in touched.enumerate() {
-            if number == MOST_COUNTED {
+        let mut covered = 0;
+        for chunk in grid.matching(0, |bounds| index.is_touched(bounds)) {
+            let Some(left) = work.chunks.checked_sub(1) else {
                 return Ok(None);
-            }
-            match Deciding::new(&index, grid, chunk).covered(&mut left) {
-                Some(own) => covered += own,
+            };
+            work.chunks = left;
+            match Deciding::new(&index, grid, chunk).covered(&mut work.stretches) {
+                Some(own) => covered += u128::from(own),
                 None => return Ok(None),
             }
         }
-        Ok(Some(covered as f64 / total as f64))
+        Ok(Some((covered, u128::from(total))))
+    }
+}
+
+/// Nothing is covered completely.
+fn share((covered, total): (u128, u128)) -> f64 {
+    match total {
+        0 => 1.0,
+        _ => covered as f64 / total as f64,
     }
 }

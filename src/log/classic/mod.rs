@@ -146,6 +146,11 @@ impl RecordTable for ClassicTable {
         }
     }
 
+    fn entries(&self) -> usize {
+        let lists = self.entries.by_anchor.iter();
+        lists.map(|entries| entries.places.len()).sum()
+    }
+
     fn bytes(&self) -> usize {
         self.entries.bytes() + self.tables.anchors.capacity() * size_of::<Anchor>()
     }

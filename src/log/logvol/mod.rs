@@ -138,6 +138,10 @@ impl RecordTable for LogVolTable {
         Ok(decoder.records())
     }
 
+    fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
     fn bytes(&self) -> usize {
         self.entries.bytes()
     }

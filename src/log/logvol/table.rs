@@ -198,6 +198,12 @@ impl EntryTable {
         self.spelled[target as usize]
     }
 
+    /// Of all datasets.
+    pub fn len(&self) -> usize {
+        let lists = self.by_dataset.values();
+        lists.map(|entries| entries.places.len()).sum()
+    }
+
     pub fn bytes(&self) -> usize {
         let lists = self.by_dataset.values();
         let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + 64);

@@ -150,6 +150,10 @@ impl RecordTable for Table {
         Ok(decoder.records())
     }
 
+    fn entries(&self) -> usize {
+        self.places.iter().map(Vec::len).sum()
+    }
+
     fn bytes(&self) -> usize {
         let places = self.places.iter();
         let places: usize = places
