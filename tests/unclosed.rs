@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::people::{ALICE, BOB, can_be_others, set_mode};
 use common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs::catalog::Catalog;
 use h5logfs::error::{Error, Result};
@@ -496,6 +497,26 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
     // An orphan is a file like any other.
     fs::write(log.folder.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
     wait_until("the orphan is shown", || names().len() == 2);
+}
+
+#[test]
+fn a_log_is_no_more_public_than_its_journal() {
+    if !can_be_others() || !can_mount(User::Caller) {
+        return;
+    }
+    let log = Log::usual();
+    set_mode(log.folder.path(), 0o755);
+    let mounted = Mounted::new(log.folder.path(), "allow_other,index_dir=none");
+    let shown = mounted.join("log.h5");
+    let all = BOB.read(&shown).unwrap();
+    assert!(all.starts_with(b"\x89HDF"));
+    ALICE.owns(&log.journal_path(), 0o600);
+    assert_eq!(BOB.read(&shown), None);
+    assert!(ALICE.read(&shown).unwrap() == all);
+    set_mode(&log.journal_path(), 0o644);
+    assert!(BOB.read(&shown).unwrap() == all);
+    set_mode(&log.path(), 0o600);
+    assert_eq!(BOB.read(&shown), None);
 }
 
 /// The chunks of each state are the records that it has, in the tables of all ranks and flushes.

@@ -86,7 +86,14 @@ fn is_ordinary(error: &io::Error) -> bool {
     matches!(
         Os::from_io_error(error),
         Some(
-            Os::NOENT | Os::STALE | Os::ACCESS | Os::PERM | Os::NOTDIR | Os::LOOP | Os::NAMETOOLONG
+            Os::NOENT
+                | Os::STALE
+                | Os::ACCESS
+                | Os::PERM
+                | Os::NOTDIR
+                | Os::LOOP
+                | Os::NAMETOOLONG
+                | Os::OPNOTSUPP
         )
     )
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Result;
 
+use super::access::Caller;
 use super::attributes::Attributes;
 use super::errno::guarded;
 use super::service::{Pages, Service};
@@ -39,11 +40,24 @@ thread_local! {
 }
 
 #[derive(Debug)]
-pub struct LogFilesystem(Service);
+pub struct LogFilesystem {
+    service: Service,
+    /// Users other than that of this process get in.
+    allow_other: bool,
+}
 
 impl LogFilesystem {
-    pub fn new(service: Service) -> Self {
-        LogFilesystem(service)
+    pub fn new(service: Service, allow_other: bool) -> Self {
+        LogFilesystem {
+            service,
+            allow_other,
+        }
+    }
+
+    /// Who asks, where that may be anybody.
+    fn caller(&self, request: &Request) -> Option<Caller> {
+        let caller = || Caller::new(request.uid(), request.gid(), request.pid());
+        self.allow_other.then(caller)
     }
 }
 
@@ -81,8 +95,8 @@ fn file_type(kind: rustix::fs::FileType) -> FileType {
 }
 
 /// Asks for one capability at a time: fuser refuses all of a set when the kernel lacks one.
-fn request_capabilities(config: &mut KernelConfig) {
-    let wanted = [
+fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
+    let mut wanted = vec![
         // Attributes come with a listing where the kernel expects to be asked for them next: at
         // the start of a directory, and as long as somebody looks up what was listed.
         InitFlags::FUSE_DO_READDIRPLUS,
@@ -92,6 +106,11 @@ fn request_capabilities(config: &mut KernelConfig) {
         // Cached pages of a plain file go when its time stamp or size changes.
         InitFlags::FUSE_AUTO_INVAL_DATA,
     ];
+    if allow_other {
+        // The kernel's own checks look at access control lists, too, and it keeps these as long as attributes. It would
+        // also make the checks where only one user gets in, which are the system's when that user's process opens a file.
+        wanted.push(InitFlags::FUSE_POSIX_ACL);
+    }
     for capability in wanted {
         if config.add_capabilities(capability).is_err() {
             log::debug!("the kernel lacks {capability:?}");
@@ -109,8 +128,8 @@ impl LogFilesystem {
         offset: u64,
         reply: &mut ReplyDirectoryPlus,
     ) -> Result<()> {
-        let listing = self.0.listing(fh.0, offset == 0)?;
-        let parent = self.0.parent(ino.0)?;
+        let listing = self.service.listing(fh.0, offset == 0)?;
+        let parent = self.service.parent(ino.0)?;
         let itself = file_attr(ino.0, &parent.attributes);
         let dots = [".", ".."];
         for (name, next) in dots.iter().zip(1..).skip(position(offset)) {
@@ -121,18 +140,27 @@ impl LogFilesystem {
         let first = position(offset).saturating_sub(dots.len());
         let after_dots = dots.len() as u64 + 1;
         for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let Some(found) = self.0.look_up_listed(&parent, listed) else {
+            let Some(found) = self.service.look_up_listed(&parent, listed) else {
                 continue;
             };
             let attr = file_attr(found.number, &found.attributes);
             let ttl = if found.is_known { TTL } else { Duration::ZERO };
             if reply.add(attr.ino, next, &listed.name, &ttl, &attr, Generation(0)) {
                 // The kernel does not hear of this one.
-                self.0.forget(found.number, 1);
+                self.service.forget(found.number, 1);
                 break;
             }
         }
         Ok(())
+    }
+}
+
+/// Answers with `bytes`, or with how many they are, which is what no room for them asks.
+fn reply_bytes(reply: ReplyXattr, room: u32, bytes: &[u8]) {
+    match u32::try_from(bytes.len()) {
+        Ok(len) if room == 0 => reply.size(len),
+        Ok(len) if len <= room => reply.data(bytes),
+        _ => reply.error(Errno::ERANGE),
     }
 }
 
@@ -143,7 +171,7 @@ fn position(offset: u64) -> usize {
 
 impl Filesystem for LogFilesystem {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        request_capabilities(config);
+        request_capabilities(config, self.allow_other);
         // Both settings are wishes; on refusal the value that the kernel offers is taken.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
@@ -155,7 +183,7 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match guarded(|| self.0.look_up(parent.0, name)) {
+        match guarded(|| self.service.look_up(parent.0, name)) {
             Ok((number, attributes)) => {
                 // Numbers are never used again, so there is one generation only.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
@@ -165,28 +193,29 @@ impl Filesystem for LogFilesystem {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
-        self.0.forget(ino.0, count);
+        self.service.forget(ino.0, count);
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match guarded(|| self.0.attributes(ino.0)) {
+        match guarded(|| self.service.attributes(ino.0)) {
             Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match guarded(|| self.0.link_target(ino.0)) {
+        match guarded(|| self.service.link_target(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         }
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        match guarded(|| self.0.open_file(ino.0)) {
+        let caller = self.caller(req);
+        match guarded(|| self.service.open_file(ino.0, caller.as_ref())) {
             Ok(open) => {
                 let flags = match open.pages {
                     Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
@@ -216,7 +245,7 @@ impl Filesystem for LogFilesystem {
                 buffer.resize(size, 0);
             }
             let wanted = &mut buffer[..size];
-            match guarded(|| self.0.read(fh.0, offset, wanted)) {
+            match guarded(|| self.service.read(fh.0, offset, wanted)) {
                 Ok(filled) => reply.data(&buffer[..filled.min(size)]),
                 Err(errno) => reply.error(errno),
             }
@@ -233,12 +262,13 @@ impl Filesystem for LogFilesystem {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.close(ino.0, fh.0);
+        self.service.close(ino.0, fh.0);
         reply.ok();
     }
 
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match guarded(|| self.0.open_directory(ino.0)) {
+    fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let caller = self.caller(req);
+        match guarded(|| self.service.open_directory(ino.0, caller.as_ref())) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         }
@@ -252,7 +282,7 @@ impl Filesystem for LogFilesystem {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listing = match guarded(|| self.0.listing(fh.0, offset == 0)) {
+        let listing = match guarded(|| self.service.listing(fh.0, offset == 0)) {
             Ok(listing) => listing,
             Err(errno) => return reply.error(errno),
         };
@@ -295,12 +325,12 @@ impl Filesystem for LogFilesystem {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.0.close(ino.0, fh.0);
+        self.service.close(ino.0, fh.0);
         reply.ok();
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let space = match guarded(|| self.0.space()) {
+        let space = match guarded(|| self.service.space()) {
             Ok(space) => space,
             Err(errno) => return reply.error(errno),
         };
@@ -315,6 +345,23 @@ impl Filesystem for LogFilesystem {
             narrow(space.f_namemax),
             narrow(space.f_frsize),
         );
+    }
+
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let caller = self.caller(req);
+        match guarded(|| self.service.xattr(ino.0, name, caller.as_ref())) {
+            Ok(Some(value)) => reply_bytes(reply, size, &value),
+            Ok(None) => reply.error(Errno::NO_XATTR),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let caller = self.caller(req);
+        match guarded(|| self.service.xattrs(ino.0, caller.as_ref())) {
+            Ok(names) => reply_bytes(reply, size, &names),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     // Answers that the kernel remembers.
@@ -353,21 +400,6 @@ impl Filesystem for LogFilesystem {
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn getxattr(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _name: &OsStr,
-        _size: u32,
-        reply: ReplyXattr,
-    ) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
         reply.error(Errno::ENOSYS);
     }
 

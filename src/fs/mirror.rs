@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +19,10 @@ use crate::error::{Error, Result};
 use crate::log::source::{Identity, stat_in};
 use crate::view::View;
 
+use super::access::Caller;
 use super::attributes::Attributes;
+use super::gate::Gate;
+use super::xattr;
 
 /// Tells one state of what bears a name from the next. Two states with the same version may share
 /// an inode and the pages that the kernel has cached for it.
@@ -145,11 +148,20 @@ impl Mirror {
         })
     }
 
-    /// Opens the regular file at `path`, if it is still in the state that `version` names.
-    pub fn open_file(&self, path: &Path, version: Version) -> Result<Opened> {
+    /// Opens the regular file at `path`, if it is still in the state that `version` names, and `caller` may read all
+    /// that it shows; `None` is the user of this process.
+    pub fn open_file(
+        &self,
+        path: &Path,
+        version: Version,
+        caller: Option<&Caller>,
+    ) -> Result<Opened> {
+        let gate = self.gate(caller);
+        gate.way(path)?;
         match (self.catalog.get(path)?, version) {
             (Presented::View { .. }, Version::View { generation }) => {
                 let view = self.catalog.open(path)?;
+                gate.view(&view)?;
                 if view.generation() == generation {
                     Ok(Opened::View(view))
                 } else {
@@ -157,14 +169,20 @@ impl Mirror {
                 }
             }
             (Presented::Plain, Version::Source { device, inode, .. }) => {
-                self.open_plain(path, device, inode)
+                let file = self.open_plain(path, device, inode)?;
+                gate.fresh(&self.catalog.folder().full_path(path), &file)?;
+                Ok(Opened::Plain(file))
             }
             (Presented::Broken(error), Version::Broken { .. }) => Err(Error::Remembered(error)),
             _ => Err(self.failure(path, Errno::STALE)),
         }
     }
 
-    fn open_plain(&self, path: &Path, device: u64, inode: u64) -> Result<Opened> {
+    fn gate<'a>(&'a self, caller: Option<&'a Caller>) -> Gate<'a> {
+        Gate::new(self.catalog.folder(), caller)
+    }
+
+    fn open_plain(&self, path: &Path, device: u64, inode: u64) -> Result<File> {
         use std::os::unix::fs::MetadataExt;
         let folder = self.catalog.folder();
         let opened = folder
@@ -172,7 +190,7 @@ impl Mirror {
             .and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|e| self.io_failure(path, e))?;
         if (metadata.dev(), metadata.ino()) == (device, inode) {
-            Ok(Opened::Plain(file))
+            Ok(file)
         } else {
             Err(self.failure(path, Errno::STALE))
         }
@@ -180,6 +198,83 @@ impl Mirror {
 
     pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
         self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// The same to list it, for `caller`.
+    pub fn open_for_listing(&self, path: &Path, caller: Option<&Caller>) -> Result<OwnedFd> {
+        let gate = self.gate(caller);
+        gate.way(path)?;
+        let fd = self.open_directory(path)?;
+        gate.fresh(&self.catalog.folder().full_path(path), &fd)?;
+        Ok(fd)
+    }
+
+    /// The value of an extended attribute, where it has one of that name; that of a log file's own is told of the state
+    /// that `version` names.
+    pub fn xattr(
+        &self,
+        path: &Path,
+        version: Version,
+        name: &OsStr,
+        caller: Option<&Caller>,
+    ) -> Result<Option<Vec<u8>>> {
+        match xattr::Kind::of(name) {
+            xattr::Kind::Own => match (xattr::Own::named(name), version) {
+                (Some(own), Version::View { .. }) => {
+                    match self.open_file(path, version, caller)? {
+                        Opened::View(view) => own.value(&view).map(Some),
+                        Opened::Plain(_) => Ok(None),
+                    }
+                }
+                _ => Ok(None),
+            },
+            xattr::Kind::User => {
+                let gate = self.gate(caller);
+                gate.way(path)?;
+                let fd = self.open_name(path)?;
+                gate.fresh(&self.catalog.folder().full_path(path), &fd)?;
+                self.xattr_of(path, &fd, name)
+            }
+            // Where only one user gets in they decide nothing, and programs need not ask for that of each file.
+            xattr::Kind::AccessList if caller.is_some() => {
+                self.xattr_of(path, &self.open_name(path)?, name)
+            }
+            xattr::Kind::AccessList | xattr::Kind::Foreign => {
+                Err(self.failure(path, Errno::OPNOTSUPP))
+            }
+        }
+    }
+
+    fn xattr_of(&self, path: &Path, fd: &OwnedFd, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        xattr::get(fd, name).map_err(|e| self.failure(path, e))
+    }
+
+    /// The names of the extended attributes, each followed by a zero byte.
+    pub fn xattrs(
+        &self,
+        path: &Path,
+        version: Version,
+        caller: Option<&Caller>,
+    ) -> Result<Vec<u8>> {
+        let is_shown = |kind| match kind {
+            xattr::Kind::User => true,
+            xattr::Kind::AccessList => caller.is_some(),
+            xattr::Kind::Own | xattr::Kind::Foreign => false,
+        };
+        let listed = xattr::list(&self.open_name(path)?, is_shown);
+        let mut names = listed.map_err(|e| self.failure(path, e))?;
+        if let Version::View { .. } = version {
+            for own in xattr::Own::names() {
+                names.extend_from_slice(own.as_bytes());
+                names.push(0);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whatever is at `path`, to be asked about and not to be read.
+    fn open_name(&self, path: &Path) -> Result<OwnedFd> {
+        self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)
     }
 
     /// The names in the open directory `fd` that are shown, without `.` and `..`.
@@ -215,7 +310,7 @@ impl Mirror {
 
     /// The target of a symbolic link, unchanged.
     pub fn link_target(&self, path: &Path) -> Result<Vec<u8>> {
-        let fd = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let fd = self.open_name(path)?;
         rustix::fs::readlinkat(&fd, "", Vec::new())
             .map(|target| target.into_bytes())
             .map_err(|e| self.failure(path, e))

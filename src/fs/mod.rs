@@ -11,6 +11,9 @@
 //! | `filesystem` | the adapter: fuser's requests and answers |
 //! | `service` | what each request means |
 //! | `mirror` | what a path below the mounted folder is now |
+//! | `gate` | who is let through to the bytes of a file |
+//! | `access` | the kernel's rules for that, as a function |
+//! | `xattr` | extended attributes: the source's, and those of log files |
 //! | `tree` | inode numbers |
 //! | `handles` | open files and directories |
 //! | `attributes` | what `stat` tells of one file |
@@ -19,9 +22,11 @@
 //! Only `filesystem`, `errno` and `session` name types of fuser; the rest can be tested without a
 //! kernel.
 
+mod access;
 mod attributes;
 mod errno;
 mod filesystem;
+mod gate;
 mod handles;
 mod mirror;
 mod mounting;
@@ -32,6 +37,7 @@ mod tree;
 mod virtual_files;
 mod watch;
 mod watching;
+mod xattr;
 
 pub use mounting::{NOTIFY_SOCKET, unmount_dead};
 pub use mounts::MountId;

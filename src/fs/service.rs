@@ -14,6 +14,7 @@ use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
 
+use super::access::Caller;
 use super::attributes::Attributes;
 use super::handles::{Directory, Handle, Handles};
 use super::mirror::{Entry, Listed, Mirror, Opened};
@@ -183,7 +184,8 @@ impl Service {
         }
     }
 
-    pub fn open_file(&self, number: u64) -> Result<OpenFile> {
+    /// `caller`, here and below: who asks, where that may be another than the user of this process.
+    pub fn open_file(&self, number: u64, caller: Option<&Caller>) -> Result<OpenFile> {
         if let Some(text) = virtual_files::content(number, &self.watch) {
             return Ok(OpenFile {
                 handle: self.keep_virtual(Handle::Virtual(text.into_bytes()))?,
@@ -191,7 +193,7 @@ impl Service {
             });
         }
         let stats = self.watch.stats();
-        let opened = stats.open_time.time(|| self.open_shown(number));
+        let opened = stats.open_time.time(|| self.open_shown(number, caller));
         let opened = opened.inspect_err(|error| {
             // The kernel looks such a file up again by itself.
             if !is_stale(error) {
@@ -205,9 +207,9 @@ impl Service {
         Ok(opened)
     }
 
-    fn open_shown(&self, number: u64) -> Result<OpenFile> {
+    fn open_shown(&self, number: u64, caller: Option<&Caller>) -> Result<OpenFile> {
         let known = self.known(number)?;
-        let opened = self.mirror.open_file(&known.path, known.version)?;
+        let opened = self.mirror.open_file(&known.path, known.version, caller)?;
         let (handle, pages) = match opened {
             Opened::View(view) => (Handle::View(view), Pages::Kept),
             Opened::Plain(file) => {
@@ -235,12 +237,12 @@ impl Service {
         outcome
     }
 
-    pub fn open_directory(&self, number: u64) -> Result<u64> {
+    pub fn open_directory(&self, number: u64, caller: Option<&Caller>) -> Result<u64> {
         if virtual_files::is_virtual(number) {
             return self.keep_virtual(Handle::VirtualDirectory);
         }
         let known = self.known(number)?;
-        let fd = self.mirror.open_directory(&known.path)?;
+        let fd = self.mirror.open_for_listing(&known.path, caller)?;
         Ok(self.keep(number, Handle::Directory(Directory::new(fd, known.path))))
     }
 
@@ -294,6 +296,29 @@ impl Service {
 
     pub fn space(&self) -> Result<StatVfs> {
         self.mirror.space()
+    }
+
+    /// The value of an extended attribute, where there is one of that name.
+    pub fn xattr(
+        &self,
+        number: u64,
+        name: &OsStr,
+        caller: Option<&Caller>,
+    ) -> Result<Option<Vec<u8>>> {
+        if virtual_files::is_virtual(number) {
+            return Ok(None);
+        }
+        let known = self.known(number)?;
+        self.mirror.xattr(&known.path, known.version, name, caller)
+    }
+
+    /// The names of the extended attributes, each followed by a zero byte.
+    pub fn xattrs(&self, number: u64, caller: Option<&Caller>) -> Result<Vec<u8>> {
+        if virtual_files::is_virtual(number) {
+            return Ok(Vec::new());
+        }
+        let known = self.known(number)?;
+        self.mirror.xattrs(&known.path, known.version, caller)
     }
 
     pub fn link_target(&self, number: u64) -> Result<Vec<u8>> {
@@ -352,12 +377,12 @@ mod tests {
     fn what_is_open_outlives_its_name() {
         let (source, service) = service(Limits::default());
         let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
-        let open = service.open_file(number).unwrap();
+        let open = service.open_file(number, None).unwrap();
         replace(&source);
         assert_eq!(service.attributes(number).unwrap(), attributes);
         let mut buf = [0; 9];
         assert_eq!(service.read(open.handle, 0, &mut buf).unwrap(), 4);
-        assert_eq!(errno(service.open_file(number)), Os::STALE);
+        assert_eq!(errno(service.open_file(number, None)), Os::STALE);
         service.close(number, open.handle);
         assert_eq!(errno(service.attributes(number)), Os::STALE);
         let (new, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
@@ -371,11 +396,11 @@ mod tests {
         let (number, _) = service.look_up(ROOT, OsStr::new("file")).unwrap();
         replace(&source);
         assert_eq!(errno(service.attributes(number)), Os::STALE);
-        assert_eq!(errno(service.open_file(number)), Os::STALE);
+        assert_eq!(errno(service.open_file(number, None)), Os::STALE);
     }
 
     fn names(service: &Service) -> Vec<String> {
-        let handle = service.open_directory(ROOT).unwrap();
+        let handle = service.open_directory(ROOT, None).unwrap();
         let listing = service.listing(handle, true).unwrap();
         let mut names: Vec<String> = listing
             .iter()

@@ -7,6 +7,7 @@
 pub mod layer;
 pub mod make;
 pub mod mpirun;
+pub mod people;
 pub mod pnetcdf;
 pub mod readers;
 

@@ -1,0 +1,450 @@
+//! Whether a user may read a file or search a directory: the rules of the kernel, as a function of who asks and
+//! of the permissions at this moment.
+//!
+//! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test below holds them
+//! against the kernel itself.
+
+use std::cell::OnceCell;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+
+use super::xattr::{self, proc_path};
+
+/// The extended attribute that holds a file's access control list.
+pub const ACCESS_LIST: &str = "system.posix_acl_access";
+
+const ROOT: u32 = 0;
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// To read a file, or to list a directory.
+    Read,
+    /// To reach what lies in a directory.
+    Search,
+}
+
+impl Right {
+    /// Its bit in each class of a mode, and in the entries of a list.
+    fn bit(self) -> u32 {
+        match self {
+            Right::Read => 4,
+            Right::Search => 1,
+        }
+    }
+
+    pub fn verb(self) -> &'static str {
+        match self {
+            Right::Read => "read",
+            Right::Search => "search",
+        }
+    }
+}
+
+/// Who asks, as the kernel names the sender of a request.
+#[derive(Debug)]
+pub struct Caller {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    /// Supplementary groups. A request does not carry them, and few decisions need them.
+    groups: OnceCell<Vec<u32>>,
+}
+
+impl Caller {
+    /// `uid` and `gid` are those that count for files; `pid` is 0 for a process that we cannot see.
+    pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
+        Caller {
+            uid,
+            gid,
+            pid,
+            groups: OnceCell::new(),
+        }
+    }
+
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    fn is_in(&self, group: u32) -> bool {
+        let groups = || self.groups.get_or_init(|| self.ask_for_groups());
+        self.gid == group || groups().contains(&group)
+    }
+
+    /// None where they cannot be told: that grants less, never more. The process waits for our answer, so that its number
+    /// is not another's by now.
+    fn ask_for_groups(&self) -> Vec<u32> {
+        let known =
+            (self.pid != 0).then(|| fs::read_to_string(format!("/proc/{}/status", self.pid)));
+        let status = known.and_then(Result::ok).unwrap_or_default();
+        groups_in(&status, self.uid, self.gid).unwrap_or_default()
+    }
+}
+
+/// The supplementary groups in what `/proc/PID/status` says. None where the process has other ids for files than the
+/// request: then it acts for somebody else, whose groups are not these.
+fn groups_in(status: &str, uid: u32, gid: u32) -> Option<Vec<u32>> {
+    let numbers = |field: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        line.split_whitespace().map(|n| n.parse().ok()).collect()
+    };
+    // Real, effective, saved, and the one for files.
+    let is_same = |field, id| numbers(field).is_some_and(|ids| ids.get(3) == Some(&id));
+    (is_same("Uid:", uid) && is_same("Gid:", gid)).then(|| numbers("Groups:"))?
+}
+
+/// What decides who may do what with a file.
+#[derive(Debug)]
+pub struct Permissions {
+    owner: u32,
+    group: u32,
+    mode: u32,
+    list: Option<List>,
+}
+
+impl Permissions {
+    /// As they are now.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&file)?;
+        let list = xattr::get(&file, OsStr::new(ACCESS_LIST))?;
+        let list = list.map(|bytes| {
+            let reason = "an access control list that cannot be read";
+            List::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, reason))
+        });
+        Ok(Permissions {
+            owner: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode,
+            list: list.transpose()?,
+        })
+    }
+
+    pub fn grant(&self, right: Right, caller: &Caller) -> bool {
+        let has = |class: u32| (self.mode >> class) & right.bit() != 0;
+        let (owner, group, other) = (has(6), has(3), has(0));
+        if caller.uid == ROOT {
+            return true;
+        }
+        if caller.uid == self.owner {
+            return owner;
+        }
+        match &self.list {
+            // Where the mask grants nothing at all the kernel does not look at the list.
+            Some(list) if self.mode & 0o070 != 0 => list.grants(right, self.group, caller),
+            _ if group == other => other,
+            _ if caller.is_in(self.group) => group,
+            _ => other,
+        }
+    }
+}
+
+/// A POSIX access control list.
+#[derive(Debug)]
+struct List(Vec<Entry>);
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    who: Who,
+    /// As in one class of a mode.
+    bits: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Owner,
+    User(u32),
+    OwningGroup,
+    Group(u32),
+    Mask,
+    Other,
+}
+
+impl List {
+    const VERSION: u32 = 2;
+
+    /// From the attribute's form: a version, and 8 bytes an entry: tag, bits, and who (`linux/posix_acl_xattr.h`).
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (version, entries) = bytes.split_first_chunk::<4>()?;
+        let (entries, rest) = entries.as_chunks::<8>();
+        if u32::from_le_bytes(*version) != Self::VERSION || !rest.is_empty() {
+            return None;
+        }
+        let parsed = entries.iter().map(Entry::parse);
+        parsed.collect::<Option<_>>().map(List)
+    }
+
+    /// For who does not own the file.
+    fn grants(&self, right: Right, owning_group: u32, caller: &Caller) -> bool {
+        let of = |who| self.0.iter().find(move |entry| entry.who == who);
+        let mask = of(Who::Mask).map_or(7, |mask| mask.bits);
+        let grants = |entry: &Entry, mask: u32| entry.bits & mask & right.bit() != 0;
+        if let Some(user) = of(Who::User(caller.uid)) {
+            return grants(user, mask);
+        }
+        let is_member = |entry: &&Entry| match entry.who {
+            Who::OwningGroup => caller.is_in(owning_group),
+            Who::Group(group) => caller.is_in(group),
+            _ => false,
+        };
+        let mut groups = self.0.iter().filter(is_member).peekable();
+        match groups.peek() {
+            Some(_) => groups.any(|group| grants(group, mask)),
+            None => of(Who::Other).is_some_and(|other| grants(other, 7)),
+        }
+    }
+}
+
+impl Entry {
+    fn parse(bytes: &[u8; 8]) -> Option<Self> {
+        let [t0, t1, b0, b1, id @ ..] = *bytes;
+        let id = u32::from_le_bytes(id);
+        let who = match u16::from_le_bytes([t0, t1]) {
+            0x01 => Who::Owner,
+            0x02 => Who::User(id),
+            0x04 => Who::OwningGroup,
+            0x08 => Who::Group(id),
+            0x10 => Who::Mask,
+            0x20 => Who::Other,
+            _ => return None,
+        };
+        Some(Entry {
+            who,
+            bits: u32::from(u16::from_le_bytes([b0, b1])),
+        })
+    }
+}
+
+/// Whether this process may read the file, which it may hold open since a time when it might. The system itself decides.
+pub fn may_read(file: impl AsFd) -> Result<bool, Errno> {
+    let path = proc_path(file.as_fd());
+    match rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) {
+        Ok(()) => Ok(true),
+        Err(Errno::ACCESS | Errno::PERM) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::Path;
+    use std::process::Command;
+
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use rustix::fs::XattrFlags;
+
+    use super::*;
+
+    const ANYBODY: u32 = u32::MAX;
+
+    fn list(entries: &[(u16, u32, u16)]) -> Vec<u8> {
+        let mut bytes = List::VERSION.to_le_bytes().to_vec();
+        for (tag, id, bits) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(bits.to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
+        Caller {
+            uid,
+            gid,
+            pid: 0,
+            groups: OnceCell::from(groups.to_vec()),
+        }
+    }
+
+    #[test]
+    fn groups_count_only_for_the_ids_of_the_request() {
+        let status = "Name:\tcat\nUid:\t1\t2\t3\t7\nGid:\t4\t5\t6\t8\nGroups:\t10 20 \n";
+        assert_eq!(groups_in(status, 7, 8), Some(vec![10, 20]));
+        assert_eq!(groups_in(status, 2, 8), None);
+        assert_eq!(groups_in(status, 7, 5), None);
+        assert_eq!(groups_in("", 0, 0), None);
+        assert_eq!(
+            groups_in("Uid:\t1 1 1 1\nGid:\t1 1 1 1\nGroups:\t\n", 1, 1),
+            Some(vec![])
+        );
+    }
+
+    #[test]
+    fn our_own_groups_are_found() {
+        let us = rustix::process::getgroups().unwrap();
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let pid = std::process::id();
+        let found = |pid| Caller::new(uid.as_raw(), gid.as_raw(), pid).ask_for_groups();
+        let us: BTreeSet<u32> = us.iter().map(|group| group.as_raw()).collect();
+        assert_eq!(found(pid).into_iter().collect::<BTreeSet<_>>(), us);
+        assert!(found(0).is_empty());
+    }
+
+    #[test]
+    fn lists_with_no_sense_are_refused() {
+        let good = list(&[(1, ANYBODY, 6), (4, ANYBODY, 4), (0x20, ANYBODY, 0)]);
+        assert_eq!(List::parse(&good).unwrap().0.len(), 3);
+        for len in 0..good.len() {
+            let cut = List::parse(&good[..len]);
+            assert!(
+                cut.is_none_or(|cut| len % 8 == 4 && cut.0.len() < 3),
+                "{len}"
+            );
+        }
+        assert!(List::parse(&list(&[(3, 0, 4)])).is_none());
+        let mut other = good;
+        other[0] = 1;
+        assert!(List::parse(&other).is_none());
+    }
+
+    // Against the kernel: users and groups who exist by their numbers only.
+
+    const USERS: std::ops::Range<u32> = 61_001..61_004;
+    const GROUPS: std::ops::Range<u32> = 62_001..62_005;
+
+    /// What permissions are made of. Where there is a list, the group's bits of the mode are its mask.
+    #[derive(Debug, Clone)]
+    struct Case {
+        owner: u32,
+        group: u32,
+        mode: u32,
+        /// Entries for users, where that is true, and groups: which one, and its bits.
+        named: Vec<(bool, u32, u16)>,
+        /// Those of the owning group, where there is a list.
+        owning_group: u16,
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let named = (any::<bool>(), 0..4u32, 0..8u16);
+        let named = prop::collection::vec(named, 0..5);
+        // With all rights in one class, or none, more often than in one case of eight.
+        let bits = || prop_oneof![Just(0), Just(7), 0..8u32];
+        let mode = (bits(), bits(), bits()).prop_map(|(u, g, o)| u << 6 | g << 3 | o);
+        let all = (USERS, GROUPS, mode, named, 0..8u16);
+        all.prop_map(|(owner, group, mode, named, owning_group)| Case {
+            owner,
+            group,
+            mode,
+            named,
+            owning_group,
+        })
+    }
+
+    impl Case {
+        fn list(&self) -> Vec<u8> {
+            let class = |shift: u32| ((self.mode >> shift) & 7) as u16;
+            let named = |user: bool| self.named.iter().filter(move |n| n.0 == user);
+            let users = named(true).map(|(_, n, bits)| (2, USERS.start + n % 3, *bits));
+            let groups = named(false).map(|(_, n, bits)| (8, GROUPS.start + n, *bits));
+            let mut all = vec![(1, ANYBODY, class(6))];
+            all.extend(users);
+            all.push((4, ANYBODY, self.owning_group));
+            all.extend(groups);
+            all.extend([(0x10, ANYBODY, class(3)), (0x20, ANYBODY, class(0))]);
+            // One entry for each user and group.
+            let mut seen = BTreeSet::new();
+            all.retain(|(tag, id, _)| seen.insert((*tag, *id)));
+            list(&all)
+        }
+
+        fn apply(&self, path: &Path) -> io::Result<()> {
+            chown(path, Some(self.owner), Some(self.group))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(self.mode))?;
+            if !self.named.is_empty() {
+                rustix::fs::setxattr(path, ACCESS_LIST, &self.list(), XattrFlags::empty())?;
+            }
+            Ok(())
+        }
+    }
+
+    /// What a process with these ids can read and search in `folder`, as the kernel tells it.
+    fn told_by_kernel(folder: &Path, (uid, gid, groups): (u32, u32, &[u32])) -> BTreeSet<String> {
+        let groups = match groups {
+            [] => "--clear-groups".to_owned(),
+            _ => {
+                let numbers: Vec<String> = groups.iter().map(u32::to_string).collect();
+                format!("--groups={}", numbers.join(","))
+            }
+        };
+        let found = Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={gid}"), groups])
+            .args(["--", "sh", "-c"])
+            .arg(r#"for f in *; do test -r $f && echo $f r; test -d $f -a -x $f && echo $f x; done; :"#)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(found.status.success(), "{found:?}");
+        let said = String::from_utf8(found.stdout).unwrap();
+        said.lines().map(str::to_owned).collect()
+    }
+
+    fn told_by_us(folder: &Path, caller: &Caller) -> BTreeSet<String> {
+        let mut told = BTreeSet::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let permissions = Permissions::of(fs::File::open(entry.path()).unwrap()).unwrap();
+            if permissions.grant(Right::Read, caller) {
+                told.insert(format!("{name} r"));
+            }
+            if entry.path().is_dir() && permissions.grant(Right::Search, caller) {
+                told.insert(format!("{name} x"));
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn we_decide_as_the_kernel_does() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can act as other users");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut runner = TestRunner::default();
+        let (mut with_list, cases) = (0, 400);
+        for number in 0..cases {
+            let case = case().new_tree(&mut runner).unwrap().current();
+            let path = folder.path().join(format!("{number}"));
+            match number % 3 {
+                0 => fs::create_dir(&path).unwrap(),
+                _ => fs::write(&path, "").unwrap(),
+            }
+            match case.apply(&path) {
+                Err(e) if e.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                    eprintln!(
+                        "skipped: {} has no access control lists",
+                        folder.path().display()
+                    );
+                    return;
+                }
+                other => other.unwrap(),
+            }
+            with_list += usize::from(!case.named.is_empty());
+        }
+        assert!(with_list > cases / 2);
+        let groups = |some: &[u32]| some.iter().map(|n| GROUPS.start + n).collect::<Vec<_>>();
+        for uid in (USERS.start - 1..USERS.end).chain([ROOT]) {
+            for (gid, others) in [(0, &[][..]), (1, &[2]), (3, &[0, 1]), (7, &[])] {
+                let (gid, others) = (GROUPS.start + gid, groups(others));
+                let kernel = told_by_kernel(folder.path(), (uid, gid, &others));
+                let us = told_by_us(folder.path(), &caller(uid, gid, &others));
+                let differ: Vec<_> = kernel.symmetric_difference(&us).collect();
+                assert!(
+                    differ.is_empty(),
+                    "user {uid}, {gid}, {others:?}: {differ:?}"
+                );
+                assert!(kernel.len() > cases / 8);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Users who exist by their numbers only. The kernel asks for no more, so nobody has to create or remove them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::XattrFlags;
+use tempfile::TempDir;
+
+use super::{Mounted, User, can_act, can_mount, is_root};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Person {
+    pub name: &'static str,
+    pub uid: u32,
+    /// His own group, of which nobody else is.
+    pub gid: u32,
+    pub group: Option<u32>,
+}
+
+/// A group of several.
+pub const TEAM: u32 = 62_100;
+
+pub const ALICE: Person = Person::new("alice", 61_101, None);
+pub const BOB: Person = Person::new("bob", 61_102, None);
+pub const CAROL: Person = Person::new("carol", 61_103, Some(TEAM));
+pub const ALL: [Person; 3] = [ALICE, BOB, CAROL];
+
+impl Person {
+    const fn new(name: &'static str, number: u32, group: Option<u32>) -> Self {
+        Person {
+            name,
+            uid: number,
+            gid: number,
+            group,
+        }
+    }
+
+    pub fn command(self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([
+            format!("--reuid={}", self.uid),
+            format!("--regid={}", self.gid),
+            match self.group {
+                Some(group) => format!("--groups={group}"),
+                None => "--clear-groups".to_owned(),
+            },
+        ]);
+        command.args(["--", program]).env("LC_ALL", "C");
+        command
+    }
+
+    /// The bytes of a file; `None` where this person is denied them.
+    pub fn read(self, path: &Path) -> Option<Vec<u8>> {
+        self.output("cat", path)
+    }
+
+    /// Whether a directory can be listed.
+    pub fn can_list(self, path: &Path) -> bool {
+        self.output("ls", path).is_some()
+    }
+
+    /// What the kernel alone says, without opening anything.
+    pub fn has_access(self, path: &Path) -> bool {
+        let asked = self.command("test").arg("-r").arg(path).status();
+        asked.unwrap().success()
+    }
+
+    fn output(self, program: &str, path: &Path) -> Option<Vec<u8>> {
+        let output = self.command(program).arg(path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let denied = said.contains("Permission denied");
+        assert!(output.status.success() || denied, "{path:?}: {said}");
+        (!denied).then_some(output.stdout)
+    }
+
+    /// Makes this person the owner of a file with this mode.
+    pub fn owns(self, path: &Path, mode: u32) {
+        chown(path, Some(self.uid), Some(self.gid)).unwrap();
+        set_mode(path, mode);
+    }
+}
+
+pub fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Whether files of several people can be made here; says why not.
+pub fn can_be_others() -> bool {
+    if !is_root() {
+        eprintln!("skipped: only root can act as several users");
+        return false;
+    }
+    can_act(User::Nobody)
+}
+
+/// An entry of an access control list, with bits as in a mode.
+#[derive(Debug, Clone, Copy)]
+pub enum Entry {
+    User(u32, u16),
+    Group(u32, u16),
+}
+
+pub const ACCESS_LIST: &str = "system.posix_acl_access";
+pub const DEFAULT_LIST: &str = "system.posix_acl_default";
+
+/// The form that the attribute has (`linux/posix_acl_xattr.h`). `classes`: bits of the owner, the owning group, the mask, and
+/// all others.
+pub fn list(classes: [u16; 4], named: &[Entry]) -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let [owner, group, mask, other] = classes;
+    let mut entries = vec![(1, owner, NOBODY)];
+    entries.extend(named.iter().filter_map(|entry| match entry {
+        Entry::User(id, bits) => Some((2, *bits, *id)),
+        Entry::Group(..) => None,
+    }));
+    entries.push((4, group, NOBODY));
+    entries.extend(named.iter().filter_map(|entry| match entry {
+        Entry::Group(id, bits) => Some((8, *bits, *id)),
+        Entry::User(..) => None,
+    }));
+    entries.extend([(16, mask, NOBODY), (32, other, NOBODY)]);
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in entries {
+        bytes.extend(u16::to_le_bytes(tag));
+        bytes.extend(u16::to_le_bytes(bits));
+        bytes.extend(u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+pub fn set_list(path: &Path, classes: [u16; 4], named: &[Entry]) {
+    let list = list(classes, named);
+    rustix::fs::setxattr(path, ACCESS_LIST, &list, XattrFlags::empty()).unwrap();
+}
+
+/// Whether the file system of `folder` has such lists; says so where it has none.
+pub fn has_lists(folder: &Path) -> bool {
+    let entries = list([7, 5, 5, 5], &[]);
+    let set = rustix::fs::setxattr(folder, ACCESS_LIST, &entries, XattrFlags::empty());
+    if let Err(e) = set {
+        eprintln!(
+            "skipped: {} has no access control lists: {e}",
+            folder.display()
+        );
+    }
+    set.is_ok()
+}
+
+/// A file or directory below `tests`.
+pub fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name)
+}
+
+/// A source that everybody can enter.
+pub fn open_source() -> TempDir {
+    let source = tempfile::tempdir().unwrap();
+    set_mode(source.path(), 0o755);
+    source
+}
+
+/// Copies what is at `from` into `to`, readable for all.
+pub fn copy(from: &Path, to: &Path) {
+    let mut copying = Command::new("cp");
+    copying.arg("-rL").args([from, to]);
+    assert!(copying.status().unwrap().success());
+    let readable = Command::new("chmod")
+        .args(["-R", "u=rwX,go=rX"])
+        .arg(to)
+        .status();
+    assert!(readable.unwrap().success());
+}
+
+/// By root, for everybody.
+pub fn mount_for_all(source: &Path) -> Mounted {
+    Mounted::new(source, "allow_other,index_dir=none")
+}
+
+/// Whether root can mount here, and act as several users; says why not.
+pub fn ready() -> bool {
+    can_be_others() && can_mount(User::Caller)
+}
