@@ -417,10 +417,11 @@ fn without_memory_for_a_chunk_it_cannot_be_read_and_others_can() {
     };
     // Threads have what they need.
     site.others_are_well(&mounted);
-    let status =
-        fs::read_to_string(format!("/proc/{}/statm", mounted.daemon.as_raw_pid())).unwrap();
-    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
-    let size = pages * rustix::param::page_size() as u64;
+    let status = fs::read_to_string(format!("/proc/{}/status", mounted.daemon.as_raw_pid()));
+    let status = status.unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let size = size.unwrap().trim().trim_end_matches(" kB");
+    let size = size.parse::<u64>().unwrap() << 10;
     for more in [48 << 20, 150 << 20] {
         let before = limit(&mounted, Resource::As, Some(size + more));
         assert_eq!(errno(read()), Some(Errno::IO), "{} MiB", more >> 20);
