@@ -32,7 +32,7 @@ UNITS := $(wildcard systemd/*.service)
 USER_UNITS := $(wildcard systemd/user/*.service)
 # What an administrator copies and changes.
 EXAMPLES := $(filter-out %/README.md,$(wildcard mount/*)) \
-	$(wildcard systemd/*.mount systemd/*.automount packaging/*.toml)
+	$(wildcard systemd/examples/* packaging/*.toml)
 
 # cargo-deb knows the target directory by the name of its release build alone.
 STAGE := $(TARGET_DIR)/release/package
@@ -118,7 +118,7 @@ lint: setup-mpi
 install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi
 
-# The pages and completions come from the program itself. A unit names the program by its path.
+# The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/h5logfs
@@ -131,7 +131,7 @@ install-program:
 	install -D -m 644 packaging/h5logfs.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/h5logfs.conf
 	install -d $(DESTDIR)$(SYSTEMDDIR)/system $(DESTDIR)$(SYSTEMDDIR)/user
 	set -e; for unit in $(UNITS:systemd/%=system/%) $(USER_UNITS:systemd/%=%); do \
-		sed 's|/usr/\(local/\)\?bin/h5logfs|$(BINDIR)/h5logfs|g' systemd/$${unit#system/} \
+		sed 's|^\(Exec[A-Za-z]*=\)h5logfs |\1$(BINDIR)/h5logfs |' systemd/$${unit#system/} \
 			>$(DESTDIR)$(SYSTEMDDIR)/$$unit; \
 		chmod 644 $(DESTDIR)$(SYSTEMDDIR)/$$unit; \
 	done
