@@ -153,6 +153,42 @@ fn others_are_served_while_a_scan_goes_on() {
 }
 
 #[test]
+fn many_scans_without_end_stop_nobody_else() {
+    if !is_root() {
+        eprintln!("skipped: only root has files of two owners");
+        return;
+    }
+    // One thread for all requests.
+    let Some(hostile) = Hostile::new("threads=1,scan_cpu=2,scan_workers=3") else {
+        return;
+    };
+    let names: Vec<String> = (0..8).map(|n| format!("loop{n}.h5")).collect();
+    for name in &names {
+        let path = hostile.source.path().join(name);
+        fs::copy(LOOP, &path).unwrap();
+        std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+    }
+    thread::scope(|scope| {
+        let readers: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| hostile.errno(name)))
+            .collect();
+        wait_until("two scans go on", || hostile.children().len() == 3);
+        // Known ones, new ones, and listings.
+        assert_eq!(hostile.errno("good.h5"), None);
+        assert_eq!(hostile.errno("fine.h5"), None);
+        let busy = readers
+            .iter()
+            .filter(|reader| !reader.is_finished())
+            .count();
+        assert!(busy > 0 || hostile.told("scan_cpu") == 0);
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), Some(Errno::IO));
+        }
+    });
+}
+
+#[test]
 fn a_worker_that_is_killed_costs_its_file_an_error() {
     let Some(hostile) = Hostile::new("scan_cpu=20") else {
         return;

@@ -7,13 +7,15 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 use super::access::Caller;
 use super::attributes::Attributes;
-use super::errno::guarded;
+use super::errno::{guarded, guarded_now};
+use super::lane::Lane;
 use super::service::{Pages, Service};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
@@ -41,14 +43,18 @@ thread_local! {
 
 #[derive(Debug)]
 pub struct LogFilesystem {
-    service: Service,
+    service: Arc<Service>,
+    /// For what may need a scan.
+    lane: Lane,
     /// Users other than that of this process get in.
     allow_other: bool,
 }
 
 impl LogFilesystem {
     pub fn new(service: Service, allow_other: bool) -> Self {
+        let service = Arc::new(service);
         LogFilesystem {
+            lane: Lane::new(Arc::clone(&service)),
             service,
             allow_other,
         }
@@ -118,40 +124,72 @@ fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
     }
 }
 
-impl LogFilesystem {
-    /// Adds what follows `offset` in the listing of the open directory `fh`, as far as there is room.
-    /// The kernel counts each as looked up, but for the first two.
-    fn list_with_attributes(
-        &self,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<()> {
-        let listing = self.service.listing(fh.0, offset == 0)?;
-        let parent = self.service.parent(ino.0)?;
-        let itself = file_attr(ino.0, &parent.attributes);
+/// Files of a listing that are scanned at a time, before it goes on.
+const SCANNED_AHEAD: usize = 128;
+
+/// A page of a listing with attributes.
+struct Page {
+    directory: INodeNo,
+    handle: FileHandle,
+    offset: u64,
+    reply: ReplyDirectoryPlus,
+}
+
+impl Page {
+    /// Adds what follows `offset`, as far as there is room. The kernel counts each as looked up, but for
+    /// the first two.
+    fn fill(&mut self, service: &Service) -> Result<()> {
+        let listing = service.listing(self.handle.0, self.offset == 0)?;
+        let parent = service.parent(self.directory.0)?;
+        let itself = file_attr(self.directory.0, &parent.attributes);
         let dots = [".", ".."];
-        for (name, next) in dots.iter().zip(1..).skip(position(offset)) {
-            if reply.add(ino, next, name, &TTL, &itself, Generation(0)) {
+        for (name, next) in dots.iter().zip(1..).skip(position(self.offset)) {
+            if self.add(next, OsStr::new(name), &TTL, &itself) {
                 return Ok(());
             }
         }
-        let first = position(offset).saturating_sub(dots.len());
+        let first = position(self.offset).saturating_sub(dots.len());
         let after_dots = dots.len() as u64 + 1;
         for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let Some(found) = self.service.look_up_listed(&parent, listed) else {
-                continue;
+            let found = match service.look_up_listed(&parent, listed) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                // What is there already need not wait for the rest, which the kernel asks for next.
+                Err(Error::Unscanned { .. }) if next > self.offset + 1 => return Ok(()),
+                Err(error) => return Err(error),
             };
             let attr = file_attr(found.number, &found.attributes);
             let ttl = if found.is_known { TTL } else { Duration::ZERO };
-            if reply.add(attr.ino, next, &listed.name, &ttl, &attr, Generation(0)) {
+            if self.add(next, &listed.name, &ttl, &attr) {
                 // The kernel does not hear of this one.
-                self.service.forget(found.number, 1);
+                service.forget(found.number, 1);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether there was no room for it.
+    fn add(&mut self, next: u64, name: &OsStr, ttl: &Duration, attr: &FileAttr) -> bool {
+        self.reply
+            .add(attr.ino, next, name, ttl, attr, Generation(0))
+    }
+
+    /// The same for whoever has time: scans what is needed first.
+    fn scan_and_fill(&mut self, service: &Service) -> Result<()> {
+        let listing = service.listing(self.handle.0, false)?;
+        let parent = service.parent(self.directory.0)?;
+        let first = position(self.offset).saturating_sub(2).min(listing.len());
+        let end = listing.len().min(first + SCANNED_AHEAD);
+        service.scan_listed(&parent, &listing[first..end]);
+        self.fill(service)
+    }
+
+    fn send(self, filled: Result<(), Errno>) {
+        match filled {
+            Ok(()) => self.reply.ok(),
+            Err(errno) => self.reply.error(errno),
+        }
     }
 }
 
@@ -183,13 +221,15 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match guarded(|| self.service.look_up(parent.0, name)) {
+        let name = name.to_owned();
+        let work = move |service: &Service| service.look_up(parent.0, &name);
+        self.lane.run(work, |found| match found {
             Ok((number, attributes)) => {
                 // Numbers are never used again, so there is one generation only.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
             }
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
@@ -197,10 +237,11 @@ impl Filesystem for LogFilesystem {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match guarded(|| self.service.attributes(ino.0)) {
+        let work = move |service: &Service| service.attributes(ino.0);
+        self.lane.run(work, move |found| match found {
             Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -215,7 +256,8 @@ impl Filesystem for LogFilesystem {
             return reply.error(Errno::EROFS);
         }
         let caller = self.caller(req);
-        match guarded(|| self.service.open_file(ino.0, caller.as_ref())) {
+        let work = move |service: &Service| service.open_file(ino.0, caller.as_ref());
+        self.lane.run(work, |opened| match opened {
             Ok(open) => {
                 let flags = match open.pages {
                     Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
@@ -225,7 +267,7 @@ impl Filesystem for LogFilesystem {
                 reply.opened(FileHandle(open.handle), flags);
             }
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn read(
@@ -282,25 +324,28 @@ impl Filesystem for LogFilesystem {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listing = match guarded(|| self.service.listing(fh.0, offset == 0)) {
-            Ok(listing) => listing,
-            Err(errno) => return reply.error(errno),
-        };
-        let dots = [".", ".."].map(|name| (OsStr::new(name), ino.0, FileType::Directory));
-        let names = listing
-            .iter()
-            .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
-        let all = dots
-            .into_iter()
-            .chain(names)
-            .zip(1..)
-            .skip(position(offset));
-        for ((name, inode, kind), next) in all {
-            if reply.add(INodeNo(inode), next, kind, name) {
-                break;
+        let work = move |service: &Service| service.listing(fh.0, offset == 0);
+        self.lane.run(work, move |listing| {
+            let listing = match listing {
+                Ok(listing) => listing,
+                Err(errno) => return reply.error(errno),
+            };
+            let dots = [".", ".."].map(|name| (OsStr::new(name), ino.0, FileType::Directory));
+            let names = listing
+                .iter()
+                .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
+            let all = dots
+                .into_iter()
+                .chain(names)
+                .zip(1..)
+                .skip(position(offset));
+            for ((name, inode, kind), next) in all {
+                if reply.add(INodeNo(inode), next, kind, name) {
+                    break;
+                }
             }
-        }
-        reply.ok();
+            reply.ok();
+        });
     }
 
     fn readdirplus(
@@ -309,11 +354,20 @@ impl Filesystem for LogFilesystem {
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        match guarded(|| self.list_with_attributes(ino, fh, offset, &mut reply)) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
+        let mut page = Page {
+            directory: ino,
+            handle: fh,
+            offset,
+            reply,
+        };
+        match guarded_now(|| page.fill(&self.service)) {
+            Some(filled) => page.send(filled),
+            None => self.lane.wait(move |service| {
+                let filled = guarded(|| page.scan_and_fill(service));
+                page.send(filled);
+            }),
         }
     }
 
@@ -349,19 +403,22 @@ impl Filesystem for LogFilesystem {
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let caller = self.caller(req);
-        match guarded(|| self.service.xattr(ino.0, name, caller.as_ref())) {
+        let name = name.to_owned();
+        let work = move |service: &Service| service.xattr(ino.0, &name, caller.as_ref());
+        self.lane.run(work, move |value| match value {
             Ok(Some(value)) => reply_bytes(reply, size, &value),
             Ok(None) => reply.error(Errno::NO_XATTR),
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = self.caller(req);
-        match guarded(|| self.service.xattrs(ino.0, caller.as_ref())) {
+        let work = move |service: &Service| service.xattrs(ino.0, caller.as_ref());
+        self.lane.run(work, move |names| match names {
             Ok(names) => reply_bytes(reply, size, &names),
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     // Answers that the kernel remembers.

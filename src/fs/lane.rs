@@ -43,20 +43,25 @@ impl Lane {
     }
 
     /// Does `work`, here and now if that needs no scan, and gives the outcome to `answer`.
-    pub fn run<T: 'static>(
+    pub fn run<T>(
         &self,
         work: impl Fn(&Service) -> Result<T> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        if let Some(outcome) = guarded_now(|| work(&self.service)) {
-            return answer(outcome);
+        match guarded_now(|| work(&self.service)) {
+            Some(outcome) => answer(outcome),
+            None => self.wait(move |service| answer(guarded(|| work(service)))),
         }
-        let service = Arc::clone(&self.service);
+    }
+
+    /// Does a job that has to wait.
+    pub fn wait(&self, job: impl FnOnce(&Service) + Send + 'static) {
         let there = self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = Waiting(Arc::clone(&self.waiting));
+        let service = Arc::clone(&self.service);
         let job = move || {
             let _waiting = waiting;
-            answer(guarded(|| work(&service)));
+            job(&service);
         };
         if there >= MOST {
             return job();

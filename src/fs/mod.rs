@@ -10,6 +10,7 @@
 //! | `watch` | the small process that unmounts after the daemon has crashed |
 //! | `filesystem` | the adapter: fuser's requests and answers |
 //! | `service` | what each request means |
+//! | `lane` | requests that have to wait for a scan |
 //! | `mirror` | what a path below the mounted folder is now |
 //! | `gate` | who is let through to the bytes of a file |
 //! | `access` | the kernel's rules for that, as a function |
@@ -28,6 +29,7 @@ mod errno;
 mod filesystem;
 mod gate;
 mod handles;
+mod lane;
 mod mirror;
 mod mounting;
 mod mounts;

@@ -13,6 +13,7 @@ use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
+use crate::parallel;
 
 use super::access::Caller;
 use super::attributes::Attributes;
@@ -140,14 +141,16 @@ impl Service {
     }
 
     /// A look-up of what a listing gave, which the kernel will forget one day like any other. None
-    /// when it is gone. What cannot be looked up for another reason is there nevertheless.
-    pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Option<Found> {
+    /// when it is gone. What cannot be looked up for another reason is there nevertheless; it fails only
+    /// where nobody waits for a scan.
+    pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Result<Option<Found>> {
         if let Some(found) = virtual_files::look_up(parent.number, &listed.name) {
-            return Some(Found {
-                number: found?,
-                attributes: virtual_files::attributes(found?)?,
+            let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
+            return Ok(found.map(|(number, attributes)| Found {
+                number,
+                attributes,
                 is_known: true,
-            });
+            }));
         }
         self.watch.stats().lookups.count();
         let path = parent.path.join(&listed.name);
@@ -155,15 +158,30 @@ impl Service {
         let is_known = outcome.is_ok();
         let entry = match outcome {
             Ok(entry) => entry,
-            Err(error) if is_gone(&error) => return None,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error @ Error::Unscanned { .. }) => return Err(error),
             Err(_) => Entry::unknown(listed.kind, listed.inode),
         };
-        let number = self.tree.look_up(parent.number, &listed.name, entry)?;
-        Some(Found {
+        let number = self.tree.look_up(parent.number, &listed.name, entry);
+        Ok(number.map(|number| Found {
             number,
             attributes: entry.attributes,
             is_known,
-        })
+        }))
+    }
+
+    /// Has all that is listed scanned, several files at a time: whoever looks them up one after the other
+    /// finds them known.
+    pub fn scan_listed(&self, parent: &Parent, listed: &[Listed]) {
+        let shares = parallel::shares().min(listed.len());
+        parallel::share(shares, |number| {
+            for listed in listed.iter().skip(number).step_by(shares) {
+                // Whoever looks it up is told what is wrong with it.
+                let _ = self
+                    .mirror
+                    .entry_in(&parent.fd, &parent.path.join(&listed.name));
+            }
+        });
     }
 
     /// The attributes of an inode. When something else bears its name by now, those who have it
@@ -178,6 +196,7 @@ impl Service {
                 self.tree.remember(number, entry.attributes);
                 Ok(entry.attributes)
             }
+            Err(error @ Error::Unscanned { .. }) => Err(error),
             _ if known.is_open => Ok(known.attributes),
             Ok(_) => Err(self.mirror.failure(&known.path, Os::STALE)),
             Err(error) => Err(error),
@@ -193,7 +212,13 @@ impl Service {
             });
         }
         let stats = self.watch.stats();
-        let opened = stats.open_time.time(|| self.open_shown(number, caller));
+        let start = Instant::now();
+        let opened = self.open_shown(number, caller);
+        if matches!(opened, Err(Error::Unscanned { .. })) {
+            // Nothing has happened yet.
+            return opened;
+        }
+        stats.open_time.record(start.elapsed());
         let opened = opened.inspect_err(|error| {
             // The kernel looks such a file up again by itself.
             if !is_stale(error) {
@@ -442,7 +467,10 @@ mod tests {
     fn a_listing_with_attributes_looks_each_name_up() {
         let (source, service) = service(Limits::default());
         let parent = service.parent(ROOT).unwrap();
-        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        let found = service
+            .look_up_listed(&parent, &listed("file"))
+            .unwrap()
+            .unwrap();
         assert!(found.is_known);
         // The first look at the file has read some bytes of it.
         let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
@@ -454,10 +482,18 @@ mod tests {
         service.forget(number, 1);
         assert_eq!(errno(service.attributes(number)), Os::STALE);
         replace(&source);
-        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        let found = service
+            .look_up_listed(&parent, &listed("file"))
+            .unwrap()
+            .unwrap();
         assert_eq!(found.attributes.size, 5);
         fs::remove_file(source.path().join("file")).unwrap();
-        assert!(service.look_up_listed(&parent, &listed("file")).is_none());
+        assert!(
+            service
+                .look_up_listed(&parent, &listed("file"))
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
@@ -466,7 +502,10 @@ mod tests {
         let mut parent = service.parent(ROOT).unwrap();
         // No directory: nothing can be looked up in it, for another reason than that it is gone.
         parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
-        let found = service.look_up_listed(&parent, &listed("file")).unwrap();
+        let found = service
+            .look_up_listed(&parent, &listed("file"))
+            .unwrap()
+            .unwrap();
         assert!(!found.is_known);
         assert_eq!(found.attributes.kind, FileType::RegularFile);
         // The look-up that must follow finds the file itself.
