@@ -105,9 +105,12 @@ impl Service {
             let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
             return found.ok_or_else(|| self.mirror.failure(Path::new(""), Os::NOENT));
         }
-        self.watch.stats().lookups.count();
         let path = self.known(parent)?.path.join(name);
-        let entry = self.mirror.entry(&path)?;
+        let entry = self.mirror.entry(&path);
+        if !will_be_repeated(&entry) {
+            self.watch.stats().lookups.count();
+        }
+        let entry = entry?;
         let number = self
             .tree
             .look_up(parent, name, entry)
@@ -211,25 +214,26 @@ impl Service {
                 pages: Pages::None,
             });
         }
-        let stats = self.watch.stats();
         let start = Instant::now();
         let opened = self.open_shown(number, caller);
-        if matches!(opened, Err(Error::Unscanned { .. })) {
-            // Nothing has happened yet.
-            return opened;
+        if !will_be_repeated(&opened) {
+            self.count_open(start, &opened);
         }
+        opened
+    }
+
+    fn count_open(&self, start: Instant, opened: &Result<OpenFile>) {
+        let stats = self.watch.stats();
         stats.open_time.record(start.elapsed());
-        let opened = opened.inspect_err(|error| {
+        match opened {
+            Ok(OpenFile {
+                pages: Pages::Kept, ..
+            }) => stats.opens_of_views.count(),
+            Ok(_) => stats.opens_of_plain_files.count(),
             // The kernel looks such a file up again by itself.
-            if !is_stale(error) {
-                stats.failed_opens.count();
-            }
-        })?;
-        match opened.pages {
-            Pages::Kept => stats.opens_of_views.count(),
-            _ => stats.opens_of_plain_files.count(),
+            Err(error) if is_stale(error) => {}
+            Err(_) => stats.failed_opens.count(),
         }
-        Ok(opened)
     }
 
     fn open_shown(&self, number: u64, caller: Option<&Caller>) -> Result<OpenFile> {
@@ -350,6 +354,11 @@ impl Service {
         let known = self.known(number)?;
         self.mirror.link_target(&known.path)
     }
+}
+
+/// Whether the same work will be done again by who can wait for a scan.
+fn will_be_repeated<T>(outcome: &Result<T>) -> bool {
+    matches!(outcome, Err(Error::Unscanned { .. }))
 }
 
 fn is_stale(error: &Error) -> bool {
