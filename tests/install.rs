@@ -308,7 +308,8 @@ root=$top/root
 cp "$package" "$root/package.deb"
 mkdir "$root/source" "$root/mount"
 cp -r "$source"/. "$root/source"
-in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; }
+# Without a home, as at boot: what a mount keeps is in /var/cache/h5logfs.
+in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 
 in_root dpkg -i /package.deb
 [ "$(in_root sh -c 'command -v h5logfs')" = /usr/bin/h5logfs ] || fail "not the program of the package"
@@ -327,11 +328,12 @@ in_root grep -q "^Uid:.$uid.$uid.$uid.$uid\$" "${scanner%cmdline}status" || fail
 in_root umount /mount
 
 # Once more: an upgrade to the same version, while something is mounted.
-in_root mount -t fuse.h5logfs /source /mount
+in_root mount -t fuse.h5logfs /source /mount -o index_dir=none
 in_root dpkg -i /package.deb
-in_root cmp /source/file /mount/file
+in_root cmp /shown.h5 /mount/nd.log.h5
 in_root umount /mount
 
+in_root test -d /var/cache/h5logfs || fail "nothing was kept, so purging is not tested"
 in_root dpkg -r h5logfs
 in_root sh -c '! command -v h5logfs' || fail "the program is still there"
 in_root dpkg -P h5logfs
