@@ -13,7 +13,7 @@ use super::Settings;
 use crate::error::{Error, Result};
 use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
-use crate::log::logvol::names::SUBFILE_FOLDER;
+use crate::log::logvol::names::{SUBFILE_FOLDER, subfile_folder};
 use crate::log::netcdf::{self, names::LogName};
 use crate::log::source::{Folder, Identity, Place, SourceFile};
 
@@ -92,6 +92,21 @@ pub fn master_of(name: &OsStr) -> Option<&OsStr> {
     let master = cut.next().map(OsStr::from_bytes);
     let master = master.or_else(|| LogName::parse(name).map(|log| log.master));
     master.filter(|master| !master.is_empty())
+}
+
+/// Whether the file at `path` is one of those that the log file at `master` can have beside its companions:
+/// itself, its journal, or a subfile.
+pub fn is_own_file(master: &Path, path: &Path) -> bool {
+    path == master
+        || path == journal::path_of(master)
+        || path
+            .parent()
+            .is_some_and(|folder| is_own_folder(master, folder))
+}
+
+/// Whether `path` is the directory of the subfiles of the log file at `master`.
+pub fn is_own_folder(master: &Path, path: &Path) -> bool {
+    path == subfile_folder(master)
 }
 
 /// The names of logs in directories, remembered as long as the directories do not change: a directory of

@@ -27,7 +27,7 @@ mod unclosed;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-pub use beside::{Listings, Look, companions, look, master_of};
+pub use beside::{Listings, Look, companions, is_own_file, is_own_folder, look, master_of};
 use own::Own;
 pub use settings::{LayoutOption, OPTIONS as LAYOUT_OPTIONS, Settings};
 use shape::Chooser;

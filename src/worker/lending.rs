@@ -10,9 +10,8 @@ use std::time::Instant;
 use super::message::{Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno};
 use super::{Scan, poll};
 use crate::error::{Error, Result};
-use crate::journal;
-use crate::log::logvol::names::subfile_folder;
 use crate::log::source::{Folder, Place};
+use crate::scan;
 use crate::snapshot::Snapshot;
 
 /// A worker says no more than this at once, in bytes: user block, image, and tables of datasets.
@@ -112,8 +111,7 @@ impl<'a> Lending<'a> {
     }
 
     fn list(&self, place: &Place) -> io::Result<Vec<OsString>> {
-        let subfiles = subfile_folder(self.wanted.relative);
-        let is_own = place.folder == 0 && place.path == subfiles;
+        let is_own = place.folder == 0 && scan::is_own_folder(self.wanted.relative, &place.path);
         self.folder_of(is_own, place)?.list(&place.path)
     }
 
@@ -134,15 +132,11 @@ impl<'a> Lending<'a> {
             companions,
             ..
         } = self.wanted;
-        let is_own = |place: &Place| {
-            place.path == relative
-                || place.path == journal::path_of(relative)
-                || place.path.parent() == Some(&*subfile_folder(relative))
-        };
+        let is_own = || place.folder == 0 && scan::is_own_file(relative, &place.path);
         let mut parts = place.path.components();
         let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
         let is_companion = || companions.is_some_and(|known| known.contains(place));
-        goes_down && ((place.folder == 0 && is_own(place)) || is_companion())
+        goes_down && (is_own() || is_companion())
     }
 
     /// The snapshot that the worker sent, if it makes sense, and is of this log.

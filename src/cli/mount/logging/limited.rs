@@ -11,7 +11,7 @@ use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 /// Messages of one level that may come at once.
-const BURST: f64 = 200.0;
+const AT_ONCE: f64 = 200.0;
 /// Messages of one level a second after that: 35 MB a day, of lines of 200 bytes.
 const A_SECOND: f64 = 2.0;
 /// How often it is said how many were suppressed.
@@ -101,7 +101,7 @@ impl Levels {
         ];
         Levels(levels.map(|level| Bucket {
             level,
-            free: BURST,
+            free: AT_ONCE,
             filled: now,
             suppressed: 0,
             since: now,
@@ -129,7 +129,7 @@ impl Levels {
 impl Bucket {
     fn admits(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.free = (self.free + passed * A_SECOND).min(BURST);
+        self.free = (self.free + passed * A_SECOND).min(AT_ONCE);
         self.filled = now;
         if self.free >= 1.0 {
             self.free -= 1.0;
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_burst_there_are_few() {
+    fn after_many_at_once_there_are_few() {
         let start = Instant::now();
         let mut levels = Levels::new(start);
         let admitted = |levels: &mut Levels, milliseconds: u64| {
