@@ -9,7 +9,7 @@
 //! | `kept_index` | an index from the disk | the same after being kept again |
 //! | `kept_item` | damage to a kept file | it is what was put there, or nothing |
 //! | `journal` | the journal of a log that is not closed, with its checksums or without | its commits ascend; reading it up to the last one says the same |
-//! | `damaged` | a log and what to change in it | reads of pieces are pieces of the whole read; holes are zeros; without changes all can be read |
+//! | `damaged` | a log and what to change in it | reads of pieces are pieces of the whole read; holes are no data; without changes all can be read |
 //!
 //! What libhdf5 reads of a file is left as it is: it cannot be trusted with anything else, and is the
 //! business of a process of its own. It does make what we ask for, in `netcdf_header` and `journal`.

@@ -31,6 +31,9 @@ const LITTLE_WORK: Work = Work {
 };
 const LITTLE_TABLE: usize = 16 << 20;
 
+/// Chunks of one stretch that are no hole: a damaged log may have more than anybody could count.
+const MOST_IN_STRETCH: u64 = 1 << 16;
+
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
 
@@ -55,8 +58,8 @@ pub struct Extent {
 }
 
 impl View {
-    /// The stretch of the file that starts at `offset`: as far as it is alike, hole or not. Past the
-    /// end it is empty.
+    /// The stretch of the file that starts at `offset`: as far as it is alike, hole or not, or as far as was
+    /// looked. Past the end it is empty.
     pub fn extent_at(&self, offset: u64) -> Result<Extent> {
         if offset >= self.len() {
             return Ok(Extent {
@@ -83,8 +86,12 @@ impl View {
         let hole = touched.peek() != Some(&first);
         let next = match hole {
             true => touched.next(),
-            // The first chunk of a gap after those that follow each other.
-            false => (first..place.grid.len()).find(|chunk| touched.next() != Some(*chunk)),
+            // The first chunk of a gap after those that follow each other, or of another stretch.
+            false => {
+                let looked_at = first.saturating_add(MOST_IN_STRETCH).min(place.grid.len());
+                let gap = (first..looked_at).find(|chunk| touched.next() != Some(*chunk));
+                gap.or((looked_at < place.grid.len()).then_some(looked_at))
+            }
         };
         Ok(Extent {
             range: offset..next.map_or(end, |chunk| start + chunk * place.slot),
