@@ -32,7 +32,7 @@ const LITTLE_WORK: Work = Work {
 const LITTLE_TABLE: usize = 16 << 20;
 
 /// Chunks of one stretch that are no hole: a damaged log may have more than anybody could count.
-const MOST_IN_STRETCH: u64 = 1 << 16;
+const MOST_IN_STRETCH: u64 = 1 << 10;
 
 /// Bytes read at once where nothing is done with them.
 const STEP: u64 = 1 << 20;
