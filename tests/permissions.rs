@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
 use common::people::*;
-use common::{Mounted, User, can_mount, errno, messages};
+use common::{Mounted, PROGRAM, User, can_mount, errno, messages};
 
 const SECRET: &[u8] = b"nobody else is to see this\n";
 
@@ -451,6 +451,73 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
         assert!(!read(shown), "{part}");
         set_mode(&path, 0o755);
     }
+}
+
+/// Where the administrator permits it, an ordinary user's daemon lets others in: as far as both it and they may read.
+#[test]
+fn an_ordinary_users_daemon_lets_nobody_read_more() {
+    // In a mount namespace of its own, where fuse.conf can be another one.
+    const SCRIPT: &str = r#"
+        mount --bind "$FOLDER/fuse.conf" /etc/fuse.conf
+        trap 'umount -l "$FOLDER/mnt"' EXIT
+        setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+            "$PROGRAM" mount "$FOLDER/src" "$FOLDER/mnt" -o allow_other,index_dir=none
+        readers() {
+            chmod "$1" "$FOLDER/src/log.h5"
+            sleep "$2"
+            for who in $ALICE:$ALICE $BOB:$BOB $CAROL:$TEAM; do
+                cat="setpriv --reuid=${who%:*} --regid=${who%:*} --groups=${who#*:} cat"
+                $cat "$FOLDER/mnt/log.h5" >/dev/null 2>&1 && echo "$1: ${who%:*}"
+            done
+            :
+        }
+        readers 644 0
+        readers 604 0
+        readers 640 0
+        readers 640 1.1
+        readers 644 1.1
+    "#;
+    if !ready() || !can_mount(User::Nobody) {
+        return;
+    }
+    if !Path::new("/etc/fuse.conf").exists() {
+        eprintln!("skipped: there is no /etc/fuse.conf");
+        return;
+    }
+    let folder = open_source();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["src", "mnt"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    chown(at("mnt"), Some(65534), Some(65534)).unwrap();
+    fs::write(at("fuse.conf"), "user_allow_other\n").unwrap();
+    copy(&corpus("corpus/fill.log.h5"), &at("src/log.h5"));
+    ALICE.owns(&at("src/log.h5"), 0o644);
+    chown(at("src/log.h5"), None, Some(TEAM)).unwrap();
+    let mut script = Command::new("unshare");
+    script.args(["--mount", "sh", "-euc", SCRIPT]);
+    script
+        .env("FOLDER", folder.path())
+        .env("PROGRAM", PROGRAM)
+        .env("TEAM", TEAM.to_string());
+    for person in ALL {
+        script.env(person.name.to_uppercase(), person.uid.to_string());
+    }
+    let output = script.output().unwrap();
+    assert!(output.status.success(), "{}", messages(&output));
+    // What neither the daemon nor others may read, its owner and her team do not read through it either.
+    let expected = [
+        ("644", &ALL[..]),
+        ("604", &[ALICE, BOB]),
+        ("640", &[]),
+        ("644", &ALL),
+    ];
+    let lines = expected.iter().flat_map(|(mode, readers)| {
+        let line = move |reader: &Person| format!("{mode}: {}\n", reader.uid);
+        readers.iter().map(line)
+    });
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, lines.collect::<String>());
 }
 
 #[test]
