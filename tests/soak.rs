@@ -575,7 +575,7 @@ fn check_memory(samples: &[Sample]) {
 
 /// What the daemon may complain of: files that are gone, have changed, or were cut, each in the words of
 /// who has found it.
-const COMPLAINTS: [&str; 10] = [
+const COMPLAINTS: [&str; 16] = [
     "changed since it was opened",
     "No such file",
     "suppressed",
@@ -586,8 +586,15 @@ const COMPLAINTS: [&str; 10] = [
     // netCDF files and their logs. Most of them move with their folder, and some are appended to.
     "its logs were written for",
     "changed after its logs were",
+    "its logs are of no use without",
     "bytes are no header of a metadata log",
     "are there and complete, and are shown",
+    "entries are lost",
+    "are not in the data log",
+    "past the end of",
+    "is not there",
+    // A mount namespace that somebody has made meanwhile holds the mount, too.
+    "files are still open",
 ];
 
 fn check_log(log: &Path) {

@@ -107,15 +107,20 @@ impl Service {
         }
         let path = self.known(parent)?.path.join(name);
         let entry = self.mirror.entry(&path);
-        if !will_be_repeated(&entry) {
-            self.watch.stats().lookups.count();
-        }
+        self.count_look_up(&entry);
         let entry = entry?;
         let number = self
             .tree
             .look_up(parent, name, entry)
             .ok_or_else(|| self.mirror.failure(&path, Os::STALE))?;
         Ok((number, entry.attributes))
+    }
+
+    /// What needs a scan first is looked up again by who waits for it.
+    fn count_look_up(&self, found: &Result<Entry>) {
+        if !matches!(found, Err(Error::Unscanned { .. })) {
+            self.watch.stats().lookups.count();
+        }
     }
 
     /// The directory `number` for looking up what a listing of it gave.
@@ -155,9 +160,9 @@ impl Service {
                 is_known: true,
             }));
         }
-        self.watch.stats().lookups.count();
         let path = parent.path.join(&listed.name);
         let outcome = self.mirror.entry_in(&parent.fd, &path);
+        self.count_look_up(&outcome);
         let is_known = outcome.is_ok();
         let entry = match outcome {
             Ok(entry) => entry,
