@@ -326,11 +326,15 @@ impl Catalog {
                 (self.remember(relative, known), None)
             }
             Err(error) => {
-                // Whoever opens the file is told, and the log with it.
-                log::debug!("{error}");
                 self.budget.stats().failed_scans.count();
-                if matches!(error, Error::ScanDied { .. }) {
-                    self.budget.stats().worker_failures.count();
+                match error {
+                    // Whether anybody opens the file or not: somebody may have made it for that.
+                    Error::ScanDied { .. } => {
+                        log::error!("{error}");
+                        self.budget.stats().worker_failures.count();
+                    }
+                    // Whoever opens the file is told, and the log with it.
+                    _ => log::debug!("{error}"),
                 }
                 let presented = Presented::Broken(Arc::new(error));
                 let known = known(own(), presented, Weak::new());

@@ -48,6 +48,11 @@ fn answer(error: &Error) -> Errno {
     let source = match error {
         Error::Io { cause: source, .. } => source,
         Error::Remembered(error) => return answer(error),
+        // The log has it from when it happened.
+        Error::ScanDied { .. } => {
+            log::debug!("{error}");
+            return Errno::EIO;
+        }
         _ => {
             complain(error);
             return Errno::EIO;
