@@ -53,7 +53,8 @@ pub struct Caller {
     gid: u32,
     pid: u32,
     /// Supplementary groups. A request does not carry them, and few decisions need them.
-    groups: OnceCell<Vec<u32>>,
+    /// `None` where they cannot be told.
+    groups: OnceCell<Option<Vec<u32>>>,
 }
 
 impl Caller {
@@ -71,18 +72,19 @@ impl Caller {
         self.uid
     }
 
-    fn is_in(&self, group: u32) -> bool {
-        let groups = || self.groups.get_or_init(|| self.ask_for_groups());
-        self.gid == group || groups().contains(&group)
+    /// `None` where nobody can tell.
+    fn is_in(&self, group: u32) -> Option<bool> {
+        if self.gid == group {
+            return Some(true);
+        }
+        let groups = self.groups.get_or_init(|| self.ask_for_groups());
+        groups.as_ref().map(|groups| groups.contains(&group))
     }
 
-    /// None where they cannot be told: that grants less, never more. The process waits for our answer, so that its number
-    /// is not another's by now.
-    fn ask_for_groups(&self) -> Vec<u32> {
-        let known =
-            (self.pid != 0).then(|| fs::read_to_string(format!("/proc/{}/status", self.pid)));
-        let status = known.and_then(Result::ok).unwrap_or_default();
-        groups_in(&status, self.uid, self.gid).unwrap_or_default()
+    /// The process waits for our answer, so that its number is not another's by now.
+    fn ask_for_groups(&self) -> Option<Vec<u32>> {
+        let path = (self.pid != 0).then(|| format!("/proc/{}/status", self.pid))?;
+        groups_in(&fs::read_to_string(path).ok()?, self.uid, self.gid)
     }
 }
 
@@ -137,8 +139,11 @@ impl Permissions {
             // Where the mask grants nothing at all the kernel does not look at the list.
             Some(list) if self.mode & 0o070 != 0 => list.grants(right, self.group, caller),
             _ if group == other => other,
-            _ if caller.is_in(self.group) => group,
-            _ => other,
+            _ => match caller.is_in(self.group) {
+                Some(true) => group,
+                Some(false) => other,
+                None => group && other,
+            },
         }
     }
 }
@@ -186,16 +191,23 @@ impl List {
         if let Some(user) = of(Who::User(caller.uid)) {
             return grants(user, mask);
         }
-        let is_member = |entry: &&Entry| match entry.who {
+        let membership = |entry: &Entry| match entry.who {
             Who::OwningGroup => caller.is_in(owning_group),
             Who::Group(group) => caller.is_in(group),
-            _ => false,
+            _ => Some(false),
         };
-        let mut groups = self.0.iter().filter(is_member).peekable();
-        match groups.peek() {
-            Some(_) => groups.any(|group| grants(group, mask)),
-            None => of(Who::Other).is_some_and(|other| grants(other, 7)),
+        let other = of(Who::Other).is_some_and(|other| grants(other, 7));
+        let (mut is_member, mut may_be_refused) = (false, false);
+        for entry in &self.0 {
+            match (membership(entry), grants(entry, mask)) {
+                (Some(true), true) => return true,
+                (Some(true), false) => is_member = true,
+                // Who may be a member gets what members and others get.
+                (None, granted) => may_be_refused |= !granted,
+                (Some(false), _) => {}
+            }
         }
+        !is_member && !may_be_refused && other
     }
 }
 
@@ -260,7 +272,7 @@ mod tests {
             uid,
             gid,
             pid: 0,
-            groups: OnceCell::from(groups.to_vec()),
+            groups: OnceCell::from(Some(groups.to_vec())),
         }
     }
 
@@ -284,8 +296,36 @@ mod tests {
         let pid = std::process::id();
         let found = |pid| Caller::new(uid.as_raw(), gid.as_raw(), pid).ask_for_groups();
         let us: BTreeSet<u32> = us.iter().map(|group| group.as_raw()).collect();
-        assert_eq!(found(pid).into_iter().collect::<BTreeSet<_>>(), us);
-        assert!(found(0).is_empty());
+        let ours = found(pid).unwrap();
+        assert_eq!(ours.into_iter().collect::<BTreeSet<_>>(), us);
+        assert_eq!(found(0), None);
+    }
+
+    #[test]
+    fn who_may_be_in_a_group_gets_no_more_for_it() {
+        let unknown = Caller::new(1, 2, 0);
+        let permissions = |mode, entries: &[(u16, u32, u16)]| Permissions {
+            owner: 0,
+            group: 3,
+            mode,
+            list: (!entries.is_empty()).then(|| List::parse(&list(entries)).unwrap()),
+        };
+        let reads = |mode, entries: &[_]| permissions(mode, entries).grant(Right::Read, &unknown);
+        assert!(reads(0o644, &[]));
+        assert!(!reads(0o604, &[]) && !reads(0o640, &[]));
+        // The owning group, one of another number, the mask, others.
+        let of = |owning, named, other| {
+            [
+                (1, ANYBODY, 6),
+                (4, ANYBODY, owning),
+                (8, 9, named),
+                (0x10, ANYBODY, 7),
+                (0x20, ANYBODY, other),
+            ]
+        };
+        assert!(reads(0o674, &of(4, 4, 4)));
+        assert!(!reads(0o674, &of(4, 0, 4)) && !reads(0o674, &of(0, 4, 4)));
+        assert!(!reads(0o670, &of(4, 4, 0)));
     }
 
     #[test]
