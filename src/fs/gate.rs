@@ -22,12 +22,13 @@ use super::access::{Caller, Permissions, Right, may_read};
 #[derive(Debug, Clone, Copy)]
 pub struct Gate<'a> {
     folder: &'a Folder,
-    /// `None` where nobody but the user of this process can be it.
+    /// `None` where nobody but the user of this process can be it, and for root.
     caller: Option<&'a Caller>,
 }
 
 impl<'a> Gate<'a> {
     pub fn new(folder: &'a Folder, caller: Option<&'a Caller>) -> Self {
+        let caller = caller.filter(|caller| !caller.is_root());
         Gate { folder, caller }
     }
 
