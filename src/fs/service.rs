@@ -181,7 +181,8 @@ impl Service {
     /// Has all that is listed scanned, several files at a time: whoever looks them up one after the other
     /// finds them known.
     pub fn scan_listed(&self, parent: &Parent, listed: &[Listed]) {
-        let shares = parallel::shares().min(listed.len());
+        // At least one, also for a directory without a name in it.
+        let shares = parallel::shares().min(listed.len()).max(1);
         parallel::share(shares, |number| {
             for listed in listed.iter().skip(number).step_by(shares) {
                 // Whoever looks it up is told what is wrong with it.
