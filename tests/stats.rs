@@ -701,7 +701,9 @@ fn many_broken_files_do_not_fill_the_log() {
         before.rsplit(' ').next()?.parse::<usize>().ok()
     });
     let (number, lines) = suppressed.fold((0, 0), |(n, lines), more| (n + more, lines + 1));
-    assert_eq!(told(&text) - lines + number, FILES, "{text}");
+    // A reply that nobody waits for any more is an error, too, and no file.
+    let all = told(&text) - lines + number;
+    assert!((FILES..FILES + 50).contains(&all), "{all} errors: {text}");
 }
 
 #[test]
