@@ -177,7 +177,7 @@ impl Page {
 
     /// The same for whoever has time: scans what is needed first.
     fn scan_and_fill(&mut self, service: &Service) -> Result<()> {
-        let listing = service.listing(self.handle.0, false)?;
+        let listing = service.listing(self.handle.0, self.offset == 0)?;
         let parent = service.parent(self.directory.0)?;
         let first = position(self.offset).saturating_sub(2).min(listing.len());
         let end = listing.len().min(first + SCANNED_AHEAD);
