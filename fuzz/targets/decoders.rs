@@ -17,7 +17,7 @@ use super::site::Site;
 
 /// Where the table of a Log VOL file is put: data lie below it.
 const TABLE_AT: u64 = 1 << 20;
-const MOST_DATASETS: usize = 8;
+const MOST_DATASETS: usize = 16;
 
 /// A dataset as the input says it.
 struct Shape {
@@ -31,7 +31,7 @@ impl Shape {
     fn read(input: &mut Input<'_>) -> Self {
         let rank = usize::from(input.u8() % 6);
         Shape {
-            id: i64::from(input.u8() as i8),
+            id: input.u64() as i64,
             element: 1 + u64::from(input.u8() & 0x7f),
             filtered: input.u8() & 1 != 0,
             dims: (0..rank).map(|_| input.u64()).collect(),
@@ -40,7 +40,7 @@ impl Shape {
 
     fn write(out: Output, logged: &Logged<'_>) -> Output {
         let out = out.u8(logged.dims.len());
-        let out = out.u8(logged.id as usize);
+        let out = out.u64(logged.id as u64);
         let out = out.u8(logged.element as usize - 1);
         let out = out.u8(logged.filtered.into());
         logged.dims.iter().fold(out, |out, dim| out.u64(*dim))

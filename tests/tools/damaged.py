@@ -9,7 +9,7 @@ Each line of standard input is a request in JSON, each line of standard output i
 
 A difference has `object`, and in `what`: `failed` (it cannot be read), `missing`, `extra`, `kind` (of a link or an
 object), `attributes`, `type`, `shape`, or `data`, with the `elements` that differ, by their numbers in row-major
-order, and in `zero` whether all of these are zeros now. Where a dataset cannot be read as a whole it is read by the
+order, and in `values` those of them that are not zeros now. Where a dataset cannot be read as a whole it is read by the
 indices of its first dimension: one difference says `failed`, another one what the others have.
 """
 import json
@@ -186,15 +186,16 @@ def differing(path, good, bad, first, number):
     if not isinstance(good, np.ndarray):
         numbers = [n for n, (g, b) in enumerate(zip(good, bad)) if g != b] if isinstance(good, list) else [0]
         if good != bad:
-            yield {"object": path, "what": "data", "elements": numbers, "zero": False}
+            yield {"object": path, "what": "data", "elements": numbers, "values": numbers}
         return
     if not number:
         return
     rows = [np.frombuffer(np.ascontiguousarray(v).tobytes(), "u1").reshape(number, -1) for v in (good, bad)]
     numbers = np.nonzero((rows[0] != rows[1]).any(axis=1))[0]
     if len(numbers):
-        zero = bool(not rows[1][numbers].any())
-        yield {"object": path, "what": "data", "elements": [first + int(n) for n in numbers], "zero": zero}
+        values = numbers[rows[1][numbers].any(axis=1)]
+        yield {"object": path, "what": "data", "elements": [first + int(n) for n in numbers],
+               "values": [first + int(n) for n in values]}
 
 
 def compare(good, bad):
