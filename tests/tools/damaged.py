@@ -47,7 +47,7 @@ def attributes(file, on):
     found = {}
     for name in on.attrs.keys():
         attribute = on.attrs.get_id(name)
-        found[name] = (str(attribute.dtype), attribute.shape, plain(file, on.attrs[name]))
+        found[name] = (attribute.get_type().encode(), attribute.shape, plain(file, on.attrs[name]))
     return found
 
 
@@ -67,7 +67,8 @@ def elements(dataset, at):
 
 class Dataset:
     def __init__(self, file, dataset, native):
-        self.type, self.shape, self.maximum = str(dataset.dtype), dataset.shape, dataset.maxshape
+        # As HDF5 spells it: numpy does not tell all types apart.
+        self.type, self.shape, self.maximum = dataset.id.get_type().encode(), dataset.shape, dataset.maxshape
         self.whole, self.parts, self.layout = None, {}, None
         if native:
             self.layout = self.stored(file, dataset)
@@ -159,7 +160,7 @@ def walk(file, group, where, found, seen, native):
             if isinstance(item, h5py.Dataset):
                 found[path] = ("dataset", attributes(file, item), Dataset(file, item, native))
             else:
-                found[path] = ("type " + str(item.dtype), attributes(file, item), None)
+                found[path] = ("type " + item.id.encode().hex(), attributes(file, item), None)
         except Exception:  # noqa: BLE001
             pass
 
