@@ -282,6 +282,25 @@ fn has_no_rights(process: Pid) {
 }
 
 #[test]
+fn metadata_have_to_fit_into_their_memory() {
+    let Some(hostile) = Hostile::new("index_memory=16M") else {
+        return;
+    };
+    // What was never logged, and is in chunks, is a part of the image.
+    let path = hostile.source.path().join("large.h5");
+    fs::copy(GOOD, &path).unwrap();
+    let file = hdf5::File::append(&path).unwrap();
+    let plain = file.new_dataset::<u8>().chunk(1 << 20).shape(20 << 20);
+    let plain = plain.create("plain").unwrap();
+    plain.write_raw(&vec![7u8; 20 << 20]).unwrap();
+    drop((plain, file));
+    wait_until("it is there", || hostile.mounted.join("large.h5").exists());
+    assert_eq!(hostile.errno("large.h5"), Some(Errno::IO));
+    assert_eq!(hostile.told("are more than index_memory"), 1);
+    assert_eq!(hostile.errno("good.h5"), None);
+}
+
+#[test]
 fn names_need_not_be_text() {
     let Some(hostile) = Hostile::new("scan_cpu=5") else {
         return;

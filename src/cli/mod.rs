@@ -76,6 +76,7 @@ impl ViewArgs {
             memory: self.scan_memory.max(worker::SMALLEST_MEMORY),
             cpu,
             time: 5 * cpu,
+            metadata: self.index_memory,
             workers: 1,
             ..worker::Limits::default()
         }

@@ -148,7 +148,10 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
     let folder = folder.with_further(&options.settings.log_folders)?;
     let mut catalog = Catalog::new(folder, options.memory)
         .with_settings(options.settings.clone())
-        .with_scanner(Scanner::confined(options.scans.clone())?);
+        .with_scanner(Scanner::confined(worker::Limits {
+            metadata: options.memory.index_memory,
+            ..options.scans.clone()
+        })?);
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::boxes::Bounds;
 use crate::error::{Error, Result};
@@ -41,7 +42,7 @@ use ahead::Readers;
 use assemble::{Assembly, Decoded, Fault, decode_record, stored_bytes};
 use btree::Key;
 pub use cache::Bytes;
-use cache::{Budget, BytesKey, Generation};
+use cache::{Budget, BytesKey, Generation, Room};
 use deciding::{Deciding, Sole};
 pub use grid::Grid;
 use map::{AddressMap, Part, Placement};
@@ -63,8 +64,9 @@ pub struct View {
     /// What the indexes of the datasets share.
     selections: Selections,
     budget: Arc<Budget>,
-    /// What the view is charged in the budget.
+    /// What the view is charged in the budget, if that keeps it, and as long as it is there.
     weight: u64,
+    _room: Room,
     readers: Readers,
     /// Where things are kept that were learned of this state of the log.
     kept: Option<KeptLog>,
@@ -106,6 +108,7 @@ impl View {
         let places = map.datasets.len() * size_of::<Placement>() * 2;
         let readers = Readers::bytes(map.datasets.len());
         let memory = snapshot.bytes() + front.len() + places + readers;
+        let room = room_for(&budget, memory as u64, &main)?;
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(map.datasets.len(), Weak::clone(view)),
             weight: memory as u64 + sources.len() as u64 * descriptor_charge(&budget),
@@ -116,6 +119,7 @@ impl View {
             selections: Selections::default(),
             budget,
             snapshot,
+            _room: room,
             kept,
             covered: Mutex::default(),
         }))
@@ -550,6 +554,14 @@ impl View {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Room for the metadata of the log file `main`.
+fn room_for(budget: &Arc<Budget>, bytes: u64, main: &Path) -> Result<Room> {
+    let limit = budget.limits().index_memory;
+    check_fits("metadata", bytes, "index_memory", limit).map_err(|e| Error::bad_file(main, e))?;
+    let room = budget.room_for_view(bytes);
+    room.ok_or_else(|| Error::io(main, Errno::NFILE.into()))
 }
 
 /// What an open file is charged: its share of `index_memory` is that of the process's descriptors, half

@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Component;
 use std::time::Instant;
 
-use super::message::{Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno};
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Parts, Shown, Task, Wait, errno};
 use super::{Scan, poll};
 use crate::error::{Error, Result};
 use crate::log::source::{Folder, Place};
 use crate::scan;
 use crate::snapshot::Snapshot;
 
-/// A worker says no more than this at once, in bytes: user block, image, and tables of datasets.
-const LONGEST_MESSAGE: usize = 512 << 20;
+/// What a worker says beside metadata is no longer than this, in bytes.
+const LONGEST_REMARK: u64 = 1 << 20;
 
 /// It asks for no more files than a log can have, and looks at each of them a few times at most.
 const MOST_QUESTIONS: usize = 4 << 16;
@@ -36,6 +36,8 @@ pub enum Stopped {
 #[derive(Debug)]
 pub struct Lending<'a> {
     wanted: Scan<'a>,
+    /// The most metadata, in bytes, that are of use.
+    most: u64,
 }
 
 struct Until(Instant);
@@ -58,13 +60,15 @@ fn stopped(e: io::Error) -> Stopped {
 }
 
 impl<'a> Lending<'a> {
-    pub fn new(wanted: Scan<'a>) -> Self {
-        Lending { wanted }
+    pub fn new(wanted: Scan<'a>, most: u64) -> Self {
+        Lending { wanted, most }
     }
 
     /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
-    /// bytes of a snapshot.
-    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, Stopped> {
+    /// parts of a snapshot.
+    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Parts, Stopped> {
+        let longest = usize::try_from(self.most.saturating_add(LONGEST_REMARK));
+        let longest = longest.unwrap_or(usize::MAX);
         let worker = Channel::new(socket, Until(until));
         worker.send(&self.task(), None).map_err(stopped)?;
         for _ in 0..MOST_QUESTIONS {
@@ -72,7 +76,7 @@ impl<'a> Lending<'a> {
             if Instant::now() > until {
                 return Err(Stopped::TooLate);
             }
-            let (ask, _) = worker.receive(LONGEST_MESSAGE).map_err(stopped)?;
+            let (ask, _) = worker.receive(longest).map_err(stopped)?;
             let answer = match ask {
                 Ask::Done(outcome) => return self.outcome(outcome),
                 Ask::Open(place) => self.open(&place).map(|file| (Answer::Opened, Some(file))),
@@ -85,7 +89,7 @@ impl<'a> Lending<'a> {
         Err(Stopped::Nonsense("too many questions".into()))
     }
 
-    fn outcome(&self, outcome: Outcome) -> Result<Vec<u8>, Stopped> {
+    fn outcome(&self, outcome: Outcome) -> Result<Parts, Stopped> {
         outcome.into_result().map_err(Stopped::Said)
     }
 
@@ -102,6 +106,7 @@ impl<'a> Lending<'a> {
             companions: companions.map(<[Place]>::to_vec),
             chunking: settings.chunking,
             without_logs: settings.without_logs,
+            most_metadata: self.most,
         }
     }
 
@@ -140,13 +145,14 @@ impl<'a> Lending<'a> {
     }
 
     /// The snapshot that the worker sent, if it makes sense, and is of this log.
-    pub fn believe(&self, bytes: &[u8]) -> Result<Snapshot> {
+    pub fn believe(&self, parts: Parts) -> Result<Snapshot> {
         let path = self.wanted.folder.full_path(self.wanted.relative);
         let bad = |reason: String| Error::ScanDied {
             path: path.clone(),
             reason: format!("the worker does not make sense: {reason}"),
         };
-        let snapshot = Snapshot::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
+        parts.check(self.most).map_err(bad)?;
+        let snapshot = parts.join().map_err(|e| bad(e.to_string()))?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
         if first != Some(&Place::below(self.wanted.relative)) {
@@ -191,12 +197,13 @@ mod tests {
         let folder = Folder::open(source.path()).unwrap();
         let settings = Settings::default();
         let companions = [Place::below("a.h5_0_1.meta")];
-        let lending = Lending::new(Scan {
+        let wanted = Scan {
             folder: &folder,
             relative: Path::new("a.h5"),
             companions: Some(&companions),
             settings: &settings,
-        });
+        };
+        let lending = Lending::new(wanted, 1 << 20);
         let gets = |path: &str| lending.open(&Place::below(path)).is_ok();
         for own in [
             "a.h5",

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::view::cache::MemoryLimits;
+
 /// What a scan may take, and who makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -12,6 +14,8 @@ pub struct Limits {
     pub cpu: Duration,
     /// Time of one scan by the clock.
     pub time: Duration,
+    /// Bytes of metadata that a scan may yield: no more can be kept of a file.
+    pub metadata: u64,
     /// Scans at once.
     pub workers: usize,
     /// Who the workers are, where root starts them; `None` is [`USUAL_USER`] or [`NOBODY`].
@@ -40,6 +44,7 @@ impl Default for Limits {
             memory: USUAL_MEMORY,
             cpu: USUAL_CPU,
             time: USUAL_TIME,
+            metadata: MemoryLimits::default().index_memory,
             // One more than can work at once, for one of them is kept for others: see `Slots`.
             workers: (cores + 1).min(MOST_USUAL_WORKERS),
             user: None,

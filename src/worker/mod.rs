@@ -145,11 +145,11 @@ impl Workers {
         let _slot = self.slots.take(owner);
         let (worker, socket) = self.worker()?;
         let until = Instant::now() + self.limits.time;
-        let lending = Lending::new(wanted);
+        let lending = Lending::new(wanted, self.limits.metadata);
         match lending.serve(socket, until) {
-            Ok(bytes) => {
+            Ok(parts) => {
                 worker.end(LAST_WORD);
-                lending.believe(&bytes)
+                lending.believe(parts)
             }
             Err(Stopped::Said(error)) => {
                 worker.end(LAST_WORD);

@@ -15,11 +15,10 @@ use std::sync::Arc;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::confine::{self, NoFork};
-use super::message::{Answer, Ask, Channel, Direction, Outcome, Task, Wait, errno};
-use crate::error::Result;
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Parts, Task, Wait, errno};
+use crate::error::{Error, Result};
 use crate::log::source::{Folder, Lender, Place};
 use crate::scan::{self, Settings};
-use crate::snapshot::Snapshot;
 
 /// Directory listings that the daemon answers with are not longer than this, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -168,16 +167,13 @@ fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> 
     let daemon = Arc::new(Channel::new(socket, Patiently));
     let (task, _) = daemon.receive::<Task>(LONGEST_ANSWER)?;
     let outcome = match scan(&daemon, task) {
-        Ok(snapshot) => match snapshot.to_bytes() {
-            Ok(bytes) => Outcome::Scanned(bytes),
-            Err(e) => return Err(io::Error::other(e)),
-        },
+        Ok(parts) => Outcome::Scanned(parts),
         Err(e) => Outcome::from(&e),
     };
     daemon.send(&Ask::Done(outcome), None)
 }
 
-fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Snapshot> {
+fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Parts> {
     let mut folders = task.folders.into_iter().map(|shown| shown.0);
     let path = folders.next().unwrap_or_default();
     let further: Vec<_> = folders.collect();
@@ -188,12 +184,12 @@ fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Snapshot> {
     };
     let lender = Arc::new(Daemon(Arc::clone(daemon)));
     let folder = Folder::lent(path, further, lender);
-    scan::scan_beside(
-        &folder,
-        &task.relative,
-        task.companions.as_deref(),
-        &settings,
-    )
+    let companions = task.companions.as_deref();
+    let snapshot = scan::scan_beside(&folder, &task.relative, companions, &settings)?;
+    let bad = |reason: String| Error::bad_file(folder.full_path(&task.relative), reason);
+    let parts = Parts::of(snapshot).map_err(|e| bad(e.to_string()))?;
+    parts.check(task.most_metadata).map_err(bad)?;
+    Ok(parts)
 }
 
 /// The daemon may take its time; when it goes, the socket tells.

@@ -16,6 +16,7 @@ mod shared;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -104,6 +105,8 @@ impl Weighter<LeadKey, Lead> for Weights {
 /// Shared by all views of a process.
 #[derive(Debug)]
 pub struct Budget {
+    /// Bytes of the metadata of all views that are there, kept or not.
+    views: AtomicU64,
     leads: Cache<LeadKey, Lead, Weights>,
     bytes: Shared<BytesKey>,
     ahead: Pool,
@@ -114,6 +117,7 @@ pub struct Budget {
 impl Budget {
     pub fn new(limits: MemoryLimits) -> Self {
         Budget {
+            views: AtomicU64::new(0),
             leads: leads(limits.index_memory),
             bytes: Shared::new(limits.cache_size),
             ahead: Pool::default(),
@@ -164,6 +168,18 @@ impl Budget {
     pub fn clear(&self) {
         self.bytes.clear();
         self.leads.clear();
+    }
+
+    /// Room for a view with so many bytes of metadata, which is given back with what is returned. Those that
+    /// somebody has open cannot be dropped, so that they have a limit of their own: as much again as
+    /// `index_memory`. `None` where that is exceeded.
+    pub(super) fn room_for_view(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let room = Room {
+            budget: Arc::clone(self),
+            bytes,
+        };
+        let all = self.views.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (all <= self.limits.index_memory.saturating_mul(2)).then_some(room)
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
@@ -245,6 +261,19 @@ impl Budget {
     }
 }
 
+/// What a view takes as long as it is there.
+#[derive(Debug)]
+pub(super) struct Room {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.budget.views.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A cache that holds leads of `bytes` bytes together.
 fn leads(bytes: u64) -> Cache<LeadKey, Lead, Weights> {
     /// It makes room for more when they come.
@@ -269,6 +298,18 @@ fn leads(bytes: u64) -> Cache<LeadKey, Lead, Weights> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn views_that_are_open_have_a_limit() {
+        let budget = Arc::new(Budget::new(MemoryLimits::each(1000)));
+        let first = budget.room_for_view(1000);
+        let second = budget.room_for_view(900).unwrap();
+        assert!(first.is_some() && budget.room_for_view(101).is_none());
+        drop(second);
+        assert!(budget.room_for_view(1000).is_some());
+        drop(first);
+        assert_eq!(budget.views.load(Ordering::Relaxed), 0);
+    }
 
     fn bytes(len: usize) -> Bytes {
         Arc::new(vec![7; len])
