@@ -293,8 +293,11 @@ fn metadata_have_to_fit_into_their_memory() {
     let plain = file.new_dataset::<u8>().chunk(1 << 20).shape(20 << 20);
     let plain = plain.create("plain").unwrap();
     plain.write_raw(&vec![7u8; 20 << 20]).unwrap();
-    drop((plain, file));
-    wait_until("it is there", || hostile.mounted.join("large.h5").exists());
+    drop(plain);
+    file.flush().unwrap();
+    file.close().unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    assert!(size > 20 << 20, "{size}");
     assert_eq!(hostile.errno("large.h5"), Some(Errno::IO));
     assert_eq!(hostile.told("are more than index_memory"), 1);
     assert_eq!(hostile.errno("good.h5"), None);
