@@ -336,7 +336,7 @@ impl Catalog {
                     // Whoever opens the file is told, and the log with it.
                     _ => log::debug!("{error}"),
                 }
-                let presented = Presented::Broken(Arc::new(error));
+                let presented = Presented::Broken(Arc::new(error.shortened()));
                 let known = known(own(), presented, Weak::new());
                 (self.remember(relative, known), None)
             }
