@@ -2,6 +2,7 @@
 //! bytes. It holds no handle of libhdf5 and no descriptor, and can be sent to another process.
 
 use serde::{Deserialize, Serialize};
+use serde_bytes::Bytes;
 
 use crate::log::arrangement::Arrangement;
 use crate::log::source::{Identity, Place};
@@ -10,16 +11,16 @@ use crate::log::{Logged, Tables};
 /// One state of one log file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The files that hold log bytes, below the folder of the scan. The first is the log file itself.
-    pub sources: Vec<Source>,
-    /// The journal of a log that was not closed: when it changes, so has the log.
-    pub journal: Option<Source>,
     /// What lies in front of the HDF5 data of the canonical file: the log file's own user block.
     #[serde(with = "serde_bytes")]
     pub user_block: Vec<u8>,
     /// The metadata of the canonical file as libhdf5 made it; addresses count from its first byte.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
+    /// The files that hold log bytes, below the folder of the scan. The first is the log file itself.
+    pub sources: Vec<Source>,
+    /// The journal of a log that was not closed: when it changes, so has the log.
+    pub journal: Option<Source>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// Where the record tables and the data of the log lie.
@@ -222,6 +223,10 @@ impl Dataset {
     }
 }
 
+/// Bytes of a snapshot behind its user block and its image. These take as much memory as they have bytes; the lists that
+/// follow may take 24 times as much, for an empty text is one byte.
+const LONGEST_LISTS: usize = 64 << 20;
+
 impl Snapshot {
     /// Whether it can be presented: that all parts fit each other, so far as can be told without a look
     /// at the log. For snapshots come from another process, or from a file that may be damaged; the
@@ -257,6 +262,11 @@ impl Snapshot {
 
     /// What was decoded still has to be checked: see [`Snapshot::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let ((_user_block, _image), lists): ((&Bytes, &Bytes), _) =
+            postcard::take_from_bytes(bytes)?;
+        if lists.len() > LONGEST_LISTS {
+            return Err(postcard::Error::DeserializeUnexpectedEnd);
+        }
         match postcard::take_from_bytes(bytes)? {
             (snapshot, []) => Ok(snapshot),
             _ => Err(postcard::Error::DeserializeBadEncoding),
@@ -265,9 +275,15 @@ impl Snapshot {
 
     /// Memory held, in bytes, roughly.
     pub fn bytes(&self) -> usize {
+        let text = |text: &String| size_of::<String>() + text.len();
+        let texts = self.losses.iter().chain(&self.warnings).map(text);
         let dataset = |d: &Dataset| {
             size_of::<Dataset>()
                 + d.name.len()
+                + match &d.content {
+                    Content::Unreadable(reason) => reason.len(),
+                    _ => 0,
+                }
                 + d.datatype.len()
                 + d.dims.len() * 40
                 + d.fill.len()
@@ -281,6 +297,7 @@ impl Snapshot {
             + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
+            + texts.sum::<usize>()
     }
 }
 
@@ -371,6 +388,17 @@ mod tests {
             assert!(Snapshot::from_bytes(&bytes[..len]).is_err(), "{len}");
         }
         assert!(Snapshot::from_bytes(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn lists_have_a_bound_and_bytes_of_the_image_do_not_count_for_it() {
+        let mut large = snapshot(Vec::new());
+        large.image = vec![0; LONGEST_LISTS + 1];
+        assert!(Snapshot::from_bytes(&large.to_bytes().unwrap()).is_ok());
+        let mut long = snapshot(Vec::new());
+        long.warnings = vec![" ".repeat(LONGEST_LISTS)];
+        assert!(long.bytes() > LONGEST_LISTS);
+        assert!(Snapshot::from_bytes(&long.to_bytes().unwrap()).is_err());
     }
 
     #[test]
