@@ -2,8 +2,10 @@
 //! others, and believes what the worker says of them as far as it can be checked.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Component;
 use std::time::Instant;
 
@@ -38,6 +40,8 @@ pub struct Lending<'a> {
     wanted: Scan<'a>,
     /// The most metadata, in bytes, that are of use.
     most: u64,
+    /// Who owns the log file, where this process may read what that user may not.
+    owner: Option<u32>,
 }
 
 struct Until(Instant);
@@ -59,9 +63,20 @@ fn stopped(e: io::Error) -> Stopped {
     }
 }
 
+fn refused() -> io::Error {
+    rustix::io::Errno::ACCESS.into()
+}
+
 impl<'a> Lending<'a> {
-    pub fn new(wanted: Scan<'a>, most: u64) -> Self {
-        Lending { wanted, most }
+    /// `most` bytes of metadata are of use; `owner` of the log file.
+    pub fn new(wanted: Scan<'a>, most: u64, owner: u32) -> Self {
+        let is_root = |user: u32| user == 0;
+        let reads_more = is_root(rustix::process::geteuid().as_raw()) && !is_root(owner);
+        Lending {
+            wanted,
+            most,
+            owner: reads_more.then_some(owner),
+        }
     }
 
     /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
@@ -112,7 +127,21 @@ impl<'a> Lending<'a> {
 
     fn open(&self, place: &Place) -> io::Result<OwnedFd> {
         let folder = self.folder_of(self.may_open(place), place)?;
-        folder.open_file(&place.path).map(OwnedFd::from)
+        let file = folder.open_file(&place.path)?;
+        match self.may_show(place, &file.metadata()?) {
+            true => Ok(file.into()),
+            false => Err(refused()),
+        }
+    }
+
+    /// Whether the worker may see a file. What it has seen may come out in the snapshot, which is then shown to all who may
+    /// read the files that the snapshot names: so a log in the hands of its owner gets no private files of others, whatever
+    /// their names are.
+    fn may_show(&self, place: &Place, file: &Metadata) -> bool {
+        let is_main = *place == Place::below(self.wanted.relative);
+        let is_public = file.mode() & 0o004 != 0;
+        let owner_may = |owner| file.uid() == owner || is_public && !is_main;
+        self.owner.is_none_or(owner_may)
     }
 
     fn list(&self, place: &Place) -> io::Result<Vec<OsString>> {
@@ -123,9 +152,7 @@ impl<'a> Lending<'a> {
     fn folder_of(&self, granted: bool, place: &Place) -> io::Result<&Folder> {
         match granted {
             true => self.wanted.folder.of(place),
-            false => Err(io::Error::from_raw_os_error(
-                rustix::io::Errno::ACCESS.raw_os_error(),
-            )),
+            false => Err(refused()),
         }
     }
 
@@ -171,6 +198,7 @@ impl<'a> Lending<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     use super::*;
@@ -203,7 +231,8 @@ mod tests {
             companions: Some(&companions),
             settings: &settings,
         };
-        let lending = Lending::new(wanted, 1 << 20);
+        let own = rustix::process::geteuid().as_raw();
+        let lending = Lending::new(wanted, 1 << 20, own);
         let gets = |path: &str| lending.open(&Place::below(path)).is_ok();
         for own in [
             "a.h5",
@@ -234,5 +263,34 @@ mod tests {
         let lists = |path: &str| lending.list(&Place::below(path)).is_ok();
         assert!(lists("a.h5.subfiles"));
         assert!(!lists("b.h5.subfiles") && !lists("") && !lists("."));
+    }
+
+    #[test]
+    fn a_log_gets_no_private_files_of_others() {
+        let source = tempfile::tempdir().unwrap();
+        let below = |name: &str| source.path().join(name);
+        let (log, part) = ("a.nc", "a.nc_0_1.meta");
+        for file in [log, part] {
+            std::fs::write(below(file), file).unwrap();
+        }
+        let folder = Folder::open(source.path()).unwrap();
+        let wanted = Scan {
+            folder: &folder,
+            relative: Path::new(log),
+            companions: Some(&[Place::below(part)]),
+            settings: &Settings::default(),
+        };
+        let gets = |owner, path, mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(below(path), permissions).unwrap();
+            let lending = Lending { wanted, owner };
+            lending.open(&Place::below(path)).is_ok()
+        };
+        let own = rustix::process::geteuid().as_raw();
+        assert!(gets(None, part, 0o600) && gets(Some(own), part, 0o600));
+        assert!(!gets(Some(own + 1), part, 0o600) && !gets(Some(own + 1), part, 0o640));
+        assert!(gets(Some(own + 1), part, 0o604));
+        // A file that has come in the place of the one that is scanned.
+        assert!(gets(Some(own), log, 0o600) && !gets(Some(own + 1), log, 0o604));
     }
 }

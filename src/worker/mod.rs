@@ -145,7 +145,7 @@ impl Workers {
         let _slot = self.slots.take(owner);
         let (worker, socket) = self.worker()?;
         let until = Instant::now() + self.limits.time;
-        let lending = Lending::new(wanted, self.limits.metadata);
+        let lending = Lending::new(wanted, self.limits.metadata, owner);
         match lending.serve(socket, until) {
             Ok(parts) => {
                 worker.end(LAST_WORD);
