@@ -44,17 +44,18 @@ thread_local! {
 #[derive(Debug)]
 pub struct LogFilesystem {
     service: Arc<Service>,
-    /// For what may need a scan.
+    /// For what may take long.
     lane: Lane,
     /// Users other than that of this process get in.
     allow_other: bool,
 }
 
 impl LogFilesystem {
-    pub fn new(service: Service, allow_other: bool) -> Self {
+    /// `threads`: those that serve the kernel.
+    pub fn new(service: Service, threads: usize, allow_other: bool) -> Self {
         let service = Arc::new(service);
         LogFilesystem {
-            lane: Lane::new(Arc::clone(&service)),
+            lane: Lane::new(Arc::clone(&service), threads, allow_other),
             service,
             allow_other,
         }
@@ -220,10 +221,10 @@ impl Filesystem for LogFilesystem {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
         let work = move |service: &Service| service.look_up(parent.0, &name);
-        self.lane.run(work, |found| match found {
+        self.lane.run(req.uid(), work, |found| match found {
             Ok((number, attributes)) => {
                 // Numbers are never used again, so there is one generation only.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
@@ -236,9 +237,9 @@ impl Filesystem for LogFilesystem {
         self.service.forget(ino.0, count);
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         let work = move |service: &Service| service.attributes(ino.0);
-        self.lane.run(work, move |found| match found {
+        self.lane.run(req.uid(), work, move |found| match found {
             Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
             Err(errno) => reply.error(errno),
         });
@@ -257,7 +258,7 @@ impl Filesystem for LogFilesystem {
         }
         let caller = self.caller(req);
         let work = move |service: &Service| service.open_file(ino.0, caller.as_ref());
-        self.lane.run(work, |opened| match opened {
+        self.lane.run(req.uid(), work, |opened| match opened {
             Ok(open) => {
                 let flags = match open.pages {
                     Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
@@ -272,7 +273,7 @@ impl Filesystem for LogFilesystem {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -281,16 +282,18 @@ impl Filesystem for LogFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        BUFFER.with_borrow_mut(|buffer| {
-            let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            let wanted = &mut buffer[..size];
-            match guarded(|| self.service.read(fh.0, offset, wanted)) {
-                Ok(filled) => reply.data(&buffer[..filled.min(size)]),
-                Err(errno) => reply.error(errno),
-            }
+        self.lane.read(req.uid(), move |service| {
+            BUFFER.with_borrow_mut(|buffer| {
+                let size = size as usize;
+                if buffer.len() < size {
+                    buffer.resize(size, 0);
+                }
+                let wanted = &mut buffer[..size];
+                match guarded(|| service.read(fh.0, offset, wanted)) {
+                    Ok(filled) => reply.data(&buffer[..filled.min(size)]),
+                    Err(errno) => reply.error(errno),
+                }
+            });
         });
     }
 
@@ -318,14 +321,14 @@ impl Filesystem for LogFilesystem {
 
     fn readdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let work = move |service: &Service| service.listing(fh.0, offset == 0);
-        self.lane.run(work, move |listing| {
+        self.lane.run(req.uid(), work, move |listing| {
             let listing = match listing {
                 Ok(listing) => listing,
                 Err(errno) => return reply.error(errno),
@@ -350,7 +353,7 @@ impl Filesystem for LogFilesystem {
 
     fn readdirplus(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -364,7 +367,7 @@ impl Filesystem for LogFilesystem {
         };
         match guarded_now(|| page.fill(&self.service)) {
             Some(filled) => page.send(filled),
-            None => self.lane.wait(move |service| {
+            None => self.lane.wait(req.uid(), move |service| {
                 let filled = guarded(|| page.scan_and_fill(service));
                 page.send(filled);
             }),
@@ -405,7 +408,7 @@ impl Filesystem for LogFilesystem {
         let caller = self.caller(req);
         let name = name.to_owned();
         let work = move |service: &Service| service.xattr(ino.0, &name, caller.as_ref());
-        self.lane.run(work, move |value| match value {
+        self.lane.run(req.uid(), work, move |value| match value {
             Ok(Some(value)) => reply_bytes(reply, size, &value),
             Ok(None) => reply.error(Errno::NO_XATTR),
             Err(errno) => reply.error(errno),
@@ -415,7 +418,7 @@ impl Filesystem for LogFilesystem {
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = self.caller(req);
         let work = move |service: &Service| service.xattrs(ino.0, caller.as_ref());
-        self.lane.run(work, move |names| match names {
+        self.lane.run(req.uid(), work, move |names| match names {
             Ok(names) => reply_bytes(reply, size, &names),
             Err(errno) => reply.error(errno),
         });

@@ -96,7 +96,7 @@ pub fn start(options: &Options) -> Result<Running> {
     let (source, mirror) = open_source(options, &mount_point)?;
     let service = Service::new(mirror)?.mounted_at(&mount_point);
     let watch = Arc::clone(service.watch());
-    let filesystem = LogFilesystem::new(service, options.allow_other);
+    let filesystem = LogFilesystem::new(service, options.threads.max(1), options.allow_other);
     let (device, mounted) = mounting::mount(&Request {
         source: &source,
         mount_point: &mount_point,
