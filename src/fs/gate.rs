@@ -4,16 +4,20 @@
 //! Two things have to permit it. This process, which may hold files open since a time when it was allowed to
 //! open them. And the one who asks, where that may be another user: the kernel checks by attributes that it may have
 //! held for a second, and it knows only the log file, where a view has bytes of many.
+//!
+//! Names may lead elsewhere by the next moment. So what counts is the file that was opened: it has to lie where a way of
+//! directories leads to it that were looked at one by one, each held while the next one was opened in it.
 
-use std::collections::HashSet;
-use std::os::fd::AsFd;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::log::source::{Folder, Place};
+use crate::log::source::{Folder, Identity, Place, stat_in};
 use crate::view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};
@@ -32,38 +36,13 @@ impl<'a> Gate<'a> {
         Gate { folder, caller }
     }
 
-    /// The directories from the folder itself to what is at `path`. For this process the system asks this each time
-    /// that it resolves the path.
-    pub fn way(&self, path: &Path) -> Result<()> {
-        self.way_below(self.folder, path, |_| true)
-    }
-
-    /// `is_new`: whether a directory has not been looked at; those above it have been together with it.
-    fn way_below<'p>(
-        &self,
-        folder: &Folder,
-        path: &'p Path,
-        mut is_new: impl FnMut(&'p Path) -> bool,
-    ) -> Result<()> {
-        let Some(caller) = self.caller else {
-            return Ok(());
-        };
-        for directory in path.ancestors().skip(1) {
-            if !is_new(directory) {
-                break;
-            }
-            let full = folder.full_path(directory);
-            let opened = folder.open_below(directory, OFlags::PATH | OFlags::DIRECTORY);
-            let opened = opened.map_err(|e| Error::io(&full, e))?;
-            check(caller, Right::Search, &full, opened)?;
-        }
-        Ok(())
-    }
-
-    /// What was opened, at `path` for messages, for this request, so that this process was allowed to.
+    /// What was opened at `path` below the folder for this request, so that this process was allowed to.
     pub fn fresh(&self, path: &Path, file: impl AsFd) -> Result<()> {
         match self.caller {
-            Some(caller) => check(caller, Right::Read, path, file),
+            Some(caller) => {
+                check(caller, Right::Read, &self.folder.full_path(path), &file)?;
+                Ways::of(caller).lead((self.folder, 0), path, file)
+            }
             None => Ok(()),
         }
     }
@@ -71,7 +50,9 @@ impl<'a> Gate<'a> {
     /// A file that may have been opened long ago.
     fn held(&self, path: &Path, file: impl AsFd) -> Result<()> {
         match may_read(&file) {
-            Ok(true) => self.fresh(path, file),
+            Ok(true) => self
+                .caller
+                .map_or(Ok(()), |caller| check(caller, Right::Read, path, file)),
             Ok(false) => {
                 log::debug!("{}: we may not read it any more", path.display());
                 Err(Error::io(path, Errno::ACCESS.into()))
@@ -83,37 +64,109 @@ impl<'a> Gate<'a> {
     /// All files that a view shows bytes of, and the directories in which they lie. Costs some system calls a
     /// file, by the descriptors that the view holds.
     pub fn view(&self, view: &View) -> Result<()> {
-        let mut seen = HashSet::new();
+        let mut ways = self.caller.map(Ways::of);
         let mut last = None;
         for (place, file) in view.files() {
             // One file may be several sources.
             if last.replace(place) != Some(place) {
                 self.held(file.path(), file)?;
-                self.way_to(place, &mut seen)?;
+                self.lead(&mut ways, place, file)?;
             }
         }
         if let Some(journal) = &view.snapshot().journal {
             let place = &journal.place;
-            self.way_to(place, &mut seen)?;
             let folder = self.folder_of(place)?;
             let path = folder.full_path(&place.path);
             let opened = folder.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
-            self.held(&path, opened.map_err(|e| Error::io(&path, e))?)?;
+            let opened = opened.map_err(|e| Error::io(&path, e))?;
+            self.held(&path, &opened)?;
+            self.lead(&mut ways, place, opened)?;
         }
         Ok(())
     }
 
-    /// The directories to a place, but for those that were looked at for an earlier one.
-    fn way_to<'p>(&self, place: &'p Place, seen: &mut HashSet<(u16, &'p Path)>) -> Result<()> {
-        let folder = self.folder_of(place)?;
-        let is_new = |directory| seen.insert((place.folder, directory));
-        self.way_below(folder, &place.path, is_new)
+    /// For this process the system asks for the directories each time that it resolves a path.
+    fn lead<'p>(
+        &self,
+        ways: &mut Option<Ways<'_, 'p>>,
+        place: &'p Place,
+        file: impl AsFd,
+    ) -> Result<()> {
+        match ways {
+            Some(ways) => {
+                let folder = self.folder_of(place)?;
+                ways.lead((folder, place.folder), &place.path, file)
+            }
+            None => Ok(()),
+        }
     }
 
     fn folder_of(&self, place: &Place) -> Result<&'a Folder> {
         let found = self.folder.of(place);
         found.map_err(|e| Error::io(&place.path, e))
     }
+}
+
+/// Directories that somebody may search, as may be those above them. They are held, by the folder's number and path.
+struct Ways<'a, 'p> {
+    caller: &'a Caller,
+    directories: HashMap<(u16, &'p Path), OwnedFd>,
+}
+
+impl<'a, 'p> Ways<'a, 'p> {
+    fn of(caller: &'a Caller) -> Self {
+        Ways {
+            caller,
+            directories: HashMap::new(),
+        }
+    }
+
+    /// Fails where the caller may not go to `path`, or finds something else there than `file`.
+    fn lead(&mut self, folder: (&Folder, u16), path: &'p Path, file: impl AsFd) -> Result<()> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            // The folder itself.
+            return Ok(());
+        };
+        let failed = |e: Errno| Error::io(folder.0.full_path(path), e.into());
+        let directory = self.directory(folder, above)?;
+        let there = stat_in(directory, name);
+        let there = there.map_err(|e| Error::io(folder.0.full_path(path), e))?;
+        let opened = rustix::fs::fstat(file).map_err(failed)?;
+        let number = |identity: Identity| (identity.device, identity.inode);
+        match number(Identity::from(&there)) == number(Identity::from(&opened)) {
+            true => Ok(()),
+            false => Err(failed(Errno::STALE)),
+        }
+    }
+
+    fn directory(&mut self, folder: (&Folder, u16), path: &'p Path) -> Result<BorrowedFd<'_>> {
+        let key = (folder.1, path);
+        if !self.directories.contains_key(&key) {
+            let full = folder.0.full_path(path);
+            let failed = |e: Errno| Error::io(&full, e.into());
+            let opened = match (path.parent(), path.file_name()) {
+                (Some(above), Some(name)) => {
+                    open_in(self.directory(folder, above)?, name).map_err(failed)
+                }
+                (None, None) if path.as_os_str().is_empty() => {
+                    let itself = folder.0.open_below(path, OFlags::PATH | OFlags::DIRECTORY);
+                    itself.map_err(|e| Error::io(&full, e))
+                }
+                _ => Err(failed(Errno::XDEV)),
+            };
+            let opened = opened?;
+            check(self.caller, Right::Search, &full, &opened)?;
+            self.directories.insert(key, opened);
+        }
+        let held = self.directories.get(&key).map(AsFd::as_fd);
+        held.ok_or_else(|| Error::io(path, Errno::NOENT.into()))
+    }
+}
+
+/// The directory `name`, which is no path, in another one.
+fn open_in(directory: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let itself = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, itself, Mode::empty())
 }
 
 fn check(caller: &Caller, right: Right, path: &Path, file: impl AsFd) -> Result<()> {
@@ -124,4 +177,75 @@ fn check(caller: &Caller, right: Right, path: &Path, file: impl AsFd) -> Result<
     let (uid, verb) = (caller.uid(), right.verb());
     log::debug!("{}: user {uid} may not {verb} it", path.display());
     Err(Error::io(path, Errno::ACCESS.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::PermissionsExt;
+
+    use crate::catalog::Catalog;
+    use crate::view::cache::MemoryLimits;
+
+    use super::*;
+
+    const LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/nd.log.h5");
+
+    fn errno<T: std::fmt::Debug>(outcome: Result<T>) -> Option<Errno> {
+        match outcome {
+            Ok(_) => None,
+            Err(Error::Io { cause, .. }) => Errno::from_io_error(&cause),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_lay_in_a_private_directory_is_not_opened_by_an_open_one_in_its_place() {
+        let source = tempfile::tempdir().unwrap();
+        let below = |name: &str| source.path().join(name);
+        for (name, mode) in [("private", 0o700), ("open", 0o755), ("", 0o755)] {
+            fs::create_dir_all(below(name)).unwrap();
+            fs::set_permissions(below(name), fs::Permissions::from_mode(mode)).unwrap();
+            for file in ["log.h5", "inner/file"].iter().filter(|_| !name.is_empty()) {
+                let path = below(name).join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::copy(LOG, &path).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+            }
+        }
+        let folder = Folder::open(source.path()).unwrap();
+        let memory = MemoryLimits::each(1 << 20);
+        let catalog = Catalog::new(Folder::open(source.path()).unwrap(), memory);
+        let somebody = Caller::new(61_001, 62_001, 0);
+        let gate = Gate::new(&folder, Some(&somebody));
+
+        // Opened while the private one has the name, and looked at when it has it no more.
+        fs::rename(below("private"), below("way")).unwrap();
+        let log = Path::new("way/log.h5");
+        let view = catalog.open(log).unwrap();
+        let plain = File::open(below("way/log.h5")).unwrap();
+        let inner = File::open(below("way/inner")).unwrap();
+        assert_eq!(errno(gate.view(&view)), Some(Errno::ACCESS));
+        assert_eq!(errno(gate.fresh(log, &plain)), Some(Errno::ACCESS));
+        fs::rename(below("way"), below("private")).unwrap();
+        fs::rename(below("open"), below("way")).unwrap();
+        assert_eq!(errno(gate.view(&view)), Some(Errno::STALE));
+        assert_eq!(errno(gate.fresh(log, &plain)), Some(Errno::STALE));
+        let path = Path::new("way/inner");
+        assert_eq!(errno(gate.fresh(path, &inner)), Some(Errno::STALE));
+
+        // What the open one has is for everybody.
+        let view = catalog.open(log).unwrap();
+        assert_eq!(errno(gate.view(&view)), None);
+        let plain = File::open(below("way/log.h5")).unwrap();
+        assert_eq!(errno(gate.fresh(log, plain)), None);
+        assert_eq!(
+            errno(gate.fresh(Path::new(""), source_itself(&source))),
+            None
+        );
+    }
+
+    fn source_itself(source: &tempfile::TempDir) -> File {
+        File::open(source.path()).unwrap()
+    }
 }

@@ -157,7 +157,6 @@ impl Mirror {
         caller: Option<&Caller>,
     ) -> Result<Opened> {
         let gate = self.gate(caller);
-        gate.way(path)?;
         match (self.catalog.get(path)?, version) {
             (Presented::View { .. }, Version::View { generation }) => {
                 let view = self.catalog.open(path)?;
@@ -170,7 +169,7 @@ impl Mirror {
             }
             (Presented::Plain, Version::Source { device, inode, .. }) => {
                 let file = self.open_plain(path, device, inode)?;
-                gate.fresh(&self.catalog.folder().full_path(path), &file)?;
+                gate.fresh(path, &file)?;
                 Ok(Opened::Plain(file))
             }
             (Presented::Broken(error), Version::Broken { .. }) => Err(Error::Remembered(error)),
@@ -202,10 +201,8 @@ impl Mirror {
 
     /// The same to list it, for `caller`.
     pub fn open_for_listing(&self, path: &Path, caller: Option<&Caller>) -> Result<OwnedFd> {
-        let gate = self.gate(caller);
-        gate.way(path)?;
         let fd = self.open_directory(path)?;
-        gate.fresh(&self.catalog.folder().full_path(path), &fd)?;
+        self.gate(caller).fresh(path, &fd)?;
         Ok(fd)
     }
 
@@ -229,10 +226,8 @@ impl Mirror {
                 _ => Ok(None),
             },
             xattr::Kind::User => {
-                let gate = self.gate(caller);
-                gate.way(path)?;
                 let fd = self.open_name(path)?;
-                gate.fresh(&self.catalog.folder().full_path(path), &fd)?;
+                self.gate(caller).fresh(path, &fd)?;
                 self.xattr_of(path, &fd, name)
             }
             // Where only one user gets in they decide nothing, and programs need not ask for that of each file.
