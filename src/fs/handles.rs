@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
+use crate::log::descriptors;
 use crate::view::View;
 
 use super::mirror::Listed;
@@ -99,30 +100,128 @@ impl Directory {
         }
         Ok(self.listing.lock().clone())
     }
+
+    /// Lets go of the names.
+    pub fn forget(&self) {
+        *self.listing.lock() = Arc::default();
+    }
 }
+
+/// What one user may have open, where several get in: each open file takes a descriptor of the daemon, and each open
+/// directory memory for its names.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    handles: usize,
+    names: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        // Views have half of the descriptors.
+        let handles = usize::try_from(descriptors::limit() / 4).unwrap_or(usize::MAX);
+        Share {
+            handles,
+            names: MOST_NAMES,
+        }
+    }
+}
+
+/// About a hundred bytes each.
+const MOST_NAMES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub struct Handles {
     last: AtomicU64,
-    open: RwLock<HashMap<u64, Arc<Handle>>>,
+    share: Share,
+    open: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    handles: HashMap<u64, Held>,
+    /// By the numbers of users; none has nothing.
+    users: HashMap<u32, Used>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Who opened it, where several users get in.
+    user: Option<u32>,
+    names: usize,
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    handles: usize,
+    names: usize,
 }
 
 impl Handles {
-    pub fn insert(&self, handle: Handle) -> u64 {
+    /// The number of a handle that `user` opens; `None` where he has too many.
+    pub fn insert(&self, handle: Handle, user: Option<u32>) -> Option<u64> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.write().insert(number, Arc::new(handle));
-        number
+        let mut table = self.open.write();
+        if let Some(user) = user {
+            let used = table.users.entry(user).or_default();
+            if used.handles >= self.share.handles {
+                return None;
+            }
+            used.handles += 1;
+        }
+        let held = Held {
+            user,
+            names: 0,
+            handle: Arc::new(handle),
+        };
+        table.handles.insert(number, held);
+        Some(number)
+    }
+
+    /// Whether its user may have so many names in memory for this directory: one of any size, or several small ones.
+    pub fn may_hold(&self, number: u64, names: usize) -> bool {
+        let table = &mut *self.open.write();
+        let Some(held) = table.handles.get_mut(&number) else {
+            return true;
+        };
+        let Some(used) = held.user.and_then(|user| table.users.get_mut(&user)) else {
+            return true;
+        };
+        used.names -= held.names;
+        let may = used.names == 0 || used.names.saturating_add(names) <= self.share.names;
+        held.names = if may { names } else { 0 };
+        used.names += held.names;
+        may
     }
 
     pub fn get(&self, number: u64) -> Option<Arc<Handle>> {
-        self.open.read().get(&number).cloned()
+        let table = self.open.read();
+        table
+            .handles
+            .get(&number)
+            .map(|held| Arc::clone(&held.handle))
     }
 
     /// The handle goes when the last request that uses it is done.
     pub fn remove(&self, number: u64) {
-        let removed = self.open.write().remove(&number);
         // Closing may take a while: not under the lock.
-        drop(removed);
+        let _removed = self.open.write().remove(number);
+    }
+}
+
+impl Table {
+    fn remove(&mut self, number: u64) -> Option<Held> {
+        let held = self.handles.remove(&number)?;
+        if let Some(user) = held.user
+            && let Some(used) = self.users.get_mut(&user)
+        {
+            used.handles -= 1;
+            used.names -= held.names;
+            if used.handles == 0 {
+                self.users.remove(&user);
+            }
+        }
+        Some(held)
     }
 }
 
@@ -164,10 +263,35 @@ mod tests {
             file: tempfile::tempfile().unwrap(),
             path: "f".into(),
         };
-        let (a, b) = (handles.insert(plain()), handles.insert(plain()));
+        let insert = || handles.insert(plain(), None).unwrap();
+        let (a, b) = (insert(), insert());
         assert_ne!(a, b);
         handles.remove(a);
         assert!(handles.get(a).is_none());
         assert!(handles.get(b).is_some());
+    }
+
+    #[test]
+    fn a_user_has_a_share_of_handles_and_names() {
+        let handles = Handles {
+            share: Share {
+                handles: 2,
+                names: 10,
+            },
+            ..Handles::default()
+        };
+        let open = |user| handles.insert(Handle::VirtualDirectory, user);
+        let (a, b) = (open(Some(7)).unwrap(), open(Some(7)).unwrap());
+        assert!(open(Some(7)).is_none());
+        assert!(open(Some(8)).is_some() && open(None).is_some());
+        // One listing of any size, and nothing beside that.
+        assert!(handles.may_hold(a, 11) && !handles.may_hold(b, 1));
+        assert!(handles.may_hold(a, 6) && handles.may_hold(b, 4));
+        assert!(!handles.may_hold(b, 5) && handles.may_hold(b, 4));
+        handles.remove(a);
+        assert!(handles.may_hold(b, 10));
+        handles.remove(b);
+        assert!(!handles.open.read().users.contains_key(&7));
+        assert!(open(Some(7)).is_some());
     }
 }

@@ -253,7 +253,7 @@ impl Service {
             }
         };
         Ok(OpenFile {
-            handle: self.keep(number, handle),
+            handle: self.keep(number, handle, caller)?,
             pages,
         })
     }
@@ -278,13 +278,16 @@ impl Service {
         }
         let known = self.known(number)?;
         let fd = self.mirror.open_for_listing(&known.path, caller)?;
-        Ok(self.keep(number, Handle::Directory(Directory::new(fd, known.path))))
+        let directory = Directory::new(fd, known.path);
+        self.keep(number, Handle::Directory(directory), caller)
     }
 
-    fn keep(&self, number: u64, handle: Handle) -> u64 {
+    fn keep(&self, number: u64, handle: Handle, caller: Option<&Caller>) -> Result<u64> {
+        let kept = self.handles.insert(handle, caller.map(Caller::uid));
+        let kept = kept.ok_or_else(|| self.mirror.failure(Path::new(""), Os::MFILE))?;
         self.watch.stats().handles_opened.count();
         self.tree.opened(number);
-        self.handles.insert(handle)
+        Ok(kept)
     }
 
     fn keep_virtual(&self, handle: Handle) -> Result<u64> {
@@ -292,7 +295,8 @@ impl Service {
             self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
             return Err(self.mirror.failure(Path::new(""), Os::NFILE));
         }
-        Ok(self.handles.insert(handle))
+        let kept = self.handles.insert(handle, None);
+        kept.ok_or_else(|| self.mirror.failure(Path::new(""), Os::MFILE))
     }
 
     fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
@@ -314,15 +318,24 @@ impl Service {
     /// The names in an open directory; `from_start` reads them anew.
     pub fn listing(&self, handle: u64, from_start: bool) -> Result<Arc<Vec<Listed>>> {
         match &*self.handle(handle)? {
-            Handle::Directory(directory) => directory.listing(from_start, || {
-                let mut listed = self.mirror.list(&directory.path, &directory.fd)?;
-                let is_root = directory.path.as_os_str().is_empty();
-                listed.retain(|l| !is_root || !virtual_files::is_own_name(&l.name));
-                Ok(listed)
-            }),
+            Handle::Directory(directory) => {
+                let listing = directory.listing(from_start, || self.list(directory))?;
+                if from_start && !self.handles.may_hold(handle, listing.len()) {
+                    directory.forget();
+                    return Err(self.mirror.failure(&directory.path, Os::NOMEM));
+                }
+                Ok(listing)
+            }
             Handle::VirtualDirectory => Ok(Arc::new(virtual_files::listing())),
             _ => Err(self.mirror.failure(Path::new(""), Os::NOTDIR)),
         }
+    }
+
+    fn list(&self, directory: &Directory) -> Result<Vec<Listed>> {
+        let mut listed = self.mirror.list(&directory.path, &directory.fd)?;
+        let is_root = directory.path.as_os_str().is_empty();
+        listed.retain(|l| !is_root || !virtual_files::is_own_name(&l.name));
+        Ok(listed)
     }
 
     pub fn forget(&self, number: u64, count: u64) {
