@@ -225,7 +225,7 @@ impl Dataset {
 
 /// Bytes of a snapshot behind its user block and its image. These take as much memory as they have bytes; the lists that
 /// follow may take 24 times as much, for an empty text is one byte.
-const LONGEST_LISTS: usize = 64 << 20;
+const LONGEST_LISTS: usize = 32 << 20;
 
 impl Snapshot {
     /// Whether it can be presented: that all parts fit each other, so far as can be told without a look

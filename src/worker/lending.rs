@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Component;
 use std::time::Instant;
 
-use super::message::{Answer, Ask, Channel, Direction, Outcome, Parts, Shown, Task, Wait, errno};
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno};
 use super::{Scan, poll};
 use crate::error::{Error, Result};
 use crate::log::source::{Folder, Place};
@@ -38,7 +38,7 @@ pub enum Stopped {
 #[derive(Debug)]
 pub struct Lending<'a> {
     wanted: Scan<'a>,
-    /// The most metadata, in bytes, that are of use.
+    /// Bytes of the largest snapshot that is of use.
     most: u64,
     /// Who owns the log file, where this process may read what that user may not.
     owner: Option<u32>,
@@ -80,8 +80,8 @@ impl<'a> Lending<'a> {
     }
 
     /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
-    /// parts of a snapshot.
-    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Parts, Stopped> {
+    /// bytes of a snapshot.
+    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, Stopped> {
         let longest = usize::try_from(self.most.saturating_add(LONGEST_REMARK));
         let longest = longest.unwrap_or(usize::MAX);
         let worker = Channel::new(socket, Until(until));
@@ -104,7 +104,7 @@ impl<'a> Lending<'a> {
         Err(Stopped::Nonsense("too many questions".into()))
     }
 
-    fn outcome(&self, outcome: Outcome) -> Result<Parts, Stopped> {
+    fn outcome(&self, outcome: Outcome) -> Result<Vec<u8>, Stopped> {
         outcome.into_result().map_err(Stopped::Said)
     }
 
@@ -121,7 +121,7 @@ impl<'a> Lending<'a> {
             companions: companions.map(<[Place]>::to_vec),
             chunking: settings.chunking,
             without_logs: settings.without_logs,
-            most_metadata: self.most,
+            most: self.most,
         }
     }
 
@@ -172,14 +172,13 @@ impl<'a> Lending<'a> {
     }
 
     /// The snapshot that the worker sent, if it makes sense, and is of this log.
-    pub fn believe(&self, parts: Parts) -> Result<Snapshot> {
+    pub fn believe(&self, bytes: &[u8]) -> Result<Snapshot> {
         let path = self.wanted.folder.full_path(self.wanted.relative);
         let bad = |reason: String| Error::ScanDied {
             path: path.clone(),
             reason: format!("the worker does not make sense: {reason}"),
         };
-        parts.check(self.most).map_err(bad)?;
-        let snapshot = parts.join().map_err(|e| bad(e.to_string()))?;
+        let snapshot = Snapshot::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
         if first != Some(&Place::below(self.wanted.relative)) {
@@ -283,7 +282,11 @@ mod tests {
         let gets = |owner, path, mode| {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(below(path), permissions).unwrap();
-            let lending = Lending { wanted, owner };
+            let lending = Lending {
+                wanted,
+                most: 1 << 20,
+                owner,
+            };
             lending.open(&Place::below(path)).is_ok()
         };
         let own = rustix::process::geteuid().as_raw();

@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::log::source::{Place, bytes_of_path};
 use crate::scan::Chunking;
-use crate::snapshot::Snapshot;
 
 /// What a worker is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,8 +34,8 @@ pub struct Task {
     pub companions: Option<Vec<Place>>,
     pub chunking: Chunking,
     pub without_logs: bool,
-    /// More bytes of metadata than these are of no use to the daemon.
-    pub most_metadata: u64,
+    /// A snapshot of more bytes is of no use to the daemon.
+    pub most: u64,
 }
 
 /// A path for messages.
@@ -60,63 +59,23 @@ pub enum Ask {
 /// What came of a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    Scanned(Parts),
-    Io { path: Shown, errno: i32 },
-    NotALog { path: Shown, reason: String },
-    BadFile { path: Shown, reason: String },
-    Changed { path: Shown },
-}
-
-/// A snapshot. What has a length of its own goes apart: of a few bytes of tables many can be made when they
-/// are decoded, so that they have a bound of their own.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Parts {
-    #[serde(with = "serde_bytes")]
-    pub user_block: Vec<u8>,
-    #[serde(with = "serde_bytes")]
-    pub image: Vec<u8>,
-    /// All that is left of the snapshot, in its own form.
-    #[serde(with = "serde_bytes")]
-    pub tables: Vec<u8>,
-}
-
-/// What share of the metadata tables may be.
-const TABLES: u64 = 8;
-
-impl Parts {
-    pub fn of(mut snapshot: Snapshot) -> Result<Self, postcard::Error> {
-        Ok(Parts {
-            user_block: std::mem::take(&mut snapshot.user_block),
-            image: std::mem::take(&mut snapshot.image),
-            tables: snapshot.to_bytes()?,
-        })
-    }
-
-    /// The snapshot again; nobody has checked it yet.
-    pub fn join(self) -> Result<Snapshot, postcard::Error> {
-        Ok(Snapshot {
-            user_block: self.user_block,
-            image: self.image,
-            ..Snapshot::from_bytes(&self.tables)?
-        })
-    }
-
-    /// Whether they are no more than `most` bytes of metadata. Fails with the reason.
-    pub fn check(&self, most: u64) -> Result<(), String> {
-        let tables = self.tables.len() as u64;
-        let all = tables + self.image.len() as u64 + self.user_block.len() as u64;
-        if all > most {
-            return Err(format!(
-                "{all} bytes of metadata are more than index_memory, {most} bytes"
-            ));
-        }
-        match tables > most / TABLES {
-            true => Err(format!(
-                "{tables} bytes about its objects are more than an eighth of index_memory, {most} bytes"
-            )),
-            false => Ok(()),
-        }
-    }
+    /// A snapshot, in its own form.
+    Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
+    Io {
+        path: Shown,
+        errno: i32,
+    },
+    NotALog {
+        path: Shown,
+        reason: String,
+    },
+    BadFile {
+        path: Shown,
+        reason: String,
+    },
+    Changed {
+        path: Shown,
+    },
 }
 
 /// What it is answered. The descriptor of a file that was opened comes with the answer.
@@ -171,10 +130,10 @@ impl From<&Error> for Outcome {
 }
 
 impl Outcome {
-    /// The snapshot, or why there is none.
-    pub fn into_result(self) -> Result<Parts, Error> {
+    /// The bytes of the snapshot, or why there is none.
+    pub fn into_result(self) -> Result<Vec<u8>, Error> {
         Err(match self {
-            Outcome::Scanned(parts) => return Ok(parts),
+            Outcome::Scanned(bytes) => return Ok(bytes),
             Outcome::Io { path, errno } => Error::io(path.0, io::Error::from_raw_os_error(errno)),
             Outcome::NotALog { path, reason } => Error::NotALog {
                 path: path.0,

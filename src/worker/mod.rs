@@ -147,9 +147,9 @@ impl Workers {
         let until = Instant::now() + self.limits.time;
         let lending = Lending::new(wanted, self.limits.metadata, owner);
         match lending.serve(socket, until) {
-            Ok(parts) => {
+            Ok(bytes) => {
                 worker.end(LAST_WORD);
-                lending.believe(parts)
+                lending.believe(&bytes)
             }
             Err(Stopped::Said(error)) => {
                 worker.end(LAST_WORD);

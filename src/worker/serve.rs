@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::confine::{self, NoFork};
-use super::message::{Answer, Ask, Channel, Direction, Outcome, Parts, Task, Wait, errno};
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Task, Wait, errno};
 use crate::error::{Error, Result};
 use crate::log::source::{Folder, Lender, Place};
 use crate::scan::{self, Settings};
@@ -167,13 +167,14 @@ fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> 
     let daemon = Arc::new(Channel::new(socket, Patiently));
     let (task, _) = daemon.receive::<Task>(LONGEST_ANSWER)?;
     let outcome = match scan(&daemon, task) {
-        Ok(parts) => Outcome::Scanned(parts),
+        Ok(bytes) => Outcome::Scanned(bytes),
         Err(e) => Outcome::from(&e),
     };
     daemon.send(&Ask::Done(outcome), None)
 }
 
-fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Parts> {
+/// The bytes of a snapshot.
+fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Vec<u8>> {
     let mut folders = task.folders.into_iter().map(|shown| shown.0);
     let path = folders.next().unwrap_or_default();
     let further: Vec<_> = folders.collect();
@@ -187,9 +188,15 @@ fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Parts> {
     let companions = task.companions.as_deref();
     let snapshot = scan::scan_beside(&folder, &task.relative, companions, &settings)?;
     let bad = |reason: String| Error::bad_file(folder.full_path(&task.relative), reason);
-    let parts = Parts::of(snapshot).map_err(|e| bad(e.to_string()))?;
-    parts.check(task.most_metadata).map_err(bad)?;
-    Ok(parts)
+    let bytes = snapshot.to_bytes().map_err(|e| bad(e.to_string()))?;
+    match bytes.len() as u64 > task.most {
+        true => Err(bad(format!(
+            "{} bytes of metadata are more than index_memory, {} bytes",
+            bytes.len(),
+            task.most
+        ))),
+        false => Ok(bytes),
+    }
 }
 
 /// The daemon may take its time; when it goes, the socket tells.
