@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{Error, Result};
 use crate::log::descriptors;
 use crate::view::View;
+use crate::view::cache::Generation;
 
 use super::mirror::Listed;
 
@@ -33,6 +34,15 @@ pub enum Handle {
 }
 
 impl Handle {
+    /// How many the daemon holds for it. A view has its own, however often it is open.
+    fn descriptors(&self) -> usize {
+        match self {
+            Handle::View(view) => view.files().count(),
+            Handle::Plain { .. } | Handle::Directory(_) => 1,
+            Handle::Virtual(_) | Handle::VirtualDirectory => 0,
+        }
+    }
+
     /// Fills `buf` from `offset`, as far as there are bytes before the end of the file. The kernel
     /// takes a shorter answer for the end of the file.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -107,20 +117,29 @@ impl Directory {
     }
 }
 
-/// What one user may have open, where several get in: each open file takes a descriptor of the daemon, and each open
-/// directory memory for its names.
+/// What one user may have open, where several get in: each open file takes descriptors of the daemon, and each open
+/// directory memory for its names. Of either, one may have twice as much where it is all that the user has.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    handles: usize,
+    descriptors: usize,
     names: usize,
+}
+
+impl Share {
+    fn permits(share: usize, used: usize, more: usize) -> bool {
+        let most = match used {
+            0 => share.saturating_mul(2),
+            _ => share,
+        };
+        used.saturating_add(more) <= most
+    }
 }
 
 impl Default for Share {
     fn default() -> Self {
-        // Views have half of the descriptors.
-        let handles = usize::try_from(descriptors::limit() / 4).unwrap_or(usize::MAX);
+        let descriptors = usize::try_from(descriptors::limit() / 4).unwrap_or(usize::MAX);
         Share {
-            handles,
+            descriptors,
             names: MOST_NAMES,
         }
     }
@@ -154,7 +173,44 @@ struct Held {
 #[derive(Debug, Default)]
 struct Used {
     handles: usize,
+    descriptors: usize,
     names: usize,
+    /// How often each view is open, by its generation.
+    views: HashMap<Generation, usize>,
+}
+
+impl Used {
+    /// Whether one handle more is within the share.
+    fn open(&mut self, handle: &Handle, share: Share) -> bool {
+        let more = match handle {
+            Handle::View(view) if self.views.contains_key(&view.generation()) => 0,
+            handle => handle.descriptors(),
+        };
+        if more > 0 && !Share::permits(share.descriptors, self.descriptors, more) {
+            return false;
+        }
+        if let Handle::View(view) = handle {
+            *self.views.entry(view.generation()).or_default() += 1;
+        }
+        self.descriptors += more;
+        self.handles += 1;
+        true
+    }
+
+    fn close(&mut self, held: &Held) {
+        self.handles -= 1;
+        self.names -= held.names;
+        if let Handle::View(view) = &*held.handle
+            && let Some(times) = self.views.get_mut(&view.generation())
+        {
+            *times -= 1;
+            if *times > 0 {
+                return;
+            }
+            self.views.remove(&view.generation());
+        }
+        self.descriptors -= held.handle.descriptors();
+    }
 }
 
 impl Handles {
@@ -164,10 +220,12 @@ impl Handles {
         let mut table = self.open.write();
         if let Some(user) = user {
             let used = table.users.entry(user).or_default();
-            if used.handles >= self.share.handles {
+            if !used.open(&handle, self.share) {
+                if used.handles == 0 {
+                    table.users.remove(&user);
+                }
                 return None;
             }
-            used.handles += 1;
         }
         let held = Held {
             user,
@@ -178,7 +236,7 @@ impl Handles {
         Some(number)
     }
 
-    /// Whether its user may have so many names in memory for this directory: one of any size, or several small ones.
+    /// Whether its user may have so many names in memory for this directory.
     pub fn may_hold(&self, number: u64, names: usize) -> bool {
         let table = &mut *self.open.write();
         let Some(held) = table.handles.get_mut(&number) else {
@@ -188,7 +246,7 @@ impl Handles {
             return true;
         };
         used.names -= held.names;
-        let may = used.names == 0 || used.names.saturating_add(names) <= self.share.names;
+        let may = Share::permits(self.share.names, used.names, names);
         held.names = if may { names } else { 0 };
         used.names += held.names;
         may
@@ -215,8 +273,7 @@ impl Table {
         if let Some(user) = held.user
             && let Some(used) = self.users.get_mut(&user)
         {
-            used.handles -= 1;
-            used.names -= held.names;
+            used.close(&held);
             if used.handles == 0 {
                 self.users.remove(&user);
             }
@@ -228,6 +285,11 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::path::Path;
+
+    use crate::catalog::Catalog;
+    use crate::log::source::Folder;
+    use crate::view::cache::MemoryLimits;
 
     use super::*;
 
@@ -271,27 +333,56 @@ mod tests {
         assert!(handles.get(b).is_some());
     }
 
-    #[test]
-    fn a_user_has_a_share_of_handles_and_names() {
-        let handles = Handles {
+    /// Shares of five descriptors and ten names.
+    fn shared() -> Handles {
+        Handles {
             share: Share {
-                handles: 2,
+                descriptors: 5,
                 names: 10,
             },
             ..Handles::default()
-        };
-        let open = |user| handles.insert(Handle::VirtualDirectory, user);
-        let (a, b) = (open(Some(7)).unwrap(), open(Some(7)).unwrap());
+        }
+    }
+
+    fn directory() -> Handle {
+        let fd = std::fs::File::open("/").unwrap().into();
+        Handle::Directory(Directory::new(fd, PathBuf::new()))
+    }
+
+    #[test]
+    fn a_user_has_a_share_of_descriptors_and_names() {
+        let handles = shared();
+        let open = |user| handles.insert(directory(), user);
+        let opened: Vec<u64> = (0..5).map(|_| open(Some(7)).unwrap()).collect();
         assert!(open(Some(7)).is_none());
         assert!(open(Some(8)).is_some() && open(None).is_some());
-        // One listing of any size, and nothing beside that.
-        assert!(handles.may_hold(a, 11) && !handles.may_hold(b, 1));
+        let (a, b) = (opened[0], opened[1]);
+        assert!(!handles.may_hold(a, 21));
+        // A large one, and nothing beside that.
+        assert!(handles.may_hold(a, 20) && !handles.may_hold(b, 1));
         assert!(handles.may_hold(a, 6) && handles.may_hold(b, 4));
         assert!(!handles.may_hold(b, 5) && handles.may_hold(b, 4));
         handles.remove(a);
         assert!(handles.may_hold(b, 10));
-        handles.remove(b);
+        opened.iter().for_each(|number| handles.remove(*number));
         assert!(!handles.open.read().users.contains_key(&7));
         assert!(open(Some(7)).is_some());
+    }
+
+    #[test]
+    fn a_view_counts_with_all_its_files_and_once() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+        let memory = MemoryLimits::each(1 << 20);
+        let catalog = Catalog::new(Folder::open(&corpus).unwrap(), memory);
+        let view = catalog.open(Path::new("subfile.log.h5")).unwrap();
+        let files = view.files().count();
+        assert!((2..5).contains(&files));
+        let handles = shared();
+        let open = || handles.insert(Handle::View(Arc::clone(&view)), Some(7));
+        let opened: Vec<u64> = (0..9).map(|_| open().unwrap()).collect();
+        let plain = || handles.insert(directory(), Some(7));
+        assert!((files..5).all(|_| plain().is_some()) && plain().is_none());
+        opened.iter().for_each(|number| handles.remove(*number));
+        assert!((0..files).all(|_| plain().is_some()) && plain().is_none());
     }
 }
