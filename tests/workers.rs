@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Mounted, User, can_mount, errno, is_root, is_running, wait_until};
+use common::{Mounted, PROGRAM, User, can_mount, errno, is_root, is_running, wait_until};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
@@ -332,4 +332,35 @@ fn a_user_for_scans_has_to_exist() {
     assert!(!output.status.success());
     let messages = common::messages(&output);
     assert!(messages.contains("no-such-user-here"), "{messages}");
+}
+
+#[test]
+fn no_process_for_a_scan_is_an_error_of_that_scan() {
+    if !is_root() {
+        eprintln!("skipped: the processes of a worker's user cannot be limited");
+        return;
+    }
+    let mut command = User::Caller.command("prlimit");
+    let output = command.args(["--nproc=1", PROGRAM, "inspect", GOOD]);
+    let output = output.output().unwrap();
+    let messages = common::messages(&output);
+    let words = "h5logfs: scan worker: Resource temporarily unavailable";
+    assert!(messages.starts_with(words), "{messages}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// As in a container that an ordinary user has made.
+#[test]
+fn the_root_of_a_namespace_without_other_users_can_scan() {
+    let alone = |program: &[&str]| {
+        let mut command = User::Caller.command("unshare");
+        command.args(["--user", "--map-root-user", "--"]);
+        command.args(program).output().unwrap()
+    };
+    if !alone(&["true"]).status.success() {
+        eprintln!("skipped: no user namespace can be had");
+        return;
+    }
+    let output = alone(&[PROGRAM, "inspect", GOOD]);
+    assert!(output.status.success(), "{}", common::messages(&output));
 }

@@ -1,5 +1,6 @@
 //! What a scan may take, and who makes it.
 
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -59,8 +60,32 @@ pub(super) struct ScanUser {
     pub gid: u32,
 }
 
+impl ScanUser {
+    /// Whether this user namespace has such a user and such a group.
+    fn exists_here(&self) -> bool {
+        is_mapped("/proc/self/uid_map", self.uid) && is_mapped("/proc/self/gid_map", self.gid)
+    }
+}
+
+/// Whether a map of user_namespaces(7) leads anywhere from `id`: a line each for its first number inside, the first
+/// one outside, and how many there are. Where no map can be read all numbers stand for themselves.
+fn is_mapped(map: &str, id: u32) -> bool {
+    let Ok(text) = fs::read_to_string(map) else {
+        return true;
+    };
+    text.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        let (Some(Ok(first)), Some(Ok(count))) = (first, count) else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&id.into())
+    })
+}
+
 impl Limits {
-    /// Only root can become somebody else; workers of others stay who they are.
+    /// Only root can become somebody else; workers of others stay who they are. So does one who is root only in a
+    /// user namespace of its own, in which there is nobody else: it has no more rights than its user.
     pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
@@ -77,7 +102,10 @@ impl Limits {
             gid: NOBODY,
         };
         match &self.user {
-            None => Ok(Some(named(USUAL_USER).ok().flatten().unwrap_or(nobody))),
+            None => {
+                let usual = named(USUAL_USER).ok().flatten().unwrap_or(nobody);
+                Ok(Some(usual).filter(ScanUser::exists_here))
+            }
             Some(name) => match named(name)? {
                 Some(user) => Ok(Some(user)),
                 None => Err(io::Error::other(format!("there is no user {name}"))),

@@ -25,7 +25,6 @@ mod stem;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -42,7 +41,7 @@ pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
 use message::Direction;
 pub use serve::{Granted, serve};
 use slots::Slots;
-use stem::{Stem, Worker};
+use stem::{NoWorker, Stem, Worker};
 
 /// Who scans.
 #[derive(Debug)]
@@ -119,7 +118,7 @@ pub struct Workers {
     limits: Limits,
     slots: Slots,
     /// Made anew should it go.
-    stem: Mutex<Arc<Stem>>,
+    stem: Mutex<Stem>,
 }
 
 /// A worker that has said its last word ends at once.
@@ -133,7 +132,7 @@ impl Workers {
         }
         Ok(Workers {
             slots: Slots::new(limits.workers),
-            stem: Mutex::new(Arc::new(stem)),
+            stem: Mutex::new(stem),
             limits,
         })
     }
@@ -165,12 +164,16 @@ impl Workers {
     /// A stem that is gone is replaced, once.
     fn worker(&self) -> Result<(Worker, std::os::fd::OwnedFd)> {
         let mut stem = self.stem.lock();
-        if let Ok(made) = stem.worker() {
-            return Ok(made);
+        let mut made = stem.worker();
+        if matches!(made, Err(NoWorker::StemGone)) {
+            log::warn!("the process that makes scan workers is gone; it is started again");
+            *stem = start_stem(&self.limits)?;
+            made = stem.worker();
         }
-        log::warn!("the process that makes scan workers is gone; it is started again");
-        *stem = Arc::new(start_stem(&self.limits)?);
-        stem.worker().map_err(|e| Error::io("scan worker", e))
+        made.map_err(|e| match e {
+            NoWorker::Refused(e) => Error::io("scan worker", e),
+            NoWorker::StemGone => Error::io("scan worker", io::ErrorKind::BrokenPipe.into()),
+        })
     }
 
     /// Why there will be no snapshot, for the log.

@@ -35,6 +35,15 @@ pub struct Stem {
     pub lacking: Option<String>,
 }
 
+/// Why there is no worker.
+#[derive(Debug)]
+pub enum NoWorker {
+    /// The stem does not answer any more; another one may.
+    StemGone,
+    /// The system has no process or no descriptor for it, which another stem would meet, too.
+    Refused(io::Error),
+}
+
 impl Stem {
     pub fn start(limits: &Limits) -> io::Result<Self> {
         let (control, theirs) = pair(SocketType::SEQPACKET)?;
@@ -56,8 +65,23 @@ impl Stem {
     }
 
     /// A worker, and the socket that leads to it.
-    pub fn worker(&self) -> io::Result<(Worker, OwnedFd)> {
-        let (ours, theirs) = pair(SocketType::STREAM)?;
+    pub fn worker(&self) -> Result<(Worker, OwnedFd), NoWorker> {
+        let (ours, theirs) = pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
+        let number = self
+            .ask_for_worker(theirs)
+            .map_err(|_| NoWorker::StemGone)?;
+        // What is not positive is no process, but the number of an error.
+        match Pid::from_raw(number.max(0)) {
+            Some(process) => Ok((Worker(process), ours)),
+            None => {
+                let error = io::Error::from_raw_os_error(number.saturating_neg());
+                Err(NoWorker::Refused(error))
+            }
+        }
+    }
+
+    /// The stem's answer, which is a process number or less than one.
+    fn ask_for_worker(&self, theirs: OwnedFd) -> io::Result<i32> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let descriptors = [theirs.as_fd()];
@@ -68,11 +92,7 @@ impl Stem {
         let number = self.hear()?;
         let number = number.try_into().map(i64::from_le_bytes);
         let number = number.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let number = i32::try_from(number).map_err(io::Error::other)?;
-        match Pid::from_raw(number).filter(|_| number > 0) {
-            Some(process) => Ok((Worker(process), ours)),
-            None => Err(io::Error::from_raw_os_error(-number)),
-        }
+        i32::try_from(number).map_err(io::Error::other)
     }
 
     fn hear(&self) -> io::Result<Vec<u8>> {
