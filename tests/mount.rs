@@ -425,3 +425,32 @@ fn others_get_in_with_allow_other_only_and_past_permissions_only() {
         assert_eq!(fs::read(mounted.join("private")).unwrap(), b"secret");
     }
 }
+
+/// With so few descriptors either the mount answers, or the command fails and leaves nothing.
+#[test]
+fn who_is_told_of_a_mount_has_one() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let source = source(User::Caller);
+    let mut failed = 0;
+    for descriptors in 4..32 {
+        let folder = User::Caller.folder();
+        let mut command = User::Caller.command("prlimit");
+        command.arg(format!("--nofile={descriptors}"));
+        command.args([PROGRAM, "mount"]);
+        command.args([source.path(), folder.path()]);
+        let output = command.args(["-o", "threads=4"]).output().unwrap();
+        if output.status.success() {
+            let mounted = Mounted::at(User::Caller, folder);
+            assert!(mounted.path().metadata().is_ok(), "{descriptors}");
+        } else {
+            failed += 1;
+            let said = messages(&output);
+            assert!(!said.is_empty(), "{descriptors}: nothing is said");
+            let left = || mount_type(folder.path()).is_none();
+            wait_until("nothing is left", left);
+        }
+    }
+    assert!((1..28).contains(&failed), "{failed} of 28 failed");
+}

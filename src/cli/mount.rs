@@ -63,6 +63,7 @@ pub struct WatchArgs {
 /// Unmount what is left at MNT of an h5logfs whose daemon has died; leave anything else alone
 #[derive(Debug, Clone, Args)]
 pub struct UnmountDeadArgs {
+    /// The mount point
     #[arg(value_name = "MNT")]
     pub mount_point: PathBuf,
 }
@@ -170,8 +171,11 @@ fn serve_in_foreground(request: &Request, options: &MountOptions) -> anyhow::Res
 }
 
 fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
-    logging::for_daemon(options.log_file.as_deref())?;
+    let no_log = logging::for_daemon(options.log_file.as_deref())?;
     let running = fs::start(&session_options(request, options))?;
+    if let Some(no_log) = no_log {
+        eprintln!("h5logfs: {no_log}");
+    }
     background::leave_session();
     background::report_ready()?;
     // Nobody sees standard error from here on.

@@ -115,7 +115,7 @@ pub fn unmount_dead(path: &Path) -> Result<()> {
 
 /// Whether the file system at `path` has lost its daemon. Attributes that the kernel has cached
 /// would still look alive, so the question is forced through.
-fn is_dead(path: &Path) -> bool {
+pub fn is_dead(path: &Path) -> bool {
     let answer = rustix::fs::statx(
         CWD,
         path,

@@ -69,24 +69,26 @@ pub enum IndexDir {
     None,
 }
 
-/// A mount that answers as soon as it is served. It goes when this goes.
+/// A mount that answers. It goes when this goes.
 #[derive(Debug)]
 pub struct Running {
-    session: Session<LogFilesystem>,
     mounted: Mounted,
     watcher: Option<Watcher>,
     signals: Signals,
+    events: Sender<Event>,
+    inbox: Receiver<Event>,
     watch: Arc<Watch>,
     terminal: Terminal,
 }
 
+#[derive(Debug)]
 enum Event {
     /// The session is over: somebody has unmounted us.
     Ended(io::Result<()>),
     Signal(i32),
 }
 
-/// Mounts. When this returns, the mount is in place; requests wait until it is served.
+/// Mounts. When this returns, the mount is in place and answers.
 pub fn start(options: &Options) -> Result<Running> {
     // From here on a stop signal is kept until somebody looks for it.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
@@ -110,12 +112,16 @@ pub fn start(options: &Options) -> Result<Running> {
     } else {
         None
     };
+    let (events, inbox) = mpsc::channel();
+    serve_in_thread(session, events.clone())?;
+    await_answer(&mount_point, &inbox)?;
     log::info!("{} mounted at {}", source.display(), mount_point.display());
     Ok(Running {
-        session,
         mounted,
         watcher,
         signals,
+        events,
+        inbox,
         watch,
         terminal: Terminal::now(),
     })
@@ -232,15 +238,14 @@ impl Running {
     /// begins.
     pub fn serve(self, stopping: impl FnOnce()) -> Result<()> {
         let Running {
-            session,
             mounted,
             watcher,
             signals,
+            events,
+            inbox,
             watch,
             terminal,
         } = self;
-        let (events, inbox) = mpsc::channel();
-        serve_in_thread(session, events.clone())?;
         report_signals(signals, events, watch, terminal)?;
         let outcome = wait_for_end(&inbox, &mounted, stopping);
         let gone = mounted.clean_up();
@@ -258,6 +263,19 @@ fn serve_in_thread(session: Session<LogFilesystem>, events: Sender<Event>) -> Re
         // Nobody listens any more when the process is about to end.
         let _ = events.send(Event::Ended(outcome));
     })
+}
+
+/// Returns when the mount has answered a first question. The session may have ended instead: where the system has
+/// not enough threads or memory for it, for example.
+fn await_answer(mount_point: &Path, inbox: &Receiver<Event>) -> Result<()> {
+    if !mounting::is_dead(mount_point) {
+        return Ok(());
+    }
+    let why = match inbox.recv_timeout(GRACE) {
+        Ok(Event::Ended(Err(e))) => e,
+        _ => io::ErrorKind::NotConnected.into(),
+    };
+    Err(Error::io("FUSE session", why))
 }
 
 /// Answers signals; those that end the mount are handed on.

@@ -82,15 +82,15 @@ pub fn leave_session() {
 /// The daemon's side: tells the waiting process that the mount is up, and lets go of everything
 /// that belongs to the user's terminal.
 pub fn report_ready() -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{READY}")
-        .and_then(|()| stdout.flush())
-        .context("the process that waited for the mount is gone")?;
     let null = OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/null")
         .context("/dev/null")?;
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{READY}")
+        .and_then(|()| stdout.flush())
+        .context("the process that waited for the mount is gone")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;

@@ -15,7 +15,12 @@ use file::LogFile;
 use limited::Limited;
 
 fn builder() -> Builder {
-    Builder::from_env(Env::default().default_filter_or("info"))
+    builder_from("info")
+}
+
+/// For messages from this level on, unless `RUST_LOG` has another one.
+fn builder_from(level: &str) -> Builder {
+    Builder::from_env(Env::default().default_filter_or(level.to_owned()))
 }
 
 pub fn to_stderr() -> anyhow::Result<()> {
@@ -66,19 +71,20 @@ fn log_panics() {
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }
 
-/// A daemon logs to `file`, else to the system's log; standard error is not there for long.
-pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<()> {
+/// A daemon logs to `file`, else to the system's log. Where there is none, standard error takes what there is to warn
+/// of as long as it is there, which is until the mount is up: then the user has to be told what this returns.
+pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     log_panics();
     if let Some(path) = file {
-        return to_file(path);
+        return to_file(path).map(|()| None);
     }
     match system_log() {
-        Ok(system) => to_system_log(builder().build(), system),
+        Ok(system) => to_system_log(builder().build(), system).map(|()| None),
         Err(e) => {
-            eprintln!(
-                "h5logfs: no system log ({e}): messages will be lost; the option log_file=PATH keeps them"
-            );
-            Ok(())
+            install(builder_from("warn").build())?;
+            Ok(Some(format!(
+                "no system log ({e}): messages will be lost; the option log_file=PATH keeps them"
+            )))
         }
     }
 }
