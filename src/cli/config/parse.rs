@@ -8,11 +8,14 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::{Config, Faults, Section, Setting};
 use crate::cli::mount::options::{MountOption, MountOptions, Value};
+use crate::fs::IndexDir;
 
 const DEFAULTS: &str = "defaults";
 const MOUNT: &str = "mount";
 const SOURCE: &str = "source";
 const POINT: &str = "point";
+
+const ABSOLUTE: &str = "must be an absolute path";
 
 type Table<'a> = DeTable<'a>;
 
@@ -124,7 +127,7 @@ impl Parser<'_> {
         let path = value.as_str().map(PathBuf::from);
         let path = path.filter(|path| path.is_absolute());
         if path.is_none() {
-            self.fault(line, format_args!("{name}: must be an absolute path"));
+            self.fault(line, format_args!("{name}: {ABSOLUTE}"));
         }
         path
     }
@@ -135,8 +138,13 @@ impl Parser<'_> {
             Ok(options) => {
                 for option in &options {
                     // Each by itself; what options have to do with each other is seen later.
-                    if let Err(e) = MountOptions::default().set(option) {
-                        self.fault(line, format_args!("{name}: {e}"));
+                    let mut alone = MountOptions::default();
+                    match alone.set(option) {
+                        Err(e) => self.fault(line, format_args!("{name}: {e}")),
+                        Ok(()) if names_relative_path(&alone) => {
+                            self.fault(line, format_args!("{name}: {ABSOLUTE}"));
+                        }
+                        Ok(()) => {}
                     }
                 }
                 let setting = |option| Setting { line, option };
@@ -180,6 +188,17 @@ impl Parser<'_> {
             self.fault(section.line.max(1), e);
         }
     }
+}
+
+/// What it would lead to depends on where the command is called.
+fn names_relative_path(options: &MountOptions) -> bool {
+    let index_dir = match &options.index_dir {
+        IndexDir::At(path) => Some(path),
+        IndexDir::Usual | IndexDir::None => None,
+    };
+    let one = index_dir.into_iter().chain(&options.log_file);
+    let mut paths = one.chain(&options.settings.log_folders);
+    paths.any(|path| path.is_relative())
 }
 
 /// Keys in the order of the file; the table has them by name.
@@ -305,6 +324,7 @@ ro = true
 index_dir = ["/a"]
 {list} = [1]
 chunk = 1.5
+log_file = "relative.log"
 
 [mounts]
 "#
@@ -320,7 +340,8 @@ chunk = 1.5
             (10, "index_dir: must be a string"),
             (11, &list),
             (12, "chunk: must be a string"),
-            (14, "mounts: unknown key"),
+            (13, "log_file: must be an absolute path"),
+            (15, "mounts: unknown key"),
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (fault, (line, words)) in found.iter().zip(expected) {
