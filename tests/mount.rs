@@ -448,8 +448,9 @@ fn who_is_told_of_a_mount_has_one() {
             failed += 1;
             let said = messages(&output);
             assert!(!said.is_empty(), "{descriptors}: nothing is said");
-            let left = || mount_type(folder.path()).is_none();
-            wait_until("nothing is left", left);
+            let left = mount_type(folder.path());
+            common::unmount_by_force(User::Caller, folder.path());
+            assert_eq!(left, None, "{descriptors}: {said}");
         }
     }
     assert!((1..28).contains(&failed), "{failed} of 28 failed");

@@ -21,7 +21,7 @@ use rustix::net::{
 
 use crate::error::{Error, Result};
 
-use super::mounts::{MOUNT_TYPE, MountId, Mounts};
+use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};
 
 const DEVICE: &str = "/dev/fuse";
 
@@ -53,6 +53,8 @@ pub struct Request<'a> {
 #[derive(Debug)]
 pub struct Mounted {
     id: MountId,
+    /// Readers may have taken all other descriptors when it is time to unmount.
+    table: Table,
     /// Nothing is left to unmount.
     ended: bool,
 }
@@ -64,7 +66,7 @@ impl Mounted {
 
     /// Unmounts without waiting for open files; they can be read to the end.
     pub fn unmount(&self) -> Result<()> {
-        match Mounts::now()?.path_of(self.id) {
+        match self.table.read()?.path_of(self.id) {
             Some(path) => unmount_lazily(path),
             None => Ok(()),
         }
@@ -75,7 +77,8 @@ impl Mounted {
     /// remains, though, and is in everybody's way. Tells whether the mount is gone.
     pub fn clean_up(mut self) -> bool {
         self.ended = true;
-        match unmount_if_dead(self.id) {
+        let outcome = self.table.read();
+        match outcome.and_then(|mounts| unmount_if_dead_in(&mounts, self.id)) {
             Ok(gone) => gone,
             Err(error) => {
                 log::warn!("cannot unmount: {error}");
@@ -98,7 +101,11 @@ impl Drop for Mounted {
 
 /// Unmounts the mount `id` if it is still there and nobody serves it. Tells whether it is gone.
 pub fn unmount_if_dead(id: MountId) -> Result<bool> {
-    match Mounts::now()?.path_of(id) {
+    unmount_if_dead_in(&Mounts::now()?, id)
+}
+
+fn unmount_if_dead_in(mounts: &Mounts, id: MountId) -> Result<bool> {
+    match mounts.path_of(id) {
         Some(path) if is_dead(path) => unmount_lazily(path).map(|()| true),
         still_there => Ok(still_there.is_none()),
     }
@@ -167,6 +174,7 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
 
 /// Mounts directly where the kernel lets us, else with the help of fusermount3.
 pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
+    let table = Table::open()?;
     let device = match mount_directly(request) {
         Err(Errno::PERM | Errno::ACCESS) => mount_with_helper(request)?,
         Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
@@ -177,10 +185,23 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
         }
         other => other.map_err(|e| Error::io(request.mount_point, e.into()))?,
     };
-    let id = Mounts::now()?
-        .ours_at(request.mount_point)
-        .ok_or_else(|| Error::bad_file(request.mount_point, "the mount has vanished again"))?;
-    Ok((device, Mounted { id, ended: false }))
+    match mounted_at(request.mount_point, &table) {
+        Ok(id) => {
+            let ended = false;
+            Ok((device, Mounted { id, table, ended }))
+        }
+        Err(e) => {
+            if let Err(error) = unmount_lazily(request.mount_point) {
+                log::warn!("cannot unmount: {error}");
+            }
+            Err(e)
+        }
+    }
+}
+
+fn mounted_at(mount_point: &Path, table: &Table) -> Result<MountId> {
+    let id = table.read()?.ours_at(mount_point);
+    id.ok_or_else(|| Error::bad_file(mount_point, "the mount has vanished again"))
 }
 
 pub fn open_device() -> Result<OwnedFd, Errno> {

@@ -5,7 +5,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -68,10 +69,30 @@ struct Line {
 #[derive(Debug)]
 pub struct Mounts(Vec<Line>);
 
+/// The system's table, held open: who has no descriptor left can read it, too.
+#[derive(Debug)]
+pub struct Table(File);
+
+impl Table {
+    pub fn open() -> Result<Self> {
+        File::open(TABLE)
+            .map(Table)
+            .map_err(|e| Error::io(TABLE, e))
+    }
+
+    /// As it is now.
+    pub fn read(&self) -> Result<Mounts> {
+        let mut file = &self.0;
+        let mut table = Vec::new();
+        let outcome = file.rewind().and_then(|()| file.read_to_end(&mut table));
+        outcome.map_err(|e| Error::io(TABLE, e))?;
+        Ok(Mounts::parse(&table))
+    }
+}
+
 impl Mounts {
     pub fn now() -> Result<Self> {
-        let table = fs::read(TABLE).map_err(|e| Error::io(TABLE, e))?;
-        Ok(Mounts::parse(&table))
+        Table::open()?.read()
     }
 
     fn parse(table: &[u8]) -> Self {
