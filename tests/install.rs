@@ -267,7 +267,7 @@ fn completions_complete() {
     "#;
     let offered = text(&run(Command::new("bash")
         .args(["-c", script, "bash"])
-        .arg(bash)));
+        .arg(&bash)));
     let offered: Vec<&str> = offered.lines().collect();
     for command in [
         "mount",
@@ -282,6 +282,8 @@ fn completions_complete() {
     for hidden in ["unmount-watch", "pages"] {
         assert!(!offered.contains(&hidden), "{hidden}: {offered:?}");
     }
+    let script = fs::read_to_string(&bash).unwrap();
+    assert!(script.contains("--foreground") && !script.contains("--daemon-child"));
     let others = [
         ("zsh", "share/zsh/site-functions/_h5logfs"),
         ("fish", "share/fish/vendor_completions.d/h5logfs.fish"),

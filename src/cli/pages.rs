@@ -58,9 +58,16 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 
 /// The command line as completions should know it: they would offer what is hidden, too.
 fn without_hidden(command: &Command) -> Command {
+    let shown = visible(command).map(|subcommand| {
+        let arguments = subcommand.get_arguments().filter(|a| !a.is_hide_set());
+        // clap takes names that last; so does the program, for this moment.
+        Command::new(&*subcommand.get_name().to_owned().leak())
+            .about(subcommand.get_about().cloned().unwrap_or_default())
+            .args(arguments.cloned())
+    });
     Command::new("h5logfs")
         .version(env!("CARGO_PKG_VERSION"))
-        .subcommands(visible(command).cloned())
+        .subcommands(shown)
 }
 
 /// `h5logfs-mount` for `h5logfs mount`.
