@@ -329,25 +329,17 @@ fn dimensions_past_2_to_the_32_have_chunks() {
 }
 
 #[test]
-fn many_variables_take_time_in_proportion() {
-    let with = |count: usize| {
-        let variables = (0..count).map(|n| {
-            let mut one = variable(format!("v{n}").as_bytes(), &[0, 1]);
-            let names = (0..4).map(|a| format!("attribute {a}"));
-            one.attributes = names
-                .map(|name| attribute(name.as_bytes(), Type::Char, b"some text"))
-                .collect();
-            one
-        });
-        let dimensions = vec![dimension("t", 0), dimension("x", 100)];
-        let header = header(dimensions, variables.collect());
-        let start = std::time::Instant::now();
-        let made = image_of(&header, 10).unwrap();
-        (made, start.elapsed())
-    };
-    let (_, few) = with(1000);
-    let (made, many) = with(8000);
-    assert!(many < few * 40, "{few:?} for 1000, {many:?} for 8000");
+fn many_variables_keep_their_order() {
+    let variables = (0..8000).map(|n| {
+        let mut one = variable(format!("v{n}").as_bytes(), &[0, 1]);
+        let names = (0..4).map(|a| format!("attribute {a}"));
+        one.attributes = names
+            .map(|name| attribute(name.as_bytes(), Type::Char, b"some text"))
+            .collect();
+        one
+    });
+    let dimensions = vec![dimension("t", 0), dimension("x", 100)];
+    let made = image_of(&header(dimensions, variables.collect()), 10).unwrap();
     let code = "print([*f.variables] == [f'v{n}' for n in range(8000)], f['v7999'].dimensions)";
     if let Some(seen) = seen(&made, code) {
         assert_eq!(seen, "True ('t', 'x')");
