@@ -111,6 +111,38 @@ impl Mirror {
         self.entry_as(path, self.stat(path))
     }
 
+    /// The same for `path`, whose directory has to be the one that `version` names: another one in its place may be
+    /// closed to who could search that one.
+    pub fn entry_below(&self, version: Version, path: &Path) -> Result<Entry> {
+        let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) else {
+            return self.entry(path);
+        };
+        let directory = self
+            .check_shown(path)
+            .and_then(|()| self.open_below(parent, OFlags::PATH | OFlags::DIRECTORY))
+            .and_then(|directory| self.check_is(version, parent, directory));
+        match directory {
+            Ok(directory) => self.entry_in(&directory, path),
+            Err(error) => self.entry_as(path, Err(error)),
+        }
+    }
+
+    /// `fd`, if it is what `version` names.
+    fn check_is(&self, version: Version, path: &Path, fd: OwnedFd) -> Result<OwnedFd> {
+        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failure(path, e))?;
+        let Identity { device, inode, .. } = Identity::from(&stat);
+        let kind = Attributes::from(&stat).kind.as_raw_mode();
+        let now = Version::Source {
+            device,
+            inode,
+            kind,
+        };
+        match now == version {
+            true => Ok(fd),
+            false => Err(self.failure(path, Errno::STALE)),
+        }
+    }
+
     /// The same for `path` as the listing of its directory gave it, which is held open.
     pub fn entry_in(&self, directory: &OwnedFd, path: &Path) -> Result<Entry> {
         let name = path.file_name().unwrap_or_default();
@@ -303,9 +335,9 @@ impl Mirror {
             .map_or(FileType::Unknown, |stat| Attributes::from(&stat).kind)
     }
 
-    /// The target of a symbolic link, unchanged.
-    pub fn link_target(&self, path: &Path) -> Result<Vec<u8>> {
-        let fd = self.open_name(path)?;
+    /// The target of the symbolic link that `version` names, unchanged.
+    pub fn link_target(&self, path: &Path, version: Version) -> Result<Vec<u8>> {
+        let fd = self.check_is(version, path, self.open_name(path)?)?;
         rustix::fs::readlinkat(&fd, "", Vec::new())
             .map(|target| target.into_bytes())
             .map_err(|e| self.failure(path, e))

@@ -105,8 +105,9 @@ impl Service {
             let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
             return found.ok_or_else(|| self.mirror.failure(Path::new(""), Os::NOENT));
         }
-        let path = self.known(parent)?.path.join(name);
-        let entry = self.mirror.entry(&path);
+        let directory = self.known(parent)?;
+        let path = directory.path.join(name);
+        let entry = self.mirror.entry_below(directory.version, &path);
         self.count_look_up(&entry);
         let entry = entry?;
         let number = self
@@ -371,7 +372,7 @@ impl Service {
 
     pub fn link_target(&self, number: u64) -> Result<Vec<u8>> {
         let known = self.known(number)?;
-        self.mirror.link_target(&known.path)
+        self.mirror.link_target(&known.path, known.version)
     }
 }
 
@@ -547,5 +548,30 @@ mod tests {
         let (_source, service) = service(Limits::default());
         let outcome = service.look_up(ROOT, OsStr::new(".."));
         assert_eq!(errno(outcome), Os::XDEV);
+    }
+
+    #[test]
+    fn nothing_is_found_by_a_directory_in_another_ones_place() {
+        let (source, service) = service(Limits::default());
+        let below = |name: &str| source.path().join(name);
+        for directory in ["directory", "other"] {
+            fs::create_dir_all(below(directory)).unwrap();
+            fs::write(below(directory).join("file"), directory).unwrap();
+            std::os::unix::fs::symlink(directory, below(directory).join("link")).unwrap();
+        }
+        let (number, _) = service.look_up(ROOT, OsStr::new("directory")).unwrap();
+        assert!(service.look_up(number, OsStr::new("file")).is_ok());
+        let (link, _) = service.look_up(number, OsStr::new("link")).unwrap();
+        assert_eq!(service.link_target(link).unwrap(), b"directory");
+        fs::rename(below("directory"), below("gone")).unwrap();
+        fs::rename(below("other"), below("directory")).unwrap();
+        let outcome = service.look_up(number, OsStr::new("file"));
+        assert_eq!(errno(outcome), Os::STALE);
+        assert_eq!(errno(service.link_target(link)), Os::STALE);
+        let (number, _) = service.look_up(ROOT, OsStr::new("directory")).unwrap();
+        assert_eq!(
+            service.look_up(number, OsStr::new("file")).unwrap().1.size,
+            5
+        );
     }
 }
