@@ -49,7 +49,7 @@ pub enum Scanner {
     /// This process, one file at a time: for files that are trusted.
     Here(Mutex<()>),
     /// Processes without rights.
-    Workers(Workers),
+    Workers(Box<Workers>),
 }
 
 impl Default for Scanner {
@@ -72,7 +72,8 @@ pub struct Scan<'a> {
 impl Scanner {
     /// A scanner of workers.
     pub fn confined(limits: Limits) -> Result<Self> {
-        Workers::start(limits).map(Scanner::Workers)
+        let workers = Workers::start(limits)?;
+        Ok(Scanner::Workers(Box::new(workers)))
     }
 
     /// As [`scan::scan_beside`]. [`Error::ScanDied`] says that the file does to libhdf5 what it should
