@@ -12,11 +12,12 @@
 //! * [`message`] is what daemon and worker say to each other.
 //! * [`lending`] is the daemon's side of that: which files a worker gets, and what it is believed.
 //! * [`limits`] is what a scan may take.
-//! * [`slots`] is how many workers there are at once, and for whom.
+//! * [`slots`] is how many workers there are at once, and for whom; [`losses`] is what scans that died have cost.
 
 mod confine;
 mod lending;
 mod limits;
+mod losses;
 mod message;
 mod serve;
 mod slots;
@@ -38,6 +39,7 @@ use crate::scan::{self, Listings, Settings};
 use crate::snapshot::Snapshot;
 use lending::{Lending, Stopped};
 pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
+use losses::Losses;
 use message::Direction;
 pub use serve::{Granted, serve};
 use slots::Slots;
@@ -118,6 +120,7 @@ impl Scanner {
 pub struct Workers {
     limits: Limits,
     slots: Slots,
+    losses: Losses,
     /// Made anew should it go.
     stem: Mutex<Stem>,
 }
@@ -133,6 +136,7 @@ impl Workers {
         }
         Ok(Workers {
             slots: Slots::new(limits.workers),
+            losses: Losses::new(limits.cpu),
             stem: Mutex::new(stem),
             limits,
         })
@@ -143,8 +147,13 @@ impl Workers {
         let owner = wanted.folder.stat(wanted.relative);
         let owner = owner.map_err(|e| Error::io(&path, e))?.st_uid;
         let _slot = self.slots.take(owner);
+        // After the wait: those in front may have spent the time of this one's owner.
+        let start = Instant::now();
+        if let Some(reason) = self.losses.refusal(owner, start) {
+            return Err(Error::bad_file(path, reason));
+        }
         let (worker, socket) = self.worker()?;
-        let until = Instant::now() + self.limits.time;
+        let until = start + self.limits.time;
         let lending = Lending::new(wanted, self.limits.metadata, owner);
         match lending.serve(socket, until) {
             Ok(bytes) => {
@@ -155,10 +164,11 @@ impl Workers {
                 worker.end(LAST_WORD);
                 Err(error)
             }
-            Err(stopped) => Err(Error::ScanDied {
-                path,
-                reason: self.why(stopped, worker),
-            }),
+            Err(stopped) => {
+                let reason = self.why(stopped, worker);
+                self.losses.add(owner, start.elapsed(), Instant::now());
+                Err(Error::ScanDied { path, reason })
+            }
         }
     }
 
