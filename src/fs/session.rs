@@ -90,6 +90,8 @@ enum Event {
 
 /// Mounts. When this returns, the mount is in place and answers.
 pub fn start(options: &Options) -> Result<Running> {
+    // Before anybody can see the mount, and let go of the terminal.
+    let terminal = Terminal::now();
     // From here on a stop signal is kept until somebody looks for it.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
@@ -123,7 +125,7 @@ pub fn start(options: &Options) -> Result<Running> {
         events,
         inbox,
         watch,
-        terminal: Terminal::now(),
+        terminal,
     })
 }
 
