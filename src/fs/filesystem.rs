@@ -16,7 +16,7 @@ use super::access::Caller;
 use super::attributes::Attributes;
 use super::errno::{guarded, guarded_now};
 use super::lane::Lane;
-use super::service::{Pages, Service};
+use super::service::{Pages, SCANNED_AHEAD, Service};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
     Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -125,9 +125,6 @@ fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
     }
 }
 
-/// Files of a listing that are scanned at a time, before it goes on.
-const SCANNED_AHEAD: usize = 128;
-
 /// A page of a listing with attributes.
 struct Page {
     directory: INodeNo,
@@ -222,15 +219,17 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = name.to_owned();
-        let work = move |service: &Service| service.look_up(parent.0, &name);
-        self.lane.run(req.uid(), work, |found| match found {
+        let answer = |found| match found {
             Ok((number, attributes)) => {
                 // Numbers are never used again, so there is one generation only.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
             }
             Err(errno) => reply.error(errno),
-        });
+        };
+        let (name, last) = (name.to_owned(), name.to_owned());
+        let work = move |service: &Service| service.look_up(parent.0, &name);
+        let then = move |service: &Service| service.scan_after(parent.0, &last);
+        self.lane.run_then(req.uid(), work, answer, then);
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -96,6 +96,11 @@ impl Directory {
         }
     }
 
+    /// The listing that was made last.
+    fn last(&self) -> Arc<Vec<Listed>> {
+        self.listing.lock().clone()
+    }
+
     /// Positions stay valid while the directory changes because they count in one listing;
     /// reading from the start (`rewinddir`) makes a new one.
     pub fn listing(
@@ -108,7 +113,7 @@ impl Directory {
             *self.listing.lock() = fresh.clone();
             return Ok(fresh);
         }
-        Ok(self.listing.lock().clone())
+        Ok(self.last())
     }
 
     /// Lets go of the names.
@@ -250,6 +255,19 @@ impl Handles {
         held.names = if may { names } else { 0 };
         used.names += held.names;
         may
+    }
+
+    /// What was last listed of the directory at `path`, where somebody has it open.
+    pub fn listing_of(&self, path: &Path) -> Option<Arc<Vec<Listed>>> {
+        let table = self.open.read();
+        let listings = table
+            .handles
+            .values()
+            .filter_map(|held| match &*held.handle {
+                Handle::Directory(directory) if directory.path == path => Some(directory.last()),
+                _ => None,
+            });
+        listings.into_iter().find(|listing| !listing.is_empty())
     }
 
     pub fn get(&self, number: u64) -> Option<Arc<Handle>> {

@@ -146,12 +146,26 @@ impl Lane {
         work: impl Fn(&Service) -> Result<T> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
+        self.run_then(user, work, answer, |_| ());
+    }
+
+    /// The same, and where the request had to wait, `then` what is likely to be asked for next.
+    pub fn run_then<T>(
+        &self,
+        user: u32,
+        work: impl Fn(&Service) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+        then: impl FnOnce(&Service) + Send + 'static,
+    ) {
         let done = self
             .here(user)
             .and_then(|_here| guarded_now(|| work(&self.service)));
         match done {
             Some(outcome) => answer(outcome),
-            None => self.wait(user, move |service| answer(guarded(|| work(service)))),
+            None => self.wait(user, move |service| {
+                answer(guarded(|| work(service)));
+                then(service);
+            }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What each request means, without fuser and without a kernel: inode numbers and handles in,
 //! values and errors out.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
@@ -60,12 +62,26 @@ pub struct Found {
     pub is_known: bool,
 }
 
+/// Files of a listing that are scanned at a time, before somebody looks them up.
+pub const SCANNED_AHEAD: usize = 128;
+
+/// Somebody scans ahead in a directory, until this goes.
+struct Ahead<'a>(&'a Mutex<HashSet<u64>>, u64);
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
+}
+
 #[derive(Debug)]
 pub struct Service {
     mirror: Mirror,
     tree: Tree,
     handles: Handles,
     virtual_handles: AtomicU64,
+    /// Directories in which somebody scans files ahead of who looks them up.
+    ahead: Mutex<HashSet<u64>>,
     watch: Arc<Watch>,
 }
 
@@ -78,6 +94,7 @@ impl Service {
             tree: Tree::new(root),
             handles: Handles::default(),
             virtual_handles: AtomicU64::new(0),
+            ahead: Mutex::default(),
             watch: Arc::new(Watch::new(catalog, Path::new(""))),
         })
     }
@@ -192,6 +209,23 @@ impl Service {
                     .entry_in(&parent.fd, &parent.path.join(&listed.name));
             }
         });
+    }
+
+    /// Has files scanned that come after `name` in `parent`, where somebody lists that: `ls -l` looks up one
+    /// after the other. Nobody waits for this.
+    pub fn scan_after(&self, parent: u64, name: &OsStr) {
+        if !self.ahead.lock().insert(parent) {
+            return;
+        }
+        let _here = Ahead(&self.ahead, parent);
+        let Ok(directory) = self.parent(parent) else {
+            return;
+        };
+        let listing = self.handles.listing_of(&directory.path).unwrap_or_default();
+        if let Some(at) = listing.iter().position(|listed| listed.name == name) {
+            let after = listing.get(at + 1..).unwrap_or_default();
+            self.scan_listed(&directory, &after[..after.len().min(SCANNED_AHEAD)]);
+        }
     }
 
     /// The attributes of an inode. When something else bears its name by now, those who have it
