@@ -8,30 +8,21 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use crate::error::{Error, Result};
+use std::time::SystemTime;
 
 use super::access::Caller;
-use super::attributes::Attributes;
 use super::errno::{guarded, guarded_now};
 use super::lane::Lane;
-use super::service::{Pages, SCANNED_AHEAD, Service};
+use super::reply::{Page, TTL, file_attr, file_type, position, reply_bytes};
+use super::service::{Pages, Service};
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
-    Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
-
-/// How long the kernel may use a name or attributes without asking again; the time it takes at
-/// most until a grown log shows.
-const TTL: Duration = Duration::from_secs(1);
-
-/// What `stat` recommends for one read.
-const BLOCK_SIZE: u32 = 4096;
 
 /// Requests that the kernel may have waiting, read-ahead above all.
 const MAX_BACKGROUND: u16 = 64;
@@ -68,39 +59,6 @@ impl LogFilesystem {
     }
 }
 
-fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(number),
-        size: attributes.size,
-        blocks: attributes.blocks(),
-        atime: attributes.accessed,
-        mtime: attributes.modified,
-        ctime: attributes.changed,
-        crtime: attributes.changed,
-        kind: file_type(attributes.kind),
-        perm: attributes.permissions,
-        nlink: attributes.links,
-        uid: attributes.uid,
-        gid: attributes.gid,
-        rdev: attributes.device_number,
-        blksize: BLOCK_SIZE,
-        flags: 0,
-    }
-}
-
-fn file_type(kind: rustix::fs::FileType) -> FileType {
-    use rustix::fs::FileType as Kind;
-    match kind {
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharacterDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
-    }
-}
-
 /// Asks for one capability at a time: fuser refuses all of a set when the kernel lacks one.
 fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
     let mut wanted = vec![
@@ -123,86 +81,6 @@ fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
             log::debug!("the kernel lacks {capability:?}");
         }
     }
-}
-
-/// A page of a listing with attributes.
-struct Page {
-    directory: INodeNo,
-    handle: FileHandle,
-    offset: u64,
-    reply: ReplyDirectoryPlus,
-}
-
-impl Page {
-    /// Adds what follows `offset`, as far as there is room. The kernel counts each as looked up, but for
-    /// the first two.
-    fn fill(&mut self, service: &Service) -> Result<()> {
-        let listing = service.listing(self.handle.0, self.offset == 0)?;
-        let parent = service.parent(self.directory.0)?;
-        let itself = file_attr(self.directory.0, &parent.attributes);
-        let dots = [".", ".."];
-        for (name, next) in dots.iter().zip(1..).skip(position(self.offset)) {
-            if self.add(next, OsStr::new(name), &TTL, &itself) {
-                return Ok(());
-            }
-        }
-        let first = position(self.offset).saturating_sub(dots.len());
-        let after_dots = dots.len() as u64 + 1;
-        for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let found = match service.look_up_listed(&parent, listed) {
-                Ok(Some(found)) => found,
-                Ok(None) => continue,
-                // What is there already need not wait for the rest, which the kernel asks for next.
-                Err(Error::Unscanned { .. }) if next > self.offset + 1 => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            let attr = file_attr(found.number, &found.attributes);
-            let ttl = if found.is_known { TTL } else { Duration::ZERO };
-            if self.add(next, &listed.name, &ttl, &attr) {
-                // The kernel does not hear of this one.
-                service.forget(found.number, 1);
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there was no room for it.
-    fn add(&mut self, next: u64, name: &OsStr, ttl: &Duration, attr: &FileAttr) -> bool {
-        self.reply
-            .add(attr.ino, next, name, ttl, attr, Generation(0))
-    }
-
-    /// The same for whoever has time: scans what is needed first.
-    fn scan_and_fill(&mut self, service: &Service) -> Result<()> {
-        let listing = service.listing(self.handle.0, self.offset == 0)?;
-        let parent = service.parent(self.directory.0)?;
-        let first = position(self.offset).saturating_sub(2).min(listing.len());
-        let end = listing.len().min(first + SCANNED_AHEAD);
-        service.scan_listed(&parent, &listing[first..end]);
-        self.fill(service)
-    }
-
-    fn send(self, filled: Result<(), Errno>) {
-        match filled {
-            Ok(()) => self.reply.ok(),
-            Err(errno) => self.reply.error(errno),
-        }
-    }
-}
-
-/// Answers with `bytes`, or with how many they are, which is what no room for them asks.
-fn reply_bytes(reply: ReplyXattr, room: u32, bytes: &[u8]) {
-    match u32::try_from(bytes.len()) {
-        Ok(len) if room == 0 => reply.size(len),
-        Ok(len) if len <= room => reply.data(bytes),
-        _ => reply.error(Errno::ERANGE),
-    }
-}
-
-/// The place of an entry in a listing, from what the kernel was told to come back with.
-fn position(offset: u64) -> usize {
-    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 impl Filesystem for LogFilesystem {

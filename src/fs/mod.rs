@@ -9,6 +9,7 @@
 //! | `virtual_files` | the directory `.h5logfs` |
 //! | `watch` | the small process that unmounts after the daemon has crashed |
 //! | `filesystem` | the adapter: fuser's requests and answers |
+//! | `reply` | answers as fuser wants them: attributes, pages of listings |
 //! | `service` | what each request means |
 //! | `lane` | requests that have to wait for a scan |
 //! | `mirror` | what a path below the mounted folder is now |
@@ -20,7 +21,7 @@
 //! | `attributes` | what `stat` tells of one file |
 //! | `errno` | the one place where an error becomes an errno and a log line |
 //!
-//! Only `filesystem`, `errno` and `session` name types of fuser; the rest can be tested without a
+//! Only `filesystem`, `reply`, `lane`, `errno` and `session` name types of fuser; the rest can be tested without a
 //! kernel.
 
 mod access;
@@ -33,6 +34,7 @@ mod lane;
 mod mirror;
 mod mounting;
 mod mounts;
+mod reply;
 mod service;
 mod session;
 mod tree;
