@@ -227,6 +227,19 @@ impl Dataset {
 /// follow may take 24 times as much, for an empty text is one byte.
 const LONGEST_LISTS: usize = 32 << 20;
 
+/// Whether what follows the image in the bytes of a snapshot keeps to its bound.
+fn check_lists(bytes: &[u8]) -> Result<(), String> {
+    let parts = postcard::take_from_bytes::<(&Bytes, &Bytes)>(bytes);
+    let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
+    match lists.len() > LONGEST_LISTS {
+        true => Err(format!(
+            "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
+            lists.len()
+        )),
+        false => Ok(()),
+    }
+}
+
 impl Snapshot {
     /// Whether it can be presented: that all parts fit each other, so far as can be told without a look
     /// at the log. For snapshots come from another process, or from a file that may be damaged; the
@@ -255,21 +268,20 @@ impl Snapshot {
         }
     }
 
-    /// For another process, or a file. The inverse of [`Snapshot::from_bytes`].
-    pub fn to_bytes(&self) -> Result<Vec<u8>, postcard::Error> {
-        postcard::to_stdvec(self)
+    /// For another process. The inverse of [`Snapshot::from_bytes`]; fails where that would.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
+        check_lists(&bytes)?;
+        Ok(bytes)
     }
 
     /// What was decoded still has to be checked: see [`Snapshot::check`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, postcard::Error> {
-        let ((_user_block, _image), lists): ((&Bytes, &Bytes), _) =
-            postcard::take_from_bytes(bytes)?;
-        if lists.len() > LONGEST_LISTS {
-            return Err(postcard::Error::DeserializeUnexpectedEnd);
-        }
-        match postcard::take_from_bytes(bytes)? {
-            (snapshot, []) => Ok(snapshot),
-            _ => Err(postcard::Error::DeserializeBadEncoding),
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        check_lists(bytes)?;
+        match postcard::take_from_bytes(bytes) {
+            Ok((snapshot, [])) => Ok(snapshot),
+            Ok(_) => Err("bytes behind a snapshot".into()),
+            Err(e) => Err(e.to_string()),
         }
     }
 
@@ -398,7 +410,9 @@ mod tests {
         let mut long = snapshot(Vec::new());
         long.warnings = vec![" ".repeat(LONGEST_LISTS)];
         assert!(long.bytes() > LONGEST_LISTS);
-        assert!(Snapshot::from_bytes(&long.to_bytes().unwrap()).is_err());
+        assert!(long.to_bytes().unwrap_err().contains("may be"));
+        let bytes = postcard::to_stdvec(&long).unwrap();
+        assert!(Snapshot::from_bytes(&bytes).is_err());
     }
 
     #[test]

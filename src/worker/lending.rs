@@ -178,7 +178,7 @@ impl<'a> Lending<'a> {
             path: path.clone(),
             reason: format!("the worker does not make sense: {reason}"),
         };
-        let snapshot = Snapshot::from_bytes(bytes).map_err(|e| bad(e.to_string()))?;
+        let snapshot = Snapshot::from_bytes(bytes).map_err(bad)?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
         if first != Some(&Place::below(self.wanted.relative)) {

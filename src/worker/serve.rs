@@ -188,7 +188,7 @@ fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Vec<u8>> {
     let companions = task.companions.as_deref();
     let snapshot = scan::scan_beside(&folder, &task.relative, companions, &settings)?;
     let bad = |reason: String| Error::bad_file(folder.full_path(&task.relative), reason);
-    let bytes = snapshot.to_bytes().map_err(|e| bad(e.to_string()))?;
+    let bytes = snapshot.to_bytes().map_err(bad)?;
     match bytes.len() as u64 > task.most {
         true => Err(bad(format!(
             "{} bytes of metadata are more than index_memory, {} bytes",
