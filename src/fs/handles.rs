@@ -260,14 +260,12 @@ impl Handles {
     /// What was last listed of the directory at `path`, where somebody has it open.
     pub fn listing_of(&self, path: &Path) -> Option<Arc<Vec<Listed>>> {
         let table = self.open.read();
-        let listings = table
-            .handles
-            .values()
-            .filter_map(|held| match &*held.handle {
-                Handle::Directory(directory) if directory.path == path => Some(directory.last()),
-                _ => None,
-            });
-        listings.into_iter().find(|listing| !listing.is_empty())
+        let listing = |held: &Held| match &*held.handle {
+            Handle::Directory(directory) if directory.path == path => Some(directory.last()),
+            _ => None,
+        };
+        let mut listings = table.handles.values().filter_map(listing);
+        listings.find(|listing| !listing.is_empty())
     }
 
     pub fn get(&self, number: u64) -> Option<Arc<Handle>> {
