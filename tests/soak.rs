@@ -594,7 +594,7 @@ fn check_memory(samples: &[Sample]) {
 
 /// What the daemon may complain of: files that are gone, have changed, or were cut, each in the words of
 /// who has found it.
-const COMPLAINTS: [&str; 16] = [
+const COMPLAINTS: [&str; 18] = [
     "changed since it was opened",
     "No such file",
     "suppressed",
@@ -612,6 +612,9 @@ const COMPLAINTS: [&str; 16] = [
     "are not in the data log",
     "past the end of",
     "is not there",
+    // A file that is cut or rewritten while it is scanned.
+    "unable to get link info",
+    "Input/output error",
     // A mount namespace that somebody has made meanwhile holds the mount, too.
     "files are still open",
 ];

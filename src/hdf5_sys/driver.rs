@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ffi::c_ulong;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use hdf5_metno_sys::h5::{haddr_t, herr_t, hsize_t};
 use hdf5_metno_sys::h5fd::*;
@@ -264,7 +264,7 @@ unsafe extern "C" fn read(
             std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size),
         )
     };
-    let filled = fill(file.descriptor.as_fd(), buffer, address);
+    let filled = fill(file, buffer, address);
     granted(filled.map_err(io::Error::from)).map_or(-1, |()| 0)
 }
 
@@ -280,14 +280,12 @@ unsafe extern "C" fn write(
     -1
 }
 
-/// Reads as far as the file goes; what libhdf5 asks for behind the end is zeros, as in its own drivers.
-fn fill(
-    descriptor: BorrowedFd<'_>,
-    mut buffer: &mut [u8],
-    mut at: u64,
-) -> std::result::Result<(), Errno> {
+/// Reads as far as the file goes; what libhdf5 asks for behind the end is zeros, as in its own drivers. But not
+/// where bytes are gone that were there when it was opened.
+fn fill(file: &Opened, mut buffer: &mut [u8], mut at: u64) -> std::result::Result<(), Errno> {
     while !buffer.is_empty() {
-        match rustix::io::pread(descriptor, &mut *buffer, at) {
+        match rustix::io::pread(&file.descriptor, &mut *buffer, at) {
+            Ok(0) if at < file.eof => return Err(Errno::IO),
             Ok(0) => return Ok(()),
             Ok(n) => {
                 buffer = buffer.get_mut(n..).unwrap_or_default();
