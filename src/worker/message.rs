@@ -145,6 +145,24 @@ impl Outcome {
     }
 }
 
+/// How many bytes came, with the descriptor that was sent with them; none when the other end is gone.
+pub fn receive_some(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(bytes)];
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut pieces, &mut ancillary, flags)?;
+    let came = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes, came))
+}
+
 /// One end of a conversation.
 #[derive(Debug)]
 pub struct Channel<W> {
@@ -234,22 +252,13 @@ impl<W: Wait> Channel<W> {
     fn fill(&self, mut bytes: &mut [u8]) -> io::Result<Option<OwnedFd>> {
         let mut descriptor = None;
         while !bytes.is_empty() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-            let received = self.again(Direction::Read, || {
-                let mut pieces = [IoSliceMut::new(bytes)];
-                rustix::net::recvmsg(&self.socket, &mut pieces, &mut ancillary, flags)
-            })?;
-            if received.bytes == 0 {
+            let receive = || receive_some(&self.socket, bytes, RecvFlags::DONTWAIT);
+            let (received, came) = self.again(Direction::Read, receive)?;
+            if received == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let mut came = ancillary.drain().filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-                _ => None,
-            });
-            descriptor = descriptor.or(came.next());
-            bytes = bytes.get_mut(received.bytes..).unwrap_or_default();
+            descriptor = descriptor.or(came);
+            bytes = bytes.get_mut(received..).unwrap_or_default();
         }
         Ok(descriptor)
     }

@@ -7,15 +7,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::RecvFlags;
 
 use super::confine::{self, NoFork};
-use super::message::{Answer, Ask, Channel, Direction, Outcome, Task, Wait, errno};
+use super::message::{Answer, Ask, Channel, Direction, Outcome, Task, Wait, errno, receive_some};
 use crate::error::{Error, Result};
 use crate::log::source::{Folder, Lender, Place};
 use crate::scan::{self, Settings};
@@ -114,28 +113,11 @@ fn serve_confined(control: BorrowedFd<'_>, granted: &Granted, no_fork: &NoFork) 
 
 /// `None` when the daemon has gone.
 fn next_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::io::retry_on_intr(|| {
-        let mut pieces = [IoSliceMut::new(&mut byte)];
-        rustix::net::recvmsg(
-            control,
-            &mut pieces,
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-    })?;
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    let mut came = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    match came.next() {
-        Some(socket) => Ok(Some(socket)),
-        None => Err(io::ErrorKind::InvalidData.into()),
+    let receive = || receive_some(control, &mut [0], RecvFlags::empty());
+    match rustix::io::retry_on_intr(receive)? {
+        (0, _) => Ok(None),
+        (_, None) => Err(io::ErrorKind::InvalidData.into()),
+        (_, socket) => Ok(socket),
     }
 }
 
