@@ -41,6 +41,18 @@ pub enum Version {
     Broken { device: u64, inode: u64 },
 }
 
+/// Of what is shown as it is.
+impl From<&Stat> for Version {
+    fn from(stat: &Stat) -> Self {
+        let Identity { device, inode, .. } = Identity::from(stat);
+        Version::Source {
+            device,
+            inode,
+            kind: Attributes::from(stat).kind.as_raw_mode(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub version: Version,
@@ -130,14 +142,7 @@ impl Mirror {
     /// `fd`, if it is what `version` names.
     fn check_is(&self, version: Version, path: &Path, fd: OwnedFd) -> Result<OwnedFd> {
         let stat = rustix::fs::fstat(&fd).map_err(|e| self.failure(path, e))?;
-        let Identity { device, inode, .. } = Identity::from(&stat);
-        let kind = Attributes::from(&stat).kind.as_raw_mode();
-        let now = Version::Source {
-            device,
-            inode,
-            kind,
-        };
-        match now == version {
+        match Version::from(&stat) == version {
             true => Ok(fd),
             false => Err(self.failure(path, Errno::STALE)),
         }
@@ -154,11 +159,7 @@ impl Mirror {
         let stat = stat.inspect_err(|_| self.catalog.forget(path))?;
         let (attributes, seen) = (Attributes::from(&stat), Identity::from(&stat));
         let Identity { device, inode, .. } = seen;
-        let source = Version::Source {
-            device,
-            inode,
-            kind: attributes.kind.as_raw_mode(),
-        };
+        let source = Version::from(&stat);
         let broken = Version::Broken { device, inode };
         let (version, attributes) = match attributes.kind {
             FileType::Directory | FileType::RegularFile if self.is_hidden(path)? => {

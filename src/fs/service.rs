@@ -119,7 +119,6 @@ impl Service {
     /// The inode number that `name` in `parent` has now.
     pub fn look_up(&self, parent: u64, name: &OsStr) -> Result<(u64, Attributes)> {
         if let Some(found) = virtual_files::look_up(parent, name) {
-            let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
             return found.ok_or_else(|| self.mirror.failure(Path::new(""), Os::NOENT));
         }
         let directory = self.known(parent)?;
@@ -171,7 +170,6 @@ impl Service {
     /// where nobody waits for a scan.
     pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Result<Option<Found>> {
         if let Some(found) = virtual_files::look_up(parent.number, &listed.name) {
-            let found = found.and_then(|number| Some((number, virtual_files::attributes(number)?)));
             return Ok(found.map(|(number, attributes)| Found {
                 number,
                 attributes,

@@ -40,17 +40,18 @@ pub fn is_own_name(name: &OsStr) -> bool {
     name == NAME
 }
 
-/// The inode number of `name` in `parent`; `Some(None)` where there is no such name in a directory
-/// that is ours.
-pub fn look_up(parent: u64, name: &OsStr) -> Option<Option<u64>> {
-    match parent {
-        ROOT if is_own_name(name) => Some(Some(DIRECTORY)),
+/// The inode number and the attributes of `name` in `parent`; `Some(None)` where there is no such name in a
+/// directory that is ours.
+pub fn look_up(parent: u64, name: &OsStr) -> Option<Option<(u64, Attributes)>> {
+    let number = match parent {
+        ROOT if is_own_name(name) => Some(DIRECTORY),
         DIRECTORY => {
             let found = FILES.iter().find(|(own, _)| name == *own);
-            Some(found.map(|(_, number)| *number))
+            found.map(|(_, number)| *number)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(number.and_then(|number| Some((number, attributes(number)?))))
 }
 
 /// The attributes of an inode, if it is one of these. They belong to the user who runs the daemon.
