@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# demo.sh PROGRAM FOLDER HEAT: mounts the sample logs and reads them with programs that know nothing of
-# logs; then the same with a log that the MPI program HEAT writes. Leaves nothing behind.
+# demo.sh PROGRAM DIRECTORY HEAT: mounts the sample logs in DIRECTORY and reads them with programs that know
+# nothing of logs. Then it does the same with a log that the MPI program HEAT writes. It leaves nothing behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ run42=$work/run42
 messages=$work/messages
 mkdir "$mnt" "$run42"
 
-# Where containers forbid one process to read another one's memory, Open MPI would complain.
+# Open MPI would complain in containers that forbid a process to read the memory of another one.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
 
 is_mounted() {
@@ -26,7 +26,7 @@ unmount() {
     if [ "$(id -u)" -eq 0 ]; then umount -l "$mnt"; else fusermount3 -u -z "$mnt"; fi
 }
 
-# Also after a failure, and after Ctrl-C.
+# Runs also after a failure, and after Ctrl-C.
 clean_up() {
     local outcome=$?
     ! is_mounted || unmount || true
@@ -42,7 +42,7 @@ trap 'exit 130' INT TERM
 say() { printf '\n\033[1m# %s\033[0m\n' "$1"; }
 [ -t 1 ] || say() { printf '\n# %s\n' "$1"; }
 
-# Shows a command in short, and what it prints.
+# Prints a command with short paths, and runs it.
 run() {
     local text="$*"
     text=${text//"$program"/h5logfs}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh [TARGET...]: runs the fuzz targets, or just these, for FUZZ_SECONDS (60) each, and says how many inputs
-# each was given. What makes one fail is left in fuzz/artifacts: once it is mended, it goes to
-# fuzz/regressions/TARGET, where `make test` runs it. FUZZ_SANITIZER=address needs a nightly toolchain
+# fuzz.sh [TARGET...]: runs all fuzz targets, or those that are named, for FUZZ_SECONDS (60) each, and prints how many
+# inputs each was given. An input that makes a target fail is left in fuzz/artifacts. Once the fault is fixed, move it
+# to fuzz/regressions/TARGET, where `make test` runs it. FUZZ_SANITIZER=address needs a nightly toolchain
 # (FUZZ_TOOLCHAIN=nightly); the default, none, needs no more than the build does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ if ! "$cargo" fuzz --version >/dev/null 2>&1; then
     "$cargo" install cargo-fuzz --locked
 fi
 
-# Targets as the manifest has them.
+# The targets in the manifest.
 mapfile -t targets < <("$cargo" fuzz list)
 if [ $# -gt 0 ]; then
     targets=("$@")
@@ -30,7 +30,7 @@ trap 'rm -f "$report"' EXIT
 failed=0
 for target in "${targets[@]}"; do
     echo "== $target: $seconds s"
-    # Memory is bounded whatever an input asks for, by far less than these; so is time.
+    # The code bounds memory and time by far less than these limits, whatever an input asks for.
     # shellcheck disable=SC2086
     if "$cargo" $toolchain fuzz run --sanitizer "$sanitizer" "$target" -- \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=256 \

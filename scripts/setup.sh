@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|bench|demo|deb|test: installs what a build, a build with the writer, the benchmark of
-# reading, the demo, the Debian packages or the tests need: Debian packages; current Python readers in
-# .venv for those that read; cargo-deb for those that pack. What is there already is left alone, so that a second run does nothing and needs no network.
+# setup.sh build|mpi|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
+# benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages, current Python readers
+# in .venv (bench, demo, test) and cargo-deb (deb, test). It leaves alone what is there already, so a second run does
+# nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
 packages=(gcc libc6-dev pkg-config libhdf5-dev)
-# libclang reads the header of MPI, of which the Rust binding is made.
+# bindgen uses libclang to make the Rust binding from the header of MPI.
 mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
-# cargo-deb strips what it packs, and asks dpkg-shlibdeps for what that needs.
+# cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps.
 packing=(binutils dpkg-dev)
-# What administrators mount with, and what checks the units.
+# autofs mounts on demand; systemd checks the units.
 administration=(autofs systemd)
 case $purpose in
 build) ;;
@@ -67,7 +68,7 @@ check_cargo() {
         fail "cargo is not there. Rust 1.88 or later is needed: see https://rustup.rs"
 }
 
-# Debian's interpreter, whatever else PATH offers: the virtual environment must not depend on it.
+# Uses Debian's interpreter: the virtual environment must not depend on another one in PATH.
 install_readers() {
     local list=tests/requirements.txt done=.venv/installed.txt
     if cmp -s "$list" "$done" && .venv/bin/python -c 'import h5py, netCDF4, xarray, h5netcdf' 2>/dev/null; then
@@ -80,7 +81,7 @@ install_readers() {
     cp "$list" "$done"
 }
 
-# Less than a minute, once.
+# Takes less than a minute, once.
 install_cargo_deb() {
     local version=3.8.0
     [ "$(cargo deb --version 2>/dev/null)" = "cargo-deb $version" ] && return
@@ -101,8 +102,8 @@ check_fuse() {
     fi
 }
 
-# fusermount3 unmounts for an ordinary user only where this is. An installed system has it, in just
-# this form; a bare root directory, as a chroot has, lacks it.
+# fusermount3 unmounts for an ordinary user only if /etc/mtab exists. An installed system has it in this form; a bare
+# root directory, as in a chroot, lacks it.
 provide_mtab() {
     [ -e /etc/mtab ] && return
     echo "setup: /etc/mtab is missing: making it a link to /proc/self/mounts"

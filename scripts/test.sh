@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [ARGUMENTS]: cargo test. Where root runs it and /dev/fuse is closed to users (Debian's own
-# setting is open), it runs in a mount namespace of its own, with a device that users may open: else
-# the tests of mounts by ordinary users could only be skipped.
+# test.sh [ARGUMENTS]: cargo test. If root runs it and users may not open /dev/fuse (in Debian's own setting they may),
+# the tests run in a mount namespace of their own, with a device that users may open. Without it the tests of mounts by
+# ordinary users could only be skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
