@@ -16,7 +16,6 @@ SYSTEMDDIR ?= $(PREFIX)/lib/systemd
 SBINDIR ?= $(realpath /sbin)
 # What is built of the library, and installed of both: the tests have a build of their own.
 PROFILE ?= release
-WRITER_FEATURES ?= --no-default-features --features mpi
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
@@ -70,7 +69,7 @@ help:
 	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
-	@echo 'make lint     formatting, and compiler lints with each set of features'
+	@echo 'make lint     formatting, and compiler lints'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
 
@@ -78,9 +77,9 @@ build: setup-build
 	$(CARGO) build --release --locked
 
 build-writer: setup-mpi
-	$(CARGO) rustc --profile $(PROFILE) --locked --lib $(WRITER_FEATURES) \
+	$(CARGO) rustc -p h5logfs-writer --profile $(PROFILE) --locked --lib \
 		--crate-type cdylib -- -C link-arg=-Wl,-soname,$(WRITER_SONAME)
-	install -m 755 $(BUILT)/libh5logfs.so $(BUILT)/$(WRITER_FILE)
+	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 # In one go, so that dependencies are compiled once. The program makes no use of MPI.
 demo: setup-demo
@@ -107,13 +106,9 @@ TARGETS ?=
 fuzz: setup-build
 	CARGO="$(CARGO)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGETS)
 
-# With the writer and without, with the file system and without.
 lint: setup-mpi
-	$(CARGO) fmt --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --locked --no-default-features -- -D warnings
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features mpi -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --locked --no-default-features --features mpi -- -D warnings
 
 install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi

@@ -1,5 +1,5 @@
-//! A table of events: each rank has another number of rows in each round, and all of them go to one
-//! dataset that grows.
+//! A table of events. The number of rows differs from rank to rank and from round to round; all rows
+//! go to one dataset that grows.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/events events.h5
@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use h5logfs::writer::{DatasetSpec, Options, Selection, Writer};
+use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
 use hdf5::H5Type;
 use mpi::collective::SystemOperation;
 use mpi::traits::*;
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut rows = 0u64;
     for round in 0..8 {
         let found = measure(rank, round);
-        // Who has how many is the program's own affair: it shares them out once a round.
+        // The writer does not assign rows to ranks: the program does that itself, once a round.
         let (mine, mut before, mut all) = (found.len() as u64, 0u64, 0u64);
         world.exclusive_scan_into(&mine, &mut before, SystemOperation::sum());
         world.all_reduce_into(&mine, &mut all, SystemOperation::sum());
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As many events as it happens, some rounds none.
+/// The number of events varies; in some rounds there are none.
 fn measure(rank: u32, round: u32) -> Vec<Event> {
     let number = (rank * 7 + round * 13) % 50 * 20;
     let event = |i| Event {

@@ -1,5 +1,5 @@
-//! A heat equation on a square plate, cut into strips of rows, one strip a rank. Every few steps each
-//! rank logs its strip of the frame, without waiting for the others.
+//! A heat equation on a square plate. The plate is cut into strips of rows, one strip for each rank.
+//! Every few steps, each rank logs its strip of the frame, and then all ranks flush the log together.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/heat heat.h5
@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use h5logfs::writer::{DatasetSpec, Options, Selection, Writer};
+use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let now = (step + 1) as f64;
                 file.write(time, Selection::block(&[frame], &[1]), &[now])?;
             }
-            // From here on nothing can take this frame back.
+            // Once this returns, the frame stays in the log, even if the job is killed.
             file.flush()?;
         }
     }
@@ -84,7 +84,7 @@ impl Strip {
         &self.cells[SIDE as usize..((self.rows + 1) * SIDE) as usize]
     }
 
-    /// Gets the neighbours' rows next to this strip; at the edge of the plate there are none.
+    /// Receives the neighbours' rows next to this strip. A strip at the edge has one neighbour only.
     fn exchange(&mut self, world: &SimpleCommunicator) {
         let side = SIDE as usize;
         let (rank, last) = (world.rank(), world.size() - 1);

@@ -5,9 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-#[cfg(feature = "mount")]
 use h5logfs::cli::mount::helper;
-use h5logfs::cli::{check, export, inspect, pages, recover};
+use h5logfs::cli::{check, export, inspect, pages, recover, scan_zygote};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -22,7 +21,6 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[cfg(feature = "mount")]
     Mount(h5logfs::cli::mount::MountArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
@@ -30,20 +28,16 @@ enum Command {
     Recover(recover::RecoverArgs),
     #[command(hide = true)]
     Pages(pages::PagesArgs),
-    #[cfg(feature = "mount")]
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
     #[command(hide = true)]
-    ScanStem(h5logfs::worker::Granted),
-    #[cfg(feature = "mount")]
+    ScanZygote(scan_zygote::ScanZygoteArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
-    #[cfg(feature = "mount")]
     Config(h5logfs::cli::config::ConfigArgs),
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    #[cfg(feature = "mount")]
     if arguments.first().is_some_and(|name| helper::is_name(name)) {
         return ExitCode::from(helper::main(arguments));
     }
@@ -71,14 +65,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        #[cfg(feature = "mount")]
         Command::Mount(args) => h5logfs::cli::mount::run(args),
-        #[cfg(feature = "mount")]
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
-        Command::ScanStem(granted) => Ok(h5logfs::worker::serve(&granted)?),
-        #[cfg(feature = "mount")]
+        Command::ScanZygote(args) => scan_zygote::run(&args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
-        #[cfg(feature = "mount")]
         Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use encoder::*;
-use h5logfs::log::source::Folder;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 const CHUNK: usize = 4096;
@@ -24,7 +24,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 struct Fixture {
-    _folder: TempDir,
+    _dir: TempDir,
     path: PathBuf,
     contents: Vec<u8>,
 }
@@ -44,11 +44,11 @@ fn log_file(bad: Option<usize>) -> Fixture {
             false => entry,
         }
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     LogFile::with(vec![dataset], records.collect()).write(&path);
     Fixture {
-        _folder: folder,
+        _dir: dir,
         path,
         contents,
     }
@@ -61,14 +61,14 @@ impl Fixture {
             index_memory: 16 << 20,
         };
         let budget = Arc::new(Budget::new(limits));
-        let (folder, _) = Folder::of_file(&self.path).unwrap();
+        let (dir, _) = SourceDir::of_file(&self.path).unwrap();
         let snapshot = scan_file(&self.path).unwrap();
-        let view = View::open(&folder, snapshot, Arc::clone(&budget), None).unwrap();
+        let view = View::open(&dir, snapshot, Arc::clone(&budget), None).unwrap();
         (view, budget)
     }
 
     /// Reads a chunk from the canonical file, in two pieces as a kernel might.
-    fn read(&self, view: &View, chunk: usize) -> h5logfs::error::Result<()> {
+    fn read(&self, view: &View, chunk: usize) -> h5logfs_core::error::Result<()> {
         let (offset, stored) = view.chunk_place(0, chunk as u64).unwrap();
         assert_eq!(stored, CHUNK as u64);
         let mut bytes = vec![0; CHUNK];

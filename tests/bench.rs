@@ -2,8 +2,6 @@
 //! that it notices when that is not so, and that it leaves nothing behind. How long anything takes is
 //! not looked at.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs;
@@ -19,8 +17,8 @@ use common::mpirun::program;
 use common::readers::{Python, said, whole_corpus};
 use common::{PROGRAM, User, can_mount, wait_until};
 
-/// The benchmark with a folder of its own; nothing where it cannot be run.
-fn bench(folder: &TempDir) -> Option<Command> {
+/// The benchmark with a directory of its own; nothing where it cannot be run.
+fn bench(dir: &TempDir) -> Option<Command> {
     if !can_mount(User::Caller) {
         return None;
     }
@@ -28,7 +26,7 @@ fn bench(folder: &TempDir) -> Option<Command> {
     let mut command = Command::new(program("bench_reading"));
     command.args(["--scale", "small", "--rounds", "1", "--program", PROGRAM]);
     command.arg("--python").arg(python.command().get_program());
-    command.arg("--dir").arg(folder.path());
+    command.arg("--dir").arg(dir.path());
     Some(command)
 }
 
@@ -37,14 +35,14 @@ fn json(path: &Path) -> Vec<Value> {
     report["workloads"].as_array().unwrap().clone()
 }
 
-fn is_empty(folder: &TempDir) -> bool {
-    fs::read_dir(folder.path()).unwrap().next().is_none()
+fn is_empty(dir: &TempDir) -> bool {
+    fs::read_dir(dir.path()).unwrap().next().is_none()
 }
 
 #[test]
 fn every_workload_runs_and_reads_what_was_generated() {
-    let (folder, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let Some(mut bench) = bench(&folder) else {
+    let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let Some(mut bench) = bench(&dir) else {
         return;
     };
     let path = results.path().join("bench.json");
@@ -53,7 +51,7 @@ fn every_workload_runs_and_reads_what_was_generated() {
         bench.arg("--corpus").arg(corpus);
     }
     succeed(&mut bench);
-    assert!(is_empty(&folder), "something is left behind");
+    assert!(is_empty(&dir), "something is left behind");
 
     let listed = bench.arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -95,7 +93,7 @@ fn check(workload: &Value) {
 /// By a decoder that was made of the format's page alone, and knows logs of one flush.
 #[test]
 fn generated_logs_are_logs() {
-    let folder = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
     let Some(python) = Python::new() else {
         return;
     };
@@ -108,7 +106,7 @@ fn generated_logs_are_logs() {
         "ten-floats",
         "climate",
     ] {
-        let (log, plain) = (folder.path().join(workload), folder.path().join("plain"));
+        let (log, plain) = (dir.path().join(workload), dir.path().join("plain"));
         let plain = plain.with_extension(workload);
         let mut generate = Command::new(program("bench_reading"));
         generate.args(["generate", "--scale", "small", workload]);
@@ -133,8 +131,8 @@ fn succeed(command: &mut Command) -> String {
 /// One byte of each native file is changed behind its back.
 #[test]
 fn contents_that_differ_are_reported() {
-    let (folder, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let Some(mut bench) = bench(&folder) else {
+    let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let Some(mut bench) = bench(&dir) else {
         return;
     };
     let damaging = results.path().join("damaging");
@@ -154,8 +152,8 @@ fn contents_that_differ_are_reported() {
 
 #[test]
 fn an_interrupted_benchmark_leaves_nothing_behind() {
-    let folder = TempDir::new().unwrap();
-    let Some(mut bench) = bench(&folder) else {
+    let dir = TempDir::new().unwrap();
+    let Some(mut bench) = bench(&dir) else {
         return;
     };
     let mut process = bench
@@ -166,12 +164,12 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         .unwrap();
     let mounts = || {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        table.matches(folder.path().to_str().unwrap()).count()
+        table.matches(dir.path().to_str().unwrap()).count()
     };
     wait_until("something is mounted", || mounts() > 0);
     let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert!(!process.wait().unwrap().success());
     wait_until("nothing is mounted", || mounts() == 0);
-    assert!(is_empty(&folder), "something is left behind");
+    assert!(is_empty(&dir), "something is left behind");
 }

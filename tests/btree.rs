@@ -8,7 +8,7 @@ use std::path::Path;
 
 use encoder::raw::{self, Id, call};
 use encoder::*;
-use h5logfs::view::View;
+use h5logfs_core::view::View;
 use hdf5_metno_sys::h5d::*;
 
 /// Chunks looked up in each view. Some versions of libhdf5 walk the whole index for each.
@@ -140,11 +140,11 @@ fn everything(dataset: &Dataset) -> Entry {
 
 /// Writes the view and checks what libhdf5 makes of every dataset that has chunks.
 fn check_whole(file: &LogFile) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     file.write(&path);
     let view = open_view(&path).unwrap();
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&view, &exported);
     let shown = raw::open_file(&exported);
     for dataset in file.datasets.iter().filter(|d| !d.dims.is_empty()) {
@@ -196,8 +196,8 @@ fn trees_of_several_dimensions_and_datasets() {
 /// Records that are chunks as they lie have sizes of their own, which the index has to say.
 #[test]
 fn sizes_of_chunks_that_are_served_as_they_lie() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let filters = [Filter::shuffle(4), Filter::deflate(9)];
     let dataset = Dataset::new("d", 0, Type::I32, &[150, 40])
         .chunked(&[1, 40])
@@ -211,7 +211,7 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     let file = LogFile::with(vec![dataset], rows.collect());
     file.write(&path);
     let view = open_view(&path).unwrap();
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&view, &exported);
     let shown = raw::open_file(&exported);
     let shown = raw::open(&shown, "d");
@@ -229,15 +229,15 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
 fn ten_million_chunks() {
     const ACROSS: [u64; 2] = [5000, 2000];
     let dims = ACROSS.map(|n| n * 10);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let dataset = Dataset::new("d", 0, Type::U64, &dims).chunked(&[10, 10]);
     LogFile::new(vec![dataset]).write(&path);
     let view = open_view(&path).unwrap();
     let chunks = view.grid(0).len();
     assert_eq!(chunks, 10_000_000);
 
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     let file = export_paths(&view, spread(chunks), &exported);
     for chunk in spread(chunks) {
         let (address, size) = view.chunk_place(0, chunk).unwrap();
@@ -280,10 +280,10 @@ fn filters_that_cannot_be_applied_are_masked() {
     let entry = |id| Entry::one(id as i32, &[0, 0], &[20, 15], elements.clone());
     let entries = (0..pipelines.len()).map(entry).collect();
     let log = LogFile::with(datasets.collect(), entries);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     log.write(&path);
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&open_view(&path).unwrap(), &exported);
     let shown = raw::open_file(&exported);
     for (number, (pipeline, mask)) in pipelines.iter().zip([1, 1, 1, 2]).enumerate() {

@@ -40,20 +40,15 @@ struct Installed {
 }
 
 impl Installed {
-    /// Built and installed once for all tests, by the profile that the tests were built with. Their
-    /// features, too, so that the dependencies are there already.
+    /// Built and installed once for all tests, by the profile that the tests were built with, so that the
+    /// dependencies are there already.
     fn get() -> &'static Self {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
             let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
             let _ = fs::remove_dir_all(&root);
-            let features = match cfg!(feature = "mount") {
-                true => "--features mpi",
-                false => "--no-default-features --features mpi",
-            };
             for target in ["build-writer", "install"] {
                 run(make(target)
-                    .arg(format!("WRITER_FEATURES={features}"))
                     .arg(format!("PREFIX={PREFIX}"))
                     .arg(format!("DESTDIR={}", root.display())));
             }
@@ -68,9 +63,9 @@ impl Installed {
     }
 
     /// Compiles a program of C.
-    fn compile(&self, source: &str, folder: &Path) -> PathBuf {
+    fn compile(&self, source: &str, dir: &Path) -> PathBuf {
         let source = project().join(source);
-        let program = folder.join(source.file_stem().unwrap());
+        let program = dir.join(source.file_stem().unwrap());
         run(Command::new("mpicc")
             .args(STRICT)
             .args(["-std=c99", "-g"])
@@ -94,19 +89,19 @@ fn pkg_config(root: &Path, arguments: &[&str]) -> String {
 
 /// A directory for one test, and the C program that it is about.
 struct Bench {
-    folder: TempDir,
+    dir: TempDir,
     program: PathBuf,
 }
 
 impl Bench {
     fn new(source: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let program = Installed::get().compile(source, folder.path());
-        Bench { folder, program }
+        let dir = tempfile::tempdir().unwrap();
+        let program = Installed::get().compile(source, dir.path());
+        Bench { dir, program }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// Runs the program; its argument is the path of `name`. Returns what it prints.
@@ -125,13 +120,14 @@ impl Bench {
 }
 
 fn header() -> String {
-    let config = cbindgen::Config::from_file(project().join("cbindgen.toml")).unwrap();
+    let config =
+        cbindgen::Config::from_file(project().join("crates/writer/cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
     let parts = [
         "status", "registry", "options", "file", "types", "dataset", "write",
     ];
     for part in parts {
-        let source = project().join("src/capi").join(part);
+        let source = project().join("crates/writer/src/capi").join(part);
         builder = builder.with_src(source.with_extension("rs"));
     }
     let mut header = Vec::new();
@@ -148,7 +144,7 @@ fn the_header_is_up_to_date() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         made == committed,
-        "{HEADER} is not what src/capi says: \
+        "{HEADER} is not what crates/writer/src/capi says: \
          H5LOGFS_TEST_WRITE_HEADER=1 cargo test --features mpi --test capi header"
     );
 }
@@ -178,13 +174,13 @@ fn the_library_has_the_functions_of_the_header() {
 #[test]
 fn the_header_alone_is_c_and_cxx() {
     let include = Installed::get().path("include");
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (compiler, standard) in [("mpicc", "c99"), ("mpicc", "c17"), ("mpicxx", "c++11")] {
         let source = match compiler {
             "mpicc" => "header.c",
             _ => "header.cpp",
         };
-        let source = folder.path().join(source);
+        let source = dir.path().join(source);
         // A use, so that C++ has to find the function under its C name.
         let text =
             "#include <h5logfs_writer.h>\nint main(void) { return h5logfs_flush(0) == 0; }\n";
@@ -203,7 +199,7 @@ fn the_header_alone_is_c_and_cxx() {
             .arg(format!("-I{}", include.display()))
             .arg(&source)
             .arg("-o")
-            .arg(folder.path().join("header"))
+            .arg(dir.path().join("header"))
             .args(&Installed::get().flags));
     }
 }
@@ -341,15 +337,11 @@ fn the_debian_package_has_the_library() {
         return;
     }
     let _built = Installed::get();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     run(make("deb-writer")
-        .arg(format!("DEBDIR={}", folder.path().display()))
+        .arg(format!("DEBDIR={}", dir.path().display()))
         .arg("CARGO_DEB_FLAGS=--fast --quiet"));
-    let made = fs::read_dir(folder.path())
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap();
+    let made = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
     let name = made.file_name().into_string().unwrap();
     assert!(name.starts_with("h5logfs-writer_"), "{name}");
     let fields = run(Command::new("dpkg-deb").arg("--info").arg(made.path()));

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use common::mpirun::{cases, first_seed};
 use common::readers::{Python, project, said};
 use common::{Mounted, PROGRAM, User, can_mount};
-use h5logfs::error::Error;
-use h5logfs::log::arrangement::Arrangement;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Chunking, Settings, scan};
-use h5logfs::snapshot::Dataset;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::error::Error;
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
+use h5logfs_core::snapshot::Dataset;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use serde_json::Value;
 use tempfile::TempDir;
 use ways::Ways;
@@ -36,7 +37,7 @@ struct Case {
 /// Makes the logs of some seeds, all by one run of the generator. Returns what it says as well.
 fn make(
     python: &Python,
-    folder: &Path,
+    dir: &Path,
     options: &[&str],
     seeds: impl Iterator<Item = u64>,
 ) -> (Vec<Case>, String) {
@@ -44,7 +45,7 @@ fn make(
     command.args(options);
     let mut made = Vec::new();
     for seed in seeds {
-        let name = |kind| folder.join(format!("{seed}.{kind}.h5"));
+        let name = |kind| dir.join(format!("{seed}.{kind}.h5"));
         let case = Case {
             log: name("log"),
             expected: name("expected"),
@@ -80,10 +81,10 @@ sys.exit(bad != 0)
 }
 
 fn open(path: &Path, chunking: Chunking) -> Result<Arc<View>, Error> {
-    let (folder, name) = Folder::of_file(path)?;
-    let snapshot = scan(&folder, &name, &Settings::from(chunking))?;
+    let (dir, name) = SourceDir::of_file(path)?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::from(chunking)))?;
     let budget = Budget::new(MemoryLimits::each(64 << 20));
-    View::open(&folder, snapshot, Arc::new(budget), None)
+    View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
 fn run(arguments: &[&str], path: &Path) -> Output {
@@ -93,13 +94,13 @@ fn run(arguments: &[&str], path: &Path) -> Output {
 
 #[test]
 fn random_logs_are_what_they_stand_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let pythons = Python::all();
     let number = cases(CASES) as u64;
     for (which, python) in pythons.iter().enumerate() {
         let step = pythons.len();
         let seeds = (first_seed()..first_seed() + number).skip(which);
-        let (made, _) = make(python, folder.path(), &[], seeds.step_by(step));
+        let (made, _) = make(python, dir.path(), &[], seeds.step_by(step));
         let mut pairs = Vec::new();
         for Case { log, expected } in made {
             for (size, chunking) in [("auto", Chunking::Auto), ("small", Chunking::Size(100))] {
@@ -120,8 +121,8 @@ fn logs_of_very_many_chunks() {
     let Some(python) = Python::all().pop() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let (made, _) = make(&python, folder.path(), &["--long"], 1..3);
+    let dir = tempfile::tempdir().unwrap();
+    let (made, _) = make(&python, dir.path(), &["--long"], 1..3);
     let mut pairs = Vec::new();
     for Case { log, expected } in made {
         let view = open(&log, Chunking::Auto).unwrap();
@@ -152,11 +153,11 @@ with h5py.File(got, 'r') as g, h5py.File(expected, 'r') as e:
 ";
 
 /// Makes a bad log; returns what the generator says of it.
-fn make_bad(python: &Python, folder: &Path, bad: &str, seed: u64) -> (Case, Value) {
-    let folder = folder.join(bad);
-    std::fs::create_dir_all(&folder).unwrap();
+fn make_bad(python: &Python, dir: &Path, bad: &str, seed: u64) -> (Case, Value) {
+    let dir = dir.join(bad);
+    std::fs::create_dir_all(&dir).unwrap();
     let seeds = std::iter::once(seed);
-    let (mut made, said) = make(python, &folder, &["--bad", bad], seeds);
+    let (mut made, said) = make(python, &dir, &["--bad", bad], seeds);
     (made.remove(0), serde_json::from_str(&said).unwrap())
 }
 
@@ -177,17 +178,17 @@ fn bad_logs_are_told_and_the_rest_of_them_is_readable() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let seed = first_seed();
     let made: Vec<_> = all_bad(&python)
         .into_iter()
         .enumerate()
         .map(|(n, bad)| {
-            let (case, about) = make_bad(&python, folder.path(), &bad, seed + n as u64);
+            let (case, about) = make_bad(&python, dir.path(), &bad, seed + n as u64);
             (bad, case, about)
         })
         .collect();
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     for (bad, Case { log, expected }, about) in made {
         let output = run(&["check"], &log);
         let text = said(&output);
@@ -202,7 +203,7 @@ fn bad_logs_are_told_and_the_rest_of_them_is_readable() {
             let place = position.trim_start_matches("dataset ");
             assert!(said(&inspected).contains(place), "{}", said(&inspected));
         }
-        let got = mounted.join(log.strip_prefix(folder.path()).unwrap());
+        let got = mounted.join(log.strip_prefix(dir.path()).unwrap());
         let who = Path::new(who.as_str().unwrap());
         let output = python
             .command()
@@ -221,9 +222,9 @@ fn chains_that_disagree_are_complaints() {
     let Some(python) = Python::old().or_else(Python::new) else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for bad in ["other-chain", "short-chain"] {
-        let (Case { log, expected }, about) = make_bad(&python, folder.path(), bad, 3);
+        let (Case { log, expected }, about) = make_bad(&python, dir.path(), bad, 3);
         let view = open(&log, Chunking::Auto).unwrap();
         let complaints = view.complaints().unwrap();
         let position = about["position"].as_str().unwrap();
@@ -240,21 +241,21 @@ fn chains_that_disagree_are_complaints() {
 
 fn end_to_end() -> Option<(TempDir, Vec<Case>)> {
     let python = Python::all().pop()?;
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let seeds = first_seed() + 1000..first_seed() + 1008;
-    let (made, _) = make(&python, folder.path(), &[], seeds);
-    Some((folder, made))
+    let (made, _) = make(&python, dir.path(), &[], seeds);
+    Some((dir, made))
 }
 
 #[test]
 fn a_mount_shows_logs_to_all_readers() {
-    let Some((folder, made)) = end_to_end() else {
+    let Some((dir, made)) = end_to_end() else {
         return;
     };
     if !can_mount(User::Caller) {
         return;
     }
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let shown = |log: &Path| mounted.join(log.file_name().unwrap());
     let pairs: Vec<_> = made
         .iter()
@@ -274,7 +275,7 @@ fn a_mount_shows_logs_to_all_readers() {
 
 #[test]
 fn commands_know_the_layout() {
-    let Some((folder, made)) = end_to_end() else {
+    let Some((dir, made)) = end_to_end() else {
         return;
     };
     let mut pairs = Vec::new();
@@ -286,7 +287,7 @@ fn commands_know_the_layout() {
         assert!(said(&inspected).contains("Log VOL classic log"));
         assert!(!said(&inspected).contains("subfiles"));
         streams += said(&inspected).matches("(deflate stream").count();
-        let exported = folder.path().join(log.with_extension("exported"));
+        let exported = dir.path().join(log.with_extension("exported"));
         let mut export = Command::new(PROGRAM);
         let output = export.arg("export").args([&log, &exported]).output();
         let output = output.unwrap();
@@ -346,9 +347,9 @@ fn damage_is_never_more_than_an_error() {
     let Some(python) = Python::all().pop() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let seeds = first_seed()..first_seed() + 10;
-    let (made, _) = make(&python, folder.path(), &[], seeds);
+    let (made, _) = make(&python, dir.path(), &[], seeds);
     let mut numbers = Numbers(first_seed());
     let mut failed = 0;
     for Case { log, .. } in made {
@@ -382,18 +383,18 @@ fn snapshots_with_no_sense_make_no_panic() {
     let Some(python) = Python::all().pop() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let seeds = first_seed()..first_seed() + cases(4) as u64;
-    let (made, _) = make(&python, folder.path(), &[], seeds);
+    let (made, _) = make(&python, dir.path(), &[], seeds);
     for Case { log, .. } in made {
         Ways::of(log).damage_snapshot().unwrap();
     }
 }
 
 /// Makes an HDF5 file with the program of a test; `made` is its name.
-fn by_python(folder: &TempDir, code: &str) -> Option<PathBuf> {
+fn by_python(dir: &TempDir, code: &str) -> Option<PathBuf> {
     let python = Python::old().or_else(Python::new)?;
-    let path = folder.path().join("file.h5");
+    let path = dir.path().join("file.h5");
     let code =
         format!("import sys, h5py, numpy as np\nwith h5py.File(sys.argv[1], 'w') as f:\n{code}");
     python.run(&code, &[&path]);
@@ -409,9 +410,9 @@ fn files_of_others_with_these_names_are_plain() {
         "f[name] = h5py.ExternalLink('other.h5', '/')",
     ];
     for kind in kinds {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let code = format!("  for name in ('_metadata_log', '_data_log'):\n    {kind}\n");
-        let Some(path) = by_python(&folder, &code) else {
+        let Some(path) = by_python(&dir, &code) else {
             return;
         };
         let opened = open(&path, Chunking::Auto);
@@ -429,14 +430,14 @@ fn logs_that_are_not_chunked_bytes_are_refused() {
         "data=np.zeros(100, 'u1'), chunks=(10,), compression=1",
     ];
     for kind in kinds {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let code = format!(
             "  for name in ('_metadata_log', '_data_log'):
     f.create_dataset(name, {kind})
   f.create_dataset('a', (), 'i4').attrs['_classic_id'] = 1
 "
         );
-        let Some(path) = by_python(&folder, &code) else {
+        let Some(path) = by_python(&dir, &code) else {
             return;
         };
         let failed = open(&path, Chunking::Auto).unwrap_err().to_string();
@@ -481,9 +482,9 @@ fn however_it_is_read() {
     let Some(python) = Python::all().pop() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let seeds = first_seed()..first_seed() + cases(CASES) as u64;
-    let (made, _) = make(&python, folder.path(), &[], seeds);
+    let (made, _) = make(&python, dir.path(), &[], seeds);
     let mut numbers = Numbers(first_seed());
     let mut lost = 0;
     for (number, Case { log, .. }) in made.into_iter().enumerate() {
@@ -528,14 +529,14 @@ fn lose_data(log: &Path, numbers: &mut Numbers) {
 /// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, where it has one dimension, each by filter, start, count and position
 /// of its data; and the bytes of the data log.
 fn of_row(
-    folder: &TempDir,
+    dir: &TempDir,
     dims: &[u64],
     entries: &[(i32, u64, u64, i64)],
     data: &[u8],
 ) -> Option<PathBuf> {
     let entries: Vec<String> = entries.iter().map(|e| format!("{e:?}")).collect();
     by_python(
-        folder,
+        dir,
         &format!(
             "  import struct
   entries = [{entries}]
@@ -558,7 +559,7 @@ fn of_row(
 /// What later writes have hidden is no part of a chunk, be it broken or not.
 #[test]
 fn a_chunk_is_made_of_what_decides_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let entries = [
         (0, 0, 6, 1 << 40),
         (0, 1, 2, 16),
@@ -567,7 +568,7 @@ fn a_chunk_is_made_of_what_decides_it() {
         (0, 2, 2, 23),
     ];
     let data = [1, 1, 1, 1, 2, 2, 2, 3, 3];
-    let Some(path) = of_row(&folder, &[6], &entries, &data) else {
+    let Some(path) = of_row(&dir, &[6], &entries, &data) else {
         return;
     };
     let view = open(&path, Chunking::Auto).unwrap();
@@ -583,9 +584,9 @@ fn a_chunk_is_made_of_what_decides_it() {
 /// read.
 #[test]
 fn data_in_a_chunk_that_is_not_there_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let entries = [(0, 0, 200, 16), (0, 150, 20, 16)];
-    let Some(path) = of_row(&folder, &[200], &entries, &[7; 300]) else {
+    let Some(path) = of_row(&dir, &[200], &entries, &[7; 300]) else {
         return;
     };
     Python::all()[0].run(
@@ -613,8 +614,8 @@ with h5py.File(sys.argv[1], 'r+') as f:
 /// A dataset without elements may have sides of any length.
 #[test]
 fn nothing_is_covered_as_a_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(path) = of_row(&folder, &[1 << 40, 1 << 40, 0], &[], &[]) else {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = of_row(&dir, &[1 << 40, 1 << 40, 0], &[], &[]) else {
         return;
     };
     let output = run(&["inspect"], &path);
@@ -632,9 +633,9 @@ fn entries_of_nothing_are_looked_at() {
         ((7, 0, 0, 16), "unknown filter 7"),
         ((1, 3, 0, 15), "its data at 15"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let entries = [(0, 0, 6, 16), entry];
-        let Some(path) = of_row(&folder, &[6], &entries, &[1; 6]) else {
+        let Some(path) = of_row(&dir, &[6], &entries, &[1; 6]) else {
             return;
         };
         let view = open(&path, Chunking::Auto).unwrap();
@@ -653,8 +654,8 @@ fn damaged_files_are_known_by_their_marks() {
     let Some(python) = Python::old().or_else(Python::new) else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let (made, _) = make(&python, folder.path(), &[], 5..6);
+    let dir = tempfile::tempdir().unwrap();
+    let (made, _) = make(&python, dir.path(), &[], 5..6);
     let log = &made[0].log;
     let mut bytes = std::fs::read(log).unwrap();
     let signature = bytes.windows(4).position(|w| w == b"\x89HDF").unwrap();

@@ -1,7 +1,5 @@
 //! Many clients at once, clients that die, files that change: what a mount has to live with.
 
-#![cfg(feature = "mount")]
-
 mod common;
 mod encoder;
 
@@ -18,21 +16,21 @@ use common::readers::{Python, corpus, said};
 use common::{Mounted, PROGRAM, User, can_mount, errno, wait_until};
 use encoder::{Dataset, Entry, LogFile, Type};
 
-/// A folder with copies of some corpus cases, subfiles included.
-fn folder_of(names: &[&str]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// A directory with copies of some corpus cases, subfiles included.
+fn dir_of(names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
     for name in names {
         let file = format!("{name}.log.h5");
         let output = Command::new("cp")
             .arg("-r")
             .args(["-p", "--no-preserve=mode"])
             .args(copies(&corpus().join(&file)))
-            .arg(folder.path())
+            .arg(dir.path())
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", said(&output));
     }
-    folder
+    dir
 }
 
 fn copies(file: &Path) -> Vec<PathBuf> {
@@ -69,13 +67,13 @@ fn any_offset_and_length_reads_what_the_export_holds() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["dedup", "deflate", "subfile", "userblock", "records"]);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = dir_of(&["dedup", "deflate", "subfile", "userblock", "records"]);
+    let mounted = Mounted::new(dir.path(), "");
     let out = tempfile::tempdir().unwrap();
     let mut numbers = Numbers(1);
     for name in ["dedup", "deflate", "subfile", "userblock", "records"] {
         let (file, exported) = (format!("{name}.log.h5"), out.path().join(name));
-        export(&folder.path().join(&file), &exported);
+        export(&dir.path().join(&file), &exported);
         let whole = fs::read(&exported).unwrap();
         let len = whole.len() as u64;
         let cached = File::open(mounted.join(&file)).unwrap();
@@ -136,8 +134,8 @@ fn sixteen_readers_at_once() {
         "records",
         "netcdf4_sub",
     ];
-    let folder = folder_of(&names);
-    let mounted = Mounted::new(folder.path(), "threads=8,cache_size=16M");
+    let dir = dir_of(&names);
+    let mounted = Mounted::new(dir.path(), "threads=8,cache_size=16M");
     let files = names.map(|n| mounted.join(format!("{n}.log.h5")));
     // Every other one reads the same file, the rest start at different ones.
     let readers: Vec<Child> = (0..16)
@@ -165,8 +163,8 @@ fn a_reader_that_is_killed_does_not_disturb_the_others() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["dedup"]);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = dir_of(&["dedup"]);
+    let mounted = Mounted::new(dir.path(), "");
     let file = mounted.join("dedup.log.h5");
     let endless = "
 import sys
@@ -197,16 +195,16 @@ fn a_file_that_changes_is_shown_anew_and_an_open_handle_keeps_what_it_opened() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["tiny", "records", "fill"]);
-    let log = folder.path().join("log.log.h5");
-    fs::copy(folder.path().join("tiny.log.h5"), &log).unwrap();
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = dir_of(&["tiny", "records", "fill"]);
+    let log = dir.path().join("log.log.h5");
+    fs::copy(dir.path().join("tiny.log.h5"), &log).unwrap();
+    let mounted = Mounted::new(dir.path(), "");
     let shown = mounted.join("log.log.h5");
     let before = fs::read(&shown).unwrap();
     let open = File::open(&shown).unwrap();
 
     // Replaced: the old file lives on for those who have it open.
-    let new = folder.path().join("records.log.h5");
+    let new = dir.path().join("records.log.h5");
     fs::rename(&new, &log).unwrap();
     let expected = |name: &str| {
         let out = tempfile::tempdir().unwrap();
@@ -225,7 +223,7 @@ fn a_file_that_changes_is_shown_anew_and_an_open_handle_keeps_what_it_opened() {
 
     // Rewritten in place: what is open can no longer be had, and says so.
     let open = File::open(&shown).unwrap();
-    let fill = fs::read(folder.path().join("fill.log.h5")).unwrap();
+    let fill = fs::read(dir.path().join("fill.log.h5")).unwrap();
     fs::write(&log, fill).unwrap();
     let later = SystemTime::now() + Duration::from_secs(5);
     File::options()
@@ -249,16 +247,16 @@ fn a_broken_log_is_listed_does_not_open_and_leaves_its_neighbours_alone() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["truncated", "subfile", "tiny"]);
-    fs::remove_dir_all(folder.path().join("subfile.log.h5.subfiles")).unwrap();
+    let dir = dir_of(&["truncated", "subfile", "tiny"]);
+    fs::remove_dir_all(dir.path().join("subfile.log.h5.subfiles")).unwrap();
     let log = tempfile::tempdir().unwrap();
     let messages = log.path().join("messages");
-    let mounted = Mounted::new(folder.path(), &format!("log_file={}", messages.display()));
+    let mounted = Mounted::new(dir.path(), &format!("log_file={}", messages.display()));
     for (name, reason) in [
         ("truncated.log.h5", "truncated file"),
         ("subfile.log.h5", ".subfiles"),
     ] {
-        let size = fs::metadata(folder.path().join(name)).unwrap().len();
+        let size = fs::metadata(dir.path().join(name)).unwrap().len();
         let shown = mounted.join(name);
         assert_eq!(fs::metadata(&shown).unwrap().len(), size);
         for _ in 0..3 {
@@ -278,16 +276,16 @@ fn subfiles_are_hidden_and_strangers_pass_through() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["subfile", "crash_flush"]);
+    let dir = dir_of(&["subfile", "crash_flush"]);
     fs::copy(
         corpus().join("tiny.expected.h5"),
-        folder.path().join("plain.h5"),
+        dir.path().join("plain.h5"),
     )
     .unwrap();
-    fs::write(folder.path().join("empty.h5"), "").unwrap();
-    fs::write(folder.path().join("notes.txt"), "notes").unwrap();
-    fs::create_dir(folder.path().join("other.subfiles")).unwrap();
-    let mounted = Mounted::new(folder.path(), "");
+    fs::write(dir.path().join("empty.h5"), "").unwrap();
+    fs::write(dir.path().join("notes.txt"), "notes").unwrap();
+    fs::create_dir(dir.path().join("other.subfiles")).unwrap();
+    let mounted = Mounted::new(dir.path(), "");
     let mut names: Vec<String> = fs::read_dir(mounted.path())
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -306,7 +304,7 @@ fn subfiles_are_hidden_and_strangers_pass_through() {
     assert_eq!(errno(hidden), Some(Errno::NOENT));
     for name in ["crash_flush.log.h5", "empty.h5", "notes.txt", "plain.h5"] {
         let same =
-            fs::read(mounted.join(name)).unwrap() == fs::read(folder.path().join(name)).unwrap();
+            fs::read(mounted.join(name)).unwrap() == fs::read(dir.path().join(name)).unwrap();
         assert!(same, "{name}");
     }
     let facts = |path: &Path| {
@@ -314,7 +312,7 @@ fn subfiles_are_hidden_and_strangers_pass_through() {
         (m.mode(), m.uid(), m.gid(), m.mtime(), m.mtime_nsec())
     };
     let log = "subfile.log.h5";
-    assert_eq!(facts(&mounted.join(log)), facts(&folder.path().join(log)));
+    assert_eq!(facts(&mounted.join(log)), facts(&dir.path().join(log)));
 }
 
 #[test]
@@ -322,10 +320,10 @@ fn a_log_is_scanned_once() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["tiny", "subfile"]);
+    let dir = dir_of(&["tiny", "subfile"]);
     let log = tempfile::tempdir().unwrap();
     let messages = log.path().join("messages");
-    let mounted = Mounted::new(folder.path(), &format!("log_file={}", messages.display()));
+    let mounted = Mounted::new(dir.path(), &format!("log_file={}", messages.display()));
     for _ in 0..5 {
         for name in ["tiny.log.h5", "subfile.log.h5"] {
             fs::read(mounted.join(name)).unwrap();
@@ -341,8 +339,8 @@ fn one_file_can_be_mounted_by_itself() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["tiny", "subfile"]);
-    let mounted = Mounted::new(&folder.path().join("subfile.log.h5"), "");
+    let dir = dir_of(&["tiny", "subfile"]);
+    let mounted = Mounted::new(&dir.path().join("subfile.log.h5"), "");
     let names: Vec<_> = fs::read_dir(mounted.path()).unwrap().flatten().collect();
     assert_eq!(names.len(), 1);
     let bytes = fs::read(mounted.join("subfile.log.h5")).unwrap();
@@ -355,10 +353,10 @@ fn the_form_that_mount_8_uses() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder_of(&["tiny"]);
+    let dir = dir_of(&["tiny"]);
     let mount_point = tempfile::tempdir().unwrap();
     let mut command = User::Caller.command(PROGRAM);
-    command.arg(folder.path()).arg(mount_point.path());
+    command.arg(dir.path()).arg(mount_point.path());
     let output = command.args(["-o", "rw,dev,suid,noauto"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let mounted = Mounted::at(User::Caller, mount_point);
@@ -392,11 +390,11 @@ fn a_log_of_many_datasets() {
         let data = (0..12).flat_map(|i| (id as i32 * 12 + i).to_le_bytes());
         Entry::one(id as i32, &[0, 0], &[3, 4], data.collect())
     });
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let log = LogFile::with(datasets.collect(), entries.collect());
-    log.write(&folder.path().join("many.h5"));
-    let messages = folder.path().join("messages");
-    let mounted = Mounted::new(folder.path(), &format!("log_file={}", messages.display()));
+    log.write(&dir.path().join("many.h5"));
+    let messages = dir.path().join("messages");
+    let mounted = Mounted::new(dir.path(), &format!("log_file={}", messages.display()));
     let code = "
 import h5py, numpy, sys
 for _ in range(2):
@@ -417,8 +415,8 @@ for _ in range(2):
 /// An export that is interrupted leaves nothing behind.
 #[test]
 fn an_interrupted_export() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
     // Too much to be written before the signal comes; not sparse, for the fill value is no zero.
     let mut vast = Dataset::new("vast", 0, Type::U8, &[1 << 38]);
     vast.fill = Some(vec![7]);
@@ -427,9 +425,9 @@ fn an_interrupted_export() {
     command
         .arg("export")
         .arg(&log)
-        .arg(folder.path().join("out.h5"));
+        .arg(dir.path().join("out.h5"));
     let mut child = command.spawn().unwrap();
-    let others = || fs::read_dir(folder.path()).unwrap().count() - 1;
+    let others = || fs::read_dir(dir.path()).unwrap().count() - 1;
     wait_until("the export has begun", || others() == 1);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -1,8 +1,6 @@
 //! Real files of the real writer, read through a real mount by real clients: each must come out as
 //! the program meant it.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::path::Path;

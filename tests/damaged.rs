@@ -38,16 +38,17 @@ use common::mpirun::{cases, first_seed};
 use common::pnetcdf::{Case, copy_logs};
 use common::readers::{Python, corpus, project};
 use common::{Mounted, User, can_mount, is_running};
-use h5logfs::boxes::Bounds;
-use h5logfs::log::Tables;
-use h5logfs::log::arrangement::Arrangement;
-use h5logfs::log::logvol::Extent;
-use h5logfs::log::model::{Block, Encoding, Record, Stored};
-use h5logfs::log::netcdf::header::Header;
-use h5logfs::log::source::{Folder, SourceFile};
-use h5logfs::scan::{Settings, scan};
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::boxes::Bounds;
+use h5logfs_core::log::Tables;
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::model::{Block, Encoding, Record, Stored};
+use h5logfs_core::log::netcdf::header::Header;
+use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -74,15 +75,15 @@ struct Log {
 }
 
 impl Log {
-    /// All files below a folder.
-    fn of_folder(name: &str, folder: &Path, first: &str) -> Log {
+    /// All files below a directory.
+    fn of_dir(name: &str, dir: &Path, first: &str) -> Log {
         let mut files = Vec::new();
-        let mut folders = vec![PathBuf::new()];
-        while let Some(below) = folders.pop() {
-            for entry in fs::read_dir(folder.join(&below)).unwrap().flatten() {
+        let mut dirs = vec![PathBuf::new()];
+        while let Some(below) = dirs.pop() {
+            for entry in fs::read_dir(dir.join(&below)).unwrap().flatten() {
                 let path = below.join(entry.file_name());
                 if entry.path().is_dir() {
-                    folders.push(path);
+                    dirs.push(path);
                     continue;
                 }
                 let bytes = fs::read(entry.path()).unwrap();
@@ -97,29 +98,29 @@ impl Log {
     }
 
     fn hdf5(path: &Path) -> Log {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        fs::copy(path, folder.path().join(name)).unwrap();
+        fs::copy(path, dir.path().join(name)).unwrap();
         let subfiles = format!("{name}.subfiles");
         if let Ok(all) = fs::read_dir(path.with_file_name(&subfiles)) {
-            fs::create_dir(folder.path().join(&subfiles)).unwrap();
+            fs::create_dir(dir.path().join(&subfiles)).unwrap();
             for entry in all.flatten() {
-                let to = folder.path().join(&subfiles).join(entry.file_name());
+                let to = dir.path().join(&subfiles).join(entry.file_name());
                 fs::copy(entry.path(), to).unwrap();
             }
         }
-        Log::of_folder(name, folder.path(), name)
+        Log::of_dir(name, dir.path(), name)
     }
 
     fn netcdf(case: &Case) -> Log {
-        let folder = tempfile::tempdir().unwrap();
-        copy_logs(case.file("file.nc").parent().unwrap(), folder.path());
-        Log::of_folder(&case.name, folder.path(), "file.nc")
+        let dir = tempfile::tempdir().unwrap();
+        copy_logs(case.file("file.nc").parent().unwrap(), dir.path());
+        Log::of_dir(&case.name, dir.path(), "file.nc")
     }
 
     fn all() -> Vec<Log> {
-        let folders = [corpus(), project().join("fuzz/samples")];
-        let files = folders.iter().flat_map(|f| fs::read_dir(f).unwrap());
+        let dirs = [corpus(), project().join("fuzz/samples")];
+        let files = dirs.iter().flat_map(|f| fs::read_dir(f).unwrap());
         let mut paths: Vec<PathBuf> = files.flatten().map(|f| f.path()).collect();
         paths.retain(|path| path.to_str().unwrap().ends_with(".log.h5"));
         paths.sort();
@@ -139,9 +140,9 @@ impl Log {
         self.files[0].0.ends_with(".nc")
     }
 
-    fn lay_out(&self, folder: &Path) {
+    fn lay_out(&self, dir: &Path) {
         for (path, bytes) in &self.files {
-            let path = folder.join(path);
+            let path = dir.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
@@ -235,8 +236,8 @@ struct Map {
 }
 
 impl Map {
-    fn of(log: &Log, folder: &Path) -> Map {
-        let view = open(log, folder).ok();
+    fn of(log: &Log, dir: &Path) -> Map {
+        let view = open(log, dir).ok();
         let mut map = Map {
             view: view.clone(),
             owners: Vec::new(),
@@ -303,15 +304,19 @@ fn own(owners: &mut Owners, all: &Bounds, record: &Record<'_>, block: &Block<'_>
     }
 }
 
-fn open(log: &Log, folder: &Path) -> h5logfs::error::Result<Arc<View>> {
-    let folder = Folder::open(folder)?;
+fn open(log: &Log, dir: &Path) -> h5logfs_core::error::Result<Arc<View>> {
+    let dir = SourceDir::open(dir)?;
     let settings = Settings {
         without_logs: true,
         ..Settings::default()
     };
-    let snapshot = scan(&folder, Path::new(&log.files[0].0), &settings)?;
+    let snapshot = scan(ScanRequest::alone(
+        &dir,
+        Path::new(&log.files[0].0),
+        &settings,
+    ))?;
     let budget = Budget::new(MemoryLimits::each(LIMIT << 20));
-    View::open(&folder, snapshot, Arc::new(budget), None)
+    View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
 /// Where damage is.
@@ -534,7 +539,7 @@ struct Copy<'a> {
     damage: Damage,
     region: Region,
     bad: Log,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Copy<'_> {
@@ -549,8 +554,8 @@ impl Copy<'_> {
         &self.log.files[self.damage.file].0
     }
 
-    fn good_folder(&self) -> PathBuf {
-        self.folder.with_file_name("good")
+    fn good_dir(&self) -> PathBuf {
+        self.dir.with_file_name("good")
     }
 }
 
@@ -566,20 +571,20 @@ impl Run<'_> {
                 damage: *damage,
                 region: map.region(log, *damage),
                 bad: log.damaged(*damage),
-                folder: own.join(number.to_string()),
+                dir: own.join(number.to_string()),
             };
-            copy.bad.lay_out(&copy.folder);
+            copy.bad.lay_out(&copy.dir);
             self.one(&copy);
-            fs::remove_dir_all(&copy.folder).unwrap();
+            fs::remove_dir_all(&copy.dir).unwrap();
         }
         fs::remove_dir_all(&own).unwrap();
     }
 
     fn one(&mut self, copy: &Copy<'_>) {
-        let below = copy.folder.strip_prefix(self.source.path()).unwrap();
+        let below = copy.dir.strip_prefix(self.source.path()).unwrap();
         let make = || Session::new(self.python, self.source.path());
         let session = self.session.get_or_insert_with(make);
-        let first = |folder: &Path| session.mounted.join(folder).join(&copy.log.files[0].0);
+        let first = |dir: &Path| session.mounted.join(dir).join(&copy.log.files[0].0);
         let (good, bad) = (first(&below.with_file_name("good")), first(below));
         let answer = session.reader.ask(&json!({"good": good, "bad": bad}));
         let is_there = is_running(session.mounted.daemon);
@@ -686,7 +691,7 @@ impl Run<'_> {
     /// Whether the damaged file itself is another one to those who know the format.
     fn is_another(&mut self, copy: &Copy<'_>) -> bool {
         let path = copy.path();
-        let (good, bad) = (copy.good_folder(), &copy.folder);
+        let (good, bad) = (copy.good_dir(), &copy.dir);
         if copy.log.is_netcdf() {
             return header(bad, path) != header(&good, path);
         }
@@ -701,7 +706,7 @@ impl Run<'_> {
 fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), String> {
     let is_seen = differences.iter().any(|d| d["what"] != "failed");
     let is_told = || {
-        let view = open(&copy.bad, &copy.folder);
+        let view = open(&copy.bad, &copy.dir);
         view.is_ok_and(|view| !view.snapshot().losses.is_empty())
     };
     match is_seen && copy.log.name != NOT_COUNTED && !is_told() {
@@ -734,9 +739,9 @@ fn expect_own(copy: &Copy<'_>, view: &View, differences: &[Value]) -> Result<(),
     Ok(())
 }
 
-fn header(folder: &Path, path: &str) -> Option<Header> {
-    let folder = Folder::open(folder).unwrap();
-    Header::read(&SourceFile::open(&folder, Path::new(path)).ok()?).ok()
+fn header(dir: &Path, path: &str) -> Option<Header> {
+    let dir = SourceDir::open(dir).unwrap();
+    Header::read(&SourceFile::open(&dir, Path::new(path)).ok()?).ok()
 }
 
 fn numbers(list: &Value) -> Vec<u64> {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use encoder::raw;
 use encoder::*;
-use h5logfs::error::Error;
-use h5logfs::snapshot::Snapshot;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::error::Error;
+use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 /// Damaged copies of each small log file, of each kind of damage.
@@ -21,12 +21,12 @@ const DAMAGES: u64 = 200;
 /// Chunks of a dataset among which one has to fail.
 const MOST_CHUNKS: u64 = 100;
 
-/// A log file in a folder of its own.
+/// A log file in a directory of its own.
 fn place(file: &LogFile) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     file.write(&path);
-    (folder, path)
+    (dir, path)
 }
 
 /// All of a dataset, or why it cannot be had.
@@ -73,7 +73,7 @@ fn bytes_dataset(dims: &[u64]) -> Dataset {
 /// Reads `bad`, which has to fail, and `good`, which has not.
 #[track_caller]
 fn refused(file: &LogFile) -> String {
-    let (_folder, path) = place(file);
+    let (_dir, path) = place(file);
     let view = open_view(&path).unwrap();
     assert_eq!(read(&view, "/good").unwrap(), [1, 2, 3, 4]);
     refusal(&view, "/bad")
@@ -114,7 +114,7 @@ fn entries_without_elements_are_none() {
         vec![5, 6],
     );
     let file = with_bad(bytes_dataset(&[2, 2]), vec![empty, many]);
-    let (_folder, path) = place(&file);
+    let (_dir, path) = place(&file);
     let view = open_view(&path).unwrap();
     assert_eq!(read(&view, "/bad").unwrap(), [0, 0, 5, 6]);
 }
@@ -126,7 +126,7 @@ fn encoded_blocks_without_elements() {
     let blocks = vec![(vec![1, 2], vec![2, 0]), (vec![3, 2], vec![2, 4])];
     let entry = Entry::many(0, blocks, (1..=8).collect()).spelled(Spelling::Encoded { extent });
     let file = with_bad(bytes_dataset(&[16, 10]), vec![entry]);
-    let (_folder, path) = place(&file);
+    let (_dir, path) = place(&file);
     let view = open_view(&path).unwrap();
     assert_eq!(
         read(&view, "/bad").unwrap(),
@@ -157,7 +157,7 @@ fn entries_that_are_cut_or_claim_too_much() {
     ] {
         // What follows a broken entry is unknown, and so may be of any dataset.
         let file = with_bad(bytes_dataset(&[3, 3]), vec![entry.clone()]);
-        let (_folder, path) = place(&file);
+        let (_dir, path) = place(&file);
         let view = open_view(&path).unwrap();
         let message = read(&view, "/bad")
             .expect_err(&format!("{entry:?}"))
@@ -209,11 +209,11 @@ fn records_that_claim_the_same_bytes() {
         let datasets = vec![dataset("a", 0), dataset("b", 1)];
         let other = i32::from(!same);
         let write = |second: Entry| LogFile::with(datasets.clone(), vec![right(0), second]);
-        let (_folder, path) = place(&write(long(other)));
+        let (_dir, path) = place(&write(long(other)));
         let (offset, len) = extents(&path, "_ld")[0];
         assert_eq!(len, 2 * data.len() as u64);
         let claimed = long(other).claiming(offset as i64, data.len() as i64);
-        let (_folder, path) = place(&write(claimed));
+        let (_dir, path) = place(&write(claimed));
         let view = open_view(&path).unwrap();
         assert_eq!(extents(&path, "_ld")[0].0, offset);
         for _ in 0..2 {
@@ -241,7 +241,7 @@ fn a_selection_shared_across_ranks() {
         shared(0).record(1),
         shared(1),
     ];
-    let (_folder, path) = place(&LogFile::with(datasets, entries));
+    let (_dir, path) = place(&LogFile::with(datasets, entries));
     for first in [0, 1] {
         let view = open_view(&path).unwrap();
         let read = |name: &str| read(&view, name);
@@ -288,7 +288,7 @@ fn a_scalar_that_was_written_very_often() {
     let body = number.to_le_bytes().to_vec();
     let often = Entry::many(0, Vec::new(), vec![7; 3 << 20]);
     let often = often.spelled(Spelling::Bytes { flags: 1, body });
-    let (_folder, path) = place(&with_bad(bytes_dataset(&[]), vec![often]));
+    let (_dir, path) = place(&with_bad(bytes_dataset(&[]), vec![often]));
     let view = open_view(&path).unwrap();
     let number = number_of(&view, "/bad");
     assert!(view.index(number).unwrap().bytes() < 4096);
@@ -322,8 +322,8 @@ fn data_that_do_not_inflate_or_are_too_many() {
 fn refused_attribute(add: impl FnOnce(&raw::Id)) -> String {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
     let file = with_bad(bytes_dataset(&[3, 3]), vec![entry]);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     file.write_with(&path, |file| add(&raw::open(file, "bad")));
     let view = open_view(&path).unwrap();
     assert_eq!(read(&view, "/good").unwrap(), [1, 2, 3, 4]);
@@ -387,14 +387,14 @@ fn a_chunk_larger_than_the_budget() {
     let dataset = bytes_dataset(&[4 << 20]).chunked(&[4 << 20]);
     let half = |at: u64| Entry::one(0, &[at], &[2 << 20], vec![3; 2 << 20]);
     let entries = vec![half(0), half(2 << 20)];
-    let (_folder, path) = place(&with_bad(dataset.clone(), entries));
+    let (_dir, path) = place(&with_bad(dataset.clone(), entries));
     let view = open_view_within(&path, 1 << 20).unwrap();
     assert_says(&refusal(&view, "/bad"), "cache_size");
     assert_eq!(read(&view, "/good").unwrap(), [1, 2, 3, 4]);
 
     // What lies in the log as it is to be read needs no memory.
     let whole = Entry::one(0, &[0], &[4 << 20], vec![3; 4 << 20]);
-    let (_folder, path) = place(&with_bad(dataset, vec![whole]));
+    let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     let view = open_view_within(&path, 1 << 20).unwrap();
     let (offset, _) = view.chunk_place(number_of(&view, "/bad"), 0).unwrap();
     let mut bytes = vec![0; 4 << 20];
@@ -408,7 +408,7 @@ fn what_follows_a_chunk_is_not_read_from_the_log() {
     const LEN: u64 = (4 << 20) + 100;
     let dataset = bytes_dataset(&[LEN]).chunked(&[LEN]);
     let whole = Entry::one(0, &[0], &[LEN], vec![3; LEN as usize]);
-    let (_folder, path) = place(&with_bad(dataset, vec![whole]));
+    let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     // The chunk does not fit into the budget.
     let view = open_view_within(&path, 1 << 20).unwrap();
     let number = number_of(&view, "/bad");
@@ -425,7 +425,7 @@ fn what_follows_a_chunk_is_not_read_from_the_log() {
 #[test]
 fn a_log_that_changed_after_it_was_opened() {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
-    let (_folder, path) = place(&with_bad(bytes_dataset(&[3, 3]), vec![entry]));
+    let (_dir, path) = place(&with_bad(bytes_dataset(&[3, 3]), vec![entry]));
     let view = open_view(&path).unwrap();
     let scanned = scan_file(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -435,9 +435,9 @@ fn a_log_that_changed_after_it_was_opened() {
         Err(Error::Changed { path: named }) => assert_eq!(named, path.canonicalize().unwrap()),
         other => panic!("{other:?}"),
     }
-    let (folder, _) = h5logfs::log::source::Folder::of_file(&path).unwrap();
+    let (dir, _) = h5logfs_core::log::source::SourceDir::of_file(&path).unwrap();
     let budget = std::sync::Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
-    let opened = View::open(&folder, scanned, budget, None);
+    let opened = View::open(&dir, scanned, budget, None);
     assert!(matches!(opened, Err(Error::Changed { .. })));
 }
 
@@ -445,7 +445,7 @@ fn a_log_that_changed_after_it_was_opened() {
 #[test]
 fn record_tables_that_changed_after_the_log_was_opened() {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
-    let (_folder, path) = place(&with_bad(bytes_dataset(&[3, 3]), vec![entry]));
+    let (_dir, path) = place(&with_bad(bytes_dataset(&[3, 3]), vec![entry]));
     let (tables, len) = extents(&path, "_md")[0];
     let view = open_view(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -478,7 +478,7 @@ fn very_many_chunks_that_nobody_wrote() {
     let vast = Dataset::new("vast", 0, Type::U8, &[CHUNKS]).chunked(&[1]);
     let entry = |at| Entry::one(0, &[at], &[2], vec![1, 2]);
     let log = LogFile::with(vec![vast], vec![entry(7), entry(CHUNKS / 3)]);
-    let (_folder, path) = place(&log);
+    let (_dir, path) = place(&log);
     let view = open_view(&path).unwrap();
     view.check_dataset(0, &mut |fault| panic!("{fault}"));
     assert_eq!(view.covered(0).unwrap(), Some(4.0 / CHUNKS as f64));
@@ -498,7 +498,7 @@ fn very_many_blocks_without_coordinates() {
     let scalar = Dataset::new("bad", 0, Type::U8, &[]);
     let one = || (Vec::new(), Vec::new());
     let mut log = with_bad(scalar, vec![Entry::many(0, vec![one(), one()], vec![1, 2])]);
-    let (_folder, path) = place(&log);
+    let (_dir, path) = place(&log);
     assert_eq!(read(&open_view(&path).unwrap(), "/bad").unwrap(), [2]);
     log.config = 0xa;
     let (tables, len) = extents(&path, "_md")[0];
@@ -522,8 +522,8 @@ fn very_many_blocks_without_coordinates() {
 /// What the file says must not lead libhdf5 to other files.
 #[test]
 fn a_log_group_behind_a_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let entry = Entry::one(0, &[0], &[4], vec![1, 2, 3, 4]);
     let good = Dataset::new("good", 0, Type::U8, &[4]);
     LogFile::with(vec![good], vec![entry]).write_with(&path, |_| {});
@@ -546,7 +546,7 @@ fn a_file_cut_inside_its_data() {
     let entry = Entry::one(0, &[0], &[len], vec![9; len as usize]).flush(1);
     let mut file = with_bad(bytes_dataset(&[len]).chunked(&[1 << 12]), vec![entry]);
     file.logs[0].tables[1][0][0].flush = 0;
-    let (_folder, path) = place(&file);
+    let (_dir, path) = place(&file);
     let whole = fs::read(&path).unwrap();
     for cut in [1, 1000, len - 1] {
         fs::write(&path, &whole[..whole.len() - cut as usize]).unwrap();
@@ -578,28 +578,28 @@ fn subfiled() -> LogFile {
 
 #[test]
 fn a_missing_subfile() {
-    let (_folder, path) = place(&subfiled());
-    let subfile = subfile_folder(&path).join("log.h5.1");
+    let (_dir, path) = place(&subfiled());
+    let subfile = subfile_dir(&path).join("log.h5.1");
     fs::remove_file(&subfile).unwrap();
     let message = open_view(&path).unwrap_err().to_string();
     assert_says(&message, "log.h5.subfiles");
-    fs::remove_dir_all(subfile_folder(&path)).unwrap();
+    fs::remove_dir_all(subfile_dir(&path)).unwrap();
     let message = open_view(&path).unwrap_err().to_string();
     assert_says(&message, "log.h5.subfiles");
 }
 
 #[test]
 fn a_renamed_subfiled_master() {
-    let (folder, path) = place(&subfiled());
-    let renamed = folder.path().join("renamed.h5");
-    fs::rename(subfile_folder(&path), subfile_folder(&renamed)).unwrap();
+    let (dir, path) = place(&subfiled());
+    let renamed = dir.path().join("renamed.h5");
+    fs::rename(subfile_dir(&path), subfile_dir(&renamed)).unwrap();
     fs::rename(&path, &renamed).unwrap();
     let view = open_view(&renamed).unwrap();
     assert_eq!(read(&view, "/d").unwrap(), [1, 1, 3, 3]);
     // A second name to begin with makes it a guess.
-    let folder = subfile_folder(&renamed);
+    let dir = subfile_dir(&renamed);
     for number in 0..2 {
-        let name = |base: &str| folder.join(format!("{base}.{number}"));
+        let name = |base: &str| dir.join(format!("{base}.{number}"));
         fs::copy(name("log.h5"), name("other.h5")).unwrap();
     }
     assert!(open_view(&renamed).is_err());
@@ -608,7 +608,7 @@ fn a_renamed_subfiled_master() {
 #[test]
 fn a_snapshot_survives_its_bytes() {
     for file in [subfiled(), sample(true), sample(false)] {
-        let (_folder, path) = place(&file);
+        let (_dir, path) = place(&file);
         let snapshot = scan_file(&path).unwrap();
         let bytes = snapshot.to_bytes().unwrap();
         assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), snapshot);
@@ -705,7 +705,7 @@ fn damage(bytes: &mut [u8], extents: &[(u64, u64)], random: &mut Random) {
 fn random_damage_to_the_tables() {
     let mut random = Random(0x1234_5678_9abc_def1);
     for sample in [sample(false), sample(true)] {
-        let (_folder, path) = place(&sample);
+        let (_dir, path) = place(&sample);
         let whole = fs::read(&path).unwrap();
         let extents = extents(&path, "_md");
         let mut refused = 0;
@@ -726,7 +726,7 @@ fn random_damage_to_the_tables() {
 #[test]
 fn damage_to_entry_sizes_never_shows_other_data() {
     let sample = sample(false);
-    let (_folder, path) = place(&sample);
+    let (_dir, path) = place(&sample);
     let whole = fs::read(&path).unwrap();
     let intact = read_all(&path, &sample);
     assert!(intact.iter().all(Option::is_some));
@@ -753,7 +753,7 @@ fn damage_to_entry_sizes_never_shows_other_data() {
 fn random_damage_to_the_data() {
     let mut random = Random(0xfeed_5678_9abc_def1);
     for sample in [sample(false), sample(true)] {
-        let (_folder, path) = place(&sample);
+        let (_dir, path) = place(&sample);
         let whole = fs::read(&path).unwrap();
         let intact = read_all(&path, &sample);
         let extents = extents(&path, "_ld");
@@ -773,7 +773,7 @@ fn random_damage_to_the_data() {
 #[test]
 fn truncation_anywhere() {
     let sample = sample(true);
-    let (_folder, path) = place(&sample);
+    let (_dir, path) = place(&sample);
     let whole = fs::read(&path).unwrap();
     let intact = read_all(&path, &sample);
     let mut random = Random(0xabcd_ef01);
@@ -789,8 +789,8 @@ fn truncation_anywhere() {
 // --- the corpus ----------------------------------------------------------------------------------
 
 fn corpus(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let candidates = [folder.join(name), folder.join("logvol").join(name)];
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let candidates = [dir.join(name), dir.join("logvol").join(name)];
     candidates.into_iter().find(|p| p.exists())
 }
 

@@ -50,12 +50,12 @@ fn nothing_that_was_found_is_found_again() {
     }
 }
 
-/// A folder of another name would be run by nobody.
+/// A directory of another name would be run by nobody.
 #[test]
 fn inputs_belong_to_targets() {
-    for folder in fs::read_dir(regressions()).into_iter().flatten().flatten() {
-        let name = folder.file_name();
+    for dir in fs::read_dir(regressions()).into_iter().flatten().flatten() {
+        let name = dir.file_name();
         let is_known = ALL.iter().any(|target| name == target.name);
-        assert!(is_known, "{}", folder.path().display());
+        assert!(is_known, "{}", dir.path().display());
     }
 }

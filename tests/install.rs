@@ -1,8 +1,6 @@
 //! What administrators install: the files of `make install` and what they are good for, `make uninstall`,
 //! and the Debian package, which is installed, used, removed and purged.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::collections::BTreeSet;
@@ -82,9 +80,9 @@ impl Installed {
 }
 
 /// Everything below a directory that is no directory.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         match entry.file_type().unwrap().is_dir() {
             true => found.extend(files(&entry.path())),
@@ -126,10 +124,10 @@ fn everything_is_installed_in_its_place() {
     }
     for file in files(installed.root.path()) {
         // Whoever may not enter a directory has nothing of what is in it.
-        let folders = file.ancestors().skip(1);
-        for folder in folders.take_while(|folder| *folder != installed.root.path()) {
-            let wanted = folder.ends_with("share") || folder.starts_with(installed.path("share"));
-            assert!(!wanted || mode(folder) == 0o755, "{}", folder.display());
+        let dirs = file.ancestors().skip(1);
+        for dir in dirs.take_while(|dir| *dir != installed.root.path()) {
+            let wanted = dir.ends_with("share") || dir.starts_with(installed.path("share"));
+            assert!(!wanted || mode(dir) == 0o755, "{}", dir.display());
         }
     }
     // Where mount(8) looks, and by the path that it will have when the root is the root.
@@ -372,15 +370,15 @@ fn the_debian_package_is_installed_used_and_removed() {
         eprintln!("skipped: {why}");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let made = make("deb")
-        .arg(format!("DEBDIR={}", folder.path().display()))
+        .arg(format!("DEBDIR={}", dir.path().display()))
         .arg("CARGO_DEB_FLAGS=--fast --quiet")
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", said(&made));
     let version = env!("CARGO_PKG_VERSION");
-    let packages = files(folder.path());
+    let packages = files(dir.path());
     let name = |p: &PathBuf| p.file_name().unwrap().to_str().unwrap().to_owned();
     let package = packages
         .iter()

@@ -17,12 +17,14 @@ use common::{Mounted, User, can_mount, is_root, messages};
 use encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
-use h5logfs::catalog::{Catalog, Presented};
-use h5logfs::index::store::{Key, State, Store};
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Settings, made_by};
-use h5logfs::view::View;
-use h5logfs::view::cache::MemoryLimits;
+use h5logfs_catalog::{Catalog, Presented};
+use h5logfs_core::index::store::{Key, State, Store};
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_scan::InProcess;
+use h5logfs_scan::library;
 use tempfile::TempDir;
 
 /// Longer than a file must have been left alone before anything of it is kept.
@@ -42,13 +44,13 @@ fn corpus() -> PathBuf {
 
 /// Logs and a plain file below `run/`, and a place to keep what is learned of them.
 struct Site {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Site {
     fn new(names: &[&str]) -> Self {
         let site = Site {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
         };
         fs::create_dir(site.run()).unwrap();
         for name in names {
@@ -76,25 +78,28 @@ impl Site {
     }
 
     fn run(&self) -> PathBuf {
-        self.folder.path().join("run")
+        self.dir.path().join("run")
     }
 
     fn place(&self) -> PathBuf {
-        self.folder.path().join("kept")
+        self.dir.path().join("kept")
     }
 
-    /// As a new daemon would see `folder`.
-    fn catalog(&self, folder: &Path) -> Catalog {
+    /// As a new daemon would see `directory`.
+    fn catalog(&self, dir: &Path) -> Catalog {
         let store = Store::open(&self.place(), 64 << 20).unwrap();
-        Catalog::new(Folder::open(folder).unwrap(), MemoryLimits::each(BUDGET))
-            .with_store(Arc::new(store))
+        Catalog::new(
+            SourceDir::open(dir).unwrap(),
+            MemoryLimits::each(BUDGET),
+            InProcess::default(),
+        )
+        .with_store(Arc::new(store))
     }
 
     /// All items that are kept.
     fn items(&self) -> Vec<PathBuf> {
-        let folders = fs::read_dir(self.place()).unwrap();
-        folders
-            .flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
+        let dirs = fs::read_dir(self.place()).unwrap();
+        dirs.flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
             .map(|f| f.unwrap().path())
             .collect()
     }
@@ -116,9 +121,9 @@ fn what_one_daemon_has_scanned_the_next_one_knows() {
     assert!(is_plain(&first, PLAIN));
     assert_eq!(first.scans(), 5);
     assert_eq!(site.items().len(), 4);
-    // Another daemon may have mounted another folder.
-    for (folder, prefix) in [(site.run(), ""), (site.folder.path().to_owned(), "run/")] {
-        let next = site.catalog(&folder);
+    // Another daemon may have mounted another directory.
+    for (dir, prefix) in [(site.run(), ""), (site.dir.path().to_owned(), "run/")] {
+        let next = site.catalog(&dir);
         for (name, scanned) in LOGS.iter().zip(&scanned) {
             let view = next.open(Path::new(&format!("{prefix}{name}"))).unwrap();
             assert_eq!(&read_whole(&view).unwrap(), scanned, "{name}");
@@ -342,7 +347,11 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
         let log = store.log(&Key {
             main: State::from(&fs::metadata(site.run().join(name)).unwrap()),
             name: name.into(),
-            settings: format!("{}, {}, beside=[], at=None", made_by(), Settings::default()),
+            settings: format!(
+                "{}, {}, companions=[], at=None",
+                library(),
+                Settings::default()
+            ),
         });
         let sound = log.get("scan").unwrap();
         // Each byte but for the image, of which a few are enough.
@@ -416,7 +425,7 @@ fn a_mount_uses_what_the_mount_before_it_has_kept() {
         return;
     }
     let site = Site::settled(&["nd.log.h5"]);
-    let messages = site.folder.path().join("messages");
+    let messages = site.dir.path().join("messages");
     let options = format!(
         "index_dir={},log_file={}",
         site.place().display(),
@@ -453,18 +462,18 @@ fn an_index_directory_that_cannot_be_used_is_an_error_where_it_was_asked_for() {
     let place = site.place();
     fs::create_dir(&place).unwrap();
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-    let mount_point = User::Caller.folder();
+    let mount_point = User::Caller.dir();
     let options = format!("index_dir={}", place.display());
     let refused = common::mount(User::Caller, &site.run(), mount_point.path(), &options);
     let said = messages(&refused);
     assert!(!refused.status.success());
     assert!(said.contains("kept") && said.contains("0755"), "{said}");
     // The usual place is worth a warning only.
-    fs::rename(&place, site.folder.path().join("h5logfs")).unwrap();
-    let log = site.folder.path().join("messages");
+    fs::rename(&place, site.dir.path().join("h5logfs")).unwrap();
+    let log = site.dir.path().join("messages");
     let output = User::Caller
         .command(common::PROGRAM)
-        .env("XDG_CACHE_HOME", site.folder.path())
+        .env("XDG_CACHE_HOME", site.dir.path())
         .arg("mount")
         .arg(site.run())
         .arg(mount_point.path())

@@ -1,7 +1,5 @@
 //! What a mount shows of its source, end to end, and that nothing in it can be changed.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -123,27 +121,27 @@ fn listings_carry_the_attributes_of_each_entry() {
         return;
     }
     let source = source(User::Caller);
-    let folder = source.path().join("directory");
+    let dir = source.path().join("directory");
     let name = |i: usize| format!("file-{i:04}");
     for i in 0..1500 {
-        fs::write(folder.join(name(i)), vec![0; i]).unwrap();
+        fs::write(dir.join(name(i)), vec![0; i]).unwrap();
     }
-    symlink("no such place", folder.join("link")).unwrap();
+    symlink("no such place", dir.join("link")).unwrap();
     let mounted = Mounted::new(source.path(), "");
     let shown = mounted.join("directory");
     let compare = |expected: usize| {
         let entries: Vec<_> = fs::read_dir(&shown).unwrap().map(Result::unwrap).collect();
         assert_eq!(entries.len(), expected);
         for entry in entries {
-            same_metadata(&folder.join(entry.file_name()), &entry.path());
+            same_metadata(&dir.join(entry.file_name()), &entry.path());
         }
     };
     // With the file that is there already, and the link.
     compare(1502);
     compare(1502);
     // Others come, go and grow, and a listing shows it at once or when a second is over.
-    fs::remove_file(folder.join(name(7))).unwrap();
-    fs::write(folder.join(name(8)), vec![0; 5000]).unwrap();
+    fs::remove_file(dir.join(name(7))).unwrap();
+    fs::write(dir.join(name(8)), vec![0; 5000]).unwrap();
     wait_until("the growth shows", || {
         let listed = fs::read_dir(&shown).unwrap().map(Result::unwrap);
         let mut grown = listed.filter(|entry| entry.file_name() == *name(8));
@@ -209,11 +207,11 @@ fn a_mount_point_inside_the_source_does_not_show_itself() {
         return;
     }
     let source = source(User::Caller);
-    let folder = tempfile::tempdir_in(source.path()).unwrap();
-    let name = folder.path().file_name().unwrap().to_owned();
-    let output = mount(User::Caller, source.path(), folder.path(), "threads=1");
+    let dir = tempfile::tempdir_in(source.path()).unwrap();
+    let name = dir.path().file_name().unwrap().to_owned();
+    let output = mount(User::Caller, source.path(), dir.path(), "threads=1");
     assert!(output.status.success(), "{}", messages(&output));
-    let mounted = Mounted::at(User::Caller, folder);
+    let mounted = Mounted::at(User::Caller, dir);
     let mut entries = fs::read_dir(mounted.path()).unwrap();
     assert!(entries.all(|entry| entry.unwrap().file_name() != name));
     assert!(!mounted.join(&name).exists());
@@ -221,7 +219,7 @@ fn a_mount_point_inside_the_source_does_not_show_itself() {
 }
 
 #[test]
-fn a_folder_can_be_mounted_over_itself() {
+fn a_dir_can_be_mounted_over_itself() {
     if !can_mount(User::Caller) {
         return;
     }

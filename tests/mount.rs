@@ -3,8 +3,6 @@
 //! Every test has a source and a mount point of its own, so all can run at the same time. Where
 //! something cannot be tried (no /dev/fuse, no fusermount3, not root) a test says so and passes.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs::{self, File, Permissions};
@@ -24,9 +22,9 @@ use common::{
     mount_type, source, wait_until,
 };
 
-/// Readable by others, though /tmp keeps temporary folders private.
-fn open_to_all(folder: &TempDir) {
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+/// Readable by others, though /tmp keeps temporary directories private.
+fn open_to_all(dir: &TempDir) {
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
 }
 
 fn as_each_user(test: impl Fn(User)) {
@@ -257,7 +255,7 @@ fn options_that_mount_adds_are_accepted() {
 #[test]
 fn the_source_may_have_any_name() {
     as_each_user(|user| {
-        let outer = user.folder();
+        let outer = user.dir();
         let source = outer.path().join("a,suid b\\");
         fs::create_dir(&source).unwrap();
         fs::write(source.join("file"), "text").unwrap();
@@ -329,16 +327,16 @@ fn in_the_foreground_it_stays_and_logs() {
         return;
     }
     let source = source(User::Caller);
-    let folder = User::Caller.folder();
+    let dir = User::Caller.dir();
     let child = User::Caller
         .command(PROGRAM)
         .args(["mount", "-f"])
-        .args([source.path(), folder.path()])
+        .args([source.path(), dir.path()])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("it is mounted", || mount_type(folder.path()).is_some());
-    let mounted = Mounted::at(User::Caller, folder);
+    wait_until("it is mounted", || mount_type(dir.path()).is_some());
+    let mounted = Mounted::at(User::Caller, dir);
     unmount(User::Caller, mounted.path());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -355,7 +353,7 @@ fn a_daemon_logs_to_its_file() {
         return;
     }
     let source = source(User::Caller);
-    let logs = User::Caller.folder();
+    let logs = User::Caller.dir();
     let log = logs.path().join("log");
     let mounted = Mounted::new(source.path(), &format!("log_file={}", log.display()));
     unmount(User::Caller, mounted.path());
@@ -373,12 +371,12 @@ fn relative_paths_are_those_of_the_caller() {
         return;
     }
     let source = source(User::Caller);
-    let folder = User::Caller.folder();
+    let dir = User::Caller.dir();
     let output = User::Caller
         .command(PROGRAM)
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .args(["mount", "-o", "log_file=.", "."])
-        .arg(folder.path())
+        .arg(dir.path())
         .output()
         .unwrap();
     assert!(
@@ -390,11 +388,11 @@ fn relative_paths_are_those_of_the_caller() {
         .command(PROGRAM)
         .current_dir(source.path())
         .args(["mount", "."])
-        .arg(folder.path())
+        .arg(dir.path())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", messages(&output));
-    let mounted = Mounted::at(User::Caller, folder);
+    let mounted = Mounted::at(User::Caller, dir);
     assert_eq!(fs::read(mounted.join("file")).unwrap(), b"some text\n");
 }
 
@@ -409,12 +407,12 @@ fn others_get_in_with_allow_other_only_and_past_permissions_only() {
         let private = source.path().join("private");
         fs::write(&private, "secret").unwrap();
         fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
-        let outer = User::Caller.folder();
+        let outer = User::Caller.dir();
         open_to_all(&outer);
-        let folder = tempfile::tempdir_in(outer.path()).unwrap();
-        let output = mount(User::Caller, source.path(), folder.path(), options);
+        let dir = tempfile::tempdir_in(outer.path()).unwrap();
+        let output = mount(User::Caller, source.path(), dir.path(), options);
         assert!(output.status.success(), "{}", messages(&output));
-        let mounted = Mounted::at(User::Caller, folder);
+        let mounted = Mounted::at(User::Caller, dir);
         let reads = |name| {
             run(User::Nobody, "cat", &[], &mounted.join(name))
                 .status
@@ -435,26 +433,26 @@ fn who_is_told_of_a_mount_has_one() {
     let source = source(User::Caller);
     let mut failed = 0;
     for descriptors in 4..32 {
-        let folder = User::Caller.folder();
+        let dir = User::Caller.dir();
         let mut command = User::Caller.command("prlimit");
         command.arg(format!("--nofile={descriptors}"));
         command.args([PROGRAM, "mount"]);
-        command.args([source.path(), folder.path()]);
+        command.args([source.path(), dir.path()]);
         // Who looks through the index directory meanwhile takes a descriptor for a moment, too.
         let output = command
             .args(["-o", "threads=4,index_dir=none"])
             .output()
             .unwrap();
         if output.status.success() {
-            let mounted = Mounted::at(User::Caller, folder);
+            let mounted = Mounted::at(User::Caller, dir);
             let seen = errno(mounted.path().metadata());
             assert_eq!(seen, None, "with {descriptors} descriptors");
         } else {
             failed += 1;
             let said = messages(&output);
             assert!(!said.is_empty(), "{descriptors}: nothing is said");
-            let left = mount_type(folder.path());
-            common::unmount_by_force(User::Caller, folder.path());
+            let left = mount_type(dir.path());
+            common::unmount_by_force(User::Caller, dir.path());
             assert_eq!(left, None, "{descriptors}: {said}");
         }
     }

@@ -5,8 +5,6 @@
 //! the test's. Nothing outside changes, and with the namespaces all that was mounted or started in them
 //! goes, also after a failure. Where that cannot be had a test says so and passes.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs::{self, Permissions};
@@ -91,10 +89,10 @@ fn place() -> Option<Place> {
         eprintln!("skipped: no mount namespace with an /etc/fstab to cover can be had");
         return None;
     }
-    let (source, work) = (source(User::Nobody), User::Caller.folder());
+    let (source, work) = (source(User::Nobody), User::Caller.dir());
     fs::set_permissions(work.path(), Permissions::from_mode(0o755)).unwrap();
-    for folder in ["scratch", "mnt"] {
-        fs::create_dir(work.path().join(folder)).unwrap();
+    for dir in ["scratch", "mnt"] {
+        fs::create_dir(work.path().join(dir)).unwrap();
     }
     std::os::unix::fs::chown(work.path().join("mnt"), Some(65534), Some(65534)).unwrap();
     Some(Place { source, work })

@@ -1,8 +1,6 @@
 //! netCDF classic files with the logs of PnetCDF's burst-buffering driver, through a real mount: the cases of
 //! `tests/corpus-pnetcdf` as netCDF programs see them, sound ones and damaged ones.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs::{self, File};
@@ -22,16 +20,16 @@ fn the_comparison_finds_what_differs() {
     let Some(python) = Python::new() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let code = "
 import h5py, json, netCDF4, os, shutil, subprocess, sys
-folder, nc4, nc, records4, records = sys.argv[1:]
+dir, nc4, nc, records4, records = sys.argv[1:]
 jobs, seen_by = [], {}
 def job(name, ways, got, expected, nccopy, expect='same', **more):
     jobs.append(dict(name=name, got=got, expected=expected, nccopy=nccopy, expect=expect, filled=False, **more))
     seen_by[name] = ways
 def changed(name, ways, change, of=(nc4, nc)):
-    path = os.path.join(folder, name + '.nc')
+    path = os.path.join(dir, name + '.nc')
     shutil.copyfile(of[0], path)
     os.chmod(path, 0o644)
     with h5py.File(path, 'r+') as f:
@@ -63,19 +61,19 @@ changed('order', 'netcdf4 ncdump h5netcdf', swapped)
 changed('global', 'h5py netcdf4 ncdump xarray h5netcdf', lambda f: f.attrs.__delitem__('title'))
 changed('dimension', 'h5py', dimension)
 changed('records', 'h5py netcdf4 ncdump xarray h5netcdf', lambda f: f['rs'].resize(4, 0), (records4, records))
-job('fewer', 'damaged', os.path.join(folder, 'records.nc'), records, records4, 'partial')
-job('wrong', 'damaged', os.path.join(folder, 'element.nc'), nc, nc4, 'partial')
+job('fewer', 'damaged', os.path.join(dir, 'records.nc'), records, records4, 'partial')
+job('wrong', 'damaged', os.path.join(dir, 'element.nc'), nc, nc4, 'partial')
 with netCDF4.Dataset(records) as f:
     text = subprocess.run(['ncdump', records], capture_output=True, text=True, check=True).stdout
-subprocess.run(['ncgen', '-4', '-o', os.path.join(folder, 'more.nc')], input=text, text=True, check=True)
-with h5py.File(os.path.join(folder, 'more.nc'), 'r+') as f:
+subprocess.run(['ncgen', '-4', '-o', os.path.join(dir, 'more.nc')], input=text, text=True, check=True)
+with h5py.File(os.path.join(dir, 'more.nc'), 'r+') as f:
     f['rs'].resize(6, 0)
-job('more', 'damaged', os.path.join(folder, 'more.nc'), records, records4, 'partial')
+job('more', 'damaged', os.path.join(dir, 'more.nc'), records, records4, 'partial')
 job('sound', 'damaged', nc4, nc, nc4, 'refuse')
 job('good', '', nc4, nc, nc4)
 job('good damaged', '', nc4, nc, nc4, 'partial')
-job('bad', '', os.path.join(folder, 'nothing'), nc, nc4, 'refuse')
-job('left out', '', os.path.join(folder, 'element.nc'), nc, nc4, undefined=['vint64'])
+job('bad', '', os.path.join(dir, 'nothing'), nc, nc4, 'refuse')
+job('left out', '', os.path.join(dir, 'element.nc'), nc, nc4, undefined=['vint64'])
 print(json.dumps([jobs, seen_by]))
 ";
     let (types, records) = (case("types-cdf5-np1"), case("onerecvar-cdf1-np1"));
@@ -85,7 +83,7 @@ print(json.dumps([jobs, seen_by]))
         records.file("expected.nc4"),
         records.file("expected.nc"),
     ];
-    let mut arguments = vec![folder.path()];
+    let mut arguments = vec![dir.path()];
     arguments.extend(files.iter().map(PathBuf::as_path));
     let made: Value = serde_json::from_str(&python.run(code, &arguments)).unwrap();
     let jobs = made[0].as_array().unwrap();
@@ -142,8 +140,8 @@ fn each_case_reads_as_expected() {
     }
     let mut cases = Case::all();
     cases.retain(|case| shown(case) && case.name != ELSEWHERE);
-    let folder = lay_out(&cases);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
     let got = |case: &Case| mounted.join(&case.name).join("file.nc");
     let jobs = cases.iter().map(|case| {
         let mut job = case.job(&got(case));
@@ -172,13 +170,13 @@ fn a_copy_and_an_export_are_the_mounted_bytes() {
     }
     let mut cases = Case::that_expect("same");
     cases.retain(|case| case.name != ELSEWHERE);
-    let folder = lay_out(&cases);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
     let out = tempfile::tempdir().unwrap();
     check_all(cases.clone(), |case| {
         let file = Path::new(&case.name).join("file.nc");
         let exported = out.path().join(&case.name);
-        let output = h5logfs(&["export"], &[&folder.path().join(&file), &exported]);
+        let output = h5logfs(&["export"], &[&dir.path().join(&file), &exported]);
         if !output.status.success() {
             return Err(format!("export {}: {}", case.name, said(&output)));
         }
@@ -197,9 +195,9 @@ fn a_copy_and_an_export_are_the_mounted_bytes() {
 #[test]
 fn sound_cases_are_good() {
     let cases = Case::that_expect("same");
-    let folder = lay_out(&cases);
+    let dir = lay_out(&cases);
     check_all(cases, |case| {
-        let file = folder.path().join(&case.name).join("file.nc");
+        let file = dir.path().join(&case.name).join("file.nc");
         let elsewhere = format!("burst_dir={}", file.with_file_name("bb").display());
         let options: &[&str] = match case.name == ELSEWHERE {
             true => &["check", "-o", &elsewhere],
@@ -231,11 +229,11 @@ fn what_is_missing_is_told_and_never_made_up() {
         return;
     }
     let cases = Case::that_expect("partial");
-    let folder = lay_out(&cases);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
     read_by_netcdf4(&cases, &mounted);
     check_all(cases, |case| {
-        let file = folder.path().join(&case.name).join("file.nc");
+        let file = dir.path().join(&case.name).join("file.nc");
         let losses = losses(&file)?;
         if losses.is_empty() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
@@ -270,7 +268,7 @@ fn lost_payloads_take_nothing_else_with_them() {
     let Some(python) = Python::new() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut jobs = Vec::new();
     for name in [
         "rand-cdf1-np1",
@@ -279,7 +277,7 @@ fn lost_payloads_take_nothing_else_with_them() {
         "bigendian-cdf2-np1",
     ] {
         let case = case(name);
-        let file = case.lay_out(folder.path());
+        let file = case.lay_out(dir.path());
         let log = file.with_file_name("file.nc_0_0.data");
         let len = log.metadata().unwrap().len();
         File::options()
@@ -294,7 +292,7 @@ fn lost_payloads_take_nothing_else_with_them() {
         assert!(!losses.is_empty(), "{name}: inspect has nothing to tell");
         jobs.push(case);
     }
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let jobs = jobs.iter().map(|case| {
         let mut job = case.job(&mounted.join(&case.name).join("file.nc"));
         job["expect"] = "partial".into();
@@ -330,12 +328,12 @@ fn what_cannot_be_had_is_refused() {
         return;
     }
     let cases = Case::that_expect("refuse");
-    let folder = lay_out(&cases);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
     read_by_netcdf4(&cases, &mounted);
     for case in cases {
         let file = Path::new(&case.name).join("file.nc");
-        let check = h5logfs(&["check"], &[&folder.path().join(&file)]);
+        let check = h5logfs(&["check"], &[&dir.path().join(&file)]);
         assert!(
             !check.status.success(),
             "check {}: {}",

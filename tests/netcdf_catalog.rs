@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::readers::project;
-use h5logfs::catalog::{Catalog, Presented};
-use h5logfs::index::store::Store;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::Settings;
-use h5logfs::view::cache::MemoryLimits;
+use h5logfs_catalog::{Catalog, Presented};
+use h5logfs_core::index::store::Store;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_scan::InProcess;
 use tempfile::TempDir;
 
 const FILE: &str = "file.nc";
@@ -47,8 +48,8 @@ fn copy(site: &TempDir, name: &str) {
 }
 
 fn catalog(site: &TempDir) -> Catalog {
-    let folder = Folder::open(&run(site)).unwrap();
-    Catalog::new(folder, MemoryLimits::each(64 << 20))
+    let dir = SourceDir::open(&run(site)).unwrap();
+    Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default())
 }
 
 /// How many files make the log that is presented; 0 where there is none.
@@ -166,8 +167,8 @@ fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
 fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
     let site = tempfile::tempdir().unwrap();
     let (other, logs) = (site.path().join("other"), site.path().join("logs"));
-    for folder in [&other, &logs] {
-        fs::create_dir(folder).unwrap();
+    for dir in [&other, &logs] {
+        fs::create_dir(dir).unwrap();
     }
     fs::write(other.join(FILE), fs::read(sample(FILE)).unwrap()).unwrap();
     // Their header says that they are of run/file.nc.
@@ -175,18 +176,15 @@ fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
         fs::write(logs.join(name), fs::read(sample(name)).unwrap()).unwrap();
     }
     std::thread::sleep(SETTLING);
-    let presented = |folder: &Path, relative: &str| {
-        let folders = [logs.clone()];
-        let folder = Folder::open(folder)
-            .unwrap()
-            .with_further(&folders)
-            .unwrap();
+    let presented = |dir: &Path, relative: &str| {
+        let dirs = [logs.clone()];
+        let dir = SourceDir::open(dir).unwrap().with_further(&dirs).unwrap();
         let store = Store::open(&site.path().join("kept"), 64 << 20).unwrap();
         let settings = Settings {
-            log_folders: folders.into(),
+            log_dirs: dirs.into(),
             ..Settings::default()
         };
-        let catalog = Catalog::new(folder, MemoryLimits::each(64 << 20));
+        let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
         let catalog = catalog.with_settings(settings).with_store(Arc::new(store));
         catalog.get(Path::new(relative)).unwrap()
     };

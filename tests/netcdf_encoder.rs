@@ -60,8 +60,8 @@ fn expect_as_real(case: &str, classic: Classic, entries: Vec<Entry>) {
             nodes: vec![vec![Channel::new(0, entries)]],
         }],
     };
-    let folder = tempfile::tempdir().unwrap();
-    let logs = job.write(folder.path(), "file.nc", folder.path(), WRITTEN_AT);
+    let dir = tempfile::tempdir().unwrap();
+    let logs = job.write(dir.path(), "file.nc", dir.path(), WRITTEN_AT);
     for file in [&logs[0].0, &logs[0].1] {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert_eq!(fs::read(file).unwrap(), real(case, name), "{case}: {name}");

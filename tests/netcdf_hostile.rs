@@ -8,10 +8,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::readers::project;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Settings, scan};
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use tempfile::TempDir;
 
 /// A file whose log has entries of 64 bytes, each for one value of 4 bytes of one record variable.
@@ -22,13 +23,13 @@ fn sample(name: &str) -> Vec<u8> {
 
 /// The file with a log of one entry, which is as long as `metadata` makes it; the files have these lengths.
 struct Site {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Site {
     fn new(entry: &[u8], metadata: u64, data: u64) -> Self {
         let site = Site {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
         };
         fs::write(site.path("file.nc"), sample("file.nc")).unwrap();
         let mut log = sample("file.nc_0_0.meta");
@@ -42,7 +43,7 @@ impl Site {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// A file with these bytes in front, and a hole behind them.
@@ -53,10 +54,15 @@ impl Site {
     }
 
     fn view(&self) -> Arc<View> {
-        let folder = Folder::open(self.folder.path()).unwrap();
-        let snapshot = scan(&folder, Path::new("file.nc"), &Settings::default()).unwrap();
+        let dir = SourceDir::open(self.dir.path()).unwrap();
+        let snapshot = scan(ScanRequest::alone(
+            &dir,
+            Path::new("file.nc"),
+            &Settings::default(),
+        ))
+        .unwrap();
         let budget = Arc::new(Budget::new(MemoryLimits::each(1 << 30)));
-        View::open(&folder, snapshot, budget, None).unwrap()
+        View::open(&dir, snapshot, budget, None).unwrap()
     }
 }
 

@@ -21,11 +21,12 @@ use common::mpirun::{cases, first_seed};
 use common::pnetcdf::compare;
 use common::readers::{Python, said};
 use encoder::{BUDGET, export, read_by_chunks};
-use h5logfs::error::Result;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Settings, scan};
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::error::Result;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use ways::Ways;
@@ -37,7 +38,7 @@ const MOST: u64 = 16 << 20;
 // --- a job on disk -------------------------------------------------------------------------------
 
 struct Written {
-    folder: TempDir,
+    dir: TempDir,
     /// Metadata logs and data logs.
     logs: Vec<(PathBuf, PathBuf)>,
     /// The path in their headers.
@@ -48,8 +49,8 @@ struct Written {
 impl Written {
     /// Its logs lie beside the file, or in another directory.
     fn new(job: &Job, numbers: &mut Numbers) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
         fs::create_dir(root.join("bb")).unwrap();
         let mut settings = Settings::default();
         let mut logs = root.clone();
@@ -57,8 +58,8 @@ impl Written {
         match numbers.below(4) {
             0 => {
                 logs = root.join("bb");
-                let folder = logs.to_str().unwrap().as_bytes();
-                settings.set("burst_dir", folder).unwrap();
+                let dir = logs.to_str().unwrap().as_bytes();
+                settings.set("burst_dir", dir).unwrap();
             }
             // All of it was moved since.
             1 => path = format!("/{}/{NAME}", "long/".repeat(numbers.below(20) as usize)),
@@ -66,7 +67,7 @@ impl Written {
         }
         let logs = job.write(&root, NAME, &logs, &path);
         Written {
-            folder,
+            dir,
             logs,
             path,
             settings,
@@ -74,15 +75,15 @@ impl Written {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join(NAME)
+        self.dir.path().join(NAME)
     }
 
     fn open(&self) -> Result<Arc<View>> {
-        let (folder, name) = Folder::of_file(&self.file())?;
-        let folder = folder.with_further(&self.settings.log_folders)?;
-        let snapshot = scan(&folder, &name, &self.settings)?;
+        let (dir, name) = SourceDir::of_file(&self.file())?;
+        let dir = dir.with_further(&self.settings.log_dirs)?;
+        let snapshot = scan(ScanRequest::alone(&dir, &name, &self.settings))?;
         let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
-        View::open(&folder, snapshot, budget, None)
+        View::open(&dir, snapshot, budget, None)
     }
 }
 
@@ -280,12 +281,12 @@ fn ways_that_fail(classic: &Classic, is_by_nccopy: bool) -> &'static [&'static s
     }
 }
 
-fn comparison(seed: u64, model: &Model, folder: &Path, is_by_nccopy: bool) -> Json {
-    let expected = folder.join(format!("{seed}.expected.nc"));
+fn comparison(seed: u64, model: &Model, dir: &Path, is_by_nccopy: bool) -> Json {
+    let expected = dir.join(format!("{seed}.expected.nc"));
     fs::write(&expected, &model.bytes).unwrap();
     json!({
         "name": format!("seed {seed}"),
-        "got": folder.join(format!("{seed}.nc")),
+        "got": dir.join(format!("{seed}.nc")),
         "expected": expected,
         "expect": "same",
         "without": ways_that_fail(&model.classic, is_by_nccopy),
@@ -298,11 +299,11 @@ fn netcdf_programs_see_what_the_model_would_have_written() {
     let Some(python) = Python::new() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let first = first_seed();
     let jobs = (first..first + cases(60) as u64).map(|seed| {
         let (_, model, written, _) = case(seed);
-        let job = comparison(seed, &model, folder.path(), false);
+        let job = comparison(seed, &model, dir.path(), false);
         match written.open() {
             Ok(view) => export(&view, Path::new(job["got"].as_str().unwrap())),
             Err(e) => eprintln!("seed {seed}: {e}"),
@@ -318,11 +319,11 @@ fn the_files_of_the_model_are_sound() {
     let Some(python) = Python::new() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let first = first_seed();
     let jobs = (first..first + cases(60) as u64).map(|seed| {
         let (_, model, ..) = case(seed);
-        let job = comparison(seed, &model, folder.path(), true);
+        let job = comparison(seed, &model, dir.path(), true);
         let mut nccopy = std::process::Command::new("nccopy");
         nccopy.args(["-k", "nc4"]);
         let paths = ["expected", "got"].map(|which| job[which].as_str().unwrap());
@@ -459,7 +460,7 @@ fn as_many_entries_as_the_header_has_bytes() {
             fs::remove_file(data).unwrap();
         }
         let beside = written.logs[0].0.parent().unwrap();
-        job.write(written.folder.path(), NAME, beside, &written.path);
+        job.write(written.dir.path(), NAME, beside, &written.path);
         let view = written.open().unwrap();
         let differences = check_view(&view, &Model::of(&job), false);
         assert!(

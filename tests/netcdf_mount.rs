@@ -1,8 +1,6 @@
 //! netCDF classic files in a mount: what is beside their logs, files without logs, logs in other directories, logs that
 //! come and go; and the commands.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs::{self, File};
@@ -26,8 +24,8 @@ fn logs_are_hidden_beside_their_file_and_plain_without_it() {
     }
     let mut cases = Case::all();
     cases.retain(|case| case.name != ELSEWHERE);
-    let folder = lay_out(&cases);
-    let mounted = Mounted::new(folder.path(), "");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
     for case in cases {
         let names = names_in(&mounted.join(&case.name));
         if case.name != "nofile-cdf1-np1" {
@@ -39,7 +37,7 @@ fn logs_are_hidden_beside_their_file_and_plain_without_it() {
         assert_eq!(names, ["file.nc_0_0.data", "file.nc_0_0.meta"]);
         for name in names {
             let file = Path::new(&case.name).join(name);
-            let (shown, own) = (mounted.join(&file), folder.path().join(&file));
+            let (shown, own) = (mounted.join(&file), dir.path().join(&file));
             assert!(fs::read(shown).unwrap() == fs::read(own).unwrap());
         }
     }
@@ -51,9 +49,9 @@ fn strangers_pass_through() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let case = case("records-cdf1-np1");
-    let path = |name: &str| folder.path().join(name);
+    let path = |name: &str| dir.path().join(name);
     let classic = fs::read(case.file("expected.nc")).unwrap();
     let others = [
         "other_0_0.meta",
@@ -68,7 +66,7 @@ fn strangers_pass_through() {
     }
     fs::write(path("cut.nc"), &classic[..40]).unwrap();
     fs::write(path("f_1_2.nc"), &classic).unwrap();
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let mut names = [&others[..], &["cut.nc", "f_1_2.nc"]].concat();
     names.sort_unstable();
     assert_eq!(names_in(mounted.path()), names);
@@ -84,7 +82,7 @@ fn strangers_pass_through() {
 
 /// `expected.nc` of every case that has one, by the case's name, and what closed jobs left.
 fn classic_files() -> (TempDir, Vec<Case>) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut cases = Case::all();
     cases.retain(|case| case.file("expected.nc").exists());
     for case in &cases {
@@ -93,12 +91,12 @@ fn classic_files() -> (TempDir, Vec<Case>) {
             false => "expected.nc",
         };
         fs::write(
-            folder.path().join(&case.name),
+            dir.path().join(&case.name),
             fs::read(case.file(from)).unwrap(),
         )
         .unwrap();
     }
-    (folder, cases)
+    (dir, cases)
 }
 
 #[test]
@@ -106,13 +104,13 @@ fn a_classic_file_without_logs_passes_through() {
     if !can_mount(User::Caller) {
         return;
     }
-    let (folder, cases) = classic_files();
+    let (dir, cases) = classic_files();
     for options in ["", "netcdf=plain"] {
-        let mounted = Mounted::new(folder.path(), options);
+        let mounted = Mounted::new(dir.path(), options);
         for case in &cases {
             let shown = fs::read(mounted.join(&case.name)).unwrap();
             assert!(
-                shown == fs::read(folder.path().join(&case.name)).unwrap(),
+                shown == fs::read(dir.path().join(&case.name)).unwrap(),
                 "{}",
                 case.name
             );
@@ -125,8 +123,8 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
     if !can_mount(User::Caller) {
         return;
     }
-    let (folder, cases) = classic_files();
-    let mounted = Mounted::new(folder.path(), "netcdf=hdf5");
+    let (dir, cases) = classic_files();
+    let mounted = Mounted::new(dir.path(), "netcdf=hdf5");
     let jobs = cases.iter().map(|case| {
         let shown = mounted.join(&case.name);
         assert!(fs::read(&shown).unwrap().starts_with(HDF5), "{}", case.name);
@@ -137,7 +135,7 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
     let jobs: Vec<Value> = jobs.collect();
     expect_no_difference(&jobs);
     let case = &cases[0];
-    let file = folder.path().join(&case.name);
+    let file = dir.path().join(&case.name);
     let options = ["-o", "netcdf=hdf5"];
     let shown = fs::read(mounted.join(&case.name)).unwrap();
     assert!(export(&file, &options) == shown);
@@ -157,8 +155,8 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
 
 #[test]
 fn inspect_tells_where_logs_may_have_been_applied() {
-    let folder = lay_out(&[case("closed-cdf1-np1")]);
-    let file = folder.path().join("closed-cdf1-np1/file.nc");
+    let dir = lay_out(&[case("closed-cdf1-np1")]);
+    let file = dir.path().join("closed-cdf1-np1/file.nc");
     for (age, is_told) in [(0, true), (1 << 20, false)] {
         set_age(&file, age);
         let notes = complaints(&file, &[]).unwrap();
@@ -171,8 +169,8 @@ fn inspect_tells_where_logs_may_have_been_applied() {
 
 #[test]
 fn a_log_alone_is_told_from_other_files() {
-    let folder = lay_out(&[case("nofile-cdf1-np1")]);
-    let log = folder.path().join("nofile-cdf1-np1/file.nc_0_0.meta");
+    let dir = lay_out(&[case("nofile-cdf1-np1")]);
+    let log = dir.path().join("nofile-cdf1-np1/file.nc_0_0.meta");
     let output = h5logfs(&["inspect"], &[&log]);
     assert!(!output.status.success());
     assert!(
@@ -185,12 +183,12 @@ fn a_log_alone_is_told_from_other_files() {
 /// Ranks 0 and 2 of 4 have left logs; that of rank 3 has no metadata.
 #[test]
 fn processes_without_logs_are_told() {
-    let folder = lay_out(&[case("types-cdf1-np4")]);
-    let folder = folder.path().join("types-cdf1-np4");
+    let dir = lay_out(&[case("types-cdf1-np4")]);
+    let dir = dir.path().join("types-cdf1-np4");
     for name in ["file.nc_0_1.meta", "file.nc_0_1.data", "file.nc_0_3.meta"] {
-        fs::remove_file(folder.join(name)).unwrap();
+        fs::remove_file(dir.join(name)).unwrap();
     }
-    let file = folder.join("file.nc");
+    let file = dir.join("file.nc");
     let said = complaints(&file, &[]).unwrap().join("\n");
     assert!(said.contains("of 4 processes 2 have no log here"), "{said}");
     assert!(
@@ -202,8 +200,8 @@ fn processes_without_logs_are_told() {
 
 #[test]
 fn inspect_tells_what_a_file_and_its_logs_hold() {
-    let folder = lay_out(&[case("onerecvar-cdf1-np1"), case("types-cdf1-np4")]);
-    let file = |case: &str| folder.path().join(case).join("file.nc");
+    let dir = lay_out(&[case("onerecvar-cdf1-np1"), case("types-cdf1-np4")]);
+    let file = |case: &str| dir.path().join(case).join("file.nc");
     let output = h5logfs(&["inspect"], &[&file("onerecvar-cdf1-np1")]);
     let text = said(&output);
     assert!(output.status.success(), "{text}");
@@ -253,11 +251,11 @@ fn logs_in_another_directory() {
         return;
     }
     let case = case(ELSEWHERE);
-    let folder = lay_out(std::slice::from_ref(&case));
-    let file = folder.path().join(&case.name).join("file.nc");
+    let dir = lay_out(std::slice::from_ref(&case));
+    let file = dir.path().join(&case.name).join("file.nc");
     let option = format!("burst_dir={}", file.with_file_name("bb").display());
     let options = ["-o", &option];
-    let mounted = Mounted::new(folder.path(), &option);
+    let mounted = Mounted::new(dir.path(), &option);
     let shown = mounted.join(&case.name).join("file.nc");
     expect_no_difference(&[case.job(&shown)]);
     assert!(export(&file, &options) == fs::read(&shown).unwrap());
@@ -272,7 +270,7 @@ fn logs_in_another_directory() {
     drop(mounted);
 
     // Nobody looks there without being told to.
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let shown = fs::read(mounted.join(&case.name).join("file.nc")).unwrap();
     assert!(shown == fs::read(&file).unwrap());
 }
@@ -308,9 +306,9 @@ impl Namesakes {
         let case = case("uncounted-cdf1-np1");
         copy_logs(&corpus().join(&case.name), logs.path());
         let classic = logs.path().join("file.nc");
-        for folder in ["run", "other"] {
-            fs::create_dir(source.path().join(folder)).unwrap();
-            let copy = source.path().join(folder).join("file.nc");
+        for dir in ["run", "other"] {
+            fs::create_dir(source.path().join(dir)).unwrap();
+            let copy = source.path().join(dir).join("file.nc");
             fs::copy(&classic, &copy).unwrap();
             set_age(&copy, 3600);
         }
@@ -327,22 +325,22 @@ impl Namesakes {
         format!("burst_dir={}", self.logs.path().display())
     }
 
-    fn file(&self, folder: &str) -> PathBuf {
-        self.source.path().join(folder).join("file.nc")
+    fn file(&self, dir: &str) -> PathBuf {
+        self.source.path().join(dir).join("file.nc")
     }
 
     /// Of which of the two files are the logs?
     fn check(&self, owner: &str) {
         let mounted = Mounted::new(self.source.path(), &self.option());
-        for folder in ["run", "other"] {
-            let shown = mounted.join(folder).join("file.nc");
+        for dir in ["run", "other"] {
+            let shown = mounted.join(dir).join("file.nc");
             let header = header(&shown);
-            if folder == owner {
-                assert!(header.contains("(19 currently)"), "{folder}: {header}");
+            if dir == owner {
+                assert!(header.contains("(19 currently)"), "{dir}: {header}");
             } else {
                 assert!(
-                    fs::read(&shown).unwrap() == fs::read(self.file(folder)).unwrap(),
-                    "{folder}: {header}"
+                    fs::read(&shown).unwrap() == fs::read(self.file(dir)).unwrap(),
+                    "{dir}: {header}"
                 );
             }
         }
@@ -387,14 +385,14 @@ fn logs_that_appear_grow_and_vanish_are_noticed() {
         return;
     }
     let case = case("uncounted-cdf1-np1");
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
     let classic = fs::read(case.file("file.nc")).unwrap();
     let metadata = fs::read(case.file("file.nc_0_0.meta")).unwrap();
     let data = fs::read(case.file("file.nc_0_0.data")).unwrap();
     fs::write(path("file.nc"), &classic).unwrap();
     set_age(&path("file.nc"), 3600);
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let shown = mounted.join("file.nc");
     assert!(fs::read(&shown).unwrap() == classic);
     let has_records = |number: u32| {

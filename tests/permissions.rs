@@ -1,8 +1,6 @@
 //! Who may read what through a mount that several users enter: nobody more than the source lets him, and from the next open
 //! on not more than it lets him then.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs;
@@ -85,7 +83,7 @@ fn modes_groups_and_lists_decide_as_in_the_source() {
         }
         assert_eq!(fs::read(mounted.join(name)).unwrap(), SECRET);
     }
-    // What is in no folder has no lists, for which the kernel asks nevertheless.
+    // What is in no directory has no lists, for which the kernel asks nevertheless.
     assert!(BOB.read(&mounted.join(".h5logfs/stats")).is_some());
 }
 
@@ -112,9 +110,9 @@ struct RamDisk(TempDir);
 
 impl RamDisk {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        rustix::mount::mount("none", folder.path(), "ramfs", MountFlags::empty(), None).unwrap();
-        RamDisk(folder)
+        let dir = tempfile::tempdir().unwrap();
+        rustix::mount::mount("none", dir.path(), "ramfs", MountFlags::empty(), None).unwrap();
+        RamDisk(dir)
     }
 
     fn path(&self) -> &Path {
@@ -134,11 +132,11 @@ fn private_directories_are_closed_at_once() {
         return;
     }
     let source = open_source();
-    let folder = source.path().join("folder");
-    fs::create_dir_all(folder.join("below")).unwrap();
-    fs::write(folder.join("below/file"), SECRET).unwrap();
-    copy(&corpus("corpus/fill.log.h5"), &folder.join("log.h5"));
-    ALICE.owns(&folder, 0o755);
+    let dir = source.path().join("folder");
+    fs::create_dir_all(dir.join("below")).unwrap();
+    fs::write(dir.join("below/file"), SECRET).unwrap();
+    copy(&corpus("corpus/fill.log.h5"), &dir.join("log.h5"));
+    ALICE.owns(&dir, 0o755);
     let mounted = mount_for_all(source.path());
     let shown = mounted.join("folder");
     let names = ["below/file", "log.h5"];
@@ -147,7 +145,7 @@ fn private_directories_are_closed_at_once() {
     }
     assert!(BOB.can_list(&shown));
     // The kernel goes by what it has been told for a second yet.
-    set_mode(&folder, 0o700);
+    set_mode(&dir, 0o700);
     for name in names {
         assert_eq!(BOB.read(&shown.join(name)), None, "{name}");
     }
@@ -156,7 +154,7 @@ fn private_directories_are_closed_at_once() {
         assert!(ALICE.read(&shown.join(name)).is_some(), "{name}");
     }
     assert!(ALICE.can_list(&shown.join("below")));
-    set_mode(&folder, 0o711);
+    set_mode(&dir, 0o711);
     thread::sleep(Duration::from_millis(1100));
     assert!(BOB.read(&shown.join("log.h5")).is_some());
     assert!(!BOB.can_list(&shown));
@@ -342,9 +340,9 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
         return;
     }
     let (source, outside) = (open_source(), tempfile::tempdir().unwrap());
-    let (folder, link) = (source.path().join("folder"), source.path().join("link"));
-    fs::create_dir(&folder).unwrap();
-    for (place, bytes) in [(folder.as_path(), &b"fine\n"[..]), (outside.path(), SECRET)] {
+    let (dir, link) = (source.path().join("folder"), source.path().join("link"));
+    fs::create_dir(&dir).unwrap();
+    for (place, bytes) in [(dir.as_path(), &b"fine\n"[..]), (outside.path(), SECRET)] {
         fs::write(place.join("file"), bytes).unwrap();
     }
     // Bob's own kernel follows links as well.
@@ -356,7 +354,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let flags = RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(CWD, &folder, CWD, &link, flags).unwrap();
+                rustix::fs::renameat_with(CWD, &dir, CWD, &link, flags).unwrap();
             }
         });
         let reader = BOB
@@ -484,8 +482,8 @@ fn an_ordinary_users_daemon_lets_nobody_read_more() {
         eprintln!("skipped: there is no /etc/fuse.conf");
         return;
     }
-    let folder = open_source();
-    let at = |name: &str| folder.path().join(name);
+    let dir = open_source();
+    let at = |name: &str| dir.path().join(name);
     for name in ["src", "mnt"] {
         fs::create_dir(at(name)).unwrap();
     }
@@ -497,7 +495,7 @@ fn an_ordinary_users_daemon_lets_nobody_read_more() {
     let mut script = Command::new("unshare");
     script.args(["--mount", "sh", "-euc", SCRIPT]);
     script
-        .env("FOLDER", folder.path())
+        .env("FOLDER", dir.path())
         .env("PROGRAM", PROGRAM)
         .env("TEAM", TEAM.to_string());
     for person in ALL {
@@ -634,8 +632,8 @@ fn files_that_others_have_planted_are_not_believed() {
         said.matches(": scanned in").count()
     };
     assert_eq!((scans(), scans()), (1, 0));
-    let folders = fs::read_dir(&place).unwrap();
-    let mut items = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    let dirs = fs::read_dir(&place).unwrap();
+    let mut items = dirs.flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
     let item = items.next().unwrap().unwrap().path();
     chown(&item, Some(BOB.uid), None).unwrap();
     assert_eq!(scans(), 1);

@@ -10,7 +10,7 @@ use std::path::Path;
 use encoder::filter::{self, Filter};
 use encoder::raw;
 use encoder::*;
-use h5logfs::view::View;
+use h5logfs_core::view::View;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use ways::{Ways, numbers};
@@ -535,12 +535,12 @@ impl WriteRecipe {
 // --- the properties ------------------------------------------------------------------------------
 
 fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let file = recipe.make();
     file.write(&path);
     let view = open_view(&path).map_err(|e| TestCaseError::fail(e.to_string()))?;
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&view, &exported);
     for dataset in &file.datasets {
         let contents = file.contents(dataset);
@@ -691,8 +691,8 @@ fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseEr
 }
 
 fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let file = crowded.make();
     file.write(&path);
     let check = |view: &View, how: &str| {
@@ -734,8 +734,8 @@ proptest! {
 /// A multi-block write that hits one element several times: the last one counts.
 #[test]
 fn many_blocks_without_coordinates() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let block = || (Vec::new(), Vec::new());
     // The view numbers datasets by name.
     let scalar = Dataset::new("a scalar", 0, Type::U8, &[]);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use encoder::raw::{self, Id, call};
 use encoder::*;
-use h5logfs::view::View;
+use h5logfs_core::view::View;
 use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5g::*;
 use hdf5_metno_sys::h5l::*;
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 /// A log file, and its view as a file that libhdf5 has opened.
 struct Shown {
-    folder: TempDir,
+    dir: TempDir,
     path: PathBuf,
     view: Arc<View>,
     file: Id,
@@ -42,15 +42,15 @@ fn show(add: impl FnOnce(&Id)) -> Shown {
 }
 
 fn show_file(log: &LogFile, add: impl FnOnce(&Id)) -> Shown {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     log.write_with(&path, add);
     let view = open_view(&path).unwrap();
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&view, &exported);
     let file = raw::open_file(&exported);
     Shown {
-        folder,
+        dir,
         path,
         view,
         file,
@@ -482,7 +482,7 @@ fn old_times_stay_old() {
         let time = raw::info(&raw::open(&raw::open_file(&shown.path), "a")).ctime;
         std::thread::sleep(std::time::Duration::from_millis(1100));
         let view = open_view(&shown.path).unwrap();
-        let exported = shown.folder.path().join("later.h5");
+        let exported = shown.dir.path().join("later.h5");
         export(&view, &exported);
         let info = raw::info(&raw::open(&raw::open_file(&exported), "a"));
         assert_eq!(info.ctime, time);
@@ -574,8 +574,8 @@ fn names_that_are_escaped_hidden_or_not_ascii() {
 
 #[test]
 fn committed_types_of_datasets_and_attributes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let dataset = Dataset::new("typed", 1, Type::Padded, &[3]);
     let mut log = log_file();
     let data: Vec<u8> = pattern(48);
@@ -596,7 +596,7 @@ fn committed_types_of_datasets_and_attributes() {
         raw::delete_link(file, "nameless");
     });
     let view = open_view(&path).unwrap();
-    let exported = folder.path().join("view.h5");
+    let exported = dir.path().join("view.h5");
     export(&view, &exported);
     let file = raw::open_file(&exported);
     let (committed, typed) = (raw::open(&file, "type"), raw::open(&file, "typed"));
@@ -622,7 +622,7 @@ fn user_blocks_are_kept() {
     let mut log = log_file();
     log.user_block = pattern(2048);
     let shown = show_file(&log, |_| {});
-    let exported = fs::read(shown.folder.path().join("view.h5")).unwrap();
+    let exported = fs::read(shown.dir.path().join("view.h5")).unwrap();
     assert_eq!(exported[..2048], pattern(2048));
     let a = raw::open(&shown.file, "a");
     assert_eq!(raw::read(&a), (0..120).collect::<Vec<u8>>());

@@ -3,8 +3,6 @@
 //! What is read has to be right for some state of its file, or fail for a reason that is expected;
 //! memory and descriptors must not grow. Two minutes, or H5LOGFS_SOAK_SECONDS.
 
-#![cfg(feature = "mount")]
-
 mod burst;
 mod common;
 mod encoder;
@@ -29,7 +27,7 @@ use burst::random::Numbers;
 use burst::{Classic, Type as ClassicType, Variable};
 use common::readers::{Python, said};
 use common::{Mounted, User, can_mount, wait_until};
-use encoder::{Dataset, Entry, Filter, Log, LogFile, Type, subfile_folder};
+use encoder::{Dataset, Entry, Filter, Log, LogFile, Type, subfile_dir};
 
 const MIB: u64 = 1 << 20;
 /// Small, so that there is always something to be let go.
@@ -121,8 +119,8 @@ fn slots() -> Vec<Slot> {
         Kind::Burst,
         Kind::Plain,
     ];
-    let folders = ["", "deep", "deep/deeper"];
-    let slots = folders.iter().flat_map(|folder| {
+    let dirs = ["", "deep", "deep/deeper"];
+    let slots = dirs.iter().flat_map(|dir| {
         kinds.iter().map(move |kind| {
             let name = match kind {
                 Kind::Burst => "burst.nc".to_owned(),
@@ -131,7 +129,7 @@ fn slots() -> Vec<Slot> {
             };
             Slot {
                 kind: *kind,
-                path: Path::new(folder).join(name),
+                path: Path::new(dir).join(name),
                 state: 0,
                 condition: Condition::Gone,
             }
@@ -248,7 +246,7 @@ impl Churn {
             2..=4 if whole => self.append(at),
             5..=7 if whole => self.cut(at),
             8..=9 if self.slots[at].condition != Condition::Gone => self.change_mode(at),
-            10 => self.move_folder(),
+            10 => self.move_dir(),
             _ => self.replace(at),
         };
         *self.done.entry(what).or_default() += 1;
@@ -258,7 +256,7 @@ impl Churn {
     fn others(&self, at: usize) -> Vec<PathBuf> {
         let path = self.source.join(&self.slots[at].path);
         match self.slots[at].kind {
-            Kind::Subfiles => vec![subfile_folder(&path)],
+            Kind::Subfiles => vec![subfile_dir(&path)],
             Kind::Burst => ["0_0.meta", "0_0.data"]
                 .map(|end| PathBuf::from(format!("{}_{end}", path.display())))
                 .to_vec(),
@@ -340,7 +338,7 @@ impl Churn {
     }
 
     /// Away, and back after a moment.
-    fn move_folder(&mut self) -> &'static str {
+    fn move_dir(&mut self) -> &'static str {
         let (here, there) = (self.source.join("deep"), self.source.join("moved"));
         fs::rename(&here, &there).unwrap();
         thread::sleep(Duration::from_millis(30));
@@ -602,7 +600,7 @@ const COMPLAINTS: [&str; 18] = [
     "the file ends before",
     "truncated file",
     "file signature not found",
-    // netCDF files and their logs. Most of them move with their folder, and some are appended to.
+    // netCDF files and their logs. Most of them move with their directory, and some are appended to.
     "its logs were written for",
     "changed after its logs were",
     "its logs are of no use without",
@@ -636,8 +634,8 @@ fn soak() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (source, staging) = (folder.path().join("source"), folder.path().join("staging"));
+    let dir = tempfile::tempdir().unwrap();
+    let (source, staging) = (dir.path().join("source"), dir.path().join("staging"));
     fs::create_dir_all(source.join("deep/deeper")).unwrap();
     fs::create_dir(&staging).unwrap();
     let slots = slots();
@@ -652,10 +650,10 @@ fn soak() {
     for at in 0..count {
         churn.replace(at);
     }
-    let log = folder.path().join("log");
+    let log = dir.path().join("log");
     let options = format!(
         "cache_size={CACHE_SIZE},index_memory={INDEX_MEMORY},index_dir={},log_file={}",
-        folder.path().join("kept").display(),
+        dir.path().join("kept").display(),
         log.display()
     );
     let mounted = Mounted::new(&source, &options);

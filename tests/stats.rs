@@ -1,7 +1,5 @@
 //! Watching a mount: its virtual files, its signals, its log.
 
-#![cfg(feature = "mount")]
-
 mod common;
 mod encoder;
 
@@ -45,12 +43,12 @@ fn columns(path: &Path) {
 }
 
 /// A source with a log file, a plain file, and a log file that cannot be opened.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    columns(&folder.path().join("view.h5"));
-    fs::write(folder.path().join("plain"), vec![7; 300_000]).unwrap();
-    broken(&folder.path().join("broken.h5"));
-    folder
+fn dir() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    columns(&dir.path().join("view.h5"));
+    fs::write(dir.path().join("plain"), vec![7; 300_000]).unwrap();
+    broken(&dir.path().join("broken.h5"));
+    dir
 }
 
 /// A log file without its subfiles.
@@ -69,11 +67,11 @@ fn number(stats: &Value, pointer: &str) -> u64 {
 
 /// A mount whose messages go to a file.
 fn with_log(source: &Path) -> (TempDir, PathBuf, Mounted) {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
     let options = format!("index_dir=none,log_file={}", log.display());
     let mounted = Mounted::new(source, &options);
-    (folder, log, mounted)
+    (dir, log, mounted)
 }
 
 fn wait_for_line(log: &Path, words: &str) {
@@ -88,8 +86,8 @@ fn what_was_done_is_counted() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, _, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, _, mounted) = with_log(dir.path());
     let fresh = stats(&mounted);
     for pointer in [
         "/opens/views",
@@ -168,10 +166,10 @@ fn reads_that_fail_are_counted() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("view.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("view.h5");
     columns(&log);
-    let (_logs, _, mounted) = with_log(folder.path());
+    let (_logs, _, mounted) = with_log(dir.path());
     let file = File::open(mounted.join("view.h5")).unwrap();
     let size = file.metadata().unwrap().len();
     // Under the open file.
@@ -194,10 +192,10 @@ fn what_is_kept_from_an_earlier_daemon_is_no_scan() {
     if !can_mount(User::Caller) {
         return;
     }
-    let (folder, kept) = (folder(), tempfile::tempdir().unwrap());
+    let (dir, kept) = (dir(), tempfile::tempdir().unwrap());
     let log = File::options()
         .write(true)
-        .open(folder.path().join("view.h5"))
+        .open(dir.path().join("view.h5"))
         .unwrap();
     log.set_modified(std::time::SystemTime::now() - Duration::from_secs(60))
         .unwrap();
@@ -205,7 +203,7 @@ fn what_is_kept_from_an_earlier_daemon_is_no_scan() {
     thread::sleep(Duration::from_millis(2500));
     let options = format!("index_dir={}", kept.path().join("own").display());
     for (scans, kept) in [(1, 0), (0, 1)] {
-        let mounted = Mounted::new(folder.path(), &options);
+        let mounted = Mounted::new(dir.path(), &options);
         drop(File::open(mounted.join("view.h5")).unwrap());
         let now = stats(&mounted);
         assert_eq!(number(&now, "/scans/started"), scans);
@@ -278,8 +276,8 @@ fn both_formats_say_the_same() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, _, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, _, mounted) = with_log(dir.path());
     fs::read(mounted.join("view.h5")).unwrap();
     fs::read(mounted.join("plain")).unwrap();
     assert!(fs::read(mounted.join("broken.h5")).is_err());
@@ -357,8 +355,8 @@ fn any_program_reads_the_virtual_files() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, _, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, _, mounted) = with_log(dir.path());
     for (program, arguments) in [
         ("cat", &[][..]),
         ("grep", &["-h", ""]),
@@ -402,8 +400,8 @@ fn a_virtual_file_is_as_it_was_when_it_was_opened() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, _, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, _, mounted) = with_log(dir.path());
     let mut open = File::open(mounted.join(JSON)).unwrap();
     let mut text = vec![0; 10];
     open.read_exact(&mut text).unwrap();
@@ -414,8 +412,8 @@ fn a_virtual_file_is_as_it_was_when_it_was_opened() {
     assert_eq!(number(&stats(&mounted), "/opens/plain"), 1);
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -428,12 +426,12 @@ fn the_directory_is_found_by_name_and_not_listed() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
+    let dir = dir();
     // One in the source is out of sight.
-    fs::create_dir(folder.path().join(".h5logfs")).unwrap();
-    fs::write(folder.path().join(JSON), "forged").unwrap();
-    fs::create_dir_all(folder.path().join("inner/.h5logfs")).unwrap();
-    let (_logs, _, mounted) = with_log(folder.path());
+    fs::create_dir(dir.path().join(".h5logfs")).unwrap();
+    fs::write(dir.path().join(JSON), "forged").unwrap();
+    fs::create_dir_all(dir.path().join("inner/.h5logfs")).unwrap();
+    let (_logs, _, mounted) = with_log(dir.path());
     for _ in 0..2 {
         assert_eq!(
             names(mounted.path()),
@@ -468,8 +466,8 @@ fn only_so_many_may_be_open() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, _, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, _, mounted) = with_log(dir.path());
     let open = |name: &str| File::open(mounted.join(name));
     let held: Vec<File> = (0..1024).map(|_| open(JSON).unwrap()).collect();
     assert_eq!(errno(open(PROMETHEUS)), Some(Errno::NFILE));
@@ -483,8 +481,8 @@ fn a_single_file_has_them_too() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let mounted = Mounted::new(&folder.path().join("plain"), "index_dir=none");
+    let dir = dir();
+    let mounted = Mounted::new(&dir.path().join("plain"), "index_dir=none");
     assert_eq!(names(mounted.path()), ["plain"]);
     fs::read(mounted.join("plain")).unwrap();
     assert_eq!(number(&stats(&mounted), "/opens/plain"), 1);
@@ -495,9 +493,9 @@ fn an_ordinary_user_may_look() {
     if !can_mount(User::Nobody) {
         return;
     }
-    let folder = User::Nobody.folder();
-    fs::write(folder.path().join("plain"), "text").unwrap();
-    let mounted = Mounted::by(User::Nobody, folder.path(), "index_dir=none");
+    let dir = User::Nobody.dir();
+    fs::write(dir.path().join("plain"), "text").unwrap();
+    let mounted = Mounted::by(User::Nobody, dir.path(), "index_dir=none");
     let read = User::Nobody
         .command("cat")
         .arg(mounted.join(JSON))
@@ -513,7 +511,7 @@ fn others_may_look_where_they_get_in() {
     if !can_mount(User::Caller) || !can_act(User::Nobody) {
         return;
     }
-    let (source, outer) = (folder(), tempfile::tempdir().unwrap());
+    let (source, outer) = (dir(), tempfile::tempdir().unwrap());
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     for path in [source.path(), outer.path()] {
         fs::set_permissions(path, fs::Permissions::clone(&open)).unwrap();
@@ -542,8 +540,8 @@ fn sigusr1_writes_the_state_to_the_log() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, log, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, log, mounted) = with_log(dir.path());
     fs::read(mounted.join("plain")).unwrap();
     mounted.send(Signal::USR1);
     wait_for_line(&log, "failures of workers");
@@ -566,15 +564,15 @@ fn sighup_drops_caches_and_open_files_go_on() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, log, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, log, mounted) = with_log(dir.path());
     let view = File::open(mounted.join("view.h5")).unwrap();
     let whole = fs::read(mounted.join("view.h5")).unwrap();
     assert!(fs::read(mounted.join("broken.h5")).is_err());
     assert!(number(&stats(&mounted), "/memory/cache_size/used") > 1 << 20);
     // A failure is remembered for ten seconds, but for the signal.
     let subfiles = PathBuf::from("subfile.log.h5.subfiles");
-    let to = folder.path().join("broken.h5.subfiles");
+    let to = dir.path().join("broken.h5.subfiles");
     fs::create_dir(&to).unwrap();
     for file in fs::read_dir(corpus().join(subfiles)).unwrap().flatten() {
         let name = file.file_name().into_string().unwrap();
@@ -610,7 +608,7 @@ fn a_terminal_that_goes_ends_the_mount() {
     let Some(python) = Python::old().filter(|_| can_mount(User::Caller)) else {
         return;
     };
-    let (source, place) = (folder(), tempfile::tempdir().unwrap());
+    let (source, place) = (dir(), tempfile::tempdir().unwrap());
     let code = "
 import os, pty, sys, time
 program, source, place = sys.argv[1:]
@@ -646,15 +644,15 @@ fn names_cannot_forge_lines() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let evil = b"a\n[2026-01-01T00:00:00Z ERROR h5logfs] forged\r\x1b[2J\xe2\x80\xae\xff.h5";
     let name = OsStr::from_bytes(evil);
-    broken(&folder.path().join(name));
+    broken(&dir.path().join(name));
     // The name of a dataset is a user's, too.
     let dataset = Dataset::new("b\n[2026] forged", 0, Type::U8, &[4]);
     let entry = Entry::one(0, &[0], &[4], vec![1; 4]).claiming(1 << 40, 4);
-    LogFile::with(vec![dataset], vec![entry]).write(&folder.path().join("bad.h5"));
-    let (_logs, log, mounted) = with_log(folder.path());
+    LogFile::with(vec![dataset], vec![entry]).write(&dir.path().join("bad.h5"));
+    let (_logs, log, mounted) = with_log(dir.path());
     assert!(fs::read(mounted.join(name)).is_err());
     assert!(fs::read(mounted.join("bad.h5")).is_err());
     let text = fs::read(&log).unwrap();
@@ -677,13 +675,13 @@ fn many_broken_files_do_not_fill_the_log() {
         return;
     }
     const FILES: usize = 600;
-    let folder = tempfile::tempdir().unwrap();
-    let first = folder.path().join("0");
+    let dir = tempfile::tempdir().unwrap();
+    let first = dir.path().join("0");
     broken(&first);
     for number in 1..FILES {
-        fs::copy(&first, folder.path().join(number.to_string())).unwrap();
+        fs::copy(&first, dir.path().join(number.to_string())).unwrap();
     }
-    let (_logs, log, mounted) = with_log(folder.path());
+    let (_logs, log, mounted) = with_log(dir.path());
     for number in 0..FILES {
         assert!(File::open(mounted.join(number.to_string())).is_err());
     }
@@ -711,8 +709,8 @@ fn a_log_file_that_was_moved_is_begun_anew() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
-    let (_logs, log, mounted) = with_log(folder.path());
+    let dir = dir();
+    let (_logs, log, mounted) = with_log(dir.path());
     let moved = log.with_extension("1");
     fs::rename(&log, &moved).unwrap();
     mounted.send(Signal::USR1);
@@ -730,7 +728,7 @@ fn the_journal_gets_priorities() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = folder();
+    let dir = dir();
     for is_journal in [true, false] {
         let (logs, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let log = File::create(logs.path().join("stream")).unwrap();
@@ -740,7 +738,7 @@ fn the_journal_gets_priorities() {
         let mut daemon = User::Caller
             .command(PROGRAM)
             .args(["mount", "-f", "-o", "index_dir=none"])
-            .args([folder.path(), place.path()])
+            .args([dir.path(), place.path()])
             .env("JOURNAL_STREAM", stream)
             .stdin(Stdio::null())
             .stderr(log)

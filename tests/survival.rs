@@ -2,8 +2,6 @@
 //! anything of it, and that all is well when the fault is gone. The table in docs/operations.md
 //! ("What a reader sees") says what these tests say.
 
-#![cfg(feature = "mount")]
-
 mod common;
 mod encoder;
 
@@ -42,12 +40,12 @@ struct Log {
 }
 
 impl Log {
-    fn write(folder: &Path, name: &str, seed: u64) -> Self {
-        Log::write_as(folder, name, seed, false)
+    fn write(dir: &Path, name: &str, seed: u64) -> Self {
+        Log::write_as(dir, name, seed, false)
     }
 
     /// Two records a chunk, so that each has to be put together. With a subfile, or without.
-    fn write_as(folder: &Path, name: &str, seed: u64, subfiled: bool) -> Self {
+    fn write_as(dir: &Path, name: &str, seed: u64, subfiled: bool) -> Self {
         let half = (CHUNK / 2) as usize;
         let dataset = Dataset::new("a", 0, Type::U8, &[CHUNKS * CHUNK]).chunked(&[CHUNK]);
         let contents: Vec<u8> = (0..CHUNKS * CHUNK)
@@ -56,7 +54,7 @@ impl Log {
         let records = contents.chunks(half).zip(0u64..);
         let record =
             |(data, n): (&[u8], u64)| Entry::one(0, &[n * CHUNK / 2], &[CHUNK / 2], data.to_vec());
-        let path = folder.join(name);
+        let path = dir.join(name);
         let mut file = LogFile::with(vec![dataset], records.map(record).collect());
         file.subfiled = subfiled;
         file.write(&path);
@@ -105,7 +103,7 @@ impl Log {
 
 /// Two logs and a plain file.
 struct Site {
-    folder: TempDir,
+    dir: TempDir,
     log: Log,
     neighbour: Log,
 }
@@ -115,17 +113,17 @@ impl Site {
         if !can_mount(User::Caller) {
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("plain"), "some text").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("plain"), "some text").unwrap();
         Some(Site {
-            log: Log::write(folder.path(), "log.h5", 3),
-            neighbour: Log::write(folder.path(), "neighbour.h5", 7),
-            folder,
+            log: Log::write(dir.path(), "log.h5", 3),
+            neighbour: Log::write(dir.path(), "neighbour.h5", 7),
+            dir,
         })
     }
 
     fn mounted(&self) -> Mounted {
-        Mounted::new(self.folder.path(), "index_dir=none")
+        Mounted::new(self.dir.path(), "index_dir=none")
     }
 
     /// The fault of one file is that of one file, and the daemon is the one that was started.
@@ -174,7 +172,7 @@ fn a_log_that_is_truncated_while_open_gives_eio() {
 fn a_log_that_is_known_as_one_does_not_open_while_it_is_cut() {
     let Some(site) = Site::new() else { return };
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/nd.log.h5");
-    let (log, whole) = (site.folder.path().join("nd.h5"), fs::read(corpus).unwrap());
+    let (log, whole) = (site.dir.path().join("nd.h5"), fs::read(corpus).unwrap());
     fs::write(&log, &whole).unwrap();
     let mounted = site.mounted();
     let shown = fs::read(mounted.join("nd.h5")).unwrap();
@@ -198,7 +196,7 @@ fn a_log_that_is_rewritten_in_place_gives_eio_to_those_who_have_it_open() {
     let log = &site.log;
     let open = log.open(&mounted).unwrap();
     assert_eq!(log.chunk(&open, EARLY), Ok(()));
-    let new = Log::write(site.folder.path(), "new.h5", 11);
+    let new = Log::write(site.dir.path(), "new.h5", 11);
     fs::copy(&new.path, &log.path).unwrap();
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
     site.others_are_well(&mounted);
@@ -222,7 +220,7 @@ fn a_log_that_is_replaced_or_removed_stays_for_those_who_have_it_open() {
     let open = log.open(&mounted).unwrap();
     assert_eq!(log.chunk(&open, EARLY), Ok(()));
 
-    let new = Log::write(site.folder.path(), "new.h5", 11);
+    let new = Log::write(site.dir.path(), "new.h5", 11);
     fs::rename(&new.path, &log.path).unwrap();
     let shown = Log {
         name: log.name.clone(),
@@ -253,11 +251,8 @@ fn a_log_that_is_replaced_or_removed_stays_for_those_who_have_it_open() {
 #[test]
 fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
     let Some(site) = Site::new() else { return };
-    let log = Log::write_as(site.folder.path(), "subfiled.h5", 5, true);
-    let data = site
-        .folder
-        .path()
-        .join("subfiled.h5.subfiles/subfiled.h5.0");
+    let log = Log::write_as(site.dir.path(), "subfiled.h5", 5, true);
+    let data = site.dir.path().join("subfiled.h5.subfiles/subfiled.h5.0");
     let mounted = site.mounted();
     assert_eq!(log.whole(&mounted), Ok(()));
     let whole = fs::read(&data).unwrap();
@@ -290,7 +285,7 @@ fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
     });
     let maps = fs::read_to_string(format!("/proc/{}/maps", mounted.daemon.as_raw_pid())).unwrap();
     assert!(maps.contains("libhdf5"), "{maps}");
-    let source = site.folder.path().to_str().unwrap();
+    let source = site.dir.path().to_str().unwrap();
     assert!(!maps.contains(source), "{maps}");
     wait_until("the log reads right", || log.whole(&mounted) == Ok(()));
     site.others_are_well(&mounted);
@@ -301,7 +296,7 @@ fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
 /// A site whose files are on a disk that fails when it is told to.
 fn on_a_faulty_disk() -> Option<(Site, Layer, Mounted)> {
     let site = Site::new()?;
-    let layer = Layer::over(site.folder.path());
+    let layer = Layer::over(site.dir.path());
     let mounted = Mounted::new(layer.path(), "index_dir=none");
     Some((site, layer, mounted))
 }
@@ -408,7 +403,7 @@ fn log_with_large_chunks(path: &Path) -> u64 {
 #[test]
 fn without_memory_for_a_chunk_it_cannot_be_read_and_others_can() {
     let Some(site) = Site::new() else { return };
-    let chunk = log_with_large_chunks(&site.folder.path().join("large.h5"));
+    let chunk = log_with_large_chunks(&site.dir.path().join("large.h5"));
     let mounted = site.mounted();
     let open = File::open(mounted.join("large.h5")).unwrap();
     let read = || {
@@ -490,7 +485,7 @@ fn readers_of_a_daemon_that_is_killed_get_enotconn_and_the_mount_point_is_freed_
             .unwrap(),
     };
     assert!(unmount.status.success(), "{}", messages(&unmount));
-    let again = mount(User::Caller, site.folder.path(), &path, "index_dir=none");
+    let again = mount(User::Caller, site.dir.path(), &path, "index_dir=none");
     assert!(again.status.success(), "{}", messages(&again));
     let outcome = site.log.whole(&mounted);
     unmount_by_force(User::Caller, &path);
@@ -506,14 +501,14 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("source");
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
     fs::create_dir(&source).unwrap();
     let logs: Vec<Log> = (1..=6)
         .map(|n| Log::write(&source, &format!("{n}.h5"), n))
         .collect();
     thread::sleep(SETTLING);
-    let kept = folder.path().join("kept");
+    let kept = dir.path().join("kept");
     let options = format!("index_dir={}", kept.display());
     let right = |mounted: &Mounted| {
         for log in &logs {
@@ -537,10 +532,8 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
     right(&Mounted::new(&source, &options));
     // Half written, by somebody who does not rename what is complete.
     let items = || {
-        let folders = fs::read_dir(&kept)
-            .unwrap()
-            .map(|folder| folder.unwrap().path());
-        let items = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+        let dirs = fs::read_dir(&kept).unwrap().map(|dir| dir.unwrap().path());
+        let items = dirs.flat_map(|dir| fs::read_dir(dir).unwrap());
         items.map(|item| item.unwrap().path()).collect::<Vec<_>>()
     };
     assert!(items().len() >= logs.len(), "{:?}", items());

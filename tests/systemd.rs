@@ -3,8 +3,6 @@
 //!
 //! No test boots a systemd: its services would work on the system that the tests run on.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs;
@@ -43,9 +41,9 @@ fn can_analyze(what: &str) -> bool {
 }
 
 /// A copy in which the program is named by its path: verify looks whether it is there.
-fn with_program(from: &str, folder: &TempDir, name: &str) -> PathBuf {
+fn with_program(from: &str, dir: &TempDir, name: &str) -> PathBuf {
     let text = fs::read_to_string(unit(from)).unwrap();
-    let copy = folder.path().join(name);
+    let copy = dir.path().join(name);
     fs::write(&copy, text.replace("=h5logfs ", &format!("={PROGRAM} "))).unwrap();
     copy
 }
@@ -55,7 +53,7 @@ fn systemd_accepts_the_units() {
     if !can_analyze("verify") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let units = [
         ("h5logfs@.service", "h5logfs@mnt-logs.service", false),
         (
@@ -67,7 +65,7 @@ fn systemd_accepts_the_units() {
         ("examples/mnt-logs.automount", "mnt-logs.automount", false),
     ];
     // All at first: the automount wants its mount.
-    let copies = units.map(|(from, name, user)| (with_program(from, &folder, name), user));
+    let copies = units.map(|(from, name, user)| (with_program(from, &dir, name), user));
     for (copy, user) in copies {
         let output = Command::new("systemd-analyze")
             .args([
@@ -77,7 +75,7 @@ fn systemd_accepts_the_units() {
             ])
             .arg(&copy)
             // It only wants to know where that would be.
-            .env("XDG_RUNTIME_DIR", folder.path())
+            .env("XDG_RUNTIME_DIR", dir.path())
             .output()
             .unwrap();
         let said = messages(&output);
@@ -144,18 +142,18 @@ fn nothing_hides_the_mount_from_others() {
 
 /// Somebody who listens as a service manager does.
 struct Manager {
-    folder: TempDir,
+    dir: TempDir,
     socket: UnixDatagram,
 }
 
 impl Manager {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
-        Manager { folder, socket }
+        Manager { dir, socket }
     }
 
     fn next(&self) -> String {
@@ -170,7 +168,7 @@ impl Manager {
             .args(["mount", "-f"])
             .args([source, mount_point])
             .args(["-o", "auto_unmount,index_dir=none"])
-            .env("NOTIFY_SOCKET", self.folder.path().join("notify"))
+            .env("NOTIFY_SOCKET", self.dir.path().join("notify"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap()
@@ -182,13 +180,13 @@ fn the_service_manager_is_told() {
     if !can_mount(User::Caller) {
         return;
     }
-    let (manager, source, folder) = (Manager::new(), source(User::Caller), User::Caller.folder());
+    let (manager, source, dir) = (Manager::new(), source(User::Caller), User::Caller.dir());
     let mut command = User::Caller.command(PROGRAM);
-    let child = manager.start(&mut command, source.path(), folder.path());
+    let child = manager.start(&mut command, source.path(), dir.path());
     let ready = manager.next();
     // At this word the mount is there.
-    assert_eq!(mount_type(folder.path()).as_deref(), Some("fuse.h5logfs"));
-    let mounted = Mounted::at(User::Caller, folder);
+    assert_eq!(mount_type(dir.path()).as_deref(), Some("fuse.h5logfs"));
+    let mounted = Mounted::at(User::Caller, dir);
     let mut lines = ready.lines();
     assert_eq!(lines.next(), Some("READY=1"));
     let status = lines.next().unwrap();
@@ -247,7 +245,7 @@ fn the_rights_that_the_unit_leaves_are_enough() {
         .map(|name| name.replace("CAP_", "+").to_lowercase())
         .collect();
     let set = format!("--bounding-set=-all,{}", capabilities.join(","));
-    let (manager, source, folder) = (Manager::new(), source(User::Nobody), User::Caller.folder());
+    let (manager, source, dir) = (Manager::new(), source(User::Nobody), User::Caller.dir());
     let private = source.path().join("file");
     fs::set_permissions(
         &private,
@@ -257,9 +255,9 @@ fn the_rights_that_the_unit_leaves_are_enough() {
     std::os::unix::fs::chown(&private, Some(65534), Some(65534)).unwrap();
     let mut command = User::Caller.command("setpriv");
     command.args([&set, "--no-new-privs", "--", PROGRAM]);
-    let child = manager.start(&mut command, source.path(), folder.path());
+    let child = manager.start(&mut command, source.path(), dir.path());
     assert!(manager.next().starts_with("READY=1"));
-    let mounted = Mounted::at(User::Caller, folder);
+    let mounted = Mounted::at(User::Caller, dir);
     let status = format!("/proc/{}/status", mounted.daemon.as_raw_pid());
     assert!(
         fs::read_to_string(status)

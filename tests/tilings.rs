@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use encoder::*;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Chunking, choose_chunk, scan};
-use h5logfs::snapshot::Storage;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::shape::choose as choose_chunk;
+use h5logfs_core::scan::{Chunking, ScanRequest};
+use h5logfs_core::snapshot::Storage;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -276,10 +278,10 @@ fn wanted_chunk(file: &LogFile, dataset: &Dataset) -> Vec<u64> {
 }
 
 fn open_with(path: &Path, chunking: Chunking) -> Arc<View> {
-    let (folder, name) = Folder::of_file(path).unwrap();
-    let snapshot = scan(&folder, &name, &chunking.into()).unwrap();
+    let (dir, name) = SourceDir::of_file(path).unwrap();
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &chunking.into())).unwrap();
     let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
-    View::open(&folder, snapshot, budget, None).unwrap()
+    View::open(&dir, snapshot, budget, None).unwrap()
 }
 
 fn chunk_of(view: &View, number: usize) -> Vec<u64> {
@@ -290,13 +292,13 @@ fn chunk_of(view: &View, number: usize) -> Vec<u64> {
 }
 
 fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let file = recipe.make();
     file.write(&path);
     for chunking in [Chunking::Auto, Chunking::Size(20_000)] {
         let view = open_with(&path, chunking);
-        let exported = folder.path().join("view.h5");
+        let exported = dir.path().join("view.h5");
         export(&view, &exported);
         let shown = raw::open_file(&exported);
         for (number, dataset) in file.datasets.iter().enumerate() {
@@ -350,8 +352,8 @@ fn tiled() -> LogFile {
 
 /// Chunks of a file of [`tiled`], after what somebody did to it.
 fn chunk_after(change: impl FnOnce(&mut LogFile)) -> Vec<u64> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log.h5");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
     let mut file = tiled();
     change(&mut file);
     file.write(&path);
@@ -395,7 +397,6 @@ fn damaged_tables_tell_of_no_tiles() {
 }
 
 /// The programs that read such files see the tiles, and the same elements with every option.
-#[cfg(feature = "mount")]
 #[test]
 fn clients_read_tiles() {
     use common::readers::Python;
@@ -435,8 +436,8 @@ print(d.chunks, same(), same(s[2:4], s[10:20]), same(s[13], s[:]), same(s[:], s[
 
 #[test]
 fn an_export_has_the_chunks_that_were_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let (log, out) = (folder.path().join("log.h5"), folder.path().join("out.h5"));
+    let dir = tempfile::tempdir().unwrap();
+    let (log, out) = (dir.path().join("log.h5"), dir.path().join("out.h5"));
     tiled().write(&log);
     let export = |chunk: &str| {
         let mut command = std::process::Command::new(common::PROGRAM);

@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use common::people::{ALICE, BOB, can_be_others, set_mode};
 use common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
-use h5logfs::catalog::Catalog;
-use h5logfs::error::{Error, Result};
-use h5logfs::index::store::Store;
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Settings, scan};
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_catalog::Catalog;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::index::store::Store;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::InProcess;
+use h5logfs_scan::scan;
 use tempfile::TempDir;
 
 const FRONT: usize = 8192;
@@ -26,7 +28,7 @@ const ID: &[u8; 16] = b"0123456789abcdef";
 
 /// A log of one dataset of bytes without limit, `/d`, while a job writes it.
 struct Log {
-    folder: TempDir,
+    dir: TempDir,
     journal: String,
     /// All that the lines of the journal said.
     said: Vec<u8>,
@@ -42,7 +44,7 @@ impl Log {
         data[8160..8176].copy_from_slice(b"h5logfs-file-id\n");
         data[8176..8192].copy_from_slice(ID);
         let mut log = Log {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
             journal: String::new(),
             said: Vec::new(),
             data,
@@ -60,11 +62,11 @@ impl Log {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("log.h5")
+        self.dir.path().join("log.h5")
     }
 
     fn journal_path(&self) -> PathBuf {
-        self.folder.path().join("log.h5.h5logfs-journal")
+        self.dir.path().join("log.h5.h5logfs-journal")
     }
 
     fn save(&self) {
@@ -182,10 +184,10 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn open(path: &Path) -> Result<Arc<View>> {
-    let (folder, name) = Folder::of_file(path)?;
-    let snapshot = scan(&folder, &name, &Settings::default())?;
+    let (dir, name) = SourceDir::of_file(path)?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::default()))?;
     View::open(
-        &folder,
+        &dir,
         snapshot,
         Arc::new(Budget::new(MemoryLimits::each(64 << 20))),
         None,
@@ -256,7 +258,7 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
 #[test]
 fn a_log_without_its_journal_is_refused() {
     let log = Log::usual();
-    fs::rename(log.journal_path(), log.folder.path().join("elsewhere")).unwrap();
+    fs::rename(log.journal_path(), log.dir.path().join("elsewhere")).unwrap();
     assert_refused(log.view(), "it was not closed, and its journal");
     fs::write(log.journal_path(), "nonsense\n").unwrap();
     assert_refused(log.view(), "a journal without a first line");
@@ -409,8 +411,8 @@ fn an_open_view_stays_while_the_log_grows() {
     log.extend(2);
     log.extent(0, &[(0, b"aa")]);
     log.commit();
-    let (folder, name) = Folder::of_file(&log.path()).unwrap();
-    let catalog = Catalog::new(folder, MemoryLimits::each(64 << 20));
+    let (dir, name) = SourceDir::of_file(&log.path()).unwrap();
+    let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
     let first = catalog.open(&name).unwrap();
     // Bytes that no commit covers change nothing.
     log.extent(0, &[(1, b"bb")]);
@@ -432,20 +434,20 @@ fn an_open_view_stays_while_the_log_grows() {
     assert_eq!(shown(&second), "abb");
     assert_ne!(closed.generation(), second.generation());
     // A file that takes the name is another one.
-    fs::rename(log.path(), log.folder.path().join("old.h5")).unwrap();
+    fs::rename(log.path(), log.dir.path().join("old.h5")).unwrap();
     assert!(matches!(catalog.open(&name), Err(Error::Io { .. })));
 }
 
 #[test]
 fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
     let log = Log::usual();
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("kept");
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("kept");
     let see = || {
-        let (folder, name) = Folder::of_file(&log.path()).unwrap();
+        let (dir, name) = SourceDir::of_file(&log.path()).unwrap();
         let store = Store::open(&place, 64 << 20).unwrap();
-        let catalog =
-            Catalog::new(folder, MemoryLimits::each(64 << 20)).with_store(Arc::new(store));
+        let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default())
+            .with_store(Arc::new(store));
         let view = catalog.open(&name).unwrap();
         (shown(&view), view.kept().is_some(), catalog.scans())
     };
@@ -465,7 +467,7 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
         return;
     }
     let mut log = Log::usual();
-    let mounted = Mounted::new(log.folder.path(), "");
+    let mounted = Mounted::new(log.dir.path(), "");
     let names = || {
         let entries = fs::read_dir(mounted.path()).unwrap();
         entries
@@ -495,7 +497,7 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
         names() == ["log.h5"] && value("xxxxxxxxyyyy\0\0\0\0\0\0\0\0")
     });
     // An orphan is a file like any other.
-    fs::write(log.folder.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
+    fs::write(log.dir.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
     wait_until("the orphan is shown", || names().len() == 2);
 }
 
@@ -505,8 +507,8 @@ fn a_log_is_no_more_public_than_its_journal() {
         return;
     }
     let log = Log::usual();
-    set_mode(log.folder.path(), 0o755);
-    let mounted = Mounted::new(log.folder.path(), "allow_other,index_dir=none");
+    set_mode(log.dir.path(), 0o755);
+    let mounted = Mounted::new(log.dir.path(), "allow_other,index_dir=none");
     let shown = mounted.join("log.h5");
     let all = BOB.read(&shown).unwrap();
     assert!(all.starts_with(b"\x89HDF"));

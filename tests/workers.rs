@@ -1,5 +1,4 @@
 //! Scans in processes without rights: what a hostile file can do, and what it cannot.
-#![cfg(feature = "mount")]
 
 mod common;
 

@@ -5,7 +5,7 @@
 //! `H5LOGFS_TEST_CASES` sets the number of programs for each number of ranks, `H5LOGFS_TEST_SEED` the
 //! first of them.
 
-#![cfg(all(feature = "mpi", feature = "mount"))]
+#![cfg(feature = "mpi")]
 
 mod common;
 
@@ -25,7 +25,7 @@ use common::{Mounted, PROGRAM, User, can_mount};
 struct Written {
     /// `logs/SEED.h5`, with `SEED.json`; `earlier/SEED.h5`, which are to be recovered to an earlier
     /// flush.
-    folder: TempDir,
+    dir: TempDir,
     /// `SEED.h5`, and `SEED.earlier.h5`.
     meant: TempDir,
     cases: Vec<Case>,
@@ -45,10 +45,10 @@ impl Written {
     /// Has a job write the programs of some seeds. With `abort` it ends at the first one that
     /// leaves its file open after two flushes.
     fn by(ranks: u32, number: usize, abort: bool) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let logs = folder.path().join("logs");
+        let dir = tempfile::tempdir().unwrap();
+        let logs = dir.path().join("logs");
         fs::create_dir(&logs).unwrap();
-        fs::create_dir(folder.path().join("earlier")).unwrap();
+        fs::create_dir(dir.path().join("earlier")).unwrap();
         let first = first_seed();
         let (from, many) = (first.to_string(), number.to_string());
         let mut arguments = vec![logs.to_str().unwrap(), &from, &many];
@@ -56,7 +56,7 @@ impl Written {
         let mut job = Job::start(ranks, &program("writer-random"), &arguments);
         let status = job.wait();
         let mut written = Written {
-            folder,
+            dir,
             meant: tempfile::tempdir().unwrap(),
             cases: Vec::new(),
         };
@@ -77,11 +77,11 @@ impl Written {
     }
 
     fn log(&self, seed: u64) -> PathBuf {
-        self.folder.path().join(format!("logs/{seed}.h5"))
+        self.dir.path().join(format!("logs/{seed}.h5"))
     }
 
     fn earlier(&self, seed: u64) -> PathBuf {
-        self.folder.path().join(format!("earlier/{seed}.h5"))
+        self.dir.path().join(format!("earlier/{seed}.h5"))
     }
 
     fn meant(&self, seed: u64) -> PathBuf {
@@ -109,7 +109,7 @@ impl Written {
 
     /// Reads all files through a mount. `recovered`: those of the earlier flushes, too.
     fn check_through_a_mount(&self, recovered: bool) {
-        let mounted = Mounted::new(self.folder.path(), "");
+        let mounted = Mounted::new(self.dir.path(), "");
         let mut pairs = Vec::new();
         for case in &self.cases {
             let seed = case.seed;
@@ -293,11 +293,11 @@ fn more_than_two_gibibytes_in_one_flush() {
     }
     let bytes: u64 = (2 << 30) + (300 << 20) + 12_345;
     for manner in ["lent", "copied"] {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("large.h5");
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("large.h5");
         let arguments = [log.to_str().unwrap(), &bytes.to_string(), manner];
         Job::start(1, &program("writer-large"), &arguments).succeed();
-        let mounted = Mounted::new(folder.path(), "");
+        let mounted = Mounted::new(dir.path(), "");
         let read = "import sys, h5py, numpy as np
 with h5py.File(sys.argv[1]) as f:
     data, mib = f['data'], 1 << 20

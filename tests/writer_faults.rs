@@ -2,7 +2,7 @@
 //! cannot be made, programs that are wrong. `tests/programs/faults.rs` checks the errors on every
 //! rank; here the disk is made so, and the files are looked at through a mount.
 
-#![cfg(all(feature = "mpi", feature = "mount"))]
+#![cfg(feature = "mpi")]
 
 mod common;
 
@@ -29,18 +29,18 @@ const COLUMNS: u64 = 1024;
 struct Run {
     job: Job,
     /// Where it writes.
-    folder: PathBuf,
+    dir: PathBuf,
     notes: TempDir,
 }
 
 impl Run {
-    fn start(scenario: &str, folder: &Path) -> Self {
+    fn start(scenario: &str, dir: &Path) -> Self {
         let notes = tempfile::tempdir().unwrap();
-        let (to, beside) = (folder.to_str().unwrap(), notes.path().to_str().unwrap());
+        let (to, beside) = (dir.to_str().unwrap(), notes.path().to_str().unwrap());
         let arguments = [scenario, to, beside];
         Run {
             job: Job::start(RANKS as u32, &program("writer-faults"), &arguments),
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             notes,
         }
     }
@@ -75,7 +75,7 @@ impl Run {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.dir.join(name)
     }
 
     /// Whether a file, read through a mount, holds so many flushes and nothing else.
@@ -87,7 +87,7 @@ impl Run {
     /// The same of a file that so many ranks write.
     #[track_caller]
     fn shows_of(&self, ranks: u64, name: &str, flushes: u64) {
-        let mounted = Mounted::new(&self.folder, "");
+        let mounted = Mounted::new(&self.dir, "");
         let file = hdf5::File::open(mounted.join(name)).unwrap();
         let rows = file.dataset("rows").unwrap();
         assert_eq!(rows.shape(), [(flushes * ranks) as usize, COLUMNS as usize]);
@@ -120,9 +120,9 @@ impl Run {
     }
 }
 
-/// Names in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let found = fs::read_dir(folder).unwrap().flatten();
+/// Names in a directory, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let found = fs::read_dir(dir).unwrap().flatten();
     let mut names: Vec<String> = found
         .map(|f| f.file_name().into_string().unwrap())
         .collect();
@@ -134,7 +134,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// A small disk of its own, gone when dropped.
 struct Disk {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 const BALLAST: &str = "ballast";
@@ -147,22 +147,22 @@ impl Disk {
             eprintln!("skipped: only root can mount a small disk");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let size = c"size=4m";
         let none = MountFlags::empty();
-        let mounted = rustix::mount::mount("tmpfs", folder.path(), "tmpfs", none, size);
+        let mounted = rustix::mount::mount("tmpfs", dir.path(), "tmpfs", none, size);
         if let Err(e) = mounted {
             eprintln!("skipped: a small disk cannot be mounted: {e}");
             return None;
         }
-        Some(Disk { folder })
+        Some(Disk { dir })
     }
 
     /// Fills the disk up, but for so many pages.
     fn fill(&self, left: u64) {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true);
-        let ballast = options.open(self.folder.path().join(BALLAST)).unwrap();
+        let ballast = options.open(self.dir.path().join(BALLAST)).unwrap();
         let mut len = ballast.metadata().unwrap().len();
         loop {
             let written = ballast.write_at(&[0x55; PAGE as usize], len);
@@ -176,13 +176,13 @@ impl Disk {
     }
 
     fn free(&self) {
-        fs::remove_file(self.folder.path().join(BALLAST)).unwrap();
+        fs::remove_file(self.dir.path().join(BALLAST)).unwrap();
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.folder.path(), UnmountFlags::DETACH);
+        let _ = rustix::mount::unmount(self.dir.path(), UnmountFlags::DETACH);
     }
 }
 
@@ -190,10 +190,10 @@ fn full_disk(scenario: &str) {
     let Some(disk) = Disk::new().filter(|_| can_mount(User::Caller)) else {
         return;
     };
-    let mut run = Run::start(scenario, disk.folder.path());
+    let mut run = Run::start(scenario, disk.dir.path());
     let attempts = with_ever_more_room(&mut run, &disk, "create", "created", |run| {
         // A file that could not be made is not there, and neither is what belongs to it.
-        assert!(names(&run.folder).iter().all(|name| name == BALLAST));
+        assert!(names(&run.dir).iter().all(|name| name == BALLAST));
     });
     assert!(attempts > 1, "created with {attempts} pages");
     disk.free();
@@ -254,8 +254,8 @@ fn one_rank_fails(scenario: &str, names: &[&str], failed: &str, more: u64) {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::start(scenario, folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(scenario, dir.path());
     for name in names {
         let file = format!("{name}.h5");
         let stages = [
@@ -307,8 +307,8 @@ fn files_that_are_in_the_way() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::start("in-the-way", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("in-the-way", dir.path());
     let write = |path: PathBuf| File::create(path)?.write_all(b"in the way");
     type Act<'a> = &'a dyn Fn(&Run) -> io::Result<()>;
     let cases: [(&str, Act<'_>, Act<'_>); 7] = [
@@ -361,10 +361,10 @@ fn files_that_are_in_the_way() {
         };
         run.at(&format!("{name}-block"));
         block(&run).unwrap();
-        let before = names(&run.folder);
+        let before = names(&run.dir);
         run.go(&format!("{name}-block"));
         run.at(&format!("{name}-free"));
-        assert_eq!(names(&run.folder), before);
+        assert_eq!(names(&run.dir), before);
         free(&run).unwrap();
         run.go(&format!("{name}-free"));
         run.at(&format!("{name}-closed"));
@@ -389,15 +389,15 @@ fn programs_that_are_wrong() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::start("misuse", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("misuse", dir.path());
     run.at("refused");
     // Six flushes without the writes that were refused, six more, and that of the close.
     run.shows_closed("refused.h5", 13);
     run.go("refused");
     run.at("buffer");
     run.shows_closed("buffer.h5", 3);
-    let mounted = Mounted::new(folder.path(), "");
+    let mounted = Mounted::new(dir.path(), "");
     let file = hdf5::File::open(mounted.join("buffer.h5")).unwrap();
     let wide = file.dataset("wide").unwrap().read_raw::<u64>().unwrap();
     assert!(wide.into_iter().eq(0..4 * COLUMNS));
@@ -422,8 +422,8 @@ fn several_files_at_once() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::start("several", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("several", dir.path());
     run.at("half");
     for name in ["half-0.h5", "half-1.h5"] {
         run.shows_of(RANKS / 2, name, 4);
@@ -444,8 +444,8 @@ fn closes_that_fail() {
     if !can_mount(User::Caller) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::start("close", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("close", dir.path());
     run.at("table-limited");
     run.shows("table.h5", 1);
     run.go("table-limited");

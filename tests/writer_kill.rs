@@ -3,7 +3,7 @@
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of kills of each test, `H5LOGFS_TEST_SEED` the first seed.
 
-#![cfg(all(feature = "mpi", feature = "mount"))]
+#![cfg(feature = "mpi")]
 
 mod common;
 
@@ -72,7 +72,7 @@ impl Rank {
     }
 }
 
-/// A job of `tests/programs/pattern.rs`, and its folders.
+/// A job of `tests/programs/pattern.rs`, and its directories.
 struct Victim {
     job: Job,
     /// `log.h5` and what belongs to it: this is mounted.

@@ -1,7 +1,5 @@
 //! Extended attributes: what log files say of themselves, and what is shown of the source's.
 
-#![cfg(feature = "mount")]
-
 mod common;
 
 use std::fs;

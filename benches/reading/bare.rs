@@ -25,7 +25,7 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The files of one folder. Inode 1 is the folder, 2 its first file.
+/// The files of one directory. Inode 1 is the directory, 2 its first file.
 struct Bare {
     files: Vec<(OsString, File, u64)>,
     /// What the kernel is told at each opening: how it is to cache.
@@ -33,9 +33,9 @@ struct Bare {
 }
 
 impl Bare {
-    fn open(folder: &Path, flags: FopenFlags) -> io::Result<Self> {
+    fn open(dir: &Path, flags: FopenFlags) -> io::Result<Self> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let file = File::open(entry.path())?;
             let size = file.metadata()?.len();

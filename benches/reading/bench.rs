@@ -65,22 +65,22 @@ pub struct Bench {
     pub slabs: RefCell<Option<Rc<Prepared>>>,
 }
 
-/// A log and its native form, in a folder each, under the same name. They go when this is dropped.
+/// A log and its native form, in a directory each, under the same name. They go when this is dropped.
 #[derive(Debug)]
 pub struct Prepared {
-    folder: PathBuf,
+    dir: PathBuf,
     name: String,
     pub datasets: Vec<Dataset>,
     pub written: Option<Written>,
 }
 
 impl Prepared {
-    pub fn log_folder(&self) -> PathBuf {
-        self.folder.join("log")
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
     }
 
-    pub fn native_folder(&self) -> PathBuf {
-        self.folder.join("native")
+    pub fn native_dir(&self) -> PathBuf {
+        self.dir.join("native")
     }
 
     pub fn name(&self) -> &str {
@@ -88,17 +88,17 @@ impl Prepared {
     }
 
     pub fn log(&self) -> PathBuf {
-        self.log_folder().join(&self.name)
+        self.log_dir().join(&self.name)
     }
 
     pub fn native(&self) -> PathBuf {
-        self.native_folder().join(&self.name)
+        self.native_dir().join(&self.name)
     }
 }
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -133,7 +133,7 @@ impl Bench {
 
     /// Makes the log of a plan, without its native form.
     pub fn generate(&self, name: &str, plan: &dyn Plan) -> Result<Prepared> {
-        let mut prepared = self.folder(name, plan.datasets())?;
+        let mut prepared = self.dir(name, plan.datasets())?;
         self.say(name, "writing the log");
         prepared.written = Some(write_log(&prepared.log(), plan, self.size.seed)?);
         Ok(prepared)
@@ -168,22 +168,22 @@ impl Bench {
     /// Takes a log that is there.
     pub fn adopt(&self, log: &Path, out: &mut Outcome) -> Result<Prepared> {
         let name = log.file_name().context("a log has a name")?;
-        let prepared = self.folder(&name.to_string_lossy(), Vec::new())?;
+        let prepared = self.dir(&name.to_string_lossy(), Vec::new())?;
         fs::copy(log, prepared.log())?;
         self.export(&prepared.log(), &prepared.native())?;
         self.check(&prepared, out)?;
         Ok(prepared)
     }
 
-    fn folder(&self, name: &str, datasets: Vec<Dataset>) -> Result<Prepared> {
+    fn dir(&self, name: &str, datasets: Vec<Dataset>) -> Result<Prepared> {
         let prepared = Prepared {
-            folder: self.scratch.path().join(name),
+            dir: self.scratch.path().join(name),
             name: format!("{}.h5", name.trim_end_matches(".log.h5")),
             datasets,
             written: None,
         };
-        fs::create_dir_all(prepared.log_folder())?;
-        fs::create_dir_all(prepared.native_folder())?;
+        fs::create_dir_all(prepared.log_dir())?;
+        fs::create_dir_all(prepared.native_dir())?;
         Ok(prepared)
     }
 
@@ -205,7 +205,7 @@ impl Bench {
     /// Compares what the mount shows with the native file, and with what was generated.
     fn check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
         self.say(&prepared.name, "comparing contents");
-        let mount = self.mount(&prepared.log_folder(), "")?;
+        let mount = self.mount(&prepared.log_dir(), "")?;
         let mounted = mount.join(&prepared.name);
         let wrong = self.with_client(|client| {
             let native = client.digests(&prepared.native())?;
@@ -319,11 +319,11 @@ impl Bench {
             BARE | DIRECT => {
                 into_page_cache(&prepared.native())?;
                 let at = self.scratch.path().join("bare");
-                Mount::bare(&prepared.native_folder(), &at, who == DIRECT)?
+                Mount::bare(&prepared.native_dir(), &at, who == DIRECT)?
             }
             _ => {
                 into_page_cache(&prepared.log())?;
-                self.mount(&prepared.log_folder(), "")?
+                self.mount(&prepared.log_dir(), "")?
             }
         };
         Ok((mount.join(&prepared.name), Some(mount)))

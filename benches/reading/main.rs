@@ -55,7 +55,7 @@ struct Arguments {
     /// Write all figures, samples included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The folder that has the e3sm_*.log.h5
+    /// The directory that has the e3sm_*.log.h5
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/corpus/logvol"))]
     corpus: PathBuf,
     /// The program h5logfs; by default the one that was built with this
@@ -77,7 +77,7 @@ struct Arguments {
 enum Command {
     /// Only write the log of a workload
     Generate { workload: String, file: PathBuf },
-    /// Serve the files of a folder with the least that a FUSE daemon can do
+    /// Serve the files of a directory with the least that a FUSE daemon can do
     #[command(hide = true)]
     Bare {
         source: PathBuf,
@@ -197,9 +197,9 @@ fn usual_python() -> PathBuf {
     promised.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"))
 }
 
-/// Cargo puts examples into a folder of their own, beside the programs.
+/// Cargo puts examples into a directory of their own, beside the programs.
 fn built_with_this() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let folder = own.parent().and_then(Path::parent);
-    Ok(folder.context("no folder")?.join("h5logfs"))
+    let dir = own.parent().and_then(Path::parent);
+    Ok(dir.context("no folder")?.join("h5logfs"))
 }

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// come in between.
 const ATTEMPTS: u32 = 100;
 
-/// What has to be undone by whoever is interrupted: mount points, then folders.
+/// What has to be undone by whoever is interrupted: mount points, then directories.
 static UNDO: Mutex<(Vec<PathBuf>, Vec<PathBuf>)> = Mutex::new((Vec::new(), Vec::new()));
 
 /// From now on SIGINT, SIGTERM and SIGHUP clean up before they end the process.
@@ -31,11 +31,11 @@ pub fn clean_up_at_signal() -> Result<()> {
     thread::spawn(move || {
         for signal in signals.forever() {
             // Kept to the end: from here on nobody else mounts.
-            let (mounts, folders) = &*UNDO.lock();
+            let (mounts, dirs) = &*UNDO.lock();
             for _ in 0..ATTEMPTS {
                 mounts.iter().for_each(|path| unmount(path));
                 let stays = |f: &&PathBuf| f.exists() && fs::remove_dir_all(f).is_err();
-                if folders.iter().filter(stays).count() == 0 {
+                if dirs.iter().filter(stays).count() == 0 {
                     break;
                 }
                 thread::sleep(Duration::from_millis(20));
@@ -46,20 +46,20 @@ pub fn clean_up_at_signal() -> Result<()> {
     Ok(())
 }
 
-/// A folder that is removed when this is dropped, or at a signal.
+/// A directory that is removed when this is dropped, or at a signal.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
     pub fn new(parent: &Path) -> Result<Self> {
         fs::create_dir_all(parent)?;
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("h5logfs-bench-")
             // The kernel's table of mounts has whole paths without links.
             .tempdir_in(parent.canonicalize()?)?
             .keep();
-        UNDO.lock().1.push(folder.clone());
-        Ok(Scratch(folder))
+        UNDO.lock().1.push(dir.clone());
+        Ok(Scratch(dir))
     }
 
     pub fn path(&self) -> &Path {
@@ -87,7 +87,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a folder of logs with the program, as a user would.
+    /// Mounts a directory of logs with the program, as a user would.
     pub fn of_logs(program: &Path, source: &Path, at: &Path, options: &str) -> Result<Self> {
         let mount = Mount::prepare(at)?;
         let mut command = Command::new(program);
@@ -105,7 +105,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Mounts a folder of plain files with the daemon that does nothing but read and reply.
+    /// Mounts a directory of plain files with the daemon that does nothing but read and reply.
     /// `direct`: past the kernel's page cache.
     pub fn bare(source: &Path, at: &Path, direct: bool) -> Result<Self> {
         let mut mount = Mount::prepare(at)?;
@@ -136,9 +136,9 @@ impl Mount {
         })
     }
 
-    /// A folder that nobody needs after the mount.
-    pub fn remove_with_it(&mut self, folder: PathBuf) {
-        self.leftover = Some(folder);
+    /// A directory that nobody needs after the mount.
+    pub fn remove_with_it(&mut self, dir: PathBuf) {
+        self.leftover = Some(dir);
     }
 
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -184,8 +184,8 @@ impl Drop for Mount {
             }
         }
         let _ = fs::remove_dir(&self.path);
-        if let Some(folder) = &self.leftover {
-            let _ = fs::remove_dir_all(folder);
+        if let Some(dir) = &self.leftover {
+            let _ = fs::remove_dir_all(dir);
         }
         UNDO.lock().0.retain(|path| *path != self.path);
     }

@@ -1,6 +1,6 @@
 //! The creation of many datasets.
 
-use h5logfs::writer::{DatasetSpec, Fsync, Options, Writer};
+use h5logfs_writer::{DatasetSpec, Fsync, Options, Writer};
 
 use super::report::{DatasetsRow, Spread};
 use super::{Bench, Result};
@@ -61,7 +61,7 @@ fn logged(bench: &Bench, datasets: u32, fsync: Fsync, attribute: bool) -> Result
         fsync,
         ..Options::default()
     };
-    let file = bench.folder.join("datasets.h5");
+    let file = bench.dir.join("datasets.h5");
     let (create, mut writer) = bench.timed(|| Ok(Writer::create(file, &bench.world, options)?))?;
     let (define, ()) = bench.timed(|| {
         for dataset in 0..datasets {
@@ -86,7 +86,7 @@ fn logged(bench: &Bench, datasets: u32, fsync: Fsync, attribute: bool) -> Result
 /// The same datasets by libhdf5 alone, contiguous and never written: on the first rank, with the
 /// others idle.
 fn serial(bench: &Bench, datasets: u32) -> Result<Times> {
-    let path_of_file = bench.folder.join("datasets.h5");
+    let path_of_file = bench.dir.join("datasets.h5");
     let mut file = None;
     let (create, ()) = bench.timed(|| {
         if bench.is_root() {

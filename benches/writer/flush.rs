@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Subfiles, Writer};
 use mpi::ffi;
 use mpi::traits::*;
 
@@ -172,7 +172,7 @@ struct Logged {
 
 impl Contestant for Logged {
     fn open(&mut self, bench: &Bench, name: &str, total: u64) -> Result<()> {
-        let path = bench.folder.join(name);
+        let path = bench.dir.join(name);
         let mut writer = Writer::create(path, &bench.world, self.options.clone())?;
         let dataset = writer.dataset("/values", DatasetSpec::new::<f64>(&[total]))?;
         self.open = Some((writer, dataset));
@@ -217,7 +217,7 @@ struct Raw {
 
 impl Contestant for Raw {
     fn open(&mut self, bench: &Bench, name: &str, _: u64) -> Result<()> {
-        let path = bench.folder.join(name);
+        let path = bench.dir.join(name);
         let path = CString::new(path.as_os_str().as_bytes())?;
         let mode = (ffi::MPI_MODE_WRONLY | ffi::MPI_MODE_CREATE) as c_int;
         // SAFETY: MPI is initialised, the name ends with a zero byte, `file` is ours.
@@ -287,7 +287,7 @@ impl Contestant for Posix {
     fn open(&mut self, bench: &Bench, name: &str, _: u64) -> Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        self.open = Some(options.open(bench.folder.join(name))?);
+        self.open = Some(options.open(bench.dir.join(name))?);
         Ok(())
     }
 

@@ -81,7 +81,7 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
 pub struct Bench {
     pub world: SimpleCommunicator,
     /// Where files are written; the same on all ranks, and gone at the end.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     pub rounds: u32,
 }
 
@@ -125,8 +125,8 @@ impl Bench {
     pub fn remove(&self, name: &str) -> Result<()> {
         self.world.barrier();
         if self.is_root() {
-            std::fs::remove_file(self.folder.join(name))?;
-            let subfiles = self.folder.join(format!("{name}.subfiles"));
+            std::fs::remove_file(self.dir.join(name))?;
+            let subfiles = self.dir.join(format!("{name}.subfiles"));
             if subfiles.exists() {
                 std::fs::remove_dir_all(subfiles)?;
             }
@@ -202,12 +202,12 @@ fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
         0 => Some(tempfile::tempdir_in(&arguments.dir)?),
         _ => None,
     };
-    let mut folder = made
+    let mut dir = made
         .as_ref()
         .map(|m| m.path().to_string_lossy().into_owned());
     let bench = Bench {
         world: world.duplicate(),
-        folder: broadcast(world, folder.take().unwrap_or_default()).into(),
+        dir: broadcast(world, dir.take().unwrap_or_default()).into(),
         rounds: arguments.rounds,
     };
     let has = |part| arguments.only.is_empty() || arguments.only.contains(&part);

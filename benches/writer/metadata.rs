@@ -1,7 +1,7 @@
 //! What scattered selections cost: the work of a climate model, whose ranks own thousands of small
 //! pieces of each variable, in the same few patterns for all variables and all times.
 
-use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
 
 use super::report::{MetadataReport, MetadataRow, Spread};
 use super::{Bench, Random, Result};
@@ -161,7 +161,7 @@ fn one_file(
         buffer_limit: 1 << 30,
         ..Options::default()
     };
-    let path = bench.folder.join("metadata.h5");
+    let path = bench.dir.join("metadata.h5");
     let mut writer = Writer::create(&path, &bench.world, options)?;
     let mut datasets: Vec<Vec<Dataset>> = Vec::new();
     for (d, decomposition) in decompositions.iter().enumerate() {

@@ -148,14 +148,14 @@ impl Report {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let library = mpi::environment::library_version()?;
         let library = library.split(',').next().unwrap_or_default();
-        let folder = bench.folder.parent().unwrap_or(&bench.folder);
+        let dir = bench.dir.parent().unwrap_or(&bench.dir);
         Ok(Report {
             ranks: bench.ranks(),
             processors: number,
             processor: model.map_or("unknown", |(_, name)| name).to_owned(),
             kernel: kernel.trim().to_owned(),
             mpi: library.to_owned(),
-            directory: folder.display().to_string(),
+            directory: dir.display().to_string(),
             rounds: bench.rounds,
             flush: Vec::new(),
             small: Vec::new(),

@@ -1,6 +1,6 @@
 //! The cost of a small buffered write.
 
-use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
 use rustix::time::ClockId;
 
 use super::report::{SmallRow, Spread};
@@ -15,7 +15,7 @@ const ELEMENTS: u64 = 8;
 struct Kind {
     name: &'static str,
     spec: fn(u64) -> DatasetSpec,
-    write: fn(&mut Writer, Dataset, u64, &[f64]) -> h5logfs::writer::Result<()>,
+    write: fn(&mut Writer, Dataset, u64, &[f64]) -> h5logfs_writer::Result<()>,
 }
 
 const KINDS: [Kind; 3] = [
@@ -87,7 +87,7 @@ fn writes(bench: &Bench, kind: &Kind) -> Result<[Times; 2]> {
         fsync: Fsync::None,
         ..Options::default()
     };
-    let mut writer = Writer::create(bench.folder.join("small.h5"), &bench.world, options)?;
+    let mut writer = Writer::create(bench.dir.join("small.h5"), &bench.world, options)?;
     let spec = (kind.spec)(2 * WRITES * bench.ranks());
     let dataset = writer.dataset("/values", spec)?;
     let mut times = [Times::default(); 2];

@@ -1,6 +1,6 @@
 /*
- * A table of events: each rank has another number of rows in each round, and all of them go to one
- * dataset that grows. The same as examples/events.rs.
+ * A table of events. The number of rows differs from rank to rank and from round to round; all rows
+ * go to one dataset that grows. The same as examples/events.rs.
  *
  *     mpicc -std=c99 events.c $(pkg-config --cflags --libs h5logfs_writer) -o events
  *     mpirun -n 4 ./events events.h5
@@ -13,7 +13,7 @@
 #define ROUNDS 8
 #define MOST_EVENTS 1000
 
-/* The library says what is wrong; a program that cannot log has nothing more to do. */
+/* Prints the library's description of an error, and stops the program. */
 #define CHECK(call)                                                                   \
     do {                                                                              \
         if ((call) != H5LOGFS_OK) {                                                   \
@@ -30,7 +30,7 @@ struct event {
     uint8_t kind;
 };
 
-/* The bytes behind `kind`, which C adds to the struct, do not go to the file. */
+/* The library does not write the padding that C adds behind `kind`. */
 static h5logfs_id event_type(void)
 {
     h5logfs_id kind, event;
@@ -46,7 +46,7 @@ static h5logfs_id event_type(void)
     return event;
 }
 
-/* As many events as it happens, some rounds none. */
+/* The number of events varies; in some rounds there are none. */
 static uint64_t measure(int rank, int round, struct event *found)
 {
     int number = (rank * 7 + round * 13) % 50 * 20;
@@ -90,11 +90,11 @@ int main(int argc, char **argv)
     uint64_t rows = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const uint64_t mine = measure(rank, round, found);
-        /* Who has how many is the program's own affair: it shares them out once a round. */
+        /* The library does not assign rows to ranks: the program does that itself, once a round. */
         uint64_t before = 0, all = 0;
         MPI_Exscan(&mine, &before, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-        /* MPI leaves it undefined on the first rank. */
+        /* MPI_Exscan leaves `before` undefined on the first rank. */
         const uint64_t start = rows + (rank == 0 ? 0 : before);
         rows += all;
         CHECK(h5logfs_set_extent(events, &rows));

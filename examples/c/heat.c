@@ -1,6 +1,7 @@
 /*
- * A heat equation on a square plate, cut into strips of rows, one strip a rank. Every few steps each
- * rank logs its strip of the frame, without waiting for the others. The same as examples/heat.rs.
+ * A heat equation on a square plate. The plate is cut into strips of rows, one strip for each rank.
+ * Every few steps, each rank logs its strip of the frame, and then all ranks flush the log together.
+ * The same as examples/heat.rs.
  *
  *     mpicc -std=c99 heat.c $(pkg-config --cflags --libs h5logfs_writer) -o heat
  *     mpirun -n 4 ./heat heat.h5
@@ -16,7 +17,7 @@
 #define STEPS_PER_FRAME 20
 #define DIFFUSIVITY 0.2
 
-/* The library says what is wrong; a program that cannot log has nothing more to do. */
+/* Prints the library's description of an error, and stops the program. */
 #define CHECK(call)                                                                   \
     do {                                                                              \
         if ((call) != H5LOGFS_OK) {                                                   \
@@ -60,7 +61,7 @@ static struct strip new_strip(void)
     return strip;
 }
 
-/* Gets the neighbours' rows next to this strip; at the edge of the plate there are none. */
+/* Receives the neighbours' rows next to this strip. A strip at the edge has one neighbour only. */
 static void exchange(struct strip *strip)
 {
     double *top = strip->cells + SIDE, *bottom = strip->cells + strip->rows * SIDE;
@@ -130,14 +131,14 @@ int main(int argc, char **argv)
             CHECK(h5logfs_set_extent(temperature, dims));
             CHECK(h5logfs_set_extent(time, dims));
             const uint64_t start[3] = {frame, strip.first, 0}, count[3] = {1, strip.rows, SIDE};
-            /* Nobody changes the strip before the flush: there is no need for a copy. */
+            /* The strip does not change before the flush, so the library needs no copy of it. */
             CHECK(h5logfs_lend_block(temperature, start, count, strip.cells + SIDE,
                                      (size_t)strip.rows * SIDE * sizeof(double)));
             if (rank == 0) {
                 const double now = n;
                 CHECK(h5logfs_write_block(time, start, count, &now, sizeof now));
             }
-            /* From here on nothing can take this frame back. */
+            /* Once this returns, the frame stays in the log, even if the job is killed. */
             CHECK(h5logfs_flush(file));
         }
     }

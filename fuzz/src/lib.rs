@@ -28,10 +28,10 @@ pub fn find(name: &str) -> targets::Target {
 /// Puts the seeds of a target where cargo-fuzz looks for its corpus, before the corpus is read: they are
 /// made of log files that the tests have, and not worth having twice.
 pub fn plant(target: &targets::Target) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let folder = folder.join(target.name);
-    fs::create_dir_all(&folder).expect("a folder for the corpus");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let dir = dir.join(target.name);
+    fs::create_dir_all(&dir).expect("a folder for the corpus");
     for (name, bytes) in (target.seeds)() {
-        fs::write(folder.join(format!("seed-{name}")), bytes).expect("a seed");
+        fs::write(dir.join(format!("seed-{name}")), bytes).expect("a seed");
     }
 }

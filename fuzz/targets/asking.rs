@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use h5logfs::boxes::Bounds;
-use h5logfs::index::DatasetIndex;
-use h5logfs::index::kept::About;
-use h5logfs::index::store::{KeptLog, Key, State, Store};
-use h5logfs::log::model::{Block, Record, Selections, Stored};
-use h5logfs::log::records::RecordList;
-use h5logfs::log::source::{Identity, SourceFile};
-use h5logfs::log::{Logged, Tables};
+use h5logfs_core::boxes::Bounds;
+use h5logfs_core::index::DatasetIndex;
+use h5logfs_core::index::kept::About;
+use h5logfs_core::index::store::{KeptLog, Key, State, Store};
+use h5logfs_core::log::model::{Block, Record, Selections, Stored};
+use h5logfs_core::log::records::RecordList;
+use h5logfs_core::log::source::{Identity, SourceFile};
+use h5logfs_core::log::{Logged, Tables};
 
 use super::site::Site;
 
@@ -173,8 +173,8 @@ pub fn queries(dims: &[u64]) -> [Bounds; 2] {
 
 /// A place to keep things, in which there is nothing.
 pub fn empty_store(site: &Site) -> KeptLog {
-    let folder = site.path().join("kept");
-    let store = Store::open(&folder, 64 << 20).expect("a directory of our own");
+    let dir = site.path().join("kept");
+    let store = Store::open(&dir, 64 << 20).expect("a directory of our own");
     Arc::new(store).log(&Key {
         main: State {
             identity: Identity::default(),

@@ -1,13 +1,13 @@
 //! The record tables of each layout. Where the data lie is said by numbers, and there is nothing there.
 
-use h5logfs::log::arrangement::Arrangement;
-use h5logfs::log::classic::Anchor;
-use h5logfs::log::logvol::Extent;
-use h5logfs::log::netcdf::{Log, Variable, channels};
-use h5logfs::log::numbers::Kind;
-use h5logfs::log::source::SourceFile;
-use h5logfs::log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
-use h5logfs::snapshot::Snapshot;
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::classic::Anchor;
+use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::netcdf::{Log, Variable, channels};
+use h5logfs_core::log::numbers::Kind;
+use h5logfs_core::log::source::SourceFile;
+use h5logfs_core::log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
+use h5logfs_core::snapshot::Snapshot;
 
 use super::Seeds;
 use super::asking::look;

@@ -1,6 +1,6 @@
 //! The header of a netCDF classic file, and what is made of it.
 
-use h5logfs::log::netcdf::header::Header;
+use h5logfs_core::log::netcdf::header::Header;
 
 use super::Seeds;
 use super::reading::read;

@@ -1,6 +1,6 @@
 //! The journal of a log that is not closed, beside data that are good.
 
-use h5logfs::journal::Recorded;
+use h5logfs_core::journal::Recorded;
 
 use super::Seeds;
 use super::reading::read;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use h5logfs::index::DatasetIndex;
-use h5logfs::index::kept::About;
-use h5logfs::index::store::KeptLog;
-use h5logfs::log::Logged;
-use h5logfs::log::model::Selections;
-use h5logfs::log::source::{Identity, SourceFile};
-use h5logfs::snapshot::Dataset;
+use h5logfs_core::index::DatasetIndex;
+use h5logfs_core::index::kept::About;
+use h5logfs_core::index::store::KeptLog;
+use h5logfs_core::log::Logged;
+use h5logfs_core::log::model::Selections;
+use h5logfs_core::log::source::{Identity, SourceFile};
+use h5logfs_core::snapshot::Dataset;
 
 use super::Seeds;
 use super::asking::{answers, empty_store, keep, queries};
@@ -102,15 +102,15 @@ pub fn index_seeds() -> Seeds {
     .collect()
 }
 
-/// The files of a store: there is one folder in it.
-fn folder(site: &Site) -> PathBuf {
-    let folders = fs::read_dir(site.path().join("kept")).expect("a store");
-    let mut folders = folders.flatten().map(|entry| entry.path());
-    folders.next().expect("a folder of items")
+/// The files of a store: there is one directory in it.
+fn dir(site: &Site) -> PathBuf {
+    let dirs = fs::read_dir(site.path().join("kept")).expect("a store");
+    let mut dirs = dirs.flatten().map(|entry| entry.path());
+    dirs.next().expect("a folder of items")
 }
 
 fn items(site: &Site) -> Vec<String> {
-    let items = fs::read_dir(folder(site)).expect("a folder of items");
+    let items = fs::read_dir(dir(site)).expect("a folder of items");
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
     items.flatten().filter_map(name).collect()
 }
@@ -121,7 +121,7 @@ pub fn item(bytes: &[u8]) {
     let site = Site::new();
     let log: KeptLog = empty_store(&site);
     log.put("item", item);
-    let path = folder(&site).join("item");
+    let path = dir(&site).join("item");
     let whole = fs::read(&path).expect("an item that was put");
     let mut damaged = whole.clone();
     for edit in Edit::all(Input(edits)) {

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use h5logfs::view::View;
+use h5logfs_core::view::View;
 
 /// Views that are longer are not read as a whole.
 const WHOLE: u64 = 256 << 10;

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use h5logfs::log::Tables;
-use h5logfs::log::arrangement::Arrangement;
-use h5logfs::snapshot::Snapshot;
+use h5logfs_core::log::Tables;
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::snapshot::Snapshot;
 
 use super::site::Site;
 use super::unclosed;
@@ -133,11 +133,12 @@ fn own(sample: &Sample, snapshot: &Snapshot) -> Vec<(usize, u64, u64)> {
     match &snapshot.log {
         Tables::LogVol(tables) if snapshot.journal.is_none() => {
             let extents = tables.metadata.iter().chain(&tables.data);
-            let range = |e: &h5logfs::log::logvol::Extent| (file_of(e.source), e.offset, e.len);
+            let range =
+                |e: &h5logfs_core::log::logvol::Extent| (file_of(e.source), e.offset, e.len);
             extents.map(range).collect()
         }
         Tables::Classic(_) => {
-            let blocks = |source: &h5logfs::snapshot::Source| match &source.arrangement {
+            let blocks = |source: &h5logfs_core::snapshot::Source| match &source.arrangement {
                 Arrangement::Blocks { block, at, .. } => {
                     at.iter().map(|(_, offset)| (0, *offset, *block)).collect()
                 }

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use h5logfs::error::Result;
-use h5logfs::log::source::{Folder, Identity, SourceFile};
-use h5logfs::scan::{Settings, scan};
-use h5logfs::snapshot::Snapshot;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::error::Result;
+use h5logfs_core::log::source::{Identity, SourceDir, SourceFile};
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 use tempfile::TempDir;
 
 /// What each of the two limits of memory is.
@@ -18,28 +19,28 @@ const MEMORY: u64 = 32 << 20;
 
 /// A directory that goes with the run, in memory where the system has such.
 pub struct Site {
-    folder: TempDir,
-    pub held: Folder,
+    dir: TempDir,
+    pub held: SourceDir,
 }
 
 impl Site {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        let folder = folder.expect("a temporary directory");
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.expect("a temporary directory");
         Site {
-            held: Folder::open(folder.path()).expect("the temporary directory"),
-            folder,
+            held: SourceDir::open(dir.path()).expect("the temporary directory"),
+            dir,
         }
     }
 
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path().join(name);
-        if let Some(folder) = Path::new(name).parent() {
-            fs::create_dir_all(self.path().join(folder)).expect("a directory");
+        if let Some(dir) = Path::new(name).parent() {
+            fs::create_dir_all(self.path().join(dir)).expect("a directory");
         }
         fs::write(path, bytes).expect("a file");
     }
@@ -67,7 +68,7 @@ impl Site {
             without_logs: true,
             ..Settings::default()
         };
-        scan(&self.held, Path::new(name), &settings)
+        scan(ScanRequest::alone(&self.held, Path::new(name), &settings))
     }
 
     pub fn view(&self, snapshot: Snapshot) -> Result<Arc<View>> {

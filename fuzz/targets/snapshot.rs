@@ -1,7 +1,7 @@
 //! The outcome of a scan, from another process or the disk.
 
-use h5logfs::log::source::Place;
-use h5logfs::snapshot::Snapshot;
+use h5logfs_core::log::source::SourcePath;
+use h5logfs_core::snapshot::Snapshot;
 
 use super::Seeds;
 use super::input::Output;
@@ -35,7 +35,7 @@ pub fn run(bytes: &[u8]) {
     }
     for source in &mut snapshot.sources {
         if site.held.stat(&source.place.path).is_err() {
-            source.place = Place::below(files[0].0);
+            source.place = SourcePath::below(files[0].0);
         }
     }
     site.adopt(&mut snapshot);

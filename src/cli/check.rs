@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::ViewArgs;
-use crate::view::View;
+use h5logfs_core::view::View;
 
 /// Faults of one dataset that are told: one damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;

@@ -92,11 +92,11 @@ pub fn usual_file() -> Option<PathBuf> {
 
 fn users_file(config: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
-    let folder = match config.and_then(absolute) {
-        Some(folder) => folder,
+    let dir = match config.and_then(absolute) {
+        Some(dir) => dir,
         None => home.and_then(absolute)?.join(".config"),
     };
-    Some(folder.join(USER_FILE))
+    Some(dir.join(USER_FILE))
 }
 
 /// The file that was named, else the usual one; `None` where there is none.
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn a_place_may_be_named_by_a_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let real = folder.path().canonicalize().unwrap().join("real");
-        let link = folder.path().join("link");
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("real");
+        let link = dir.path().join("link");
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let place = Place::of(&link);
         assert!(place.is(&link) && place.is(&real));
-        assert!(!place.is(folder.path()));
+        assert!(!place.is(dir.path()));
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_file_that_others_may_write_is_not_trusted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file.toml");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file.toml");
         fs::write(&path, "[defaults]\nthreads = 2\n").unwrap();
         let with_mode = |mode| {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -285,9 +285,9 @@ mod tests {
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
             assert!(with_mode(0o644).unwrap_err().contains("user 65534"));
         }
-        let missing = Config::read(&folder.path().join("missing")).unwrap_err();
+        let missing = Config::read(&dir.path().join("missing")).unwrap_err();
         assert!(missing.to_string().contains("missing: No such file"));
-        let directory = Config::read(folder.path()).unwrap_err();
+        let directory = Config::read(dir.path()).unwrap_err();
         assert!(directory.to_string().contains("not a regular file"));
     }
 }

@@ -10,7 +10,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::ViewArgs;
-use crate::view::View;
+use h5logfs_core::view::View;
 
 /// Bytes written at once.
 const STEP: u64 = 4 << 20;
@@ -47,16 +47,16 @@ pub fn run(args: ExportArgs) -> Result<()> {
         bail!("{}: is not a regular file", args.out.display());
     }
     let view = args.view.open(&args.file)?;
-    let folder = match args.out.parent() {
+    let dir = match args.out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let writing = || format!("cannot write {}", args.out.display());
-    // In the same folder, so that giving it its name is one step.
+    // In the same directory, so that giving it its name is one step.
     let mut temporary = tempfile::Builder::new()
         .prefix(".h5logfs-export-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder)
+        .tempfile_in(dir)
         .with_context(writing)?;
     remove_at_signal(temporary.path().to_owned()).with_context(writing)?;
     write(&view, temporary.as_file_mut()).with_context(writing)?;

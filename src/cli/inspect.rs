@@ -10,10 +10,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::ViewArgs;
-use crate::log::base::Base;
-use crate::log::model::{Encoding, Record};
-use crate::snapshot::{Content, Dataset, Storage};
-use crate::view::{Source, View};
+use h5logfs_core::log::base::Base;
+use h5logfs_core::log::model::{Encoding, Record};
+use h5logfs_core::snapshot::{Content, Dataset, Storage};
+use h5logfs_core::view::{Source, View};
 
 /// Show what a log file holds: its datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]

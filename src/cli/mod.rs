@@ -1,14 +1,13 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
-#[cfg(feature = "mount")]
 pub mod config;
 pub mod export;
 pub mod inspect;
-#[cfg(feature = "mount")]
 pub mod mount;
 pub mod pages;
 pub mod recover;
+pub mod scan_zygote;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -18,12 +17,15 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::log::descriptors;
-use crate::log::source::Folder;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
-use crate::view::View;
-use crate::view::cache::{Budget, MemoryLimits};
-use crate::worker::{self, Scanner};
+use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_core::log::descriptors;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{self, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+
+/// This very program, also where its file has been replaced since it was started.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// How log files are viewed by the commands that read them.
 #[derive(Debug, Clone, Args)]
@@ -57,28 +59,29 @@ impl ViewArgs {
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
         descriptors::raise_limit();
-        let (folder, name) = Folder::of_file(file)?;
+        let (dir, name) = SourceDir::of_file(file)?;
         let settings = self.settings()?;
-        let folder = folder.with_further(&settings.log_folders)?;
-        let scanner = Scanner::confined(self.scan_limits())?;
-        let snapshot = scanner.scan_alone(&folder, &name, &settings)?;
+        let dir = dir.with_further(&settings.log_dirs)?;
+        let scanner = WorkerPool::start(self.scan_limits())?;
+        let snapshot = scan::scan_file(&scanner, &dir, &name, &settings)?;
         let memory = MemoryLimits {
             cache_size: self.cache_size,
             index_memory: self.index_memory,
         };
         let budget = Arc::new(Budget::new(memory));
-        Ok(View::open(&folder, snapshot, budget, None)?)
+        Ok(View::open(&dir, snapshot, budget, None)?)
     }
 
-    fn scan_limits(&self) -> worker::Limits {
+    fn scan_limits(&self) -> workers::Limits {
         let cpu = Duration::from_secs(self.scan_cpu.max(1).into());
-        worker::Limits {
-            memory: self.scan_memory.max(worker::SMALLEST_MEMORY),
+        workers::Limits {
+            memory: self.scan_memory.max(workers::SMALLEST_MEMORY),
             cpu,
             time: 5 * cpu,
             metadata: self.index_memory,
             workers: 1,
-            ..worker::Limits::default()
+            program: THIS_PROGRAM.into(),
+            ..workers::Limits::default()
         }
     }
 

@@ -15,7 +15,7 @@ use clap_mangen::Man;
 pub struct PagesArgs {
     /// A directory, which is made
     #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
+    pub dir: PathBuf,
 }
 
 /// The shells, and where each looks for completions, below PREFIX/share.
@@ -36,20 +36,20 @@ pub fn run(args: PagesArgs, command: Command) -> Result<()> {
     for (shell, path) in SHELLS {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut completed, "h5logfs", &mut script);
-        write(&args.folder.join(path), &script)?;
+        write(&args.dir.join(path), &script)?;
     }
     let mut command = command.disable_help_subcommand(true);
     // Subcommands know their full names from here on.
     command.build();
-    let folder = args.folder.join("man/man1");
+    let dir = args.dir.join("man/man1");
     let shown: Vec<&Command> = visible(&command).collect();
     let mut others: Vec<String> = shown.iter().map(|c| format!("{}(1)", title(c))).collect();
     others.push("mount.h5logfs(8)".to_owned());
-    write_page(&command, &folder, &others)?;
+    write_page(&command, &dir, &others)?;
     let others = ["h5logfs(1)".to_owned(), "mount.h5logfs(8)".to_owned()];
     shown
         .into_iter()
-        .try_for_each(|c| write_page(c, &folder, &others))
+        .try_for_each(|c| write_page(c, &dir, &others))
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
@@ -75,7 +75,7 @@ fn title(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-fn write_page(command: &Command, folder: &Path, others: &[String]) -> Result<()> {
+fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
     let page = Man::new(command.clone())
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
         .manual("h5logfs")
@@ -85,11 +85,11 @@ fn write_page(command: &Command, folder: &Path, others: &[String]) -> Result<()>
     page.render(&mut text)?;
     text.extend_from_slice(EXIT_STATUS.as_bytes());
     writeln!(text, ".SH \"SEE ALSO\"\n{}", others.join(", "))?;
-    write(&folder.join(page.get_filename()), &text)
+    write(&dir.join(page.get_filename()), &text)
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file needs a directory")?;
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let dir = path.parent().context("a file needs a directory")?;
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     fs::write(path, content).with_context(|| path.display().to_string())
 }

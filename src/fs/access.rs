@@ -410,8 +410,8 @@ mod tests {
         }
     }
 
-    /// What a process with these ids can read and search in `folder`, as the kernel tells it.
-    fn told_by_kernel(folder: &Path, (uid, gid, groups): (u32, u32, &[u32])) -> BTreeSet<String> {
+    /// What a process with these ids can read and search in `directory`, as the kernel tells it.
+    fn told_by_kernel(dir: &Path, (uid, gid, groups): (u32, u32, &[u32])) -> BTreeSet<String> {
         let groups = match groups {
             [] => "--clear-groups".to_owned(),
             _ => {
@@ -423,7 +423,7 @@ mod tests {
             .args([format!("--reuid={uid}"), format!("--regid={gid}"), groups])
             .args(["--", "sh", "-c"])
             .arg(r#"for f in *; do test -r $f && echo $f r; test -d $f -a -x $f && echo $f x; done; :"#)
-            .current_dir(folder)
+            .current_dir(dir)
             .output()
             .unwrap();
         assert!(found.status.success(), "{found:?}");
@@ -431,9 +431,9 @@ mod tests {
         said.lines().map(str::to_owned).collect()
     }
 
-    fn told_by_us(folder: &Path, caller: &Caller) -> BTreeSet<String> {
+    fn told_by_us(dir: &Path, caller: &Caller) -> BTreeSet<String> {
         let mut told = BTreeSet::new();
-        for entry in fs::read_dir(folder).unwrap() {
+        for entry in fs::read_dir(dir).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let permissions = Permissions::of(fs::File::open(entry.path()).unwrap()).unwrap();
@@ -453,13 +453,13 @@ mod tests {
             eprintln!("skipped: only root can act as other users");
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut runner = TestRunner::default();
         let (mut with_list, cases) = (0, 400);
         for number in 0..cases {
             let case = case().new_tree(&mut runner).unwrap().current();
-            let path = folder.path().join(format!("{number}"));
+            let path = dir.path().join(format!("{number}"));
             match number % 3 {
                 0 => fs::create_dir(&path).unwrap(),
                 _ => fs::write(&path, "").unwrap(),
@@ -468,7 +468,7 @@ mod tests {
                 Err(e) if e.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
                     eprintln!(
                         "skipped: {} has no access control lists",
-                        folder.path().display()
+                        dir.path().display()
                     );
                     return;
                 }
@@ -481,8 +481,8 @@ mod tests {
         for uid in (USERS.start - 1..USERS.end).chain([ROOT]) {
             for (gid, others) in [(0, &[][..]), (1, &[2]), (3, &[0, 1]), (7, &[])] {
                 let (gid, others) = (GROUPS.start + gid, groups(others));
-                let kernel = told_by_kernel(folder.path(), (uid, gid, &others));
-                let us = told_by_us(folder.path(), &caller(uid, gid, &others));
+                let kernel = told_by_kernel(dir.path(), (uid, gid, &others));
+                let us = told_by_us(dir.path(), &caller(uid, gid, &others));
                 let differ: Vec<_> = kernel.symmetric_difference(&us).collect();
                 assert!(
                     differ.is_empty(),

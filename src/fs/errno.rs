@@ -10,8 +10,8 @@ use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::io::Errno as Os;
 
-use crate::catalog::without_waiting;
-use crate::error::{Error, Result};
+use h5logfs_catalog::without_waiting;
+use h5logfs_core::error::{Error, Result};
 
 /// Runs the work of one request. A failure, and a panic too, becomes the errno of the answer: one
 /// bad file must not end a thread that serves everybody.

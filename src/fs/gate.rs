@@ -16,32 +16,32 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
-use crate::log::source::{Folder, Identity, Place, stat_in};
-use crate::view::View;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::log::source::{Identity, SourceDir, SourcePath, stat_in};
+use h5logfs_core::view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};
 
-/// One who asks for files below a folder.
+/// One who asks for files below a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Gate<'a> {
-    folder: &'a Folder,
+    dir: &'a SourceDir,
     /// `None` where nobody but the user of this process can be it, and for root.
     caller: Option<&'a Caller>,
 }
 
 impl<'a> Gate<'a> {
-    pub fn new(folder: &'a Folder, caller: Option<&'a Caller>) -> Self {
+    pub fn new(dir: &'a SourceDir, caller: Option<&'a Caller>) -> Self {
         let caller = caller.filter(|caller| !caller.is_root());
-        Gate { folder, caller }
+        Gate { dir, caller }
     }
 
-    /// What was opened at `path` below the folder for this request, so that this process was allowed to.
+    /// What was opened at `path` below the directory for this request, so that this process was allowed to.
     pub fn fresh(&self, path: &Path, file: impl AsFd) -> Result<()> {
         match self.caller {
             Some(caller) => {
-                check(caller, Right::Read, &self.folder.full_path(path), &file)?;
-                Ways::of(caller).lead((self.folder, 0), path, file)
+                check(caller, Right::Read, &self.dir.full_path(path), &file)?;
+                Ways::of(caller).lead((self.dir, 0), path, file)
             }
             None => Ok(()),
         }
@@ -75,9 +75,9 @@ impl<'a> Gate<'a> {
         }
         if let Some(journal) = &view.snapshot().journal {
             let place = &journal.place;
-            let folder = self.folder_of(place)?;
-            let path = folder.full_path(&place.path);
-            let opened = folder.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
+            let dir = self.dir_of(place)?;
+            let path = dir.full_path(&place.path);
+            let opened = dir.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
             let opened = opened.map_err(|e| Error::io(&path, e))?;
             self.held(&path, &opened)?;
             self.lead(&mut ways, place, opened)?;
@@ -89,25 +89,25 @@ impl<'a> Gate<'a> {
     fn lead<'p>(
         &self,
         ways: &mut Option<Ways<'_, 'p>>,
-        place: &'p Place,
+        place: &'p SourcePath,
         file: impl AsFd,
     ) -> Result<()> {
         match ways {
             Some(ways) => {
-                let folder = self.folder_of(place)?;
-                ways.lead((folder, place.folder), &place.path, file)
+                let dir = self.dir_of(place)?;
+                ways.lead((dir, place.dir), &place.path, file)
             }
             None => Ok(()),
         }
     }
 
-    fn folder_of(&self, place: &Place) -> Result<&'a Folder> {
-        let found = self.folder.of(place);
+    fn dir_of(&self, place: &SourcePath) -> Result<&'a SourceDir> {
+        let found = self.dir.of(place);
         found.map_err(|e| Error::io(&place.path, e))
     }
 }
 
-/// Directories that somebody may search, as may be those above them. They are held, by the folder's number and path.
+/// Directories that somebody may search, as may be those above them. They are held, by the directory's number and path.
 struct Ways<'a, 'p> {
     caller: &'a Caller,
     directories: HashMap<(u16, &'p Path), OwnedFd>,
@@ -122,15 +122,15 @@ impl<'a, 'p> Ways<'a, 'p> {
     }
 
     /// Fails where the caller may not go to `path`, or finds something else there than `file`.
-    fn lead(&mut self, folder: (&Folder, u16), path: &'p Path, file: impl AsFd) -> Result<()> {
+    fn lead(&mut self, dir: (&SourceDir, u16), path: &'p Path, file: impl AsFd) -> Result<()> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            // The folder itself.
+            // The directory itself.
             return Ok(());
         };
-        let failed = |e: Errno| Error::io(folder.0.full_path(path), e.into());
-        let directory = self.directory(folder, above)?;
+        let failed = |e: Errno| Error::io(dir.0.full_path(path), e.into());
+        let directory = self.directory(dir, above)?;
         let there = stat_in(directory, name);
-        let there = there.map_err(|e| Error::io(folder.0.full_path(path), e))?;
+        let there = there.map_err(|e| Error::io(dir.0.full_path(path), e))?;
         let opened = rustix::fs::fstat(file).map_err(failed)?;
         let number = |identity: Identity| (identity.device, identity.inode);
         match number(Identity::from(&there)) == number(Identity::from(&opened)) {
@@ -139,17 +139,17 @@ impl<'a, 'p> Ways<'a, 'p> {
         }
     }
 
-    fn directory(&mut self, folder: (&Folder, u16), path: &'p Path) -> Result<BorrowedFd<'_>> {
-        let key = (folder.1, path);
+    fn directory(&mut self, dir: (&SourceDir, u16), path: &'p Path) -> Result<BorrowedFd<'_>> {
+        let key = (dir.1, path);
         if !self.directories.contains_key(&key) {
-            let full = folder.0.full_path(path);
+            let full = dir.0.full_path(path);
             let failed = |e: Errno| Error::io(&full, e.into());
             let opened = match (path.parent(), path.file_name()) {
                 (Some(above), Some(name)) => {
-                    open_in(self.directory(folder, above)?, name).map_err(failed)
+                    open_in(self.directory(dir, above)?, name).map_err(failed)
                 }
                 (None, None) if path.as_os_str().is_empty() => {
-                    let itself = folder.0.open_below(path, OFlags::PATH | OFlags::DIRECTORY);
+                    let itself = dir.0.open_below(path, OFlags::PATH | OFlags::DIRECTORY);
                     itself.map_err(|e| Error::io(&full, e))
                 }
                 _ => Err(failed(Errno::XDEV)),
@@ -184,8 +184,9 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt;
 
-    use crate::catalog::Catalog;
-    use crate::view::cache::MemoryLimits;
+    use h5logfs_catalog::Catalog;
+    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_scan::InProcess;
 
     use super::*;
 
@@ -213,11 +214,15 @@ mod tests {
                 fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
             }
         }
-        let folder = Folder::open(source.path()).unwrap();
+        let dir = SourceDir::open(source.path()).unwrap();
         let memory = MemoryLimits::each(1 << 20);
-        let catalog = Catalog::new(Folder::open(source.path()).unwrap(), memory);
+        let catalog = Catalog::new(
+            SourceDir::open(source.path()).unwrap(),
+            memory,
+            InProcess::default(),
+        );
         let somebody = Caller::new(61_001, 62_001, 0);
-        let gate = Gate::new(&folder, Some(&somebody));
+        let gate = Gate::new(&dir, Some(&somebody));
 
         // Opened while the private one has the name, and looked at when it has it no more.
         fs::rename(below("private"), below("way")).unwrap();

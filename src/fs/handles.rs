@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::error::{Error, Result};
-use crate::log::descriptors;
-use crate::view::View;
-use crate::view::cache::Generation;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::log::descriptors;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::Generation;
 
 use super::mirror::Listed;
 
@@ -303,9 +303,10 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use crate::catalog::Catalog;
-    use crate::log::source::Folder;
-    use crate::view::cache::MemoryLimits;
+    use h5logfs_catalog::Catalog;
+    use h5logfs_core::log::source::SourceDir;
+    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_scan::InProcess;
 
     use super::*;
 
@@ -389,7 +390,11 @@ mod tests {
     fn a_view_counts_with_all_its_files_and_once() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
         let memory = MemoryLimits::each(1 << 20);
-        let catalog = Catalog::new(Folder::open(&corpus).unwrap(), memory);
+        let catalog = Catalog::new(
+            SourceDir::open(&corpus).unwrap(),
+            memory,
+            InProcess::default(),
+        );
         let view = catalog.open(Path::new("subfile.log.h5")).unwrap();
         let files = view.files().count();
         assert!((2..5).contains(&files));

@@ -14,7 +14,7 @@ use std::thread;
 use fuser::Errno;
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use h5logfs_core::error::Result;
 
 use super::errno::{guarded, guarded_now};
 use super::service::Service;
@@ -228,16 +228,17 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
     use std::time::Duration;
 
-    use crate::catalog::Catalog;
     use crate::fs::mirror::{Limits, Mirror};
-    use crate::log::source::Folder;
-    use crate::view::cache::MemoryLimits;
+    use h5logfs_catalog::Catalog;
+    use h5logfs_core::log::source::SourceDir;
+    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_scan::InProcess;
 
     use super::*;
 
     fn lane(threads: usize, is_shared: bool) -> Lane {
-        let folder = Folder::open(Path::new("/")).unwrap();
-        let catalog = Catalog::new(folder, MemoryLimits::each(1 << 20));
+        let dir = SourceDir::open(Path::new("/")).unwrap();
+        let catalog = Catalog::new(dir, MemoryLimits::each(1 << 20), InProcess::default());
         let service = Service::new(Mirror::new(catalog, Limits::default())).unwrap();
         Lane::new(Arc::new(service), threads, is_shared)
     }

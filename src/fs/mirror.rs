@@ -1,7 +1,7 @@
-//! What a path below the mounted folder is now.
+//! What a path below the mounted directory is now.
 //!
-//! Every access goes through the descriptor of that folder, never through an absolute path: the
-//! mount may lie on top of the very folder that it shows.
+//! Every access goes through the descriptor of that directory, never through an absolute path: the
+//! mount may lie on top of the very directory that it shows.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{Dir, FileType, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
-use crate::catalog::{Catalog, Presented};
-use crate::error::{Error, Result};
-use crate::log::source::{Identity, stat_in};
-use crate::view::View;
+use h5logfs_catalog::{Catalog, Presented};
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::log::source::{Identity, stat_in};
+use h5logfs_core::view::View;
 
 use super::access::Caller;
 use super::attributes::Attributes;
@@ -89,12 +89,12 @@ pub enum Opened {
     Plain(File),
 }
 
-/// Parts of the folder that the mount leaves out.
+/// Parts of the directory that the mount leaves out.
 #[derive(Debug, Default)]
 pub struct Limits {
-    /// The folder shows only this name: a single file was mounted.
+    /// The directory shows only this name: a single file was mounted.
     pub only: Option<OsString>,
-    /// The mount point, where it lies inside the folder: following it would lead the daemon to
+    /// The mount point, where it lies inside the directory: following it would lead the daemon to
     /// wait for itself.
     pub without: Option<PathBuf>,
 }
@@ -211,13 +211,13 @@ impl Mirror {
     }
 
     fn gate<'a>(&'a self, caller: Option<&'a Caller>) -> Gate<'a> {
-        Gate::new(self.catalog.folder(), caller)
+        Gate::new(self.catalog.dir(), caller)
     }
 
     fn open_plain(&self, path: &Path, device: u64, inode: u64) -> Result<File> {
         use std::os::unix::fs::MetadataExt;
-        let folder = self.catalog.folder();
-        let opened = folder
+        let dir = self.catalog.dir();
+        let opened = dir
             .open_file(path)
             .and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|e| self.io_failure(path, e))?;
@@ -344,9 +344,9 @@ impl Mirror {
             .map_err(|e| self.failure(path, e))
     }
 
-    /// Space on the file system of the folder.
+    /// Space on the file system of the directory.
     pub fn space(&self) -> Result<StatVfs> {
-        let space = self.catalog.folder().space();
+        let space = self.catalog.dir().space();
         space.map_err(|e| self.io_failure(Path::new(""), e))
     }
 
@@ -356,18 +356,18 @@ impl Mirror {
     }
 
     fn io_failure(&self, path: &Path, cause: io::Error) -> Error {
-        Error::io(self.catalog.folder().full_path(path), cause)
+        Error::io(self.catalog.dir().full_path(path), cause)
     }
 
     fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         self.check_shown(path)?;
-        let opened = self.catalog.folder().open_below(path, flags);
+        let opened = self.catalog.dir().open_below(path, flags);
         opened.map_err(|e| self.io_failure(path, e))
     }
 
     fn stat(&self, path: &Path) -> Result<Stat> {
         self.check_shown(path)?;
-        let stat = self.catalog.folder().stat(path);
+        let stat = self.catalog.dir().stat(path);
         stat.map_err(|e| self.io_failure(path, e))
     }
 

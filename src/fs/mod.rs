@@ -12,7 +12,7 @@
 //! | `reply` | answers as fuser wants them: attributes, pages of listings |
 //! | `service` | what each request means |
 //! | `lane` | requests that have to wait for a scan |
-//! | `mirror` | what a path below the mounted folder is now |
+//! | `mirror` | what a path below the mounted directory is now |
 //! | `gate` | who is let through to the bytes of a file |
 //! | `access` | the kernel's rules for that, as a function |
 //! | `xattr` | extended attributes: the source's, and those of log files |

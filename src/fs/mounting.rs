@@ -19,7 +19,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::error::{Error, Result};
+use h5logfs_core::error::{Error, Result};
 
 use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};
 
@@ -333,12 +333,12 @@ fn complaint_of(child: Child) -> io::Result<Option<String>> {
 
 fn find_helper() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(USUAL_FOLDERS.map(PathBuf::from));
-    // An empty or relative entry of PATH would mean the current folder, which is anybody's.
-    let folders: Vec<PathBuf> = folders.filter(|f| f.is_absolute()).collect();
+    let dirs = std::env::split_paths(&path).chain(USUAL_FOLDERS.map(PathBuf::from));
+    // An empty or relative entry of PATH would mean the current directory, which is anybody's.
+    let dirs: Vec<PathBuf> = dirs.filter(|f| f.is_absolute()).collect();
     ["fusermount3", "fusermount"]
         .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
         .find(|candidate| candidate.is_file())
         .ok_or_else(|| {
             Error::bad_file(
@@ -402,10 +402,10 @@ mod tests {
 
     #[test]
     fn bad_mount_points_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = checked_mount_point(&folder.path().join("missing")).unwrap_err();
+        let dir = tempfile::tempdir().unwrap();
+        let missing = checked_mount_point(&dir.path().join("missing")).unwrap_err();
         assert!(missing.to_string().contains("does not exist"), "{missing}");
-        let file = folder.path().join("file");
+        let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         let file = checked_mount_point(&file).unwrap_err();
         assert!(file.to_string().contains("must be a directory"), "{file}");

@@ -7,7 +7,7 @@ use fuser::{
     Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyDirectoryPlus, ReplyXattr,
 };
 
-use crate::error::{Error, Result};
+use h5logfs_core::error::{Error, Result};
 
 use super::attributes::Attributes;
 use super::service::{SCANNED_AHEAD, Service};

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
-use crate::error::{Error, Result};
-use crate::parallel;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::parallel;
 
 use super::access::Caller;
 use super::attributes::Attributes;
@@ -428,10 +428,11 @@ mod tests {
     use rustix::fs::FileType;
     use tempfile::TempDir;
 
-    use crate::catalog::Catalog;
     use crate::fs::mirror::Limits;
-    use crate::log::source::Folder;
-    use crate::view::cache::MemoryLimits;
+    use h5logfs_catalog::Catalog;
+    use h5logfs_core::log::source::SourceDir;
+    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_scan::InProcess;
 
     use super::*;
 
@@ -440,8 +441,9 @@ mod tests {
         fs::write(source.path().join("file"), "text").unwrap();
         fs::create_dir(source.path().join("directory")).unwrap();
         let catalog = Catalog::new(
-            Folder::open(source.path()).unwrap(),
+            SourceDir::open(source.path()).unwrap(),
             MemoryLimits::each(1 << 20),
+            InProcess::default(),
         );
         let service = Service::new(Mirror::new(catalog, limits)).unwrap();
         (source, service)

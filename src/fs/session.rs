@@ -12,14 +12,14 @@ use fuser::{Config, Session, SessionACL};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::catalog::Catalog;
-use crate::error::{Error, Result};
-use crate::index::store::{Store, default_place};
-use crate::log::descriptors;
-use crate::log::source::Folder;
-use crate::scan::Settings;
-use crate::view::cache::MemoryLimits;
-use crate::worker::{self, Scanner};
+use h5logfs_catalog::Catalog;
+use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::index::store::{Store, default_place};
+use h5logfs_core::log::descriptors;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::view::cache::MemoryLimits;
 
 use super::filesystem::LogFilesystem;
 use super::mirror::{Limits, Mirror};
@@ -54,7 +54,7 @@ pub struct Options {
     /// For datasets whose chunk shape was not recorded.
     pub settings: Settings,
     /// What a scan may take.
-    pub scans: worker::Limits,
+    pub scans: workers::Limits,
     pub index_dir: IndexDir,
     /// The most that may be kept there, in bytes.
     pub index_dir_size: u64,
@@ -134,32 +134,32 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
     let source = &options.source;
     let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
-    let (folder, limits) = if metadata.is_dir() {
+    let (dir, limits) = if metadata.is_dir() {
         let limits = Limits {
             only: None,
             without: inside(mount_point, &real),
         };
-        (Folder::open(&real)?, limits)
+        (SourceDir::open(&real)?, limits)
     } else if metadata.is_file() {
-        let (folder, name) = Folder::of_file(&real)?;
+        let (dir, name) = SourceDir::of_file(&real)?;
         let limits = Limits {
             only: Some(name.into_os_string()),
             without: None,
         };
-        (folder, limits)
+        (dir, limits)
     } else {
         return Err(Error::bad_file(
             source,
             "only a directory or a regular file can be mounted",
         ));
     };
-    let folder = folder.with_further(&options.settings.log_folders)?;
-    let mut catalog = Catalog::new(folder, options.memory)
-        .with_settings(options.settings.clone())
-        .with_scanner(Scanner::confined(worker::Limits {
-            metadata: options.memory.index_memory,
-            ..options.scans.clone()
-        })?);
+    let dir = dir.with_further(&options.settings.log_dirs)?;
+    let scanner = WorkerPool::start(workers::Limits {
+        metadata: options.memory.index_memory,
+        ..options.scans.clone()
+    })?;
+    let mut catalog =
+        Catalog::new(dir, options.memory, scanner).with_settings(options.settings.clone());
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.
@@ -193,10 +193,10 @@ fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
     }
 }
 
-/// The path of `inner` below `folder`, if it lies there. The folder itself may be mounted over: it
+/// The path of `inner` below `directory`, if it lies there. The directory itself may be mounted over: it
 /// is held open from before.
-fn inside(inner: &Path, folder: &Path) -> Option<PathBuf> {
-    let below = inner.strip_prefix(folder).ok()?;
+fn inside(inner: &Path, dir: &Path) -> Option<PathBuf> {
+    let below = inner.strip_prefix(dir).ok()?;
     (!below.as_os_str().is_empty()).then(|| below.to_owned())
 }
 
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_mount_point_below_the_source_is_left_out() {
-        let inside = |inner, folder| inside(Path::new(inner), Path::new(folder));
+        let inside = |inner, dir| inside(Path::new(inner), Path::new(dir));
         assert_eq!(inside("/a/b/c", "/a"), Some("b/c".into()));
         assert_eq!(inside("/a", "/a"), None);
         assert_eq!(inside("/ab", "/a"), None);

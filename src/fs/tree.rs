@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::attributes::Attributes;
 use super::mirror::{Entry, Version};
 
-/// The number of the mounted folder itself; FUSE prescribes it.
+/// The number of the mounted directory itself; FUSE prescribes it.
 pub const ROOT: u64 = 1;
 
 /// What is known of an inode when a request for it arrives.

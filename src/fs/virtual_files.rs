@@ -1,4 +1,4 @@
-//! The directory `.h5logfs` of a mount, which no folder holds: read-only files that tell of the mount.
+//! The directory `.h5logfs` of a mount, which no directory holds: read-only files that tell of the mount.
 //!
 //! It is found by name at the root of the mount and never listed there, as `.zfs` is: whoever copies
 //! or compares the whole mount does not want it. It hides what has its name in the source, or an owner

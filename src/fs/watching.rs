@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
-use crate::log::descriptors;
-use crate::stats::{Report, Share, Stats, Usage};
+use h5logfs_catalog::Catalog;
+use h5logfs_core::log::descriptors;
+use h5logfs_core::stats::{Report, Share, Stats, Usage};
 
 #[derive(Debug)]
 pub struct Watch {

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use crate::error::Result;
-use crate::view::View;
+use h5logfs_core::error::Result;
+use h5logfs_core::view::View;
 
 use super::access::ACCESS_LIST;
 

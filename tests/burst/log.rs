@@ -307,17 +307,17 @@ impl Generation {
         channels
     }
 
-    /// Writes the logs of the netCDF file of this name into `folder`; `path` is what their headers say. Returns
+    /// Writes the logs of the netCDF file of this name into `directory`; `path` is what their headers say. Returns
     /// their metadata logs and data logs, in the order of the nodes.
-    pub fn write(&self, folder: &Path, name: &str, path: &str) -> Vec<(PathBuf, PathBuf)> {
+    pub fn write(&self, dir: &Path, name: &str, path: &str) -> Vec<(PathBuf, PathBuf)> {
         let writer = Writer {
             big_endian: self.big_endian,
         };
         let mut files = Vec::new();
         for node in &self.nodes {
             let stem = format!("{name}_{}_{}", self.number, node[0].rank);
-            let metadata = folder.join(format!("{stem}.meta"));
-            let data = folder.join(format!("{stem}.data"));
+            let metadata = dir.join(format!("{stem}.meta"));
+            let data = dir.join(format!("{stem}.data"));
             let (to_metadata, to_data) = (
                 File::create(&metadata).unwrap(),
                 File::create(&data).unwrap(),
@@ -369,15 +369,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// Writes all of it: the file into `folder`, its logs into `logs`.
+    /// Writes all of it: the file into `directory`, its logs into `logs`.
     pub fn write(
         &self,
-        folder: &Path,
+        dir: &Path,
         name: &str,
         logs: &Path,
         path: &str,
     ) -> Vec<(PathBuf, PathBuf)> {
-        let file = folder.join(name);
+        let file = dir.join(name);
         std::fs::write(&file, &self.base).unwrap();
         let oldest = SystemTime::now() - Duration::from_secs(1_000_000);
         let file = File::options().write(true).open(file).unwrap();

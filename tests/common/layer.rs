@@ -41,10 +41,10 @@ pub struct Layer {
 }
 
 impl Layer {
-    pub fn over(folder: &Path) -> Self {
+    pub fn over(dir: &Path) -> Self {
         let mount_point = tempfile::tempdir().unwrap();
         let faults = Faults::default();
-        let files = Files::of(folder, &faults);
+        let files = Files::of(dir, &faults);
         let mut config = Config::default();
         // Processes that scan for root are somebody else.
         if is_root() {
@@ -87,17 +87,17 @@ impl Drop for Layer {
 const TTL: Duration = Duration::ZERO;
 
 struct Files {
-    folder: PathBuf,
+    dir: PathBuf,
     /// The file with number n + 2.
     names: Vec<OsString>,
     faults: Faults,
 }
 
 impl Files {
-    fn of(folder: &Path, faults: &Faults) -> Self {
-        let entries = fs::read_dir(folder).unwrap();
+    fn of(dir: &Path, faults: &Faults) -> Self {
+        let entries = fs::read_dir(dir).unwrap();
         Files {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             names: entries.map(|entry| entry.unwrap().file_name()).collect(),
             faults: faults.clone(),
         }
@@ -129,9 +129,9 @@ impl Files {
         let (path, kind) = match self.name(number) {
             Some(name) => {
                 self.check(name, None)?;
-                (self.folder.join(name), FileType::RegularFile)
+                (self.dir.join(name), FileType::RegularFile)
             }
-            None => (self.folder.clone(), FileType::Directory),
+            None => (self.dir.clone(), FileType::Directory),
         };
         let found = fs::metadata(path)?;
         let changed = Duration::new(found.ctime() as u64, found.ctime_nsec() as u32);
@@ -157,7 +157,7 @@ impl Files {
     fn bytes(&self, number: INodeNo, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
         let name = self.name(number).ok_or(Errno::EISDIR)?;
         self.check(name, Some(offset.saturating_add(u64::from(size))))?;
-        let file = File::open(self.folder.join(name))?;
+        let file = File::open(self.dir.join(name))?;
         let mut bytes = vec![0; size as usize];
         let mut filled = 0;
         while filled < bytes.len() {

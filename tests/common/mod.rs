@@ -3,7 +3,6 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
-#[cfg(feature = "mount")]
 pub mod layer;
 pub mod make;
 pub mod mpirun;
@@ -98,12 +97,12 @@ impl User {
     }
 
     /// A directory that belongs to this user.
-    pub fn folder(self) -> TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    pub fn dir(self) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
         if self == User::Nobody {
-            std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        folder
+        dir
     }
 }
 
@@ -139,7 +138,7 @@ pub struct Mounted {
     pub daemon: Pid,
     mount_point: PathBuf,
     // Goes last: it can be removed only when nothing is mounted there any more.
-    _folder: TempDir,
+    _dir: TempDir,
 }
 
 impl Mounted {
@@ -149,15 +148,15 @@ impl Mounted {
 
     /// Fails the test when the mount fails.
     pub fn by(user: User, source: &Path, options: &str) -> Self {
-        let folder = user.folder();
-        let output = mount(user, source, folder.path(), options);
+        let dir = user.dir();
+        let output = mount(user, source, dir.path(), options);
         assert!(output.status.success(), "{}", messages(&output));
-        Mounted::at(user, folder)
+        Mounted::at(user, dir)
     }
 
-    /// Takes charge of what is mounted at `folder`.
-    pub fn at(user: User, folder: TempDir) -> Self {
-        let mount_point = folder.path().to_owned();
+    /// Takes charge of what is mounted at `directory`.
+    pub fn at(user: User, dir: TempDir) -> Self {
+        let mount_point = dir.path().to_owned();
         let daemon = daemon_of(&mount_point);
         let Some(daemon) = daemon else {
             let _ = rustix::mount::unmount(&mount_point, UnmountFlags::DETACH);
@@ -167,7 +166,7 @@ impl Mounted {
             user,
             daemon,
             mount_point,
-            _folder: folder,
+            _dir: dir,
         }
     }
 
@@ -273,7 +272,7 @@ pub fn wait_until(what: &str, done: impl Fn() -> bool) {
 
 /// A source with a file and a directory.
 pub fn source(user: User) -> TempDir {
-    let source = user.folder();
+    let source = user.dir();
     fs::write(source.path().join("file"), "some text\n").unwrap();
     fs::create_dir(source.path().join("directory")).unwrap();
     fs::write(source.path().join("directory/inner"), vec![7; 300_000]).unwrap();

@@ -37,7 +37,7 @@ pub struct Job {
     mpirun: Child,
     token: String,
     /// What it prints, and what Open MPI leaves behind when a job is killed.
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Job {
@@ -46,8 +46,8 @@ impl Job {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let token = format!("{}-{number}", std::process::id());
-        let folder = tempfile::tempdir().unwrap();
-        let output = File::create(folder.path().join("output")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let output = File::create(dir.path().join("output")).unwrap();
         let mut mpirun = Command::new("mpirun");
         mpirun.args(["-n", &ranks.to_string()]);
         mpirun.arg(program).args(arguments);
@@ -64,7 +64,7 @@ impl Job {
         ];
         mpirun.envs(settings);
         for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
-            mpirun.env(format!("OMPI_MCA_{variable}"), folder.path());
+            mpirun.env(format!("OMPI_MCA_{variable}"), dir.path());
         }
         mpirun.stdin(Stdio::null());
         mpirun.stdout(output.try_clone().unwrap()).stderr(output);
@@ -72,11 +72,7 @@ impl Job {
         mpirun.process_group(0);
         let started = mpirun.spawn();
         let mpirun = started.unwrap_or_else(|e| panic!("mpirun cannot be started: {e}"));
-        Job {
-            mpirun,
-            token,
-            folder,
-        }
+        Job { mpirun, token, dir }
     }
 
     /// Waits for the end. Fails the test where it does not come.
@@ -123,7 +119,7 @@ impl Job {
 
     /// What all its processes printed so far.
     pub fn said(&self) -> String {
-        let bytes = fs::read(self.folder.path().join("output")).unwrap_or_default();
+        let bytes = fs::read(self.dir.path().join("output")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

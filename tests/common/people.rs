@@ -135,14 +135,14 @@ pub fn set_list(path: &Path, classes: [u16; 4], named: &[Entry]) {
     rustix::fs::setxattr(path, ACCESS_LIST, &list, XattrFlags::empty()).unwrap();
 }
 
-/// Whether the file system of `folder` has such lists; says so where it has none.
-pub fn has_lists(folder: &Path) -> bool {
+/// Whether the file system of `directory` has such lists; says so where it has none.
+pub fn has_lists(dir: &Path) -> bool {
     let entries = list([7, 5, 5, 5], &[]);
-    let set = rustix::fs::setxattr(folder, ACCESS_LIST, &entries, XattrFlags::empty());
+    let set = rustix::fs::setxattr(dir, ACCESS_LIST, &entries, XattrFlags::empty());
     if let Err(e) = set {
         eprintln!(
             "skipped: {} has no access control lists: {e}",
-            folder.display()
+            dir.display()
         );
     }
     set.is_ok()

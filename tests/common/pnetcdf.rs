@@ -33,9 +33,9 @@ pub struct Case {
 
 impl Case {
     pub fn all() -> Vec<Case> {
-        let folders = fs::read_dir(corpus()).unwrap().flatten();
-        let folders = folders.filter(|f| f.path().join("case.json").exists());
-        let mut all: Vec<Case> = folders.map(|f| Case::read(&f.path())).collect();
+        let dirs = fs::read_dir(corpus()).unwrap().flatten();
+        let dirs = dirs.filter(|f| f.path().join("case.json").exists());
+        let mut all: Vec<Case> = dirs.map(|f| Case::read(&f.path())).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(all.len() > 50, "{} cases", all.len());
         all
@@ -47,8 +47,8 @@ impl Case {
         cases
     }
 
-    pub fn read(folder: &Path) -> Case {
-        let text = fs::read(folder.join("case.json")).unwrap();
+    pub fn read(dir: &Path) -> Case {
+        let text = fs::read(dir.join("case.json")).unwrap();
         let facts: Value = serde_json::from_slice(&text).unwrap();
         let undefined = facts["undefined"].as_array().unwrap().iter();
         Case {
@@ -74,9 +74,9 @@ impl Case {
         })
     }
 
-    /// Puts the netCDF file and its logs below `folder`, as the job left them.
-    pub fn lay_out(&self, folder: &Path) -> PathBuf {
-        let to = folder.join(&self.name);
+    /// Puts the netCDF file and its logs below `directory`, as the job left them.
+    pub fn lay_out(&self, dir: &Path) -> PathBuf {
+        let to = dir.join(&self.name);
         copy_logs(&corpus().join(&self.name), &to);
         if self.name == ELSEWHERE {
             copy_logs(&self.file("bb"), &to.join("bb"));
@@ -139,11 +139,11 @@ pub fn unpack(from: &Path, to: &Path) {
 
 /// Lays out cases below one directory; a case is a directory there.
 pub fn lay_out(cases: &[Case]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for case in cases {
-        case.lay_out(folder.path());
+        case.lay_out(dir.path());
     }
-    folder
+    dir
 }
 
 pub fn case(name: &str) -> Case {
@@ -216,8 +216,8 @@ pub fn header(file: &Path) -> String {
     said(&output)
 }
 
-pub fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+pub fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -226,8 +226,8 @@ pub fn names_in(folder: &Path) -> Vec<String> {
 }
 
 pub fn export(file: &Path, options: &[&str]) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.nc");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out.nc");
     let output = h5logfs(&[&["export"], options].concat(), &[file, &out]);
     assert!(
         output.status.success(),

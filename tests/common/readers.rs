@@ -97,8 +97,13 @@ pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// The root of the workspace, also for the unit tests of its crates.
 pub fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut above = manifest.ancestors();
+    above
+        .find(|dir| dir.join("tests/corpus").is_dir())
+        .unwrap_or(manifest)
 }
 
 /// The small cases, part of the project.
@@ -108,11 +113,11 @@ pub fn corpus() -> PathBuf {
 
 /// The whole corpus, where it lies beside the project.
 pub fn whole_corpus() -> Option<PathBuf> {
-    let folder = project().join("../shared/corpus/logvol");
-    if folder.is_dir() {
-        return folder.canonicalize().ok();
+    let dir = project().join("../shared/corpus/logvol");
+    if dir.is_dir() {
+        return dir.canonicalize().ok();
     }
-    eprintln!("skipped: {} is not there", folder.display());
+    eprintln!("skipped: {} is not there", dir.display());
     None
 }
 

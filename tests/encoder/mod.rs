@@ -12,12 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use h5logfs::error::{Error, Result};
-use h5logfs::log::source::Folder;
-use h5logfs::scan::{Settings, scan};
-use h5logfs::snapshot::Snapshot;
-use h5logfs::view::View;
-use h5logfs::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
 
 use hdf5_metno_sys::h5p::*;
 use hdf5_metno_sys::h5t::*;
@@ -386,11 +387,11 @@ impl LogFile {
 
     /// Section 10.
     fn write_subfiles(&self, path: &Path, ids: i32) {
-        let folder = subfile_folder(path);
-        fs::create_dir_all(&folder).unwrap();
+        let dir = subfile_dir(path);
+        fs::create_dir_all(&dir).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         for (number, log) in self.logs.iter().enumerate() {
-            let path = folder.join(format!("{name}.{number}"));
+            let path = dir.join(format!("{name}.{number}"));
             let file = raw::create_file(&path, 0, self.latest);
             self.write_log(&file, log, ids, self.logs.len() as i32);
         }
@@ -468,7 +469,7 @@ impl LogFile {
     }
 }
 
-pub fn subfile_folder(path: &Path) -> PathBuf {
+pub fn subfile_dir(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".subfiles");
     name.into()
@@ -721,8 +722,8 @@ pub fn coordinates(count: &[u64]) -> impl Iterator<Item = Vec<u64>> {
 pub const BUDGET: u64 = 64 << 20;
 
 pub fn scan_file(path: &Path) -> Result<Snapshot> {
-    let (folder, name) = Folder::of_file(path)?;
-    scan(&folder, &name, &Settings::default())
+    let (dir, name) = SourceDir::of_file(path)?;
+    scan(ScanRequest::alone(&dir, &name, &Settings::default()))
 }
 
 pub fn open_view(path: &Path) -> Result<Arc<View>> {
@@ -730,10 +731,10 @@ pub fn open_view(path: &Path) -> Result<Arc<View>> {
 }
 
 pub fn open_view_within(path: &Path, budget: u64) -> Result<Arc<View>> {
-    let (folder, name) = Folder::of_file(path)?;
-    let snapshot = scan(&folder, &name, &Settings::default())?;
+    let (dir, name) = SourceDir::of_file(path)?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::default()))?;
     View::open(
-        &folder,
+        &dir,
         snapshot,
         Arc::new(Budget::new(MemoryLimits::each(budget))),
         None,

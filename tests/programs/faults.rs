@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use h5logfs::writer::{Dataset, DatasetSpec, Error, Options, Result, Selection, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Error, Options, Result, Selection, Subfiles, Writer};
 use mpi::collective::SystemOperation;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
@@ -28,7 +28,7 @@ fn main() {
         std::process::exit(1);
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [scenario, folder, notes] = &arguments[..] else {
+    let [scenario, dir, notes] = &arguments[..] else {
         panic!("writer-faults SCENARIO FOLDER NOTES");
     };
     let universe = mpi::initialize().unwrap();
@@ -37,7 +37,7 @@ fn main() {
         rank: world.rank() as u32,
         ranks: world.size() as u32,
         world,
-        folder: folder.into(),
+        dir: dir.into(),
         notes: notes.into(),
     };
     match &scenario[..] {
@@ -57,7 +57,7 @@ struct Job {
     world: SimpleCommunicator,
     rank: u32,
     ranks: u32,
-    folder: PathBuf,
+    dir: PathBuf,
     notes: PathBuf,
 }
 
@@ -123,7 +123,7 @@ impl Job {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.dir.join(name)
     }
 
     fn create(&self, name: &str, options: Options) -> Result<Rows<'_>> {
@@ -670,7 +670,7 @@ fn several(job: &Job) {
         rank: part.rank() as u32,
         ranks: part.size() as u32,
         world: part,
-        folder: job.folder.clone(),
+        dir: job.dir.clone(),
         notes: job.notes.clone(),
     };
     let mut own = part

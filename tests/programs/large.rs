@@ -4,7 +4,7 @@
 //! writer-large FILE BYTES lent|copied
 //! ```
 
-use h5logfs::writer::{DatasetSpec, Options, Selection, Writer};
+use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
 use mpi::traits::*;
 
 const MIB: u64 = 1 << 20;

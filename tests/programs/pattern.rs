@@ -13,7 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use h5logfs::writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
 use hdf5::H5Type;
 use mpi::traits::*;
 
@@ -36,17 +36,17 @@ fn main() {
         std::process::exit(1);
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, folder, flushes, rest @ ..] = &arguments[..] else {
+    let [path, dir, flushes, rest @ ..] = &arguments[..] else {
         panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES]");
     };
     let subfiles = rest.first().map_or(0, |n| n.parse().unwrap());
     let flushes = flushes.parse().unwrap();
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
-    let folder = Path::new(folder);
-    let pid = folder.join(format!("pid.{}", world.rank()));
+    let dir = Path::new(dir);
+    let pid = dir.join(format!("pid.{}", world.rank()));
     fs::write(pid, std::process::id().to_string()).unwrap();
-    let mut acknowledge = acknowledger(&world, folder.join("acknowledged"));
+    let mut acknowledge = acknowledger(&world, dir.join("acknowledged"));
     acknowledge("ready");
     let options = Options {
         subfiles: match subfiles {

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use h5logfs::index::kept::About;
-use h5logfs::index::store::{KeptLog, Key, State, Store};
-use h5logfs::log::source::{Folder, SourceFile};
-use h5logfs::scan::{Chunking, Settings, scan};
-use h5logfs::snapshot::Snapshot;
-use h5logfs::view::cache::{Budget, MemoryLimits};
-use h5logfs::view::{Source, View};
+use h5logfs_core::index::kept::About;
+use h5logfs_core::index::store::{KeptLog, Key, State, Store};
+use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
+use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::view::{Source, View};
+use h5logfs_scan::scan;
 
 use crate::encoder::BUDGET;
 
@@ -37,10 +38,10 @@ impl Ways {
         }
     }
 
-    fn folder(&self) -> Result<(Folder, PathBuf)> {
-        let (folder, name) = Folder::of_file(&self.path).map_err(|e| e.to_string())?;
-        let folder = folder.with_further(&self.settings.log_folders);
-        Ok((folder.map_err(|e| e.to_string())?, name))
+    fn dir(&self) -> Result<(SourceDir, PathBuf)> {
+        let (dir, name) = SourceDir::of_file(&self.path).map_err(|e| e.to_string())?;
+        let dir = dir.with_further(&self.settings.log_dirs);
+        Ok((dir.map_err(|e| e.to_string())?, name))
     }
 
     /// One way to open it.
@@ -50,7 +51,7 @@ impl Ways {
         cache_size: u64,
         kept: Option<KeptLog>,
     ) -> Result<Arc<View>> {
-        let (folder, name) = self.folder()?;
+        let (dir, name) = self.dir()?;
         let limits = MemoryLimits {
             cache_size,
             index_memory: BUDGET,
@@ -59,14 +60,14 @@ impl Ways {
             chunking,
             ..self.settings.clone()
         };
-        scan(&folder, &name, &settings)
-            .and_then(|snapshot| View::open(&folder, snapshot, Arc::new(Budget::new(limits)), kept))
+        scan(ScanRequest::alone(&dir, &name, &settings))
+            .and_then(|snapshot| View::open(&dir, snapshot, Arc::new(Budget::new(limits)), kept))
             .map_err(|e| e.to_string())
     }
 
     /// Keeps the indexes of all datasets in `store`.
     fn keep(&self, view: &View, store: &Arc<Store>) -> Result<KeptLog> {
-        let (folder, name) = self.folder()?;
+        let (dir, name) = self.dir()?;
         let key = Key {
             main: State::from(&self.path.metadata().map_err(|e| e.to_string())?),
             name: name.into_os_string().into_encoded_bytes(),
@@ -75,7 +76,7 @@ impl Ways {
         let log = store.log(&key);
         let snapshot = view.snapshot();
         let sources = snapshot.sources.iter();
-        let sources = sources.map(|s| SourceFile::open_at(&folder, &s.place));
+        let sources = sources.map(|s| SourceFile::open_at(&dir, &s.place));
         let sources: Vec<SourceFile> = sources
             .collect::<std::result::Result<_, _>>()
             .map_err(|e| e.to_string())?;
@@ -90,7 +91,7 @@ impl Ways {
             };
             let index = view.index(number).map_err(|e| e.to_string())?;
             index.keep(&log, about);
-            let again = h5logfs::index::DatasetIndex::kept(&log, about, &Default::default());
+            let again = h5logfs_core::index::DatasetIndex::kept(&log, about, &Default::default());
             if again.is_none() {
                 return Err(format!("the index of dataset {number} is not taken back"));
             }
@@ -101,8 +102,9 @@ impl Ways {
     /// Presents the snapshot of the log with each of its bytes damaged, but for those of the image: whatever it says,
     /// a read succeeds or fails, and soon.
     pub fn damage_snapshot(&self) -> Result<()> {
-        let (folder, name) = self.folder()?;
-        let snapshot = scan(&folder, &name, &self.settings).map_err(|e| e.to_string())?;
+        let (dir, name) = self.dir()?;
+        let snapshot =
+            scan(ScanRequest::alone(&dir, &name, &self.settings)).map_err(|e| e.to_string())?;
         let sound = snapshot.to_bytes().map_err(|e| e.to_string())?;
         let mut windows = sound.windows(snapshot.image.len());
         let image = windows.position(|w| w == snapshot.image).unwrap_or(0);
@@ -115,7 +117,7 @@ impl Ways {
                     continue;
                 };
                 let budget = Arc::new(Budget::new(MemoryLimits::each(16 << 20)));
-                if let Ok(view) = View::open(&folder, snapshot, budget, None) {
+                if let Ok(view) = View::open(&dir, snapshot, budget, None) {
                     opened += 1;
                     read_somewhat(&view);
                 }
@@ -150,8 +152,8 @@ impl Ways {
         let chunks = self.open(Chunking::Size(4096), BUDGET, None)?;
         check(&chunks, "in chunks of 4096 bytes")?;
 
-        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let store = Store::open(&folder.path().join("kept"), BUDGET);
+        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let store = Store::open(&dir.path().join("kept"), BUDGET);
         let store = Arc::new(store.map_err(|e| e.to_string())?);
         let log = self.keep(&view, &store)?;
         let kept = self.open(Chunking::Auto, BUDGET, Some(log))?;

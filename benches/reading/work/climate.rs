@@ -161,8 +161,8 @@ pub fn real(bench: &Bench, out: &mut Outcome) -> Result<()> {
         .filter(|c| path(c).is_file())
         .collect();
     if there.is_empty() {
-        let folder = bench.corpus.display();
-        out.skipped = Some(format!("no e3sm_*.log.h5 in {folder}; --corpus says where"));
+        let dir = bench.corpus.display();
+        out.skipped = Some(format!("no e3sm_*.log.h5 in {dir}; --corpus says where"));
         return Ok(());
     }
     for case in there {

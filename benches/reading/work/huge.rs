@@ -221,7 +221,7 @@ impl<'a> Turn<'a> {
             true => format!("{OPTIONS},index_dir={}", self.indexes.display()),
             false => OPTIONS.to_owned(),
         };
-        self.bench.mount(&self.prepared.log_folder(), &options)
+        self.bench.mount(&self.prepared.log_dir(), &options)
     }
 
     fn first_value(&self, mount: &Mount, client: &mut Client) -> Result<Timed> {
@@ -276,7 +276,7 @@ impl<'a> Turn<'a> {
 
     /// Whether all elements are those that were generated.
     fn check(&self, client: &mut Client, out: &mut Outcome) -> Result<()> {
-        let mount = self.bench.mount(&self.prepared.log_folder(), OPTIONS)?;
+        let mount = self.bench.mount(&self.prepared.log_dir(), OPTIONS)?;
         let path = mount.join(self.prepared.name());
         let dataset = std::slice::from_ref(self.dataset);
         out.contents(&client.check(&path, dataset, self.bench.size.seed)?);
@@ -290,9 +290,9 @@ fn middle(dataset: &Dataset) -> Result<Read> {
     Read::block(dataset, &middle, &vec![1; middle.len()])
 }
 
-fn bytes_below(folder: &Path) -> Result<u64> {
+fn bytes_below(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         bytes += match entry.file_type()?.is_dir() {
             true => bytes_below(&entry.path())?,

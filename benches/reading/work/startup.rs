@@ -96,7 +96,7 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let mut client = bench.clients.take()?;
     let mut take_turn = |options: &str| -> Result<f64> {
         let start = Instant::now();
-        let mount = bench.mount(&prepared.log_folder(), options)?;
+        let mount = bench.mount(&prepared.log_dir(), options)?;
         let read = client.time(&mount.join(prepared.name()), &value)?;
         let seconds = start.elapsed().as_secs_f64();
         ensure!(
@@ -140,28 +140,28 @@ pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
     prepared.written.iter().for_each(|w| out.log(w));
     for number in 1..logs {
         let name = format!("run_{number:04}.h5");
-        fs::copy(prepared.log(), prepared.log_folder().join(name))?;
+        fs::copy(prepared.log(), prepared.log_dir().join(name))?;
     }
     bench.let_settle();
-    let folder = prepared.log_folder();
+    let dir = prepared.log_dir();
     let kept = format!("index_dir={}", bench.scratch.path().join("kept").display());
     let (mut plain, mut cold, mut warm) = (Vec::new(), Vec::new(), Vec::new());
     let mut again = Vec::new();
     if bench.keeps_indexes {
-        list(&bench.mount(&folder, &kept)?.join(""), logs)?;
+        list(&bench.mount(&dir, &kept)?.join(""), logs)?;
     }
     for round in 0..=bench.rounds {
         bench.say(out.name, &format!("round {round}"));
-        for log in fs::read_dir(&folder)? {
+        for log in fs::read_dir(&dir)? {
             into_page_cache(&log?.path())?;
         }
-        list(&folder, logs)?;
-        let mount = bench.mount(&folder, "")?;
-        plain.push(list(&folder, logs)?);
+        list(&dir, logs)?;
+        let mount = bench.mount(&dir, "")?;
+        plain.push(list(&dir, logs)?);
         cold.push(list(&mount.join(""), logs)?);
         warm.push(list(&mount.join(""), logs)?);
         if bench.keeps_indexes {
-            again.push(list(&bench.mount(&folder, &kept)?.join(""), logs)?);
+            again.push(list(&bench.mount(&dir, &kept)?.join(""), logs)?);
         }
     }
     let row = |what: &str, seconds: &[f64]| {
@@ -178,11 +178,11 @@ pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
 }
 
 /// Seconds that `ls -l` takes; it has to show this many files.
-fn list(folder: &Path, files: usize) -> Result<f64> {
+fn list(dir: &Path, files: usize) -> Result<f64> {
     let start = Instant::now();
     let output = Command::new("ls")
         .arg("-l")
-        .arg(folder)
+        .arg(dir)
         .stderr(Stdio::inherit())
         .output()?;
     let seconds = start.elapsed().as_secs_f64();

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use h5logfs::catalog::Catalog;
-use h5logfs::log::source::Folder;
-use h5logfs::view::View;
-use h5logfs::view::cache::MemoryLimits;
+use h5logfs_catalog::Catalog;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_scan::InProcess;
 
 use crate::bench::Bench;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};
@@ -96,13 +97,13 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
 
 /// The first element of each chunk is compared with what was generated.
 fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f64> {
-    let (folder, name) = Folder::of_file(log)?;
+    let (dir, name) = SourceDir::of_file(log)?;
     // Each chunk costs a little more than its bytes.
     let memory = MemoryLimits {
         cache_size: CACHED * (CHUNK * CHUNK * ELEMENT + 128),
         index_memory: 64 << 20,
     };
-    let view = Catalog::new(folder, memory).open(&name)?;
+    let view = Catalog::new(dir, memory, InProcess::default()).open(&name)?;
     let mut chunk = vec![0; (CHUNK * CHUNK * ELEMENT) as usize];
     // What leads to the chunks is no part of it.
     read_chunk(&view, 0, &mut chunk)?;

@@ -197,7 +197,7 @@ fn names_relative_path(options: &MountOptions) -> bool {
         IndexDir::Usual | IndexDir::None => None,
     };
     let one = index_dir.into_iter().chain(&options.log_file);
-    let mut paths = one.chain(&options.settings.log_folders);
+    let mut paths = one.chain(&options.settings.log_dirs);
     paths.any(|path| path.is_relative())
 }
 
@@ -247,7 +247,7 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::*;
-    use crate::scan::LAYOUT_OPTIONS;
+    use h5logfs_core::scan::LAYOUT_OPTIONS;
 
     /// An option that may be given several times.
     fn adding_up() -> &'static str {
@@ -299,7 +299,7 @@ mod tests {
         assert!(options.allow_other && !options.auto_unmount);
         assert_eq!(options.memory.cache_size, 32 << 20);
         assert_eq!(options.log_file, Some("/var/log/a,b".into()));
-        assert_eq!(options.settings.log_folders.len(), 3);
+        assert_eq!(options.settings.log_dirs.len(), 3);
     }
 
     #[test]

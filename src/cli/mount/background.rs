@@ -50,7 +50,7 @@ fn command(request: &Request) -> anyhow::Result<Command> {
         word.push(option);
         command.arg(word);
     }
-    // The daemon starts in this same folder, so relative paths mean the same there.
+    // The daemon starts in this same directory, so relative paths mean the same there.
     command
         .arg("--")
         .args([&request.source, &request.mount_point])

@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_socket_has_a_path_or_an_abstract_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
         assert_eq!(received(&socket, path.as_os_str()), "READY=1\nSTATUS=here");
         let name = format!("h5logfs-test-{}", std::process::id());

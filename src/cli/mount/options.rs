@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::cli::THIS_PROGRAM;
 use crate::fs::IndexDir;
-use crate::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
-use crate::view::cache::MemoryLimits;
-use crate::worker;
+use h5logfs_catalog::workers;
+use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::view::cache::MemoryLimits;
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
 const MAX_THREADS: usize = 64;
@@ -63,13 +64,21 @@ pub struct MountOptions {
     pub memory: MemoryLimits,
     pub settings: Settings,
     /// What a scan may take.
-    pub scans: worker::Limits,
+    pub scans: workers::Limits,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
     /// Where indexes are kept on disk.
     pub index_dir: IndexDir,
     /// The most that may be kept there, in bytes.
     pub index_dir_size: u64,
+}
+
+/// The usual limits, for workers that are this program.
+fn scan_limits() -> workers::Limits {
+    workers::Limits {
+        program: THIS_PROGRAM.into(),
+        ..workers::Limits::default()
+    }
 }
 
 impl Default for MountOptions {
@@ -79,7 +88,7 @@ impl Default for MountOptions {
             auto_unmount: false,
             memory: MemoryLimits::default(),
             settings: Settings::default(),
-            scans: worker::Limits::default(),
+            scans: scan_limits(),
             threads: default_threads(),
             log_file: None,
             index_dir: IndexDir::Usual,
@@ -403,7 +412,7 @@ fn chunking(value: &[u8]) -> anyhow::Result<Chunking> {
 fn scan_memory(value: &[u8]) -> anyhow::Result<u64> {
     let memory = size("scan_memory", value)?;
     ensure!(
-        memory >= worker::SMALLEST_MEMORY,
+        memory >= workers::SMALLEST_MEMORY,
         "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
     );
     Ok(memory)
@@ -413,9 +422,9 @@ fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
     let text = String::from_utf8_lossy(value);
     text.parse()
         .ok()
-        .filter(|n| (1..=worker::MOST_WORKERS).contains(n))
+        .filter(|n| (1..=workers::MOST_WORKERS).contains(n))
         .with_context(|| {
-            let most = worker::MOST_WORKERS;
+            let most = workers::MOST_WORKERS;
             format!("scan_workers={text}: not a number from 1 to {most}")
         })
 }
@@ -493,7 +502,7 @@ mod tests {
                     index_memory: 1 << 30,
                 },
                 settings: Chunking::Size(8 << 20).into(),
-                scans: worker::Limits::default(),
+                scans: scan_limits(),
                 threads: 3,
                 log_file: Some("/tmp/a=b".into()),
                 index_dir: IndexDir::At("/scratch/kept".into()),

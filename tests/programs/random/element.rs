@@ -3,7 +3,9 @@
 
 use std::mem::{offset_of, size_of};
 
-use h5logfs::writer::{Batch, Dataset, DatasetSpec, Datatype, Result, Selection, Value, Writer};
+use h5logfs_writer::{
+    Batch, Dataset, DatasetSpec, Datatype, Result, Selection, Value, Writer, array_value,
+};
 use hdf5::H5Type;
 use hdf5::types::{FixedAscii, FixedUnicode};
 use serde::{Serialize, Serializer};
@@ -159,7 +161,7 @@ macro_rules! native {
             pub fn value(self, data: &Bytes, dims: &[u64]) -> Result<Value, String> {
                 match self {
                     // SAFETY: the elements were drawn as ones of this type.
-                    $(Native::$name => Value::array(unsafe { data.values::<$rust>() }, dims)),*
+                    $(Native::$name => array_value(unsafe { data.values::<$rust>() }, dims)),*
                 }
             }
 

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use h5logfs::writer::{Dataset, DatasetSpec, Fsync, Options, Result, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Result, Subfiles, Writer};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
@@ -32,7 +32,7 @@ fn main() {
         std::process::exit(1);
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, first, number, rest @ ..] = &arguments[..] else {
+    let [dir, first, number, rest @ ..] = &arguments[..] else {
         panic!("writer-random FOLDER FIRST-SEED NUMBER [--abort]");
     };
     let (first, number): (u64, u64) = (first.parse().unwrap(), number.parse().unwrap());
@@ -41,7 +41,7 @@ fn main() {
     let world = universe.world();
     for seed in first..first + number {
         let program = Program::draw(seed, world.size() as u32);
-        let path = Path::new(folder).join(format!("{seed}.h5"));
+        let path = Path::new(dir).join(format!("{seed}.h5"));
         if world.rank() == 0 {
             let json = File::create(path.with_extension("json")).unwrap();
             serde_json::to_writer(BufWriter::new(json), &program).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use h5logfs::writer::{Datatype, Value};
+use h5logfs_writer::{Datatype, Value, elements_value};
 use serde::{Serialize, Serializer};
 
 use crate::element::{Bytes, Element, draw_elements};
@@ -454,7 +454,7 @@ fn elements(random: &mut Random) -> Content {
         Element::Described(described) => {
             datatype = described;
             data = draw_elements(&datatype, dims.iter().product(), 256, random);
-            value = Value::elements(datatype.clone(), &dims, data.as_bytes());
+            value = elements_value(datatype.clone(), &dims, data.as_bytes());
         }
     }
     let value = value.expect("a value of drawn elements");

@@ -1,7 +1,7 @@
 //! What a write covers, as a program has it: owned, and listed element by element where it matters
 //! who owns them.
 
-use h5logfs::writer::Selection;
+use h5logfs_writer::Selection;
 use serde::Serialize;
 
 use crate::rng::Random;

@@ -80,15 +80,15 @@ mod tests {
     use super::*;
 
     fn log_file() -> (tempfile::TempDir, PathBuf, LogFile) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
         let file = LogFile::open(&path).unwrap();
-        (folder, path, file)
+        (dir, path, file)
     }
 
     #[test]
     fn it_follows_its_name() {
-        let (_folder, path, mut log) = log_file();
+        let (_dir, path, mut log) = log_file();
         log.write_all(b"one\n").unwrap();
         let moved = path.with_extension("1");
         fs::rename(&path, &moved).unwrap();
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn it_has_a_bound() {
-        let (_folder, path, mut log) = log_file();
+        let (_dir, path, mut log) = log_file();
         log.most = 100;
         for _ in 0..100 {
             log.write_all(b"0123456789").unwrap();

@@ -1,0 +1,300 @@
+//! The broker of one scan: it opens the files of one log for a worker, and no others, and checks the snapshot that
+//! the worker sends.
+
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Component;
+use std::time::Instant;
+
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::log::source::{SourceDir, SourcePath};
+use h5logfs_core::scan::protocol::{
+    Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno, poll,
+};
+use h5logfs_core::scan::{ScanRequest, companions};
+use h5logfs_core::snapshot::Snapshot;
+
+/// What a worker says beside metadata is no longer than this, in bytes.
+const MOST_OVERHEAD: u64 = 1 << 20;
+
+/// It asks for no more files than a log can have, and looks at each of them a few times at most.
+const MOST_QUESTIONS: usize = 4 << 16;
+
+/// Why there is no snapshot.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The worker has told.
+    Said(Error),
+    /// It is no more.
+    Gone,
+    TooLate,
+    /// It says what no worker says.
+    Nonsense(String),
+}
+
+/// One scan, seen from the daemon.
+#[derive(Debug)]
+pub struct Broker<'a> {
+    request: ScanRequest<'a>,
+    /// Bytes of the largest snapshot that is of use.
+    most: u64,
+    /// Who owns the log file, where this process may read what that user may not.
+    owner: Option<u32>,
+}
+
+struct Until(Instant);
+
+impl Wait for Until {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        match poll(socket, to, Some(self.0))? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+fn stopped(e: io::Error) -> Stopped {
+    match e.kind() {
+        io::ErrorKind::TimedOut => Stopped::TooLate,
+        io::ErrorKind::InvalidData => Stopped::Nonsense(e.to_string()),
+        _ => Stopped::Gone,
+    }
+}
+
+fn refused() -> io::Error {
+    rustix::io::Errno::ACCESS.into()
+}
+
+impl<'a> Broker<'a> {
+    /// `most` bytes of metadata are of use; `owner` of the log file.
+    pub fn new(request: ScanRequest<'a>, most: u64, owner: u32) -> Self {
+        let is_root = |user: u32| user == 0;
+        let reads_more = is_root(rustix::process::geteuid().as_raw()) && !is_root(owner);
+        Broker {
+            request,
+            most,
+            owner: reads_more.then_some(owner),
+        }
+    }
+
+    /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
+    /// bytes of a snapshot.
+    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, Stopped> {
+        let longest = usize::try_from(self.most.saturating_add(MOST_OVERHEAD));
+        let longest = longest.unwrap_or(usize::MAX);
+        let worker = Channel::new(socket, Until(until));
+        worker.send(&self.task(), None).map_err(stopped)?;
+        for _ in 0..MOST_QUESTIONS {
+            // A worker that never waits is never waited for.
+            if Instant::now() > until {
+                return Err(Stopped::TooLate);
+            }
+            let (ask, _) = worker.receive(longest).map_err(stopped)?;
+            let answer = match ask {
+                Ask::Done(outcome) => return self.outcome(outcome),
+                Ask::Open(place) => self.open(&place).map(|file| (Answer::Opened, Some(file))),
+                Ask::List(place) => self.list(&place).map(|names| (Answer::Listed(names), None)),
+            };
+            let (answer, file) = answer.unwrap_or_else(|e| (Answer::Refused(errno(&e)), None));
+            let file = file.as_ref().map(AsFd::as_fd);
+            worker.send(&answer, file).map_err(stopped)?;
+        }
+        Err(Stopped::Nonsense("too many questions".into()))
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Result<Vec<u8>, Stopped> {
+        outcome.into_result().map_err(Stopped::Said)
+    }
+
+    fn task(&self) -> Task {
+        let ScanRequest {
+            dir,
+            relative,
+            companions,
+            settings,
+        } = self.request;
+        Task {
+            relative: relative.to_owned(),
+            dirs: dir.all().map(|f| Shown::from(f.path())).collect(),
+            companions: companions.map(<[SourcePath]>::to_vec),
+            chunking: settings.chunking,
+            without_logs: settings.without_logs,
+            most: self.most,
+        }
+    }
+
+    fn open(&self, place: &SourcePath) -> io::Result<OwnedFd> {
+        let dir = self.dir_of(self.may_open(place), place)?;
+        let file = dir.open_file(&place.path)?;
+        match self.may_show(place, &file.metadata()?) {
+            true => Ok(file.into()),
+            false => Err(refused()),
+        }
+    }
+
+    /// Whether the worker may see a file. What it has seen may come out in the snapshot, which is then shown to all who may
+    /// read the files that the snapshot names: so a log in the hands of its owner gets no private files of others, whatever
+    /// their names are.
+    fn may_show(&self, place: &SourcePath, file: &Metadata) -> bool {
+        let is_main = *place == SourcePath::below(self.request.relative);
+        let is_public = file.mode() & 0o004 != 0;
+        let owner_may = |owner| file.uid() == owner || is_public && !is_main;
+        self.owner.is_none_or(owner_may)
+    }
+
+    fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>> {
+        let is_own = place.dir == 0 && companions::is_own_dir(self.request.relative, &place.path);
+        self.dir_of(is_own, place)?.list(&place.path)
+    }
+
+    fn dir_of(&self, granted: bool, place: &SourcePath) -> io::Result<&SourceDir> {
+        match granted {
+            true => self.request.dir.of(place),
+            false => Err(refused()),
+        }
+    }
+
+    /// Whether a file can be a part of the log: the file itself, its journal, a subfile, or what the daemon
+    /// itself has found beside it.
+    fn may_open(&self, place: &SourcePath) -> bool {
+        let ScanRequest {
+            relative,
+            companions,
+            ..
+        } = self.request;
+        let is_own = || place.dir == 0 && companions::is_own_file(relative, &place.path);
+        let mut parts = place.path.components();
+        let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
+        let is_companion = || companions.is_some_and(|known| known.contains(place));
+        goes_down && (is_own() || is_companion())
+    }
+
+    /// The snapshot that the worker sent, if it makes sense, and is of this log.
+    pub fn check(&self, bytes: &[u8]) -> Result<Snapshot> {
+        let path = self.request.dir.full_path(self.request.relative);
+        let bad = |reason: String| Error::ScanDied {
+            path: path.clone(),
+            reason: format!("the worker does not make sense: {reason}"),
+        };
+        let snapshot = Snapshot::from_bytes(bytes).map_err(bad)?;
+        snapshot.check().map_err(bad)?;
+        let first = snapshot.sources.first().map(|source| &source.place);
+        if first != Some(&SourcePath::below(self.request.relative)) {
+            return Err(bad("it is of another file".into()));
+        }
+        let mut files = snapshot.sources.iter().chain(&snapshot.journal);
+        match files.find(|file| !self.may_open(&file.place)) {
+            Some(file) => Err(bad(format!(
+                "{} is no part of the log",
+                file.place.path.display()
+            ))),
+            None => Ok(snapshot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use h5logfs_core::scan::Settings;
+
+    #[test]
+    fn a_worker_gets_files_of_its_log_only() {
+        let source = tempfile::tempdir().unwrap();
+        let below = |name: &str| source.path().join(name);
+        std::fs::create_dir(below("a.h5.subfiles")).unwrap();
+        std::fs::create_dir(below("b.h5.subfiles")).unwrap();
+        let files = [
+            "a.h5",
+            "b.h5",
+            "a.h5.h5logfs-journal",
+            "a.h5.subfiles/a.h5.0",
+            "b.h5.subfiles/b.h5.0",
+            "a.h5_0_1.meta",
+            "a.h5_1_1.meta",
+        ];
+        for file in files {
+            std::fs::write(below(file), file).unwrap();
+        }
+        let dir = SourceDir::open(source.path()).unwrap();
+        let settings = Settings::default();
+        let companions = [SourcePath::below("a.h5_0_1.meta")];
+        let request = ScanRequest {
+            dir: &dir,
+            relative: Path::new("a.h5"),
+            companions: Some(&companions),
+            settings: &settings,
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let broker = Broker::new(request, 1 << 20, own);
+        let gets = |path: &str| broker.open(&SourcePath::below(path)).is_ok();
+        for own in [
+            "a.h5",
+            "a.h5.h5logfs-journal",
+            "a.h5.subfiles/a.h5.0",
+            "a.h5_0_1.meta",
+        ] {
+            assert!(gets(own), "{own}");
+        }
+        for other in [
+            "b.h5",
+            "a.h5_1_1.meta",
+            "b.h5.subfiles/b.h5.0",
+            "a.h5.subfiles/../b.h5",
+            "a.h5.subfiles/..",
+            "a.h5.subfiles",
+            "/etc/passwd",
+            "../a.h5",
+            "",
+        ] {
+            assert!(!gets(other), "{other}");
+        }
+        let elsewhere = SourcePath {
+            dir: 1,
+            path: "a.h5".into(),
+        };
+        assert!(broker.open(&elsewhere).is_err());
+        let lists = |path: &str| broker.list(&SourcePath::below(path)).is_ok();
+        assert!(lists("a.h5.subfiles"));
+        assert!(!lists("b.h5.subfiles") && !lists("") && !lists("."));
+    }
+
+    #[test]
+    fn a_log_gets_no_private_files_of_others() {
+        let source = tempfile::tempdir().unwrap();
+        let below = |name: &str| source.path().join(name);
+        let (log, part) = ("a.nc", "a.nc_0_1.meta");
+        for file in [log, part] {
+            std::fs::write(below(file), file).unwrap();
+        }
+        let dir = SourceDir::open(source.path()).unwrap();
+        let request = ScanRequest {
+            dir: &dir,
+            relative: Path::new(log),
+            companions: Some(&[SourcePath::below(part)]),
+            settings: &Settings::default(),
+        };
+        let gets = |owner, path, mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(below(path), permissions).unwrap();
+            let broker = Broker {
+                request,
+                most: 1 << 20,
+                owner,
+            };
+            broker.open(&SourcePath::below(path)).is_ok()
+        };
+        let own = rustix::process::geteuid().as_raw();
+        assert!(gets(None, part, 0o600) && gets(Some(own), part, 0o600));
+        assert!(!gets(Some(own + 1), part, 0o600) && !gets(Some(own + 1), part, 0o640));
+        assert!(gets(Some(own + 1), part, 0o604));
+        // A file that has come in the place of the one that is scanned.
+        assert!(gets(Some(own), log, 0o600) && !gets(Some(own + 1), log, 0o604));
+    }
+}

@@ -1,0 +1,90 @@
+//! A budget for scans that die, for each owner of files.
+//!
+//! A scan that dies may have taken all its time, and a listing waits for all files of a directory. So each owner
+//! has a budget for such scans. When it is spent, unknown files of that owner are refused for a while, and files of
+//! other owners are not.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// FailureBudget are forgotten after this.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// Scans that may go on to the end of their time in one window, for each owner.
+const MOST: u32 = 4;
+
+#[derive(Debug)]
+pub struct FailureBudget {
+    most: Duration,
+    by_owner: Mutex<HashMap<u32, Spent>>,
+}
+
+#[derive(Debug)]
+struct Spent {
+    since: Instant,
+    time: Duration,
+}
+
+impl FailureBudget {
+    /// `cpu`: processor time of one scan.
+    pub fn new(cpu: Duration) -> Self {
+        FailureBudget {
+            most: cpu.saturating_mul(MOST),
+            by_owner: Mutex::default(),
+        }
+    }
+
+    /// A scan of a file of `owner` has died after `took`.
+    pub fn add(&self, owner: u32, took: Duration, now: Instant) {
+        let mut by_owner = self.by_owner.lock();
+        by_owner.retain(|_, spent| now.duration_since(spent.since) < WINDOW);
+        let spent = by_owner.entry(owner).or_insert(Spent {
+            since: now,
+            time: Duration::ZERO,
+        });
+        spent.time += took;
+    }
+
+    /// Why no scan of a file of `owner` is begun now, if so.
+    pub fn refusal(&self, owner: u32, now: Instant) -> Option<String> {
+        let by_owner = self.by_owner.lock();
+        let spent = by_owner
+            .get(&owner)
+            .filter(|spent| spent.time >= self.most)?;
+        let left = WINDOW.checked_sub(now.duration_since(spent.since))?;
+        Some(format!(
+            "scans of files of user {owner} have died after {} s in all: none is begun for {} s",
+            spent.time.as_secs(),
+            left.as_secs()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_spent_his_time_waits_for_the_next_window() {
+        let budget = FailureBudget::new(Duration::from_secs(10));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for n in 0..4 {
+            assert_eq!(budget.refusal(7, at(n)), None);
+            budget.add(7, Duration::from_secs(10), at(n));
+        }
+        assert!(budget.refusal(7, at(5)).unwrap().contains("user 7"));
+        assert_eq!(budget.refusal(8, at(5)), None);
+        assert!(budget.refusal(7, at(599)).is_some());
+        assert_eq!(budget.refusal(7, at(601)), None);
+        budget.add(7, Duration::from_secs(10), at(601));
+        assert_eq!(budget.refusal(7, at(602)), None);
+        // Whoever was quick to die has cost little.
+        for n in 0..1000 {
+            budget.add(9, Duration::from_millis(10), at(603 + n / 100));
+        }
+        assert_eq!(budget.refusal(9, at(620)), None);
+    }
+}

@@ -1,0 +1,335 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::log::source::Identity;
+
+const ITEM: &str = "index-7";
+
+fn key(inode: u64) -> Key {
+    Key {
+        main: State {
+            identity: Identity {
+                device: 1,
+                inode,
+                size: 3,
+                modified: (4, 5),
+            },
+            changed: (6, 7),
+        },
+        name: b"log.h5".to_vec(),
+        settings: "none".into(),
+    }
+}
+
+/// A store of its own, and the state of a log in it.
+fn store(size: u64) -> (TempDir, Arc<Store>, KeptLog) {
+    let parent = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&parent.path().join("a/b"), size).unwrap());
+    let log = store.log(&key(1));
+    (parent, store, log)
+}
+
+fn file_of(log: &KeptLog, item: &str) -> PathBuf {
+    log.store.path.join(&log.dir).join(item)
+}
+
+fn files(store: &Store) -> usize {
+    let dirs = fs::read_dir(&store.path).unwrap();
+    dirs.map(|f| fs::read_dir(f.unwrap().path()).unwrap().count())
+        .sum()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+/// Sets the time at which a log was used last, so many seconds ago.
+fn used(log: &KeptLog, ago: u64) {
+    let dir = File::open(file_of(log, "")).unwrap();
+    let then = SystemTime::now() - Duration::from_secs(ago);
+    dir.set_modified(then).unwrap();
+}
+
+#[test]
+fn what_is_put_comes_back_to_every_daemon() {
+    let (_parent, store, log) = store(1 << 20);
+    assert_eq!(log.get(ITEM), None);
+    log.put(ITEM, b"something");
+    log.put("empty", b"");
+    assert_eq!(log.get(ITEM).unwrap(), b"something");
+    log.put(ITEM, b"something else");
+    assert_eq!(files(&store), 2);
+    let again = Arc::new(Store::open(&store.path, 1 << 20).unwrap());
+    let log = again.log(&key(1));
+    assert_eq!(log.get(ITEM).unwrap(), b"something else");
+    assert_eq!(log.get("empty").unwrap(), b"");
+    assert_eq!(again.log(&key(2)).get(ITEM), None);
+}
+
+#[test]
+fn nobody_else_can_read_it() {
+    let (_parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"secret");
+    assert_eq!(mode(&store.path), 0o700);
+    assert_eq!(mode(&file_of(&log, "")), 0o700);
+    assert_eq!(mode(&file_of(&log, ITEM)), 0o600);
+}
+
+#[test]
+fn every_part_of_the_key_tells_logs_apart() {
+    let (_parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"something");
+    let other = |change: &dyn Fn(&mut Key)| {
+        let mut key = key(1);
+        change(&mut key);
+        store.log(&key).get(ITEM)
+    };
+    assert_eq!(other(&|_| ()).unwrap(), b"something");
+    assert_eq!(other(&|k| k.main.identity.device = 9), None);
+    assert_eq!(other(&|k| k.main.identity.size = 9), None);
+    assert_eq!(other(&|k| k.main.identity.modified.1 = 9), None);
+    assert_eq!(other(&|k| k.main.changed.1 = 9), None);
+    assert_eq!(other(&|k| k.name = b"log.h".to_vec()), None);
+    assert_eq!(other(&|k| k.settings = "5none".into()), None);
+}
+
+#[test]
+fn damage_anywhere_is_found_and_the_item_removed() {
+    let (_parent, _store, log) = store(1 << 20);
+    log.put(ITEM, b"some bytes of an index");
+    let path = file_of(&log, ITEM);
+    let sound = fs::read(&path).unwrap();
+    let refused = |bytes: &[u8], what: String| {
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(log.get(ITEM), None, "{what}");
+        assert!(!path.exists(), "{what}");
+    };
+    for at in 0..sound.len() {
+        for bit in [1, 0x80] {
+            let mut damaged = sound.clone();
+            damaged[at] ^= bit;
+            refused(&damaged, format!("bit {bit} of byte {at}"));
+        }
+        refused(&sound[..at], format!("the first {at} bytes"));
+    }
+    refused(&[&sound[..], b"x"].concat(), "a byte more".into());
+    fs::write(&path, &sound).unwrap();
+    assert!(log.get(ITEM).is_some());
+    // Under the name of another item it is none.
+    fs::rename(&path, file_of(&log, "scan")).unwrap();
+    assert_eq!(log.get("scan"), None);
+}
+
+#[test]
+fn a_length_that_is_not_true_reserves_nothing() {
+    let (_parent, _store, log) = store(1 << 20);
+    log.put(ITEM, b"12345678");
+    let path = file_of(&log, ITEM);
+    let mut bytes = fs::read(&path).unwrap();
+    let (huge, at) = (1u64 << 50, bytes.len() - 8 - SUM);
+    bytes[at..at + 8].copy_from_slice(&huge.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    // As long as it says, without taking space.
+    let front = (bytes.len() - 8) as u64;
+    let sparse = File::options().write(true).open(&path).unwrap();
+    // Not every file system has files of that length.
+    let _ = sparse.set_len(front + huge);
+    assert_eq!(log.get(ITEM), None);
+}
+
+#[test]
+fn other_versions_are_told_apart() {
+    let front = front(&key(1));
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    assert!(front.windows(version.len()).any(|w| w == version));
+    assert!(PROGRAM.iter().any(|b| *b != 0));
+    assert!(front.windows(PROGRAM.len()).any(|w| w == *PROGRAM));
+    assert!(front.starts_with(&MAGIC));
+}
+
+#[test]
+fn a_directory_that_others_could_have_made_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = |name: &str| parent.path().join(name);
+    let refusal = |name: &str| Store::open(&path(name), 1 << 20).unwrap_err().to_string();
+    fs::create_dir(path("own")).unwrap();
+    for open in [0o755, 0o710, 0o701, 0o720] {
+        fs::set_permissions(path("own"), fs::Permissions::from_mode(open)).unwrap();
+        assert!(refusal("own").contains(&format!("{open:04o}")));
+    }
+    fs::set_permissions(path("own"), fs::Permissions::from_mode(0o700)).unwrap();
+    Store::open(&path("own"), 1 << 20).unwrap();
+    symlink(path("own"), path("link")).unwrap();
+    assert!(refusal("link").contains("symbolic link"));
+    fs::write(path("file"), "").unwrap();
+    refusal("file");
+    refusal("file/below");
+    if rustix::process::geteuid().is_root() {
+        chown(path("own"), Some(65534), None).unwrap();
+        assert!(refusal("own").contains("user 65534"));
+    }
+}
+
+#[test]
+fn neither_links_nor_files_of_others_are_read_or_written() {
+    let (parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"sound");
+    let path = file_of(&log, ITEM);
+    let elsewhere = parent.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert_eq!(log.get(ITEM), None);
+    assert!(path.symlink_metadata().is_err() && elsewhere.exists());
+    // A link in the place of a whole directory.
+    fs::remove_dir(file_of(&log, "")).unwrap();
+    let dir = parent.path().join("folder");
+    fs::create_dir(&dir).unwrap();
+    fs::rename(&elsewhere, dir.join(ITEM)).unwrap();
+    symlink(&dir, store.path.join(&log.dir)).unwrap();
+    assert_eq!(log.get(ITEM), None);
+    log.put("other", b"bytes");
+    store.tidy();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    fs::remove_file(store.path.join(&log.dir)).unwrap();
+    // A pipe must not make us wait, and a foreign file is not believed.
+    log.put(ITEM, b"sound");
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        FILE_MODE,
+        0,
+    )
+    .unwrap();
+    assert_eq!(log.get(ITEM), None);
+    log.put(ITEM, b"sound");
+    assert!(log.get(ITEM).is_some());
+    if rustix::process::geteuid().is_root() {
+        chown(&path, Some(65534), None).unwrap();
+        assert_eq!(log.get(ITEM), None);
+    }
+}
+
+#[test]
+fn names_stay_in_their_dir() {
+    let (parent, store, log) = store(1 << 20);
+    for name in ["", ".", "../x", "a/b", "tmp-1", "\0"] {
+        log.put(name, b"bytes");
+        assert_eq!(log.get(name), None, "{name:?}");
+    }
+    assert_eq!(fs::read_dir(&store.path).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_was_not_used_for_the_longest_goes_first() {
+    // A log takes 8192 bytes: its item, and its directory. Seven eighths of the bound hold seven.
+    let (_parent, store, _) = store(8 * 8192);
+    let logs: Vec<KeptLog> = (0..7).map(|n| store.log(&key(n))).collect();
+    for (n, log) in logs.iter().enumerate() {
+        log.put(ITEM, b"bytes");
+        used(log, 100 * (10 - n as u64));
+    }
+    store.tidy();
+    assert_eq!(files(&store), 7);
+    // The first was written before all others, and is used now, by another daemon.
+    let again = Arc::new(Store::open(&store.path, store.size).unwrap());
+    assert!(again.log(&key(0)).get(ITEM).is_some());
+    let new: Vec<KeptLog> = (7..9).map(|n| again.log(&key(n))).collect();
+    new.iter().for_each(|log| log.put(ITEM, b"bytes"));
+    assert_eq!(files(&store), 7);
+    let gone = |n: usize| logs[n].get(ITEM).is_none();
+    assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
+}
+
+#[test]
+fn the_bound_holds_whatever_is_put() {
+    let size = 1 << 20;
+    let (_parent, store, _) = store(size);
+    for n in 0..200 {
+        let log = store.log(&key(n));
+        log.put("scan", &vec![1; 10_000]);
+        log.put("index-0", &vec![2; (n as usize * 7919) % 100_000]);
+        let kept: u64 = fs::read_dir(&store.path)
+            .unwrap()
+            .flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
+            .map(|f| f.unwrap().metadata().unwrap().len())
+            .sum();
+        assert!(kept <= size, "{kept} bytes after {n}");
+    }
+    // What is larger than all the rest may be is not kept, and takes nothing with it.
+    let before = files(&store);
+    store.log(&key(1000)).put("scan", &vec![0; size as usize]);
+    assert_eq!(files(&store), before);
+    // Nor does a log that is too large by its number of items, but for itself.
+    let large = store.log(&key(1001));
+    (0..20).for_each(|n| large.put(&format!("index-{n}"), &vec![0; 100_000]));
+    store.tidy();
+    assert!(files(&store) > 0);
+}
+
+#[test]
+fn files_that_nobody_finished_are_removed() {
+    let (_parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"bytes");
+    let (old, new) = (file_of(&log, "tmp-old"), file_of(&log, "tmp-new"));
+    for path in [&old, &new] {
+        fs::write(path, "half a f").unwrap();
+    }
+    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+    let file = File::options().write(true).open(&old).unwrap();
+    file.set_modified(yesterday).unwrap();
+    // What is not ours stays.
+    let foreign = store.path.join("notes.txt");
+    fs::write(&foreign, "keep").unwrap();
+    store.tidy();
+    assert!(!old.exists() && new.exists() && foreign.exists());
+    assert!(log.get(ITEM).is_some());
+}
+
+#[test]
+fn many_may_write_and_tidy_at_once() {
+    let (_parent, first, _) = store(1 << 18);
+    std::thread::scope(|scope| {
+        for daemon in 0..4 {
+            let path = &first.path;
+            scope.spawn(move || {
+                let store = Arc::new(Store::open(path, 1 << 18).unwrap());
+                for round in 0..100u64 {
+                    let number = (round * 7 + daemon) % 10;
+                    let log = store.log(&key(number));
+                    let bytes = vec![number as u8; 5000 + 1000 * number as usize];
+                    log.put(ITEM, &bytes);
+                    // Gone, or whole.
+                    assert!(log.get(ITEM).is_none_or(|got| got == bytes));
+                }
+            });
+        }
+    });
+    first.tidy();
+    let unfinished = fs::read_dir(&first.path)
+        .unwrap()
+        .flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
+        .filter(|f| {
+            let name = f.as_ref().unwrap().file_name();
+            name.to_string_lossy().starts_with(UNFINISHED)
+        })
+        .count();
+    assert_eq!(unfinished, 0);
+}
+
+#[test]
+fn a_directory_that_vanishes_is_no_error() {
+    let (_parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"bytes");
+    fs::remove_dir_all(&store.path).unwrap();
+    assert_eq!(log.get(ITEM), None);
+    log.put(ITEM, b"bytes");
+    assert_eq!(log.get(ITEM), None);
+    store.tidy();
+}

@@ -1,0 +1,591 @@
+//! What a program defines in a file: groups, datasets, attributes, extents. An [`Outline`] takes one
+//! definition after the other and refuses what could not be made at the close.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::datatype::Datatype;
+use crate::snapshot::Filter;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// One definition. Paths are absolute, in the names that the user sees.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Definition {
+    Group {
+        path: String,
+    },
+    /// The first dataset has ID 0, the next one 1, and so on.
+    Dataset {
+        path: String,
+        layout: Box<DatasetLayout>,
+    },
+    Attribute {
+        /// Path of the object that has it; `/` is the root group.
+        object: String,
+        name: String,
+        value: Value,
+    },
+    /// A new extent of the dataset with this ID.
+    Extent {
+        dataset: u32,
+        dims: Vec<u64>,
+    },
+}
+
+/// All of a dataset but its name and its elements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DatasetLayout {
+    /// Of an element in the file, without gaps.
+    pub datatype: Datatype,
+    /// Extent; empty for a scalar.
+    pub dims: Vec<u64>,
+    /// Maximum extent; `None` is unlimited.
+    pub max_dims: Vec<Option<u64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Vec<u64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Filter>,
+    /// One element; empty stands for zeros.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex")]
+    pub fill: Vec<u8>,
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// Elements of fixed size; without dimensions a scalar.
+    Elements {
+        datatype: Datatype,
+        dims: Vec<u64>,
+        #[serde(with = "hex")]
+        bytes: Vec<u8>,
+    },
+    /// One text of variable length, a scalar.
+    Text(String),
+    /// A list of them.
+    Texts(Vec<String>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(text)
+    }
+}
+
+impl From<&[&str]> for Value {
+    fn from(texts: &[&str]) -> Self {
+        Value::Texts(texts.iter().map(|t| (*t).to_owned()).collect())
+    }
+}
+
+/// A number becomes a scalar, a slice of numbers a list.
+macro_rules! numbers {
+    ($($number:ty => $datatype:expr),*) => {$(
+        impl From<$number> for Value {
+            fn from(value: $number) -> Self {
+                Value::Elements {
+                    datatype: $datatype,
+                    dims: Vec::new(),
+                    bytes: value.to_ne_bytes().to_vec(),
+                }
+            }
+        }
+
+        impl From<&[$number]> for Value {
+            fn from(values: &[$number]) -> Self {
+                Value::Elements {
+                    datatype: $datatype,
+                    dims: vec![values.len() as u64],
+                    bytes: values.iter().flat_map(|v| v.to_ne_bytes()).collect(),
+                }
+            }
+        }
+    )*};
+}
+
+numbers! {
+    i8 => Datatype::integer(1, true), u8 => Datatype::integer(1, false),
+    i16 => Datatype::integer(2, true), u16 => Datatype::integer(2, false),
+    i32 => Datatype::integer(4, true), u32 => Datatype::integer(4, false),
+    i64 => Datatype::integer(8, true), u64 => Datatype::integer(8, false),
+    f32 => Datatype::float(4), f64 => Datatype::float(8)
+}
+
+/// Bytes as text of two hexadecimal digits each: a journal can be read by a person.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&super::to_hex(bytes))
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        super::from_hex(&text).ok_or_else(|| D::Error::custom("not hexadecimal"))
+    }
+}
+
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
+    digits.map(|d| char::from(DIGITS[usize::from(d)])).collect()
+}
+
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: &u8| char::from(*c).to_digit(16).map(|d| d as u8);
+    let pairs = text.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    pairs.map(byte).collect()
+}
+
+/// Attributes and fill values are messages of an object header, whose length has 16 bits.
+const LARGEST_VALUE: u64 = 60_000;
+/// All of an attribute, with room for its own words.
+const LARGEST_ATTRIBUTE: u64 = 65_000;
+/// Bytes of a name, and of a path.
+const LONGEST_NAME: usize = 1024;
+const LONGEST_PATH: usize = 16 << 10;
+/// Bytes that all datasets together may have in the canonical file, whose addresses have 63 bits.
+const LARGEST_FILE: u128 = 1 << 61;
+/// Bytes of one chunk have 32 bits in HDF5.
+const LARGEST_CHUNK: u64 = u32::MAX as u64;
+const MOST_DIMS: usize = 32;
+
+/// A dataset of an [`Outline`].
+#[derive(Debug, Clone)]
+pub struct Defined {
+    pub path: String,
+    pub layout: DatasetLayout,
+}
+
+/// What was defined so far, and whether the next definition fits. Every process of a job keeps one,
+/// and comes to the same answer without asking another.
+#[derive(Debug, Default)]
+pub struct Outline {
+    /// By path; the root group is not listed.
+    objects: HashMap<String, Kind>,
+    attributes: HashSet<(String, String)>,
+    /// By ID, with the current extent.
+    pub datasets: Vec<Defined>,
+    /// Bytes that they take in the canonical file.
+    laid_out: u128,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Group,
+    Dataset,
+}
+
+impl Outline {
+    /// Takes a definition, or says why it cannot be.
+    pub fn add(&mut self, definition: &Definition) -> Result<()> {
+        match definition {
+            Definition::Group { path } => self.add_object(path, Kind::Group),
+            Definition::Dataset { path, layout } => {
+                check_layout(layout).map_err(|e| format!("dataset {path}: {e}"))?;
+                if self.datasets.len() >= i32::MAX as usize {
+                    return Err("more datasets than the layout can number".into());
+                }
+                let laid_out = self.with_room(0, laid_out(layout, &layout.dims));
+                let laid_out = laid_out.map_err(|e| format!("dataset {path}: {e}"))?;
+                self.add_object(path, Kind::Dataset)?;
+                self.laid_out = laid_out;
+                self.datasets.push(Defined {
+                    path: path.clone(),
+                    layout: (**layout).clone(),
+                });
+                Ok(())
+            }
+            Definition::Attribute {
+                object,
+                name,
+                value,
+            } => self
+                .add_attribute(object, name, value)
+                .map_err(|e| format!("attribute {name} of {object}: {e}")),
+            Definition::Extent { dataset, dims } => self.set_extent(*dataset, dims),
+        }
+    }
+
+    /// The groups that `path` lies in and that are not there yet, the outermost first.
+    pub fn missing_groups(&self, path: &str) -> Vec<String> {
+        let slashes = path.match_indices('/').skip(1);
+        let parents = slashes.map(|(end, _)| &path[..end]);
+        let missing = parents.filter(|p| !self.objects.contains_key(*p));
+        missing.map(str::to_owned).collect()
+    }
+
+    fn add_object(&mut self, path: &str, kind: Kind) -> Result<()> {
+        check_path(path)?;
+        if let Some(there) = self.objects.get(path) {
+            let what = match there {
+                Kind::Group => "group",
+                Kind::Dataset => "dataset",
+            };
+            return Err(format!("{path}: there is a {what} of that name"));
+        }
+        let parent = path.rfind('/').map_or("", |end| &path[..end]);
+        match self.objects.get(parent) {
+            _ if parent.is_empty() => {}
+            Some(Kind::Group) => {}
+            Some(Kind::Dataset) => return Err(format!("{path}: {parent} is a dataset")),
+            None => return Err(format!("{path}: there is no group {parent}")),
+        }
+        self.objects.insert(path.to_owned(), kind);
+        Ok(())
+    }
+
+    fn add_attribute(&mut self, object: &str, name: &str, value: &Value) -> Result<()> {
+        if object != "/" && !self.objects.contains_key(object) {
+            return Err("there is no such object".into());
+        }
+        if name.is_empty() || name.contains('\0') || name.len() > LONGEST_NAME {
+            return Err("a name that is empty, has a zero byte or more than 1024".into());
+        }
+        check_value(value)?;
+        let key = (object.to_owned(), name.to_owned());
+        match self.attributes.insert(key) {
+            true => Ok(()),
+            false => Err("it was defined before".into()),
+        }
+    }
+
+    fn set_extent(&mut self, dataset: u32, dims: &[u64]) -> Result<()> {
+        let Some(Defined { path, layout }) = self.datasets.get_mut(dataset as usize) else {
+            return Err(format!("there is no dataset {dataset}"));
+        };
+        let fault = |what: String| Err(format!("dataset {path}: {what}"));
+        if dims.len() != layout.dims.len() {
+            return fault(format!(
+                "an extent of rank {} for rank {}",
+                dims.len(),
+                layout.dims.len()
+            ));
+        }
+        for (d, (new, old)) in dims.iter().zip(&layout.dims).enumerate() {
+            if new < old {
+                return fault(format!(
+                    "dimension {d} cannot shrink from {old} to {new}: a log forgets nothing"
+                ));
+            }
+            if layout.max_dims[d].is_some_and(|max| *new > max) || *new > i64::MAX as u64 {
+                return fault(format!("dimension {d} cannot grow to {new}"));
+            }
+        }
+        let (old, new) = (laid_out(layout, &layout.dims), laid_out(layout, dims));
+        let path = path.clone();
+        let room = self.with_room(old, new);
+        self.laid_out = room.map_err(|e| format!("dataset {path}: {e}"))?;
+        self.datasets[dataset as usize].layout.dims = dims.to_vec();
+        Ok(())
+    }
+
+    /// Bytes of all datasets, when one of them takes `new` instead of `old`; fails where no file could
+    /// have so many.
+    fn with_room(&self, old: u128, new: u128) -> Result<u128> {
+        let all = (self.laid_out - old).saturating_add(new);
+        match all <= LARGEST_FILE {
+            true => Ok(all),
+            false => Err("no file can be as large as its datasets".into()),
+        }
+    }
+}
+
+fn check_path(path: &str) -> Result<()> {
+    let fault = |what: &str| Err(format!("{path:?}: {what}"));
+    if path.len() > LONGEST_PATH {
+        return Err(format!("a path of more than {LONGEST_PATH} bytes"));
+    }
+    let Some(names) = path.strip_prefix('/') else {
+        return fault("the path does not begin with a slash");
+    };
+    for name in names.split('/') {
+        match name {
+            "" => return fault("a name is empty"),
+            "." | ".." => return fault("a name of dots alone has a meaning of its own in HDF5"),
+            _ if name.contains('\0') => return fault("a name has a zero byte"),
+            _ if name.len() > LONGEST_NAME => return fault("a name has more than 1024 bytes"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_layout(layout: &DatasetLayout) -> Result<()> {
+    layout.datatype.check()?;
+    let (dims, max) = (&layout.dims, &layout.max_dims);
+    if dims.len() > MOST_DIMS || dims.len() != max.len() {
+        return Err(format!("{} extents and {} limits", dims.len(), max.len()));
+    }
+    for (dim, max) in dims.iter().zip(max) {
+        if max.is_some_and(|max| *dim > max) {
+            return Err(format!(
+                "the extent {dims:?} is larger than its limit {max:?}"
+            ));
+        }
+        if *dim > i64::MAX as u64 || max.is_some_and(|m| m > i64::MAX as u64) {
+            return Err("an extent past 2^63-1".into());
+        }
+    }
+    let element = u64::from(layout.datatype.size());
+    if !layout.fill.is_empty() && layout.fill.len() as u64 != element {
+        return Err(format!(
+            "a fill value of {} bytes for elements of {element}",
+            layout.fill.len()
+        ));
+    }
+    if layout.fill.len() as u64 > LARGEST_VALUE {
+        return Err(format!("a fill value of more than {LARGEST_VALUE} bytes"));
+    }
+    let Some(chunk) = &layout.chunk else {
+        return match layout.filters.is_empty() {
+            true => Ok(()),
+            false => Err("filters without chunks".into()),
+        };
+    };
+    if chunk.len() != dims.len() || dims.is_empty() || chunk.contains(&0) {
+        return Err(format!(
+            "a chunk shape of {chunk:?} for rank {}",
+            dims.len()
+        ));
+    }
+    if let Some(d) = (0..dims.len()).find(|d| max[*d].is_some_and(|max| chunk[*d] > max.max(1))) {
+        return Err(format!(
+            "a chunk shape of {chunk:?}, larger than dimension {d} can be"
+        ));
+    }
+    let bytes = chunk.iter().try_fold(element, |n, d| n.checked_mul(*d));
+    match bytes {
+        Some(bytes) if bytes <= LARGEST_CHUNK => Ok(()),
+        _ => Err(format!("chunks of {chunk:?} have 4 GiB or more")),
+    }
+}
+
+/// Bytes that a dataset of extent `dims` takes in the canonical file, at most: its chunks and their
+/// index. Without chunks of its own it gets ones that fit it well.
+fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
+    const INDEX: u128 = 128;
+    let element = u128::from(layout.datatype.size());
+    let bytes = match &layout.chunk {
+        Some(chunk) => {
+            let chunks = product(dims.iter().zip(chunk).map(|(d, c)| d.div_ceil(*c)));
+            let one = product(chunk.iter().copied()).and_then(|n| n.checked_mul(2 * element));
+            chunks.zip(one.and_then(|n| n.checked_add(INDEX)))
+        }
+        None => product(dims.iter().copied()).zip(Some(4 * element + INDEX)),
+    };
+    let bytes = bytes.and_then(|(number, each)| number.checked_mul(each));
+    bytes.unwrap_or(u128::MAX)
+}
+
+fn product(mut values: impl Iterator<Item = u64>) -> Option<u128> {
+    values.try_fold(1, |n: u128, v| n.checked_mul(u128::from(v)))
+}
+
+fn check_value(value: &Value) -> Result<()> {
+    let bytes = match value {
+        Value::Elements {
+            datatype,
+            dims,
+            bytes,
+        } => {
+            datatype.check()?;
+            let wanted = dims
+                .iter()
+                .try_fold(u64::from(datatype.size()), |n, d| n.checked_mul(*d));
+            if dims.len() > MOST_DIMS || wanted != Some(bytes.len() as u64) {
+                return Err(format!(
+                    "{} bytes for the shape {dims:?} of elements of {} bytes",
+                    bytes.len(),
+                    datatype.size()
+                ));
+            }
+            bytes.len() as u64
+        }
+        Value::Text(text) => text.len() as u64,
+        // The header holds a length and a place elsewhere of each.
+        Value::Texts(texts) => texts.iter().map(|t| t.len() as u64 + 16).sum(),
+    };
+    // One message of 64 KiB has all of it.
+    let described = match value {
+        Value::Elements { datatype, dims, .. } => datatype.message_size() + 16 * dims.len() as u64,
+        Value::Text(_) | Value::Texts(_) => 64,
+    };
+    let texts = match value {
+        Value::Text(text) => std::slice::from_ref(text),
+        Value::Texts(texts) => texts,
+        Value::Elements { .. } => &[],
+    };
+    if texts.iter().any(|t| t.contains('\0')) {
+        return Err("a text with a zero byte".into());
+    }
+    if bytes > LARGEST_VALUE {
+        return Err(format!(
+            "{bytes} bytes; at most {LARGEST_VALUE} are allowed"
+        ));
+    }
+    match bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
+        true => Ok(()),
+        false => Err("name, datatype and value together are larger than 64 KiB".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn grid(dims: &[u64]) -> Box<DatasetLayout> {
+        Box::new(DatasetLayout {
+            datatype: Datatype::float(8),
+            dims: dims.to_vec(),
+            max_dims: dims.iter().map(|d| Some(*d)).collect(),
+            chunk: None,
+            filters: Vec::new(),
+            fill: Vec::new(),
+        })
+    }
+
+    fn dataset(path: &str, layout: Box<DatasetLayout>) -> Definition {
+        let path = path.to_owned();
+        Definition::Dataset { path, layout }
+    }
+
+    fn group(path: &str) -> Definition {
+        let path = path.to_owned();
+        Definition::Group { path }
+    }
+
+    #[test]
+    fn names_have_their_places() {
+        let mut outline = Outline::default();
+        assert_eq!(outline.missing_groups("/a/b/c"), ["/a", "/a/b"]);
+        assert!(outline.add(&group("/a/b")).is_err());
+        outline.add(&group("/a")).unwrap();
+        outline.add(&group("/a/b")).unwrap();
+        assert!(outline.add(&group("/a")).is_err());
+        outline.add(&dataset("/a/b/c", grid(&[3]))).unwrap();
+        assert!(outline.add(&group("/a/b/c/d")).is_err());
+        let long = "/x".repeat(LONGEST_PATH);
+        for bad in ["", "x", "/", "/a//b", "/a/.", "/..", "/\0", &long] {
+            assert!(outline.add(&group(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(outline.missing_groups("/a/b/c"), [""; 0]);
+    }
+
+    #[test]
+    fn extents_only_grow_and_only_to_their_limits() {
+        let mut outline = Outline::default();
+        let mut layout = grid(&[2, 5]);
+        layout.max_dims[0] = None;
+        outline.add(&dataset("/d", layout)).unwrap();
+        let extent = |dims: &[u64]| Definition::Extent {
+            dataset: 0,
+            dims: dims.to_vec(),
+        };
+        outline.add(&extent(&[9, 5])).unwrap();
+        assert_eq!(outline.datasets[0].layout.dims, [9, 5]);
+        for bad in [&[8, 5][..], &[9, 6], &[9], &[1 << 63, 5]] {
+            assert!(outline.add(&extent(bad)).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_file_could_hold_is_refused() {
+        let mut outline = Outline::default();
+        assert!(
+            outline
+                .add(&dataset("/a", grid(&[1 << 40, 1 << 40])))
+                .is_err()
+        );
+        let mut unlimited = grid(&[2, 5]);
+        unlimited.max_dims[0] = None;
+        unlimited.chunk = Some(vec![1, 1]);
+        outline.add(&dataset("/b", unlimited)).unwrap();
+        let extent = |rows| Definition::Extent {
+            dataset: 0,
+            dims: vec![rows, 5],
+        };
+        assert!(outline.add(&extent(1 << 62)).is_err());
+        assert_eq!(outline.datasets[0].layout.dims, [2, 5]);
+        outline.add(&extent(1 << 50)).unwrap();
+        outline.add(&extent(1 << 51)).unwrap();
+    }
+
+    #[test]
+    fn layouts_that_libhdf5_would_refuse_are_refused() {
+        let mut outline = Outline::default();
+        let mut attempt = |change: &dyn Fn(&mut DatasetLayout)| {
+            let mut layout = grid(&[4, 4]);
+            change(&mut layout);
+            outline.add(&dataset("/d", layout))
+        };
+        assert!(attempt(&|l| l.chunk = Some(vec![4])).is_err());
+        assert!(attempt(&|l| l.chunk = Some(vec![4, 0])).is_err());
+        assert!(attempt(&|l| l.chunk = Some(vec![5, 4])).is_err());
+        assert!(attempt(&|l| l.fill = vec![0; 4]).is_err());
+        assert!(attempt(&|l| l.max_dims = vec![Some(3), Some(4)]).is_err());
+        let deflate = Filter {
+            id: 1,
+            flags: 0,
+            values: vec![6],
+        };
+        assert!(attempt(&|l| l.filters = vec![deflate.clone()]).is_err());
+        assert!(attempt(&|l| l.chunk = Some(vec![4, 2])).is_ok());
+    }
+
+    #[test]
+    fn attributes_belong_to_objects_and_come_once() {
+        let mut outline = Outline::default();
+        let attribute = |object: &str, value| Definition::Attribute {
+            object: object.into(),
+            name: "units".into(),
+            value,
+        };
+        let text = |text: &str| Value::Text(text.into());
+        outline.add(&attribute("/", text("K"))).unwrap();
+        assert!(outline.add(&attribute("/", text("K"))).is_err());
+        assert!(outline.add(&attribute("/x", text("K"))).is_err());
+        outline.add(&group("/x")).unwrap();
+        assert!(outline.add(&attribute("/x", text("a\0b"))).is_err());
+        assert!(
+            outline
+                .add(&attribute("/x", text(&"x".repeat(70_000))))
+                .is_err()
+        );
+        let members = (0..450).map(|i| (format!("m{i}"), i, Datatype::integer(1, true)));
+        let wide = Value::Elements {
+            datatype: Datatype::compound(450, members),
+            dims: vec![130],
+            bytes: vec![0; 450 * 130],
+        };
+        assert!(outline.add(&attribute("/x", wide)).is_err());
+        let short = Value::Elements {
+            datatype: Datatype::float(8),
+            dims: vec![2],
+            bytes: vec![0; 8],
+        };
+        assert!(outline.add(&attribute("/x", short)).is_err());
+    }
+
+    #[test]
+    fn hexadecimal_and_back() {
+        assert_eq!(to_hex(&[0, 0xab, 0xff]), "00abff");
+        assert_eq!(from_hex("00abFF"), Some(vec![0, 0xab, 0xff]));
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("zz"), None);
+    }
+}

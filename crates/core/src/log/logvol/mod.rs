@@ -1,0 +1,148 @@
+//! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
+//! directory are those of that page).
+//!
+//! * [`table`] walks the metadata-log datasets and finds the entries: cheap, once per file.
+//! * [`selection`] decodes the blocks of one entry, in all their spellings.
+//! * [`decode`] makes records of the entries of one dataset, in the order in which they apply.
+//! * [`tiles`] looks whether they tile their datasets, before anybody reads one.
+//! * [`check`] looks at what a snapshot says of them.
+
+mod check;
+mod decode;
+pub mod flags;
+pub mod names;
+mod selection;
+mod table;
+mod tiles;
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Selections;
+use super::source::SourceFile;
+use super::tiling::Tiling;
+use super::window::Piece;
+use super::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::error::Result;
+use decode::Decoder;
+use table::EntryTable;
+
+/// Name of the root attribute that makes a file a log (section 1).
+pub const MARK: &str = "_int_att";
+
+/// Config bit: the log lies in subfiles.
+pub const SUBFILED: i64 = 0x200;
+
+/// Config bits of a writer that encodes the coordinates of several blocks, and that shares selections
+/// among entries.
+pub const ENCODED: i32 = 0x002;
+pub const SHARED: i32 = 0x008;
+
+/// Config bit: writes to one dataset are merged to one entry (section 6.6).
+const MERGED: i32 = 0x001;
+
+/// A contiguous dataset below `/_LOG` in one source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Which source file.
+    pub source: u16,
+    /// The N of `_md_N` or `_ld_N`.
+    pub number: u32,
+    /// From byte 0 of the file.
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl Extent {
+    /// Whether `len` bytes from `offset` lie inside.
+    fn holds(&self, offset: u64, len: u64) -> bool {
+        let (start, end) = (self.offset, self.offset.saturating_add(self.len));
+        offset >= start && offset.checked_add(len).is_some_and(|e| e <= end)
+    }
+}
+
+/// Where the entries lie that one rank wrote to a log that is not closed yet: what will be its section
+/// of the table (`docs/formats/journal.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Which source file.
+    pub source: u16,
+    pub rank: u32,
+    /// Whole entries each; together, in this order, they are the section.
+    pub pieces: Vec<Piece>,
+}
+
+/// Where the record tables and the data lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// Element 3 of `_int_att`.
+    pub config: i32,
+    /// The `_md_N`, by source file and number.
+    pub metadata: Vec<Extent>,
+    /// Instead of these, where the log is not closed: its sections.
+    pub sections: Vec<Section>,
+    /// The `_ld_N`, by source file and offset.
+    pub data: Vec<Extent>,
+    /// Tables, or parts of them, that are known to be lost.
+    pub faults: Vec<String>,
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "Log VOL"
+    }
+
+    fn read_tables(
+        &self,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>> {
+        let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
+        let merged = self.config & MERGED != 0;
+        Ok(Box::new(LogVolTable {
+            tables: self.clone(),
+            entries: EntryTable::read(sources, self, &ranks, merged),
+        }))
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+        tiles::find(sources, self)
+    }
+}
+
+#[derive(Debug)]
+struct LogVolTable {
+    tables: Tables,
+    entries: EntryTable,
+}
+
+impl RecordTable for LogVolTable {
+    fn faults(&self) -> &[String] {
+        &self.entries.faults
+    }
+
+    fn records(
+        &self,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords> {
+        let decoder = Decoder {
+            tables: &self.tables,
+            entries: &self.entries,
+            sources,
+            dataset,
+            selections,
+        };
+        Ok(decoder.records())
+    }
+
+    fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.bytes()
+    }
+}

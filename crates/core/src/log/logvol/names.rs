@@ -1,0 +1,76 @@
+//! Names by which the layout's own objects and files are known (sections 1, 2 and 10, and
+//! `docs/formats/logvol-extensions.md`).
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::log::source::SourceDir;
+
+/// The root group that holds the log.
+pub const LOG_GROUP: &str = "_LOG";
+/// Which writer made the file (extension).
+pub const WRITER: &str = "_h5logfs_writer";
+/// Attributes of an anchor that are not the user's; the last two are extensions.
+pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
+pub const DIMS: &str = "_dims";
+pub const MAX_DIMS: &str = "_mdims";
+pub const ID: &str = "_ID";
+pub const CHUNK: &str = "_h5logfs_chunk";
+pub const FILTERS: &str = "_h5logfs_filters";
+
+/// What the name of a subfile directory adds to that of its master.
+pub const SUBFILE_DIR: &str = ".subfiles";
+
+/// Directory of the subfiles of a log file.
+pub fn subfile_dir(master: &Path) -> PathBuf {
+    let mut name = master.as_os_str().to_owned();
+    name.push(SUBFILE_DIR);
+    name.into()
+}
+
+/// Path of one subfile.
+pub fn subfile(master: &Path, number: u32) -> PathBuf {
+    let name = master.file_name().unwrap_or_default();
+    subfile_dir(master).join(numbered(name, number))
+}
+
+fn numbered(name: &OsStr, number: u32) -> OsString {
+    let mut name = name.to_owned();
+    name.push(format!(".{number}"));
+    name
+}
+
+/// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
+/// subfiles there begin with.
+pub fn find_subfiles(dir: &SourceDir, relative: &Path, count: i64) -> Result<Vec<PathBuf>, String> {
+    let count = u16::try_from(count)
+        .ok()
+        .filter(|n| (1..u16::MAX).contains(n))
+        .ok_or_else(|| format!("{count} subfiles"))?;
+    let directory = subfile_dir(relative);
+    let shown = dir.full_path(&directory);
+    let names = dir
+        .list(&directory)
+        .map_err(|e| format!("{}: {e}", shown.display()))?;
+    let own = relative.file_name().unwrap_or_default();
+    let prefix = if names.contains(&numbered(own, 0)) {
+        own
+    } else {
+        let firsts: Vec<&OsStr> = names
+            .iter()
+            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
+            .map(OsStr::from_bytes)
+            .collect();
+        match firsts[..] {
+            [one] => one,
+            _ => {
+                let first = directory.join(numbered(own, 0));
+                return Err(format!("{} is missing", dir.full_path(&first).display()));
+            }
+        }
+    };
+    Ok((0..count)
+        .map(|i| directory.join(numbered(prefix, u32::from(i))))
+        .collect())
+}

@@ -1,0 +1,491 @@
+//! Finding the entries of the metadata-log datasets `_md_N` (sections 4 and 5).
+//!
+//! Only headers are decoded here. Bodies are skipped, and read when a dataset's records are wanted.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
+use super::{Section, Tables};
+use crate::log::source::SourceFile;
+use crate::log::window::{Piece, Window};
+
+const KNOWN_FLAGS: i32 = 0x3f;
+
+/// The head of an entry, and its record number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    /// Bytes of the whole entry.
+    pub size: u64,
+    pub dataset: i64,
+    pub flags: i32,
+    /// `foff` and `fsize`, unchecked.
+    pub data_offset: i64,
+    pub data_size: i64,
+    /// The record number, where the entry carries one itself.
+    pub record: Option<i64>,
+}
+
+/// The most bytes of an entry in front of its coordinates: head, record number, number of blocks or
+/// the way back to a shared selection.
+const FRONT: u64 = HEADER + 8 + 8;
+
+impl Head {
+    /// Reads the head of the entry at `at`, which does not reach past `end`.
+    pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, String> {
+        let left = end.saturating_sub(at);
+        if left < HEADER {
+            return Err(format!("{left} bytes are no entry"));
+        }
+        // An entry may be shorter, and the last one of its piece.
+        let bytes = window.bytes(at, left.min(FRONT).min(window.left(at)))?;
+        if (bytes.len() as u64) < HEADER {
+            return Err(format!("{} bytes are no entry", bytes.len()));
+        }
+        let size = i32_at(bytes, 0);
+        let size = u64::try_from(size)
+            .ok()
+            .filter(|s| (HEADER..=left).contains(s))
+            .ok_or_else(|| format!("claims {size} bytes of {left}"))?;
+        let flags = i32_at(bytes, 8);
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(format!("unknown flags {flags:#x}"));
+        }
+        if flags & REC != 0 && size.min(bytes.len() as u64) < HEADER + 8 {
+            return Err("too short for a record number".into());
+        }
+        Ok(Head {
+            size,
+            dataset: i64::from(i32_at(bytes, 4)),
+            flags,
+            data_offset: i64_at(bytes, 12),
+            data_size: i64_at(bytes, 20),
+            record: (flags & REC != 0).then(|| i64_at(bytes, HEADER as usize)),
+        })
+    }
+
+    pub fn has(&self, flags: i32) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Bytes in front of the selection.
+    pub fn len(&self) -> u64 {
+        HEADER + if self.record.is_some() { 8 } else { 0 }
+    }
+
+    /// Bytes of the selection.
+    pub fn body_len(&self) -> u64 {
+        self.size - self.len()
+    }
+}
+
+/// Little-endian numbers; a caller has made sure that they are there.
+pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    i32::from_le_bytes(number)
+}
+
+pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    i64::from_le_bytes(number)
+}
+
+/// Where an entry lies. What it says is read when the records of its dataset are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From byte 0 of the source file.
+    pub position: u64,
+    /// Which entry spells out the selection, among those that spell one out: itself, or an earlier one
+    /// of its section. `None` where it claims to share the selection of something that is no such entry.
+    target: u32,
+    /// Which `_md_N`, or which section, as a position in the list of them.
+    pub table: u32,
+}
+
+const NO_TARGET: u32 = u32::MAX;
+
+impl Place {
+    pub fn target(&self) -> Option<u32> {
+        (self.target != NO_TARGET).then_some(self.target)
+    }
+}
+
+/// An entry that spells out a selection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spelled(u64);
+
+impl Spelled {
+    /// The bit that no position needs: files end before 2^63.
+    const SEVERAL: u64 = 1 << 63;
+
+    fn new(position: u64, head: &Head) -> Self {
+        let several = if head.has(MUL) { Self::SEVERAL } else { 0 };
+        Spelled(position | several)
+    }
+
+    /// From byte 0 of the source file.
+    pub fn position(self) -> u64 {
+        self.0 & !Self::SEVERAL
+    }
+
+    pub fn has_several_blocks(self) -> bool {
+        self.0 & Self::SEVERAL != 0
+    }
+}
+
+/// The entries of one dataset.
+#[derive(Debug)]
+struct Entries {
+    rank: usize,
+    places: Vec<Place>,
+}
+
+/// All entries of a log, in the order of the tables: 16 bytes each, and 8 more for those that spell
+/// out a selection.
+#[derive(Debug, Default)]
+pub(super) struct EntryTable {
+    /// Of each dataset that still has an anchor.
+    by_dataset: HashMap<i64, Entries, RandomState>,
+    spelled: Vec<Spelled>,
+    /// Sections or whole tables that could not be followed to their end.
+    pub faults: Vec<String>,
+}
+
+impl EntryTable {
+    /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be bodies of
+    /// merged calls, whose size says nothing (section 6.6).
+    pub fn read(
+        sources: &[SourceFile],
+        tables: &Tables,
+        ranks: &HashMap<i64, usize>,
+        merged: bool,
+    ) -> Self {
+        let of = |(id, rank): (&i64, &usize)| {
+            let (rank, places) = (*rank, Vec::new());
+            (*id, Entries { rank, places })
+        };
+        let mut finder = Finder {
+            merged,
+            found: EntryTable {
+                by_dataset: ranks.iter().map(of).collect(),
+                ..EntryTable::default()
+            },
+            first: 0,
+        };
+        walk(sources, tables, &mut finder);
+        finder.found
+    }
+
+    /// One fault is enough to distrust the log; more are told only for a person to read.
+    fn add_fault(&mut self, fault: String) {
+        const MOST: usize = 100;
+        if self.faults.len() < MOST {
+            self.faults.push(fault);
+        }
+    }
+
+    pub fn of_dataset(&self, id: i64) -> &[Place] {
+        self.by_dataset
+            .get(&id)
+            .map_or(&[], |entries| &entries.places)
+    }
+
+    /// The entry that is the target of others, or of itself.
+    pub fn spelled(&self, target: u32) -> Spelled {
+        self.spelled[target as usize]
+    }
+
+    /// Of all datasets.
+    pub fn len(&self) -> usize {
+        let lists = self.by_dataset.values();
+        lists.map(|entries| entries.places.len()).sum()
+    }
+
+    pub fn bytes(&self) -> usize {
+        let lists = self.by_dataset.values();
+        let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + 64);
+        self.spelled.capacity() * 8 + lists.sum::<usize>()
+    }
+}
+
+/// Puts what a walk shows into a table.
+struct Finder {
+    merged: bool,
+    found: EntryTable,
+    /// The first spelled selection of the section.
+    first: usize,
+}
+
+impl Visitor for Finder {
+    fn section(&mut self) {
+        self.first = self.found.spelled.len();
+    }
+
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        self.check_size(entry)?;
+        let target = match entry.head.has(REF) {
+            // The target is an earlier entry of the same section, and spells its selection out.
+            true => {
+                let section = &self.found.spelled[self.first..];
+                let target = entry.shared()?;
+                let find = |at| {
+                    section
+                        .binary_search_by_key(&at, |s: &Spelled| s.position())
+                        .ok()
+                };
+                let target = target.and_then(find);
+                target.map(|n| self.first + n)
+            }
+            false => {
+                let spelled = Spelled::new(entry.position(), &entry.head);
+                self.found.spelled.push(spelled);
+                Some(self.found.spelled.len() - 1)
+            }
+        };
+        let target = target.and_then(|t| u32::try_from(t).ok());
+        let place = Place {
+            position: entry.position(),
+            target: target.unwrap_or(NO_TARGET),
+            table: entry.table,
+        };
+        if let Some(entries) = self.found.by_dataset.get_mut(&entry.head.dataset) {
+            entries.places.push(place);
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: String) {
+        self.found.add_fault(fault);
+    }
+}
+
+impl Finder {
+    /// Section 12: an entry whose size is not what its flags ask for ends the section: what follows
+    /// it may be anything. Deleted datasets have no known rank, deflated and merged bodies no known size.
+    fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        let head = entry.head;
+        let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
+        if head.has(REF) {
+            // It is looked at when the way back is read.
+            return Ok(());
+        }
+        let body = head.body_len();
+        let blocks = match head.has(MUL) {
+            true if body < 4 => return Err("too short for a number of blocks".into()),
+            true => i64::from(i32_at(entry.body(4)?, 0)),
+            false => 1,
+        };
+        if blocks <= 0 && !head.has(DEFL) {
+            return Err(format!("{blocks} blocks"));
+        }
+        let Some(rank) = rank else {
+            return Ok(());
+        };
+        if head.has(DEFL) || (self.merged && head.flags & (MUL | REC) == MUL) {
+            return Ok(());
+        }
+        let rank = (rank as u64).saturating_sub(u64::from(head.has(REC)));
+        let wanted = selection_size(rank, blocks as u64, head.has(ENC));
+        let got = body - if head.has(MUL) { 4 } else { 0 };
+        if got == wanted {
+            Ok(())
+        } else {
+            Err(format!(
+                "{got} bytes of selection where {blocks} blocks of rank {rank} take {wanted}"
+            ))
+        }
+    }
+}
+
+/// Who is shown the entries of a log, one after the other.
+pub(super) trait Visitor {
+    /// The entries of another section follow.
+    fn section(&mut self);
+
+    /// The next entry. Errors are reasons why what follows it in the section cannot be believed.
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String>;
+
+    /// A section, or a whole table, could not be followed to its end.
+    fn fault(&mut self, fault: String);
+}
+
+/// An entry that a walk has come to.
+pub(super) struct Entry<'w, 'a> {
+    pub head: Head,
+    /// As in [`Place`].
+    pub table: u32,
+    /// Position in what is walked.
+    at: u64,
+    window: &'w mut Window<'a>,
+}
+
+impl Entry<'_, '_> {
+    /// From byte 0 of the source file.
+    pub fn position(&self) -> u64 {
+        self.window.position(self.at)
+    }
+
+    /// The first `len` bytes of the selection, which has that many.
+    pub fn body(&mut self, len: u64) -> Result<&[u8], String> {
+        self.window.bytes(self.at + self.head.len(), len)
+    }
+
+    /// Where the entry claims to lie whose selection this one shares (section 6.3), from byte 0 of the
+    /// source file; `None` where that is outside the table. `Err` only where the table cannot be followed.
+    pub fn shared(&mut self) -> Result<Option<u64>, String> {
+        if self.head.body_len() != 8 {
+            return Err(format!("{} bytes for a shared selection", self.head.size));
+        }
+        let back = i64_at(self.body(8)?, 0);
+        let target = self.at.checked_add_signed(back);
+        let target = target.filter(|t| *t < self.window.len());
+        Ok(target.map(|t| self.window.position(t)))
+    }
+}
+
+/// Shows `visitor` all entries of a log, in the order of its tables.
+pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
+    for fault in &tables.faults {
+        visitor.fault(fault.clone());
+    }
+    for (number, table) in tables.metadata.iter().enumerate() {
+        let piece = Piece {
+            offset: table.offset,
+            len: table.len,
+        };
+        let name = format!("_md_{}", table.number);
+        let window = Window::new(sources, table.source, name, &[piece]);
+        Walk::new(number, window, visitor).follow(Walk::table);
+    }
+    for (number, section) in tables.sections.iter().enumerate() {
+        let Section {
+            source,
+            rank,
+            pieces,
+        } = section;
+        let name = format!("the entries of rank {rank}");
+        let window = Window::new(sources, *source, name, pieces);
+        let len = window.len();
+        Walk::new(number, window, visitor).follow(|walk| walk.section(0, len));
+    }
+}
+
+/// A walk through one table. Errors are reasons why it could not be followed further.
+struct Walk<'a, V> {
+    window: Window<'a>,
+    table: u32,
+    visitor: &'a mut V,
+}
+
+impl<'a, V: Visitor> Walk<'a, V> {
+    fn new(number: usize, window: Window<'a>, visitor: &'a mut V) -> Self {
+        Walk {
+            window,
+            table: number as u32,
+            visitor,
+        }
+    }
+
+    fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), String>) {
+        if let Err(reason) = walk(&mut self) {
+            self.visitor
+                .fault(format!("{}: {reason}", self.window.name()));
+        }
+    }
+
+    fn table(&mut self) -> Result<(), String> {
+        let len = self.window.len();
+        let sections = number_at(&mut self.window, 0)?;
+        let sections = u64::try_from(sections)
+            .ok()
+            .filter(|n| (1..=len / 8 - 1).contains(n))
+            .ok_or_else(|| format!("claims {sections} sections in {len} bytes"))?;
+        let mut start = 8 * (sections + 1);
+        for section in 0..sections {
+            let end = number_at(&mut self.window, 8 * (section + 1))?;
+            let end = u64::try_from(end)
+                .ok()
+                .filter(|end| (start..=len).contains(end))
+                .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
+            if let Err(reason) = self.section(start, end) {
+                let fault = format!("{}: section {section}: {reason}", self.window.name());
+                self.visitor.fault(fault);
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
+        self.visitor.section();
+        let mut at = start;
+        while at < end {
+            let size = self
+                .entry(at, end)
+                .map_err(|reason| format!("entry at byte {at}: {reason}"))?;
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// Shows the entry at `at`, a position in the table; returns its size.
+    fn entry(&mut self, at: u64, end: u64) -> Result<u64, String> {
+        let head = Head::read(&mut self.window, at, end)?;
+        self.visitor.entry(&mut Entry {
+            head,
+            table: self.table,
+            at,
+            window: &mut self.window,
+        })?;
+        Ok(head.size)
+    }
+}
+
+fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, String> {
+    Ok(i64_at(window.bytes(at, 8)?, 0))
+}
+
+/// Bytes that the coordinates of `blocks` blocks take (sections 6.1 and 6.2).
+pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
+    match encoded {
+        true => 8 * (rank.saturating_sub(1) + 2 * blocks),
+        false => blocks.saturating_mul(16 * rank),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::log::source::SourceDir;
+
+    /// The entry of a scalar has no body, and is shorter than what is read of an entry at first.
+    #[test]
+    fn a_short_entry_at_the_end_of_its_piece() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut entry = [0; HEADER as usize];
+        entry[..4].copy_from_slice(&(HEADER as i32).to_le_bytes());
+        let mut file = std::fs::File::create(&path).unwrap();
+        for gap in [100, 50] {
+            file.write_all(&vec![0xff; gap]).unwrap();
+            file.write_all(&entry).unwrap();
+        }
+        let source = SourceFile::open(&SourceDir::open(dir.path()).unwrap(), "log".as_ref());
+        let sources = [source.unwrap()];
+        let pieces = [100, 100 + HEADER + 50].map(|offset| Piece {
+            offset,
+            len: HEADER,
+        });
+        let mut window = Window::new(&sources, 0, "the entries".into(), &pieces);
+        for at in [0, HEADER] {
+            let head = Head::read(&mut window, at, 2 * HEADER).unwrap();
+            assert_eq!((head.size, head.dataset, head.flags), (HEADER, 0, 0));
+        }
+        assert!(Head::read(&mut window, HEADER + 1, 2 * HEADER).is_err());
+    }
+}

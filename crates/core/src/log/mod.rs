@@ -1,0 +1,162 @@
+//! Reading log layouts. One layout is one module behind [`Layout`]; nothing above this directory
+//! knows which one it is.
+
+pub mod arrangement;
+pub mod base;
+pub mod classic;
+pub mod deflate;
+pub mod descriptors;
+pub mod lattice;
+pub mod logvol;
+pub mod model;
+pub mod netcdf;
+pub mod numbers;
+pub mod records;
+pub mod source;
+pub mod tiling;
+pub mod window;
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use model::Selections;
+use records::RecordList;
+use source::SourceFile;
+use tiling::Tiling;
+
+/// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Tables {
+    LogVol(logvol::Tables),
+    Classic(classic::Tables),
+    Netcdf(netcdf::Tables),
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables::LogVol(logvol::Tables::default())
+    }
+}
+
+impl Tables {
+    pub fn layout(&self) -> &dyn Layout {
+        match self {
+            Tables::LogVol(tables) => tables,
+            Tables::Classic(tables) => tables,
+            Tables::Netcdf(tables) => tables,
+        }
+    }
+
+    /// Whether the places named here can be followed in so many source files. Fails with the reason.
+    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+        match self {
+            Tables::LogVol(tables) => tables.check(sources),
+            Tables::Classic(tables) => tables.check(sources),
+            Tables::Netcdf(tables) => tables.check(sources),
+        }
+    }
+}
+
+/// A logged dataset as its layout has to know it to decode its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged<'a> {
+    /// The layout's own number of the dataset.
+    pub id: i64,
+    /// Current extent.
+    pub dims: &'a [u64],
+    /// Size of one element in bytes.
+    pub element: u64,
+    /// Whether stored bytes of another size than the raw ones went through the dataset's filters.
+    pub filtered: bool,
+}
+
+/// A way to lay out a log.
+pub trait Layout {
+    /// As `h5logfs inspect` names it.
+    fn name(&self) -> &'static str;
+
+    /// Reads the record tables: cost and memory grow with the entries, not with their blocks.
+    /// A table that is damaged is no error here: see [`RecordTable::faults`].
+    fn read_tables(
+        &self,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>>;
+
+    /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Of
+    /// those that are missing it is not known, or they are not tiled. Costs one walk through the tables,
+    /// within bounds; what is damaged or too large to look at yields nothing.
+    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling>;
+}
+
+/// The entries of a log, by dataset.
+pub trait RecordTable: Send + Sync + Debug {
+    /// Damage that may hide entries of any dataset: no dataset of the log can be trusted.
+    fn faults(&self) -> &[String];
+
+    /// Decodes the records of one dataset. `selections`: those of the log that are in use already.
+    fn records(
+        &self,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords>;
+
+    /// What is wrong with the tables, but hides no entry: for those who check a log.
+    fn complaints(&self) -> &[String] {
+        &[]
+    }
+
+    /// Entries of all datasets: those that cover nothing, or cannot be decoded, count.
+    fn entries(&self) -> usize;
+
+    /// Memory held, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// All records of one dataset.
+#[derive(Debug, Default)]
+pub struct DatasetRecords {
+    /// In the order in which they apply: later ones override earlier ones.
+    pub records: RecordList,
+    /// Entries whose selection is unknown: they may concern any element.
+    pub faults: Vec<String>,
+    /// Bytes of selections that no other dataset had decoded before.
+    pub decoded: usize,
+}
+
+/// Looks for an HDF5 signature at byte 0, 512, 1024, 2048, … (HDF5 File Format Specification,
+/// II.A). Reads a few bytes per place, never the file.
+pub fn find_signature(file: &SourceFile) -> Result<Option<u64>> {
+    let mut at = 0;
+    while at + HDF5_SIGNATURE.len() as u64 <= file.len() {
+        let mut bytes = [0; HDF5_SIGNATURE.len()];
+        file.read_exact_at(&mut bytes, at)?;
+        if bytes == HDF5_SIGNATURE {
+            return Ok(Some(at));
+        }
+        at = if at == 0 { 512 } else { at * 2 };
+    }
+    Ok(None)
+}
+
+const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+
+/// The marks of each layout: names that are in such a file's metadata, all of them.
+const MARKS: &[&[&str]] = &[&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
+
+/// Bytes searched for a layout's marks in a file that libhdf5 cannot open.
+const MARK_WINDOW: u64 = 1 << 20;
+
+/// Whether a damaged HDF5 file carries the marks of a log layout near its signature: then it is to be
+/// refused, where any other damaged file is none of our business.
+pub fn carries_mark(file: &SourceFile, signature: u64) -> Result<bool> {
+    let left = file.len().saturating_sub(signature);
+    let mut front = vec![0; left.min(MARK_WINDOW) as usize];
+    file.read_exact_at(&mut front, signature)?;
+    let has = |mark: &&str| front.windows(mark.len()).any(|w| w == mark.as_bytes());
+    Ok(MARKS.iter().any(|marks| marks.iter().all(has)))
+}

@@ -1,0 +1,508 @@
+//! The metadata log: its header, how many entries count, and the walk through them (2.1 to 2.3).
+
+use super::entry::Entry;
+use crate::log::source::SourceFile;
+use crate::log::window::Window;
+
+/// How each of the two files of a log begins.
+pub(super) const MAGIC: &[u8; 8] = b"PnetCDF0";
+const FORMAT: &[u8; 8] = b"CDF0\0\0\0\0";
+
+/// Bytes of the header in front of the path.
+const FIXED: u64 = 72;
+/// Bytes of a path or of the name of a host, and what no header has more of.
+const MOST_NAME: u64 = 1 << 20;
+/// Bytes of the shortest entry.
+pub(super) const LEAST_ENTRY: u64 = 40;
+
+/// Why an entry, or what it says, cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The file cannot be read.
+    Unreadable(String),
+    /// It breaks a rule of the format.
+    Broken(String),
+}
+
+impl Trouble {
+    pub fn reason(self) -> String {
+        match self {
+            Trouble::Unreadable(reason) | Trouble::Broken(reason) => reason,
+        }
+    }
+}
+
+/// What the header says of who wrote the log, and to what file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Front {
+    pub big_endian: bool,
+    /// How many processes wrote to the file.
+    pub ranks: u64,
+    pub rank: u64,
+    /// Absolute, as the writer saw the netCDF file.
+    pub path: Vec<u8>,
+    /// Name of the writer's host.
+    pub host: Vec<u8>,
+    /// Bytes of the header: where the entries begin.
+    pub len: u64,
+    /// The fields of these names, at 48 and 56, as they are on disk.
+    num_entries: i64,
+    entry_begin: i64,
+}
+
+impl Front {
+    /// The header at byte `at`, of a file or of a channel. Fails with the reason why it is none.
+    pub fn read(source: &SourceFile, at: u64) -> Result<Self, String> {
+        let room = source.len().saturating_sub(at);
+        let bytes = |from: u64, len: u64| {
+            if from.checked_add(len).is_none_or(|end| end > room) {
+                return Err(format!("{room} bytes are no header of a metadata log"));
+            }
+            let mut bytes = vec![0; len as usize];
+            let read = source.read_exact_at(&mut bytes, at + from);
+            read.map(|()| bytes).map_err(|e| e.to_string())
+        };
+        let fixed = bytes(0, FIXED)?;
+        if !fixed.starts_with(MAGIC) {
+            return Err("has not the magic bytes of a metadata log".into());
+        }
+        if fixed[8..16] != FORMAT[..] {
+            return Err("is the metadata log of no netCDF classic file".into());
+        }
+        let order = match &fixed[16..20] {
+            [0, 0, 0, 0] => Order { big_endian: false },
+            [0, 0, 0, 1] => Order { big_endian: true },
+            other => return Err(format!("has no byte order, but {other:?}")),
+        };
+        if fixed[20..24] != [0; 4] {
+            return Err("has payloads in external representation".into());
+        }
+        let number = |at: usize| order.i64(&fixed[at..]);
+        let (ranks, rank) = (u64::try_from(number(24)), u64::try_from(number(32)));
+        let (Ok(ranks), Ok(rank)) = (ranks, rank) else {
+            return Err("has numbers of processes below 0".into());
+        };
+        if rank >= ranks {
+            return Err(format!("is of process {rank} of {ranks}"));
+        }
+        let path_len = name_len(number(64))?;
+        let path = without_end(bytes(FIXED, path_len + 1)?)?;
+        let host_at = FIXED + path_len + 1;
+        let host_len = name_len(i64::from(order.i32(&bytes(host_at, 4)?)))?;
+        let host = without_end(bytes(host_at + 4, host_len + 1)?)?;
+        // Of the structure 80 bytes count, with its padding.
+        let len = (80 + path_len + 1 + 4 + host_len + 1).next_multiple_of(16);
+        bytes(len, 0)?;
+        Ok(Front {
+            big_endian: order.big_endian,
+            ranks,
+            rank,
+            path,
+            host,
+            len,
+            num_entries: number(48),
+            entry_begin: number(56),
+        })
+    }
+
+    pub(super) fn order(&self) -> Order {
+        Order {
+            big_endian: self.big_endian,
+        }
+    }
+}
+
+fn name_len(len: i64) -> Result<u64, String> {
+    let len = u64::try_from(len).ok().filter(|len| *len < MOST_NAME);
+    len.ok_or_else(|| "has a name of a length that cannot be".into())
+}
+
+fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, String> {
+    match name.pop() {
+        Some(0) if !name.contains(&0) => Ok(name),
+        _ => Err("has a name that does not end where it should".into()),
+    }
+}
+
+/// The byte order of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    pub big_endian: bool,
+}
+
+impl Order {
+    /// The first bytes as a number; a caller has made sure that they are there.
+    pub fn i32(self, bytes: &[u8]) -> i32 {
+        let mut own = [0; 4];
+        own.copy_from_slice(&bytes[..4]);
+        match self.big_endian {
+            true => i32::from_be_bytes(own),
+            false => i32::from_le_bytes(own),
+        }
+    }
+
+    pub fn i64(self, bytes: &[u8]) -> i64 {
+        let mut own = [0; 8];
+        own.copy_from_slice(&bytes[..8]);
+        match self.big_endian {
+            true => i64::from_be_bytes(own),
+            false => i64::from_le_bytes(own),
+        }
+    }
+}
+
+/// The header of a metadata log, and what it says about the entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogHeader {
+    pub front: Front,
+    /// How many entries count, from the first one on. A log that was cut has fewer: see [`walk`].
+    pub entries: u64,
+    /// Why entries are missing, if that is so.
+    pub loss: Option<String>,
+    /// Why there are entries that do not count, where they might have to.
+    pub note: Option<String>,
+}
+
+impl LogHeader {
+    /// Reads the header, and where it leaves open how many entries count, looks at these. Fails with
+    /// the reason where this is no log that could be used.
+    pub fn read(source: &SourceFile) -> Result<Self, String> {
+        let front = Front::read(source, 0)?;
+        count(source, front)
+    }
+}
+
+/// How many entries count (2.2). The program rewrites the number of entries one field too far, where the header says
+/// where they begin.
+fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
+    /// All but the byte that a redefinition overwrites.
+    const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
+    let begin = front.len as i64;
+    let fits = (source.len() - front.len) / LEAST_ENTRY;
+    let is_fresh = front.entry_begin == begin;
+    // Of a program that writes the number where it belongs.
+    let is_in_place = is_fresh && front.num_entries & NO_RANK != 0;
+    let claimed = match is_in_place {
+        true => front.num_entries,
+        false => front.entry_begin,
+    };
+    let mut header = LogHeader {
+        front,
+        entries: 0,
+        loss: None,
+        note: None,
+    };
+    let front = &header.front;
+    if is_fresh && !is_in_place {
+        // No entry at all, or as many as the header has bytes.
+        let found = chained(source, front, front.len)?;
+        header.entries = if found == front.len { found } else { 0 };
+        // The put of one entry may not have returned; of more, nobody knows.
+        let note = format!(
+            "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
+             none of them is shown, for they may be of an older log"
+        );
+        header.note = (header.entries == 0 && found > 1).then_some(note);
+        return Ok(header);
+    }
+    let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
+        header.entries = chained(source, front, fits)?;
+        header.loss = Some(missing(claimed, header.entries));
+        return Ok(header);
+    };
+    header.entries = entries;
+    let was_redefined = !front.big_endian && front.num_entries & !NO_RANK != 0;
+    if entries == 0 && was_redefined {
+        let found = chained(source, front, fits)?;
+        let note = format!(
+            "its number of entries was set to 0 when the file was defined anew: those that are there \
+             and complete, {found}, are not shown, for they may be in the file already"
+        );
+        header.note = (found > 0).then_some(note);
+    }
+    Ok(header)
+}
+
+/// What is to be said where not all entries that are claimed can be there.
+fn missing(claimed: i64, found: u64) -> String {
+    match u64::try_from(claimed) {
+        Ok(claimed) if claimed > found => format!(
+            "of {claimed} entries {found} are there and complete, and are shown; {} are missing, or \
+             the number is damaged",
+            claimed - found
+        ),
+        _ => format!(
+            "{claimed} cannot be its number of entries: those that are there and complete, {found}, \
+             are shown"
+        ),
+    }
+}
+
+/// How many complete entries follow each other from the first one on, at most `most`, of which each has its
+/// payload behind that of the one before (2.5).
+fn chained(source: &SourceFile, front: &Front, most: u64) -> Result<u64, String> {
+    let mut window = Window::over(source);
+    let (mut at, mut end) = (front.len, Some(FIRST_PAYLOAD));
+    for number in 0..most {
+        match Entry::read(&mut window, front.order(), at, number) {
+            Ok(entry) if entry.is_plausible() && end == Some(entry.data_offset) => {
+                end = entry.data_end();
+                at += entry.size;
+            }
+            Err(Trouble::Unreadable(reason)) => return Err(reason),
+            _ => return Ok(number),
+        }
+    }
+    Ok(most)
+}
+
+/// Where the first payload of a data log begins, behind its magic bytes.
+pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
+
+/// Shows `visit` the entries that count, in their order. Returns what is to be said where the log ends
+/// before the last of them, or one of them cannot be followed: it and those after it are lost. Fails
+/// where `visit` does, and where the log cannot be read.
+pub(super) fn walk(
+    source: &SourceFile,
+    header: &LogHeader,
+    mut visit: impl FnMut(&Entry, &mut Window<'_>) -> Result<(), String>,
+) -> Result<Option<String>, String> {
+    let mut window = Window::over(source);
+    let mut at = header.front.len;
+    for number in 0..header.entries {
+        match Entry::read(&mut window, header.front.order(), at, number) {
+            Ok(entry) => {
+                visit(&entry, &mut window)?;
+                at += entry.size;
+            }
+            Err(Trouble::Unreadable(reason)) => return Err(reason),
+            Err(Trouble::Broken(reason)) => {
+                let lost = header.entries - number;
+                return Ok(Some(format!(
+                    "entry {number} at byte {at} {reason}: the last {lost} of {} entries are lost",
+                    header.entries
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::netcdf::testing::{HOST, LogBytes, sources};
+
+    fn read(bytes: &[u8]) -> Result<LogHeader, String> {
+        let (_dir, sources) = sources(&[bytes]);
+        LogHeader::read(&sources[0])
+    }
+
+    /// As PnetCDF 1.15.0 wrote it.
+    const REAL: &[u8; 112] = b"PnetCDF0CDF0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        \x11\0\0\0\0\0\0\0/data/run/file.nc\0\
+        \x02\0\0\0vm\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+    #[test]
+    fn a_real_header() {
+        let mut log = LogBytes::new(false);
+        log.entry_begin = Some(3);
+        assert_eq!(log.metadata(), REAL);
+        let header = read(REAL).unwrap();
+        let front = &header.front;
+        assert_eq!((front.ranks, front.rank, front.len), (1, 0, 112));
+        assert_eq!(front.path, b"/data/run/file.nc");
+        assert_eq!(front.host, HOST.as_bytes());
+        assert!(!front.big_endian);
+        // Its entries are not here.
+        assert_eq!(header.entries, 0);
+        let loss = header.loss.unwrap();
+        assert!(loss.contains("of 3 entries"), "{loss}");
+        (log.big_endian, log.ranks, log.rank) = (true, 300, 256);
+        let other = read(&log.metadata()).unwrap();
+        assert_eq!((other.front.ranks, other.front.rank), (300, 256));
+        assert_eq!(
+            (other.front.big_endian, &other.front.path),
+            (true, &front.path)
+        );
+    }
+
+    #[test]
+    fn headers_that_are_none() {
+        for len in [0, 8, 71, 72, 93, 111] {
+            assert!(read(&REAL[..len]).is_err(), "{len}");
+        }
+        let bent = |at: usize, bytes: &[u8]| {
+            let mut header = REAL.to_vec();
+            header[at..at + bytes.len()].copy_from_slice(bytes);
+            read(&header)
+        };
+        assert!(bent(110, &[9]).is_ok());
+        for (at, bytes) in [
+            (0, &b"Q"[..]),
+            (7, b"1"),
+            (8, b"HDF"),
+            (16, &[1]),
+            (16, &[2]),
+            (19, &[2]),
+            (20, &[1]),
+            // Nobody wrote it, a process that does not exist, or one below 0.
+            (24, &[0]),
+            (32, &[1]),
+            (39, &[0x80]),
+            // The names are too long, or have no end.
+            (64, &[0x12]),
+            (64, &[0x10]),
+            (67, &[1]),
+            (71, &[0xff]),
+            (90, &[1]),
+            (90, &[9]),
+            (93, &[0xff]),
+        ] {
+            assert!(bent(at, bytes).is_err(), "{bytes:?} at {at}");
+        }
+    }
+
+    /// With so many entries of 64 bytes, whose payloads follow each other.
+    fn with_entries(big_endian: bool, entries: i64) -> LogBytes {
+        let mut log = LogBytes::new(big_endian);
+        for at in 0..entries {
+            log.put(-3, 4, 0, 1, &[at, 1, 0], &[1, 2]);
+        }
+        log
+    }
+
+    /// How many entries count, and how many notes there are.
+    fn counted(log: &LogBytes) -> (u64, usize) {
+        let header = read(&log.metadata()).unwrap();
+        let remarks = header.loss.iter().chain(&header.note);
+        (header.entries, remarks.count())
+    }
+
+    #[test]
+    fn the_number_of_entries_is_in_the_next_field() {
+        for big_endian in [false, true] {
+            let mut log = with_entries(big_endian, 5);
+            assert_eq!(counted(&log), (5, 0));
+            // The others were flushed.
+            log.entry_begin = Some(2);
+            assert_eq!(counted(&log), (2, 0));
+            log.entry_begin = Some(0);
+            assert_eq!(counted(&log), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_fresh_log_says_where_entries_begin() {
+        let begin = LogBytes::new(false).header_len() as i64;
+        for (entries, expected, notes) in [
+            (0, 0, 0),
+            (1, 0, 0),
+            // It was cut, or is of an older log: a person has to know.
+            (begin - 1, 0, 1),
+            (begin, begin, 0),
+            (begin + 1, begin, 0),
+        ] {
+            for big_endian in [false, true] {
+                let mut log = with_entries(big_endian, entries);
+                log.entry_begin = Some(begin);
+                assert_eq!(counted(&log), (expected as u64, notes), "{entries}");
+            }
+        }
+        // As many, but the last of them is of an older log.
+        let mut log = with_entries(false, begin);
+        log.entry_begin = Some(begin);
+        log.bend(24, &9i64.to_le_bytes());
+        assert_eq!(counted(&log), (0, 1));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_replaced_by_what_is_there() {
+        for number in [-1, i64::MIN, i64::MAX, 9, 1 << 32] {
+            let mut log = with_entries(false, 5);
+            log.entry_begin = Some(number);
+            assert_eq!(counted(&log), (5, 1), "{number}");
+            // The fourth is of an older log.
+            log.entries[3][24] = 99;
+            assert_eq!(counted(&log), (3, 1), "{number}");
+            log.entries[0][0] = 63;
+            assert_eq!(counted(&log), (0, 1), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_redefinition_sets_the_number_to_zero() {
+        let mut log = with_entries(false, 5);
+        log.num_entries = 3 << 56;
+        assert_eq!(counted(&log), (5, 0));
+        log.entry_begin = Some(0);
+        assert_eq!(counted(&log), (0, 1));
+        let header = read(&log.metadata()).unwrap();
+        let note = header.note.unwrap();
+        assert!(note.contains("complete, 5,"), "{note}");
+        log.entries.clear();
+        assert_eq!(counted(&log), (0, 0));
+        // What is written where it belongs is no rank.
+        let begin = log.header_len() as i64;
+        let mut log = with_entries(false, 5);
+        (log.num_entries, log.entry_begin) = (4, Some(begin));
+        assert_eq!(counted(&log), (4, 0));
+        log.num_entries = 100;
+        assert_eq!(counted(&log), (5, 1));
+        log.num_entries = 3 << 56;
+        assert_eq!(counted(&log), (0, 1));
+    }
+
+    fn walked(log: &[u8]) -> (u64, Option<String>) {
+        let (_dir, sources) = sources(&[log]);
+        let header = LogHeader::read(&sources[0]).unwrap();
+        let mut seen = 0;
+        let lost = walk(&sources[0], &header, |entry, _| {
+            assert_eq!(entry.number, seen);
+            seen += 1;
+            Ok(())
+        });
+        (seen, lost.unwrap())
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_followed_loses_those_after_it() {
+        let log = with_entries(true, 50);
+        assert_eq!(walked(&log.metadata()), (50, None));
+        let bytes = log.metadata();
+        let (seen, lost) = walked(&bytes[..bytes.len() - 70]);
+        let said = "entry 48 at byte 3184 does not end before the log does: the last 2 of 50 entries are lost";
+        assert_eq!((seen, lost.as_deref()), (48, Some(said)));
+        let (seen, lost) = walked(&bytes[..bytes.len() - 63]);
+        assert_eq!(seen, 49);
+        assert!(lost.unwrap().contains("has 1 bytes"));
+        let bent = |at: usize, bytes: &[u8]| {
+            let mut log = log.clone();
+            log.entries[7][at..at + bytes.len()].copy_from_slice(bytes);
+            walked(&log.metadata())
+        };
+        let int = |n: i32| n.to_be_bytes();
+        let word = |n: i64| n.to_be_bytes();
+        for (at, number) in [
+            (0, word(63).to_vec()),
+            (0, word(-64).to_vec()),
+            (0, word(i64::MAX).to_vec()),
+            (8, int(-1).to_vec()),
+            (8, int(0).to_vec()),
+            (8, int(7).to_vec()),
+            (8, int(i32::MAX).to_vec()),
+            (20, int(2).to_vec()),
+            (20, int(-1).to_vec()),
+            (20, int(i32::MAX).to_vec()),
+        ] {
+            let (seen, lost) = bent(at, &number);
+            assert_eq!(seen, 7, "{at}");
+            assert!(lost.unwrap().contains("entry 7 at byte 560 has "), "{at}");
+        }
+        // Three single elements take as many bytes: it can be followed.
+        assert_eq!(bent(8, &int(3)), (50, None));
+    }
+}

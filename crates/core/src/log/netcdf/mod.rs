@@ -1,0 +1,98 @@
+//! netCDF classic files with the logs of PnetCDF's burst-buffering driver
+//! (`docs/formats/pnetcdf-burst-buffer.md`; section numbers in this directory are those of that page).
+//!
+//! * [`header`] reads the header of the netCDF file.
+//! * [`names`] knows the names of the log files.
+//! * [`metadata`] reads the header of a metadata log, finds out how many entries count, and walks through them.
+//! * [`channels`] finds the logs of several processes in one pair of files.
+//! * [`entry`] reads one entry, and checks what it says.
+//! * [`table`] keeps where the entries of each variable lie.
+//! * [`decode`] makes records of the entries of one variable.
+//! * [`check`] looks at what a snapshot says of them.
+
+pub mod channels;
+mod check;
+mod decode;
+mod entry;
+pub mod header;
+pub mod metadata;
+pub mod names;
+mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use super::numbers::Kind;
+use crate::error::Result;
+use crate::log::source::SourceFile;
+pub use table::survey;
+
+/// What a person should know of the logs of a file.
+#[derive(Debug, Default)]
+pub struct Remarks {
+    /// What is missing.
+    pub losses: Vec<String>,
+    /// What may be wrong, or is not what one would expect.
+    pub notes: Vec<String>,
+}
+
+/// Whether a file begins as a netCDF classic file does (section 7).
+pub fn has_magic(file: &SourceFile) -> Result<bool> {
+    let mut magic = [0; 4];
+    if file.len() < magic.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut magic, 0)?;
+    Ok(matches!(magic, [b'C', b'D', b'F', 1 | 2 | 5]))
+}
+
+/// Whether a file begins as both files of a log do.
+pub fn has_log_magic(file: &SourceFile) -> Result<bool> {
+    let mut magic = [0; metadata::MAGIC.len()];
+    if file.len() < magic.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut magic, 0)?;
+    Ok(magic == *metadata::MAGIC)
+}
+
+/// Where the data of a netCDF file and those of its logs lie. Source 0 is the netCDF file, with zeros after its end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// 1, 2 or 5: of the netCDF file, CDF-1, CDF-2 or CDF-5.
+    pub version: u8,
+    /// Bytes from one record of all record variables to the next.
+    pub record_size: u64,
+    /// By their numbers in the header.
+    pub variables: Vec<Variable>,
+    /// In the order in which they apply.
+    pub logs: Vec<Log>,
+}
+
+/// What has to be known of a variable to read it. Its dataset has its number, and the same type in little
+/// endian; text is of unsigned bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    pub kind: Kind,
+    pub is_text: bool,
+    pub is_record: bool,
+    /// Extent; that of the record dimension is 0 here.
+    pub dims: Vec<u64>,
+    /// Where its data begin in the netCDF file; of a record variable, those of its first record.
+    pub begin: u64,
+    /// What stands for values that its type does not have, in little endian, from the front.
+    pub fill: [u8; 8],
+}
+
+/// A log that one process wrote: one channel of its two files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// Which sources: the metadata log, and the data log, if there is one.
+    pub metadata: u16,
+    pub data: Option<u16>,
+    pub generation: u32,
+    pub rank: u64,
+}

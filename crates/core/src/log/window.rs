@@ -1,0 +1,174 @@
+//! Buffered reads of what is walked entry by entry.
+
+use serde::{Deserialize, Serialize};
+
+use super::source::SourceFile;
+
+/// Bytes read at once while walking a table: after a jump, and after a long way without one.
+const LEAST_STEP: u64 = 4 << 10;
+const MOST_STEP: u64 = 1 << 20;
+
+/// Bytes of a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// Buffered reads of a table, or of a section of one, that is walked mostly forward: the further it goes
+/// without a jump, the more is read at once.
+pub(crate) struct Window<'a> {
+    source: &'a SourceFile,
+    /// As messages name what is walked: who reports them says which log it belongs to.
+    name: String,
+    /// What is walked, by its pieces: where each begins in it, and where it lies in the file.
+    pieces: Vec<(u64, Piece)>,
+    /// Position of the first buffered byte.
+    at: u64,
+    buffer: Vec<u8>,
+    /// Bytes to be read next.
+    step: u64,
+}
+
+impl<'a> Window<'a> {
+    /// Over pieces of source `number`, one after the other.
+    pub fn new(sources: &'a [SourceFile], number: u16, name: String, pieces: &[Piece]) -> Self {
+        let source = &sources[usize::from(number)];
+        let mut len = 0;
+        let placed = |piece: &Piece| {
+            let begin = len;
+            len += piece.len;
+            (begin, *piece)
+        };
+        Window {
+            source,
+            name: match number {
+                0 => name,
+                _ => format!("{}: {name}", source.path().display()),
+            },
+            pieces: pieces.iter().map(placed).collect(),
+            at: 0,
+            buffer: Vec::new(),
+            step: LEAST_STEP,
+        }
+    }
+
+    /// Over a whole file: positions are offsets.
+    pub fn over(source: &'a SourceFile) -> Self {
+        let whole = Piece {
+            offset: 0,
+            len: source.len(),
+        };
+        Window {
+            source,
+            name: String::new(),
+            pieces: vec![(0, whole)],
+            at: 0,
+            buffer: Vec::new(),
+            step: LEAST_STEP,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of all pieces.
+    pub fn len(&self) -> u64 {
+        let last = self.pieces.last();
+        last.map_or(0, |(begin, piece)| begin + piece.len)
+    }
+
+    /// The piece that has the byte at `at`.
+    fn piece(&self, at: u64) -> Option<(u64, Piece)> {
+        let after = self.pieces.partition_point(|(begin, _)| *begin <= at);
+        self.pieces.get(after.checked_sub(1)?).copied()
+    }
+
+    /// Bytes from `at` to the end of its piece.
+    pub fn left(&self, at: u64) -> u64 {
+        let piece = self.piece(at);
+        piece.map_or(0, |(begin, piece)| (begin + piece.len).saturating_sub(at))
+    }
+
+    /// Where the byte at `at` lies in the file.
+    pub fn position(&self, at: u64) -> u64 {
+        let piece = self.piece(at);
+        piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
+    }
+
+    /// The `len` bytes from `at` on. They lie in one piece.
+    pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
+        let buffered = at
+            .checked_sub(self.at)
+            .map(|from| (from, from.saturating_add(len)));
+        if let Some((from, to)) = buffered
+            && to <= self.buffer.len() as u64
+        {
+            return Ok(&self.buffer[from as usize..to as usize]);
+        }
+        self.read(at, len)?;
+        Ok(&self.buffer[..len as usize])
+    }
+
+    fn read(&mut self, at: u64, len: u64) -> Result<(), String> {
+        let end = at.saturating_add(len);
+        let piece = self.piece(at);
+        let Some((begin, piece)) = piece.filter(|(begin, piece)| end <= begin + piece.len) else {
+            return Err(format!("byte {end} is past its end"));
+        };
+        let buffered_end = self.at + self.buffer.len() as u64;
+        let goes_on = (self.at..=buffered_end + LEAST_STEP).contains(&at);
+        self.step = match goes_on {
+            true => (self.step * 2).min(MOST_STEP),
+            false => LEAST_STEP,
+        };
+        let left = begin + piece.len - at;
+        self.at = at;
+        let offset = piece.offset + (at - begin);
+        // What follows need not be there, and is not read where that is known.
+        let together = self.source.together(offset);
+        let ahead = self.step.min(together).max(len).min(left);
+        let read = self.fill(offset, ahead);
+        read.or_else(|_| self.fill(offset, len))
+    }
+
+    /// Buffers the `len` bytes at an offset of the source.
+    fn fill(&mut self, offset: u64, len: u64) -> Result<(), String> {
+        self.buffer.resize(len as usize, 0);
+        let read = self.source.read_exact_at(&mut self.buffer, offset);
+        read.map_err(|e| {
+            self.buffer.clear();
+            e.to_string()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::arrangement::Arrangement;
+    use crate::log::source::SourceDir;
+
+    /// Where blocks behind it are missing, the last one is not read again with each entry.
+    #[test]
+    fn what_is_not_there_costs_nothing() {
+        const BLOCK: u64 = 1 << 16;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("log"), vec![7; 2 * BLOCK as usize]).unwrap();
+        let held = SourceDir::open(dir.path()).unwrap();
+        let log = SourceFile::open(&held, "log".as_ref()).unwrap();
+        let arranged = log.arranged(Arrangement::Blocks {
+            block: BLOCK,
+            at: vec![(0, 0), (1, BLOCK)],
+            len: 100 * BLOCK,
+        });
+        let log = arranged.unwrap();
+        let mut window = Window::over(&log);
+        for at in (0..2 * BLOCK).step_by(8) {
+            assert_eq!(window.bytes(at, 8).unwrap(), [7; 8]);
+        }
+        assert!(window.bytes(2 * BLOCK, 8).is_err());
+        assert!(log.bytes_read() < 4 * BLOCK, "{}", log.bytes_read());
+    }
+}

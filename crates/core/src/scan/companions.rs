@@ -1,0 +1,255 @@
+//! Which files make a log of another one beside them, and may come and go without a trace in it.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quick_cache::sync::Cache;
+
+use super::Settings;
+use crate::error::{Error, Result};
+use crate::journal::{self, extent::is_unclosed};
+use crate::log::find_signature;
+use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
+use crate::log::netcdf::{self, names::LogName};
+use crate::log::source::{Identity, SourceDir, SourceFile, SourcePath};
+
+/// Directories whose names are remembered.
+const REMEMBERED: usize = 4096;
+/// A directory that was changed less than this before it was read may have been changed once more
+/// since, in the same tick of its clock.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What can be said of a file without a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// A scan may find a log.
+    pub may_be_log: bool,
+    /// For a file that others beside it could make a log of: which there are, by their names.
+    pub companions: Option<Vec<SourcePath>>,
+}
+
+/// Takes a first look, which costs little: most files of a tree are no logs. `source`: the file at
+/// `relative`.
+pub fn look(
+    dir: &SourceDir,
+    relative: &Path,
+    source: &SourceFile,
+    settings: &Settings,
+    listings: &Listings,
+) -> Result<Look> {
+    if source.is_empty() || netcdf::has_magic(source)? {
+        let companions = match companions(dir, relative, listings) {
+            // No log makes anything of it but an error: in a directory that may not be listed it stays what it is.
+            Err(_) if source.is_empty() => {
+                return Ok(Look {
+                    may_be_log: false,
+                    companions: None,
+                });
+            }
+            companions => companions?,
+        };
+        return Ok(Look {
+            may_be_log: !companions.is_empty() || (settings.without_logs && !source.is_empty()),
+            companions: Some(companions),
+        });
+    }
+    Ok(Look {
+        may_be_log: find_signature(source)?.is_some() || is_unclosed(source)?,
+        companions: None,
+    })
+}
+
+/// The files whose names make them logs of the one at `relative`, beside it or in the further directories,
+/// in a fixed order. What they say themselves nobody has asked yet.
+pub fn companions(
+    dir: &SourceDir,
+    relative: &Path,
+    listings: &Listings,
+) -> Result<Vec<SourcePath>> {
+    let name = relative.file_name().unwrap_or_default();
+    let beside = relative.parent().unwrap_or(Path::new(""));
+    let mut found = Vec::new();
+    for (number, place) in dir.all().enumerate() {
+        let directory = if number == 0 { beside } else { Path::new("") };
+        let listing = listings.get(place, number as u16, directory)?;
+        let names = listing.logs.get(name).into_iter().flatten();
+        found.extend(names.map(|name| SourcePath {
+            dir: number as u16,
+            path: directory.join(name),
+        }));
+    }
+    Ok(found)
+}
+
+/// The name of the file that `name`, going by itself, is a part of: of its log, its subfiles, or its
+/// journal.
+pub fn master_of(name: &OsStr) -> Option<&OsStr> {
+    let suffixes = [SUBFILE_DIR, journal::SUFFIX];
+    let bytes = name.as_bytes();
+    let mut cut = suffixes
+        .iter()
+        .filter_map(|s| bytes.strip_suffix(s.as_bytes()));
+    let master = cut.next().map(OsStr::from_bytes);
+    let master = master.or_else(|| LogName::parse(name).map(|log| log.master));
+    master.filter(|master| !master.is_empty())
+}
+
+/// Whether the file at `path` is one of those that the log file at `master` can have beside its companions:
+/// itself, its journal, or a subfile.
+pub fn is_own_file(master: &Path, path: &Path) -> bool {
+    path == master
+        || path == journal::path_of(master)
+        || path.parent().is_some_and(|dir| is_own_dir(master, dir))
+}
+
+/// Whether `path` is the directory of the subfiles of the log file at `master`.
+pub fn is_own_dir(master: &Path, path: &Path) -> bool {
+    path == subfile_dir(master)
+}
+
+/// The names of logs in directories, remembered as long as the directories do not change: a directory of
+/// thousands of files is read once, not once for each of them.
+#[derive(Debug)]
+pub struct Listings(Cache<(u16, PathBuf), Arc<Listing>>);
+
+#[derive(Debug)]
+struct Listing {
+    directory: Identity,
+    /// When it was read.
+    taken: SystemTime,
+    /// Names of logs, by those of their files.
+    logs: HashMap<OsString, Vec<OsString>>,
+}
+
+impl Default for Listings {
+    fn default() -> Self {
+        Listings(Cache::new(REMEMBERED))
+    }
+}
+
+impl Listings {
+    fn get(&self, dir: &SourceDir, number: u16, directory: &Path) -> Result<Arc<Listing>> {
+        let failed = |e| Error::io(dir.full_path(directory), e);
+        let key = (number, directory.to_owned());
+        let now = Identity::from(&dir.stat(directory).map_err(failed)?);
+        if let Some(known) = self.0.get(&key)
+            && known.directory == now
+            && known.is_complete()
+        {
+            return Ok(known);
+        }
+        let taken = SystemTime::now();
+        let names = dir.list(directory).map_err(failed)?;
+        let listing = Arc::new(Listing::new(now, taken, names));
+        self.0.insert(key, Arc::clone(&listing));
+        Ok(listing)
+    }
+}
+
+impl Listing {
+    fn new(directory: Identity, taken: SystemTime, names: Vec<OsString>) -> Self {
+        let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
+        for name in names {
+            if let Some(log) = LogName::parse(&name) {
+                let master = log.master.to_owned();
+                logs.entry(master).or_default().push(name);
+            }
+        }
+        logs.values_mut().for_each(|names| names.sort());
+        Listing {
+            directory,
+            taken,
+            logs,
+        }
+    }
+
+    /// Whether a change after it was read would have left another time on the directory, or it was
+    /// read just now.
+    fn is_complete(&self) -> bool {
+        let (seconds, nanoseconds) = self.directory.modified;
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        let modified =
+            UNIX_EPOCH + Duration::new(seconds, nanoseconds.clamp(0, 999_999_999) as u32);
+        let is_settled = self.taken.duration_since(modified).is_ok_and(|d| d >= TICK);
+        is_settled || self.taken.elapsed().is_ok_and(|age| age < TICK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_logs_are_known_by_their_names() {
+        let master = |name| master_of(OsStr::new(name)).and_then(OsStr::to_str);
+        assert_eq!(master("a.h5.subfiles"), Some("a.h5"));
+        assert_eq!(master("a_1.nc_0_12.meta"), Some("a_1.nc"));
+        assert_eq!(master("a.nc_0_12.data"), Some("a.nc"));
+        for other in ["a.h5", ".subfiles", "_0_1.meta", "a.nc_0.meta", "a_0_1.txt"] {
+            assert_eq!(master(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_needs_no_listing() {
+        let source = tempfile::tempdir().unwrap();
+        let below = source.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("empty"), "").unwrap();
+        std::fs::write(below.join("a.nc"), b"CDF\x01").unwrap();
+        let dir = SourceDir::open(source.path()).unwrap();
+        let open = |name: &str| SourceFile::open(&dir, &Path::new("below").join(name)).unwrap();
+        let files = [open("empty"), open("a.nc")];
+        // Gone, it cannot be listed, like one that may not be.
+        std::fs::remove_dir_all(&below).unwrap();
+        let [empty, classic] = files.map(|file| {
+            let name = file.path().file_name().unwrap().to_owned();
+            let relative = Path::new("below").join(name);
+            look(
+                &dir,
+                &relative,
+                &file,
+                &Settings::default(),
+                &Listings::default(),
+            )
+        });
+        assert!(!empty.unwrap().may_be_log);
+        // Its logs might be there.
+        assert!(classic.is_err());
+    }
+
+    #[test]
+    fn companions_come_and_go() {
+        let (source, further) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let write = |directory: &tempfile::TempDir, name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        };
+        write(&source, "below/a.nc");
+        write(&source, "a.nc_0_0.meta");
+        write(&further, "a.nc_0_1.data");
+        let dir = SourceDir::open(source.path()).unwrap();
+        let dir = dir.with_further(&[further.path().to_owned()]).unwrap();
+        let listings = Listings::default();
+        let names = || {
+            let places = companions(&dir, Path::new("below/a.nc"), &listings).unwrap();
+            let name = |p: SourcePath| (p.dir, p.path.to_str().unwrap().to_owned());
+            places.into_iter().map(name).collect::<Vec<_>>()
+        };
+        let elsewhere = (1, "a.nc_0_1.data".to_owned());
+        assert_eq!(names(), std::slice::from_ref(&elsewhere));
+        write(&source, "below/a.nc_2_0.meta");
+        write(&source, "below/other.nc_2_0.meta");
+        std::thread::sleep(2 * TICK);
+        let own = (0, "below/a.nc_2_0.meta".to_owned());
+        assert_eq!(names(), [own, elsewhere.clone()]);
+        std::fs::remove_file(source.path().join("below/a.nc_2_0.meta")).unwrap();
+        std::thread::sleep(2 * TICK);
+        assert_eq!(names(), [elsewhere]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What both halves of a scan share. The client asks for a scan and gets a [`Snapshot`]; the server runs
+//! libhdf5, in the same process or in a confined one.
+//!
+//! * [`companions`] knows which files make a log of another one.
+//! * [`settings`] holds the options that decide the outcome of a scan.
+//! * [`shape`] chooses chunk shapes where the log records none.
+//! * [`protocol`] is the form of messages between a client and a server in another process.
+
+pub mod companions;
+pub mod protocol;
+pub mod settings;
+pub mod shape;
+
+use std::fmt;
+use std::path::Path;
+
+pub use companions::Listings;
+pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
+pub use shape::Chunking;
+
+use crate::error::Result;
+use crate::log::source::{SourceDir, SourceFile, SourcePath};
+use crate::snapshot::Snapshot;
+
+/// One file to be scanned.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanRequest<'a> {
+    /// The directory below which all files of the log lie.
+    pub dir: &'a SourceDir,
+    /// The log file, below the directory.
+    pub relative: &'a Path,
+    /// The files whose presence makes a log of it, as [`companions::companions`] lists them; `None` for a
+    /// file that needs none.
+    pub companions: Option<&'a [SourcePath]>,
+    /// The user's options.
+    pub settings: &'a Settings,
+}
+
+impl<'a> ScanRequest<'a> {
+    /// A request for a file that has no companion files.
+    pub fn alone(dir: &'a SourceDir, relative: &'a Path, settings: &'a Settings) -> Self {
+        ScanRequest {
+            dir,
+            relative,
+            companions: None,
+            settings,
+        }
+    }
+}
+
+/// Turns a log file into a snapshot.
+pub trait Scanner: fmt::Debug + Send + Sync {
+    /// Scans one file. [`Error::NotALog`] says that the file is not a log; [`Error::ScanDied`] says that the
+    /// scan crashed or went past its limits.
+    ///
+    /// [`Error::NotALog`]: crate::error::Error::NotALog
+    /// [`Error::ScanDied`]: crate::error::Error::ScanDied
+    fn scan(&self, request: ScanRequest<'_>) -> Result<Snapshot>;
+
+    /// Name and version of the library that makes images. A kept snapshot is good for the same library only.
+    fn library(&self) -> String;
+}
+
+/// Looks for the companion files of one file, and scans it.
+pub fn scan_file(
+    scanner: &dyn Scanner,
+    dir: &SourceDir,
+    relative: &Path,
+    settings: &Settings,
+) -> Result<Snapshot> {
+    let source = SourceFile::open(dir, relative)?;
+    let listings = Listings::default();
+    let look = companions::look(dir, relative, &source, settings, &listings)?;
+    scanner.scan(ScanRequest {
+        dir,
+        relative,
+        companions: look.companions.as_deref(),
+        settings,
+    })
+}

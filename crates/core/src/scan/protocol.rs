@@ -1,0 +1,307 @@
+//! What the daemon and a worker say to each other, over a socket that also carries descriptors.
+//!
+//! A message is its length in four bytes, little-endian, and so many bytes of postcard. The worker
+//! may be in the hands of a hostile file: the daemon reads its messages with a bound on their length, and
+//! as it gets them.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Chunking;
+use crate::error::Error;
+use crate::log::source::{SourcePath, bytes_of_path};
+
+/// How the first message of a zygote begins once it is confined. The name of its library, a line feed and the
+/// means of confinement that the system lacks follow. Any other first message says why it failed.
+pub const READY: &str = "ready:";
+
+/// What a worker is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// The log file, below the first directory.
+    #[serde(with = "bytes_of_path")]
+    pub relative: PathBuf,
+    /// Paths of the directory and the further ones, as users know them.
+    pub dirs: Vec<Shown>,
+    /// The files beside it that could make a log of it, where such files can.
+    pub companions: Option<Vec<SourcePath>>,
+    pub chunking: Chunking,
+    pub without_logs: bool,
+    /// A snapshot of more bytes is of no use to the daemon.
+    pub most: u64,
+}
+
+/// A path for messages.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shown(#[serde(with = "bytes_of_path")] pub PathBuf);
+
+impl From<&Path> for Shown {
+    fn from(path: &Path) -> Self {
+        Shown(path.to_owned())
+    }
+}
+
+/// What a worker asks for, until it is done.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Ask {
+    Open(SourcePath),
+    List(SourcePath),
+    Done(Outcome),
+}
+
+/// What came of a scan.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// A snapshot, in its own form.
+    Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
+    Io {
+        path: Shown,
+        errno: i32,
+    },
+    NotALog {
+        path: Shown,
+        reason: String,
+    },
+    BadFile {
+        path: Shown,
+        reason: String,
+    },
+    Changed {
+        path: Shown,
+    },
+}
+
+/// What it is answered. The descriptor of a file that was opened comes with the answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Opened,
+    Listed(Vec<OsString>),
+    Refused(i32),
+}
+
+/// The number of an error of the system; `EIO` where it has none.
+pub fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or_else(|| match error.kind() {
+        io::ErrorKind::NotFound => Errno::NOENT.raw_os_error(),
+        io::ErrorKind::InvalidInput => Errno::INVAL.raw_os_error(),
+        io::ErrorKind::PermissionDenied => Errno::ACCESS.raw_os_error(),
+        _ => Errno::IO.raw_os_error(),
+    })
+}
+
+impl From<&Error> for Outcome {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Io { path, cause } if cause.raw_os_error().is_some() => Outcome::Io {
+                path: path.as_path().into(),
+                errno: errno(cause),
+            },
+            Error::NotALog { path, reason } => Outcome::NotALog {
+                path: path.as_path().into(),
+                reason: reason.clone(),
+            },
+            Error::BadFile { path, reason } => Outcome::BadFile {
+                path: path.as_path().into(),
+                reason: reason.clone(),
+            },
+            Error::Changed { path } => Outcome::Changed {
+                path: path.as_path().into(),
+            },
+            Error::Remembered(error) => Outcome::from(&**error),
+            Error::Io { path, cause } => Outcome::BadFile {
+                path: path.as_path().into(),
+                reason: cause.to_string(),
+            },
+            Error::BadData { path, .. }
+            | Error::ScanDied { path, .. }
+            | Error::Unscanned { path } => Outcome::BadFile {
+                path: path.as_path().into(),
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+impl Outcome {
+    /// The bytes of the snapshot, or why there is none.
+    pub fn into_result(self) -> Result<Vec<u8>, Error> {
+        Err(match self {
+            Outcome::Scanned(bytes) => return Ok(bytes),
+            Outcome::Io { path, errno } => Error::io(path.0, io::Error::from_raw_os_error(errno)),
+            Outcome::NotALog { path, reason } => Error::NotALog {
+                path: path.0,
+                reason,
+            },
+            Outcome::BadFile { path, reason } => Error::bad_file(path.0, reason),
+            Outcome::Changed { path } => Error::Changed { path: path.0 },
+        })
+    }
+}
+
+/// How many bytes came, with the descriptor that was sent with them; none when the other end is gone.
+pub fn receive_some(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(bytes)];
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut pieces, &mut ancillary, flags)?;
+    let came = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes, came))
+}
+
+/// One end of a conversation.
+#[derive(Debug)]
+pub struct Channel<W> {
+    socket: OwnedFd,
+    wait: W,
+}
+
+/// How long an end waits for the other one.
+pub trait Wait {
+    /// Returns when the socket can be read, or written to; fails when it took too long.
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Read,
+    Write,
+}
+
+impl<W: Wait> Channel<W> {
+    pub fn new(socket: OwnedFd, wait: W) -> Self {
+        Channel { socket, wait }
+    }
+
+    /// With `descriptor`, the other end gets a copy of that.
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+        let len = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let bytes = [&len.to_le_bytes(), body.as_slice()].concat();
+        let mut rest = bytes.as_slice();
+        let mut descriptor = descriptor;
+        while !rest.is_empty() {
+            let sent = self.send_some(rest, descriptor.take())?;
+            rest = rest.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn send_some(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<_> = descriptor.into_iter().collect();
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.again(Direction::Write, || {
+            rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags)
+        })
+    }
+
+    /// The next message of at most `most` bytes, with the descriptor that came with it.
+    pub fn receive<T: DeserializeOwned>(&self, most: usize) -> io::Result<(T, Option<OwnedFd>)> {
+        let mut len = [0; 4];
+        let descriptor = self.fill(&mut len)?;
+        let len = u32::from_le_bytes(len) as usize;
+        if len > most {
+            let reason = format!("a message of {len} bytes, where {most} are the limit");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let body = self.body(len)?;
+        match postcard::take_from_bytes(&body) {
+            Ok((message, [])) => Ok((message, descriptor)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a message without sense",
+            )),
+        }
+    }
+
+    /// Memory is taken as the bytes come, not by what the other end says.
+    fn body(&self, len: usize) -> io::Result<Vec<u8>> {
+        const PIECE: usize = 1 << 20;
+        let mut body = Vec::new();
+        while body.len() < len {
+            let from = body.len();
+            body.resize(len.min(from + PIECE), 0);
+            self.fill(&mut body[from..])?;
+        }
+        Ok(body)
+    }
+
+    fn fill(&self, mut bytes: &mut [u8]) -> io::Result<Option<OwnedFd>> {
+        let mut descriptor = None;
+        while !bytes.is_empty() {
+            let receive = || receive_some(&self.socket, bytes, RecvFlags::DONTWAIT);
+            let (received, came) = self.again(Direction::Read, receive)?;
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            descriptor = descriptor.or(came);
+            bytes = bytes.get_mut(received..).unwrap_or_default();
+        }
+        Ok(descriptor)
+    }
+
+    fn again<T>(
+        &self,
+        to: Direction,
+        mut call: impl FnMut() -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(Errno::AGAIN) => self.wait.wait(self.socket.as_fd(), to)?,
+                Err(Errno::INTR) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+}
+
+/// Waits until the socket can be read or written. False when `until` comes first.
+pub fn poll(socket: BorrowedFd<'_>, to: Direction, until: Option<Instant>) -> io::Result<bool> {
+    let flags = match to {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let mut fds = [PollFd::from_borrowed_fd(socket, flags)];
+        match rustix::event::poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

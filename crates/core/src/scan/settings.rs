@@ -1,0 +1,132 @@
+//! What a user may decide of a scan.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::shape::Chunking;
+
+/// Everything that decides the outcome of a scan, beside the files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub chunking: Chunking,
+    /// Directories in which logs may lie whose files are elsewhere: the further ones of the directory
+    /// that is scanned, in their order.
+    pub log_dirs: Vec<PathBuf>,
+    /// Files that could have a log and have none are presented as well.
+    pub without_logs: bool,
+}
+
+/// An option that concerns one layout only; it has a value.
+#[derive(Debug, Clone, Copy)]
+pub struct LayoutOption {
+    pub name: &'static str,
+    /// What the value looks like, for those who ask.
+    pub form: &'static str,
+    pub help: &'static str,
+    /// What holds where nothing is said, in words.
+    pub default: &'static str,
+    /// Given several times it adds up; others count as they were given last.
+    pub adds_up: bool,
+}
+
+pub const LAYOUT_OPTIONS: [LayoutOption; 2] = [
+    LayoutOption {
+        name: BURST_DIR,
+        form: "DIR[:DIR…]",
+        help: "where PnetCDF's burst-buffer logs lie that are not beside their netCDF files; \
+               repeated options add up",
+        default: "none",
+        adds_up: true,
+    },
+    LayoutOption {
+        name: NETCDF,
+        form: "hdf5|plain",
+        help: "hdf5: netCDF classic files without logs are presented as netCDF-4, too",
+        default: "plain",
+        adds_up: false,
+    },
+];
+
+const BURST_DIR: &str = "burst_dir";
+const NETCDF: &str = "netcdf";
+
+impl Settings {
+    /// Sets one of [`LAYOUT_OPTIONS`]. Fails where the value is none.
+    pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
+        match (option, value) {
+            (BURST_DIR, _) => {
+                let dirs = value.split(|b| *b == b':');
+                let dirs: Vec<_> = dirs.filter(|dir| !dir.is_empty()).collect();
+                if dirs.is_empty() {
+                    return Err(format!("{BURST_DIR}= has no directory"));
+                }
+                let dirs = dirs.into_iter().map(OsStr::from_bytes);
+                self.log_dirs.extend(dirs.map(PathBuf::from));
+            }
+            (NETCDF, b"hdf5") => self.without_logs = true,
+            (NETCDF, b"plain") => self.without_logs = false,
+            (NETCDF, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!("{NETCDF}={value}: neither `hdf5` nor `plain`"));
+            }
+            _ => return Err(format!("unknown option {option}")),
+        }
+        Ok(())
+    }
+}
+
+impl From<Chunking> for Settings {
+    fn from(chunking: Chunking) -> Self {
+        Settings {
+            chunking,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Different for settings that differ.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chunk={}", self.chunking)?;
+        write!(f, ", without_logs={}", self.without_logs)?;
+        write!(f, ", log_folders={:?}", self.log_dirs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_set_by_their_names() {
+        let mut settings = Settings::default();
+        settings.set("burst_dir", b"/a:b::/c d").unwrap();
+        settings.set("burst_dir", b"e").unwrap();
+        let dirs: Vec<PathBuf> = ["/a", "b", "/c d", "e"].map(PathBuf::from).into();
+        assert_eq!(settings.log_dirs, dirs);
+        settings.set("netcdf", b"hdf5").unwrap();
+        assert!(settings.without_logs);
+        settings.set("netcdf", b"plain").unwrap();
+        assert!(!settings.without_logs);
+        for (option, value) in [("burst_dir", ":"), ("netcdf", "4"), ("other", "1")] {
+            let complaint = settings.set(option, value.as_bytes()).unwrap_err();
+            assert!(complaint.contains(option), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn settings_that_differ_are_written_differently() {
+        let mut written = vec![Settings::default().to_string()];
+        written.push(Settings::from(Chunking::Size(4096)).to_string());
+        for (option, value) in [("burst_dir", "a"), ("burst_dir", "a:b"), ("netcdf", "hdf5")] {
+            let mut settings = Settings::default();
+            settings.set(option, value.as_bytes()).unwrap();
+            written.push(settings.to_string());
+        }
+        written.sort();
+        written.dedup();
+        assert_eq!(written.len(), 5);
+    }
+}

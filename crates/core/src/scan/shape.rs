@@ -1,0 +1,320 @@
+//! Chunk shapes for datasets whose log does not record one.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::Layout;
+use crate::log::source::SourceFile;
+use crate::log::tiling::Tiling;
+
+/// Bytes that a chunk comes near to and does not exceed, unless a single element does.
+const CHUNK: u64 = 1 << 20;
+
+/// Chunks of a single record smaller than this, and more of them than [`MANY`], would make an index
+/// larger than the data: then a chunk takes several records.
+const SMALL: u64 = 64 << 10;
+const MANY: u64 = 4096;
+
+/// Bytes of the smallest and of the largest tile that is a chunk as it is. Smaller ones would cost more
+/// to find than to copy together, and of larger ones a reader often wants just a part.
+const SMALLEST_TILE: u64 = 64 << 10;
+const LARGEST_TILE: u64 = 4 << 20;
+/// Bytes of a tile that have to follow each other in the dataset. libhdf5 takes longer to pick shorter
+/// runs out of chunks than we take to put whole rows together: 200,000 rows that were written column by
+/// column were read ten times as slowly in chunks that are columns.
+const SHORTEST_RUN: u64 = 256;
+
+/// How chunk shapes are chosen where the log does not record them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Chunking {
+    /// The tile where records tile the dataset, else about 1 MiB.
+    #[default]
+    Auto,
+    /// About this many bytes, however the records lie.
+    Size(u64),
+}
+
+/// As the mount option spells it, sizes in bytes.
+impl fmt::Display for Chunking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Chunking::Auto => f.write_str("auto"),
+            Chunking::Size(bytes) => bytes.fmt(f),
+        }
+    }
+}
+
+/// Chooses the chunk shapes for the datasets of one log.
+pub struct Chooser<'a> {
+    chunking: Chunking,
+    log: &'a dyn Layout,
+    sources: &'a [SourceFile],
+    /// Looked for when the first dataset asks.
+    tilings: OnceCell<HashMap<i64, Tiling>>,
+}
+
+impl<'a> Chooser<'a> {
+    pub fn new(chunking: Chunking, log: &'a dyn Layout, sources: &'a [SourceFile]) -> Self {
+        Chooser {
+            chunking,
+            log,
+            sources,
+            tilings: OnceCell::new(),
+        }
+    }
+
+    /// For a dataset that was logged under the number `id`.
+    pub fn logged(
+        &self,
+        id: i64,
+        dims: &[u64],
+        max_dims: &[Option<u64>],
+        element: u64,
+    ) -> Vec<u64> {
+        let by_tile = || by_tile(&self.tile(id, dims, element)?, dims, element);
+        let shape = match self.chunking {
+            Chunking::Auto => by_tile(),
+            Chunking::Size(_) => None,
+        };
+        shape.unwrap_or_else(|| self.plain(dims, max_dims, element))
+    }
+
+    /// For a dataset that was not logged.
+    pub fn plain(&self, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
+        let room = match self.chunking {
+            Chunking::Auto => CHUNK,
+            Chunking::Size(bytes) => bytes,
+        };
+        within(room, dims, max_dims, element)
+    }
+
+    fn tile(&self, id: i64, dims: &[u64], element: u64) -> Option<Vec<u64>> {
+        if bytes_of(dims, element).is_some_and(|bytes| bytes < SMALLEST_TILE) {
+            // No tile of it is large enough: the tables need not be read for its sake.
+            return None;
+        }
+        let tilings = self.tilings.get_or_init(|| self.log.tilings(self.sources));
+        tilings.get(&id)?.tile(dims)
+    }
+}
+
+/// A chunk shape for a dataset that is tiled: the tile, or the largest part of it that is near 1 MiB
+/// and lies in one piece in each record. `None` where the tile is small or thin, or cannot be cut like
+/// that.
+fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
+    match bytes_of(tile, element) {
+        _ if run(tile, dims, element) < SHORTEST_RUN => None,
+        Some(bytes) if bytes < SMALLEST_TILE => None,
+        Some(bytes) if bytes <= LARGEST_TILE => Some(tile.to_vec()),
+        _ => part_of(tile, element),
+    }
+}
+
+/// Bytes of a tile that follow each other in a dataset of this extent.
+fn run(tile: &[u64], dims: &[u64], element: u64) -> u64 {
+    let mut run = element;
+    for (side, dim) in tile.iter().zip(dims).rev() {
+        run = run.saturating_mul(*side);
+        if side != dim {
+            break;
+        }
+    }
+    run
+}
+
+/// Cuts a large tile into equal parts along its first dimensions: one index of those in front, a
+/// divisor of one, all of those behind it.
+fn part_of(tile: &[u64], element: u64) -> Option<Vec<u64>> {
+    let mut part = vec![1; tile.len()];
+    let mut bytes = element.max(1);
+    for d in (0..tile.len()).rev() {
+        match bytes.checked_mul(tile[d]) {
+            Some(all) if all <= CHUNK => (part[d], bytes) = (tile[d], all),
+            _ => {
+                part[d] = divisor(tile[d], bytes)?;
+                return Some(part);
+            }
+        }
+    }
+    None
+}
+
+/// The divisor of `side` that, times `unit` bytes, comes nearest to 1 MiB from below, or else from
+/// above; but not further than four times.
+fn divisor(side: u64, unit: u64) -> Option<u64> {
+    let (least, most) = ((CHUNK / 4).div_ceil(unit), CHUNK / unit);
+    let below = (least..=most).rev();
+    let above = most + 1..=LARGEST_TILE / unit;
+    below.chain(above).find(|n| side.is_multiple_of(*n))
+}
+
+fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
+    sides
+        .iter()
+        .try_fold(element, |n, side| n.checked_mul(*side))
+}
+
+/// A chunk shape near 1 MiB: the longest runs along the last dimension, one record along an unlimited
+/// first dimension (of several), never larger than the dataset. `element` in bytes.
+pub fn choose(dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
+    within(CHUNK, dims, max_dims, element)
+}
+
+/// The same for another size than 1 MiB.
+fn within(bytes: u64, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
+    let mut shape = vec![1; dims.len()];
+    let records = dims.len() > 1 && max_dims.first() == Some(&None);
+    let mut room = (bytes / element.max(1)).max(1);
+    for d in (usize::from(records)..dims.len()).rev() {
+        shape[d] = dims[d].clamp(1, room);
+        room /= shape[d];
+        if shape[d] < dims[d] {
+            break;
+        }
+    }
+    if records {
+        let record: u64 = shape.iter().product::<u64>() * element;
+        let small = SMALL.min(bytes);
+        if record < small && dims[0] > MANY {
+            shape[0] = (small / record.max(1)).clamp(1, dims[0]);
+        }
+    }
+    shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn shapes_for_typical_datasets() {
+        let fixed = |dims: &[u64], element| {
+            let max: Vec<_> = dims.iter().map(|d| Some(*d)).collect();
+            choose(dims, &max, element)
+        };
+        assert_eq!(fixed(&[10], 8), [10]);
+        assert_eq!(fixed(&[1 << 30], 8), [1 << 17]);
+        assert_eq!(fixed(&[2000, 2000], 8), [65, 2000]);
+        assert_eq!(fixed(&[4, 1 << 20], 8), [1, 1 << 17]);
+        assert_eq!(fixed(&[0, 5], 8), [1, 5]);
+        assert_eq!(fixed(&[3], 5 << 20), [1]);
+        // One record along an unlimited first dimension, whatever its size.
+        assert_eq!(
+            choose(&[7, 300, 400], &[None, Some(300), Some(400)], 4),
+            [1, 300, 400]
+        );
+        assert_eq!(choose(&[7, 10], &[None, Some(10)], 8), [1, 10]);
+        assert_eq!(choose(&[100], &[None], 8), [100]);
+        // But not a million chunks of 24 bytes.
+        assert_eq!(choose(&[1_000_000, 3], &[None, Some(3)], 8), [2730, 3]);
+    }
+
+    /// The chunk by a tile of a dataset that has ten of it along each dimension.
+    fn chunk(tile: &[u64], element: u64) -> Option<Vec<u64>> {
+        let dims: Vec<u64> = tile.iter().map(|side| side.saturating_mul(10)).collect();
+        by_tile(tile, &dims, element)
+    }
+
+    #[test]
+    fn a_tile_of_middling_size_is_the_chunk() {
+        assert_eq!(chunk(&[100, 100], 8), Some(vec![100, 100]));
+        assert_eq!(chunk(&[8192], 8), Some(vec![8192]));
+        assert_eq!(chunk(&[8191], 8), None);
+        assert_eq!(chunk(&[1 << 19], 8), Some(vec![1 << 19]));
+        assert_eq!(chunk(&[2], 2 << 20), Some(vec![2]));
+    }
+
+    #[test]
+    fn a_large_tile_is_cut_into_contiguous_parts() {
+        assert_eq!(chunk(&[1 << 20], 8), Some(vec![1 << 17]));
+        assert_eq!(chunk(&[16, 512, 512], 4), Some(vec![1, 512, 512]));
+        assert_eq!(chunk(&[4, 1000, 1000], 8), Some(vec![1, 125, 1000]));
+        // Rather a bit less than 1 MiB than a bit more; else a bit more.
+        assert_eq!(chunk(&[3, 700, 1000], 4), Some(vec![1, 175, 1000]));
+        assert_eq!(chunk(&[300_007 * 2], 8), Some(vec![300_007]));
+        assert_eq!(chunk(&[1 << 60, 1 << 60], 8), Some(vec![1, 1 << 17]));
+        // Primes.
+        assert_eq!(chunk(&[1_000_003], 8), None);
+        assert_eq!(chunk(&[2, 1_000_003], 8), None);
+        // Elements as large as chunks.
+        assert_eq!(chunk(&[9], 3 << 20), Some(vec![1]));
+        assert_eq!(chunk(&[9], 5 << 20), None);
+        assert_eq!(chunk(&[u64::MAX], 0), None);
+    }
+
+    #[test]
+    fn a_thin_tile_is_no_chunk() {
+        assert_eq!(chunk(&[1 << 16, 1], 8), None);
+        assert_eq!(chunk(&[1 << 16, 31], 8), None);
+        assert_eq!(chunk(&[1 << 12, 32], 8), Some(vec![1 << 12, 32]));
+        // Whole rows of a narrow dataset are long together.
+        let dims = [1 << 20, 3];
+        assert_eq!(by_tile(&[1 << 14, 3], &dims, 8), Some(vec![1 << 14, 3]));
+        assert_eq!(by_tile(&[1 << 14, 1], &dims, 8), None);
+    }
+
+    #[test]
+    fn sizes_may_be_others() {
+        let dims = [2000, 2000];
+        let fixed = [Some(2000), Some(2000)];
+        assert_eq!(within(16 << 10, &dims, &fixed, 8), [1, 2000]);
+        assert_eq!(within(4 << 10, &dims, &fixed, 8), [1, 512]);
+        assert_eq!(within(1 << 30, &dims, &fixed, 8), [2000, 2000]);
+        // Several records, but not more than were asked for.
+        let (dims, growing) = ([1_000_000, 3], [None, Some(3)]);
+        assert_eq!(within(4 << 10, &dims, &growing, 8), [170, 3]);
+        assert_eq!(within(4 << 20, &dims, &growing, 8), [2730, 3]);
+    }
+
+    #[test]
+    fn the_settings_are_spelled_as_options() {
+        assert_eq!(Chunking::default().to_string(), "auto");
+        assert_eq!(Chunking::Size(1 << 20).to_string(), "1048576");
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_tiles_tile_them_and_lie_in_one_piece(
+            tile in prop::collection::vec(1u64..5000, 1..5),
+            element in 1u64..100,
+        ) {
+            let bytes = bytes_of(&tile, element).unwrap();
+            let Some(part) = chunk(&tile, element) else {
+                return Ok(());
+            };
+            let own = bytes_of(&part, element).unwrap();
+            prop_assert!((SMALLEST_TILE..=LARGEST_TILE).contains(&own));
+            if bytes <= LARGEST_TILE {
+                prop_assert_eq!(&part, &tile);
+            }
+            for (part, tile) in part.iter().zip(&tile) {
+                prop_assert!(tile.is_multiple_of(*part));
+            }
+            // One index each, then part of one dimension, then whole ones.
+            let first = part.iter().position(|side| *side > 1).unwrap_or(part.len());
+            prop_assert_eq!(part.get(first + 1..), tile.get(first + 1..));
+        }
+
+        #[test]
+        fn never_larger_than_the_dataset_nor_than_it_should_be(
+            dims in prop::collection::vec(0u64..5000, 1..6),
+            unlimited in any::<bool>(),
+            element in 1u64..100,
+            bytes in 4u64 << 10..4 << 20,
+        ) {
+            let mut max: Vec<_> = dims.iter().map(|d| Some(*d)).collect();
+            if unlimited {
+                max[0] = None;
+            }
+            let shape = within(bytes, &dims, &max, element);
+            for (side, dim) in shape.iter().zip(&dims) {
+                prop_assert!(*side >= 1 && *side <= (*dim).max(1));
+            }
+            prop_assert!(shape.iter().product::<u64>() * element <= bytes);
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! What the scan of one log file yields: plain data, all that the view needs besides the log's own
+//! bytes. It holds no handle of libhdf5 and no descriptor, and can be sent to another process.
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::Bytes;
+
+use crate::log::arrangement::Arrangement;
+use crate::log::source::{Identity, SourcePath};
+use crate::log::{Logged, Tables};
+
+/// One state of one log file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// What lies in front of the HDF5 data of the canonical file: the log file's own user block.
+    #[serde(with = "serde_bytes")]
+    pub user_block: Vec<u8>,
+    /// The metadata of the canonical file as libhdf5 made it; addresses count from its first byte.
+    #[serde(with = "serde_bytes")]
+    pub image: Vec<u8>,
+    /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
+    pub sources: Vec<Source>,
+    /// The journal of a log that was not closed: when it changes, so has the log.
+    pub journal: Option<Source>,
+    /// Datasets whose bytes are not in the image, in the order in which the scan met them.
+    pub datasets: Vec<Dataset>,
+    /// Where the record tables and the data of the log lie.
+    pub log: Tables,
+    /// Object addresses in the log file and in the image, by the former: object references among
+    /// logged data are translated by it.
+    pub addresses: Vec<(u64, u64)>,
+    /// What the scan knows to be missing of the log, for a person to read.
+    pub losses: Vec<String>,
+    /// What the view cannot show as it was, for a person to read.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    pub place: SourcePath,
+    pub identity: Identity,
+    /// A job may still append to it, which changes nothing of its first `identity.size` bytes.
+    pub grows: bool,
+    pub arrangement: Arrangement,
+}
+
+impl Source {
+    /// Whether the file of identity `now` still has the bytes that the scan saw.
+    pub fn is_still(&self, now: Identity) -> bool {
+        self.identity.is_still(now, self.grows)
+    }
+
+    /// The file by itself, without where in it the bytes lie: that may be a long list.
+    pub fn file(&self) -> Self {
+        Source {
+            place: self.place.clone(),
+            arrangement: Arrangement::Whole,
+            ..*self
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dataset {
+    /// A path under which the view shows it.
+    pub name: String,
+    /// Address of its object header in the image.
+    pub header: u64,
+    /// The datatype, for a person to read.
+    pub datatype: String,
+    /// Size of one element in the file, in bytes.
+    pub element: u64,
+    /// Current extent; empty for a scalar.
+    pub dims: Vec<u64>,
+    /// Maximum extent; `None` is unlimited.
+    pub max_dims: Vec<Option<u64>>,
+    pub storage: Storage,
+    /// One element of fill value in the file's datatype; empty stands for zeros.
+    pub fill: Vec<u8>,
+    pub filters: Vec<Filter>,
+    /// Where in an element object references lie, 8 bytes each.
+    pub references: Vec<u64>,
+    pub content: Content,
+}
+
+/// How the dataset is laid out in the canonical file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    Contiguous,
+    /// Chunk shape, of the dataset's rank.
+    Chunked(Vec<u64>),
+}
+
+/// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Filter {
+    pub id: i32,
+    pub flags: u32,
+    pub values: Vec<u32>,
+}
+
+/// Filters that the view can apply and undo.
+pub const DEFLATE: i32 = 1;
+pub const SHUFFLE: i32 = 2;
+pub const FLETCHER32: i32 = 3;
+
+/// HDF5 has no more dimensions, and no more filters, in one dataset: a chunk's filter mask has 32 bits.
+const MOST_DIMS: usize = 32;
+const MOST_FILTERS: usize = 32;
+/// Bytes of one object reference.
+const REFERENCE: u64 = 8;
+
+impl Filter {
+    /// Whether the view can apply it; chunks do without the others, and their filter mask says so.
+    pub fn can_apply(&self) -> bool {
+        [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
+    }
+}
+
+/// Where the elements come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// The records of the log.
+    Logged {
+        /// The layout's number of the dataset.
+        id: i64,
+        /// The dataset's filters were recorded, and its entries may have gone through them.
+        filtered: bool,
+    },
+    /// Bytes of a source file, as they lie: a contiguous dataset that was never logged.
+    Extent { source: u16, offset: u64, len: u64 },
+    /// They cannot be had, for this reason.
+    Unreadable(String),
+}
+
+impl Dataset {
+    /// Number of elements; `None` past what can be counted.
+    pub fn elements(&self) -> Option<u64> {
+        self.dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
+    }
+
+    /// For the log layout, where the dataset is logged.
+    pub fn logged(&self) -> Option<Logged<'_>> {
+        match self.content {
+            Content::Logged { id, filtered } => Some(Logged {
+                id,
+                dims: &self.dims,
+                element: self.element,
+                filtered,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether its parts fit each other, in a log of so many source files.
+    fn check(&self, sources: usize) -> Result<(), String> {
+        let rank = self.dims.len();
+        if rank > MOST_DIMS || self.max_dims.len() != rank {
+            return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
+        }
+        if self.element == 0 {
+            return Err("elements of no bytes".into());
+        }
+        if !self.fill.is_empty() && self.fill.len() as u64 != self.element {
+            return Err(format!("a fill value of {} bytes", self.fill.len()));
+        }
+        let fits = |at: &u64| at.checked_add(REFERENCE).is_some_and(|e| e <= self.element);
+        if !self.references.iter().all(fits) {
+            return Err("references outside the element".into());
+        }
+        self.check_storage()?;
+        match self.content {
+            Content::Extent {
+                source,
+                offset,
+                len,
+            } => self.check_extent(source, offset, len, sources),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_storage(&self) -> Result<(), String> {
+        if self.filters.len() > MOST_FILTERS {
+            return Err(format!("{} filters", self.filters.len()));
+        }
+        let too_wide = |f: &Filter| {
+            let width = f.values.first().copied().unwrap_or(0);
+            f.id == SHUFFLE && u64::from(width) > self.element
+        };
+        if self.filters.iter().any(too_wide) {
+            return Err("a shuffle of more than an element".into());
+        }
+        let rank = self.dims.len();
+        match &self.storage {
+            Storage::Contiguous if !self.filters.is_empty() => Err("filters without chunks".into()),
+            Storage::Chunked(chunk) if rank == 0 || chunk.len() != rank => Err(format!(
+                "chunks of {} dimensions in a dataset of {rank}",
+                chunk.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_extent(
+        &self,
+        source: u16,
+        offset: u64,
+        len: u64,
+        sources: usize,
+    ) -> Result<(), String> {
+        if usize::from(source) >= sources {
+            return Err(format!("source file {source} of {sources}"));
+        }
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(format!("{len} bytes at {offset} are in no file"));
+        }
+        let raw = self.elements().and_then(|n| n.checked_mul(self.element));
+        let whole = raw.is_some_and(|raw| len >= raw) && self.storage == Storage::Contiguous;
+        match whole && self.references.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{len} bytes that are not its elements")),
+        }
+    }
+}
+
+/// Bytes of a snapshot behind its user block and its image. These take as much memory as they have bytes; the lists that
+/// follow may take 24 times as much, for an empty text is one byte.
+const LONGEST_LISTS: usize = 32 << 20;
+
+/// Whether what follows the image in the bytes of a snapshot keeps to its bound.
+fn check_lists(bytes: &[u8]) -> Result<(), String> {
+    let parts = postcard::take_from_bytes::<(&Bytes, &Bytes)>(bytes);
+    let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
+    match lists.len() > LONGEST_LISTS {
+        true => Err(format!(
+            "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
+            lists.len()
+        )),
+        false => Ok(()),
+    }
+}
+
+impl Snapshot {
+    /// Whether it can be presented: that all parts fit each other, so far as can be told without a look
+    /// at the log. For snapshots come from another process, or from a file that may be damaged; the
+    /// image, and where the chunks come to lie, are checked as they are used. Fails with the reason.
+    pub fn check(&self) -> Result<(), String> {
+        let sources = self.sources.len();
+        // They have 16-bit numbers.
+        if sources == 0 || sources > 1 << 16 {
+            return Err(format!("a log of {sources} files"));
+        }
+        if self.journal.is_none() && self.sources.iter().any(|s| s.grows) {
+            return Err("files that grow in a log that is closed".into());
+        }
+        for dataset in &self.datasets {
+            let checked = dataset.check(sources);
+            checked.map_err(|e| format!("dataset {}: {e}", dataset.name))?;
+        }
+        for source in &self.sources {
+            source.arrangement.check()?;
+        }
+        self.log.check(sources)?;
+        // They are searched by halves.
+        match self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
+            true => Ok(()),
+            false => Err("addresses of objects out of order".into()),
+        }
+    }
+
+    /// For another process. The inverse of [`Snapshot::from_bytes`]; fails where that would.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
+        check_lists(&bytes)?;
+        Ok(bytes)
+    }
+
+    /// What was decoded still has to be checked: see [`Snapshot::check`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        check_lists(bytes)?;
+        match postcard::take_from_bytes(bytes) {
+            Ok((snapshot, [])) => Ok(snapshot),
+            Ok(_) => Err("bytes behind a snapshot".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// Memory held, in bytes, roughly.
+    pub fn bytes(&self) -> usize {
+        let text = |text: &String| size_of::<String>() + text.len();
+        let texts = self.losses.iter().chain(&self.warnings).map(text);
+        let dataset = |d: &Dataset| {
+            size_of::<Dataset>()
+                + d.name.len()
+                + match &d.content {
+                    Content::Unreadable(reason) => reason.len(),
+                    _ => 0,
+                }
+                + d.datatype.len()
+                + d.dims.len() * 40
+                + d.fill.len()
+                + d.filters.len() * 48
+                + d.references.len() * 8
+        };
+        // The open files have them as well.
+        let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
+        self.image.len()
+            + self.user_block.len()
+            + arrangements.sum::<usize>()
+            + self.datasets.iter().map(dataset).sum::<usize>()
+            + self.addresses.len() * 16
+            + texts.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn dataset() -> Dataset {
+        Dataset {
+            name: "/d".into(),
+            header: 96,
+            datatype: "f64".into(),
+            element: 8,
+            dims: vec![4, 6],
+            max_dims: vec![None, Some(6)],
+            storage: Storage::Chunked(vec![2, 3]),
+            fill: vec![1; 8],
+            filters: vec![Filter {
+                id: SHUFFLE,
+                flags: 0,
+                values: vec![8],
+            }],
+            references: vec![0],
+            content: Content::Logged {
+                id: 0,
+                filtered: true,
+            },
+        }
+    }
+
+    #[test]
+    fn a_file_by_itself_is_small_and_the_same_for_all_its_sources() {
+        let mut sources = snapshot(Vec::new()).sources;
+        sources[1].arrangement = Arrangement::Blocks {
+            block: 1,
+            at: vec![(0, 0); 1000],
+            len: 1000,
+        };
+        let mut files: Vec<Source> = sources.iter().map(Source::file).collect();
+        files.dedup();
+        assert_eq!(files, [sources[0].clone()]);
+    }
+
+    fn extent(source: u16, offset: u64, len: u64) -> Dataset {
+        Dataset {
+            storage: Storage::Contiguous,
+            filters: Vec::new(),
+            references: Vec::new(),
+            content: Content::Extent {
+                source,
+                offset,
+                len,
+            },
+            ..dataset()
+        }
+    }
+
+    fn snapshot(datasets: Vec<Dataset>) -> Snapshot {
+        let source = Source {
+            place: SourcePath::below("log.h5"),
+            identity: Identity {
+                device: 1,
+                inode: 2,
+                size: 3,
+                modified: (4, 5),
+            },
+            grows: false,
+            arrangement: Arrangement::Whole,
+        };
+        Snapshot {
+            sources: vec![source.clone(), source],
+            journal: None,
+            user_block: vec![7; 512],
+            image: vec![8; 1000],
+            datasets,
+            log: Tables::default(),
+            addresses: vec![(1, 10), (2, 5)],
+            losses: Vec::new(),
+            warnings: vec!["odd".into()],
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_as_the_snapshot_that_they_were_or_not_at_all() {
+        let whole = snapshot(vec![dataset(), extent(1, 0, 192)]);
+        let bytes = whole.to_bytes().unwrap();
+        assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), whole);
+        for len in 0..bytes.len() {
+            assert!(Snapshot::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(Snapshot::from_bytes(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn lists_have_a_bound_and_bytes_of_the_image_do_not_count_for_it() {
+        let mut large = snapshot(Vec::new());
+        large.image = vec![0; LONGEST_LISTS + 1];
+        assert!(Snapshot::from_bytes(&large.to_bytes().unwrap()).is_ok());
+        let mut long = snapshot(Vec::new());
+        long.warnings = vec![" ".repeat(LONGEST_LISTS)];
+        assert!(long.bytes() > LONGEST_LISTS);
+        assert!(long.to_bytes().unwrap_err().contains("may be"));
+        let bytes = postcard::to_stdvec(&long).unwrap();
+        assert!(Snapshot::from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn datasets_whose_parts_do_not_fit_are_refused() {
+        let check = |dataset| snapshot(vec![dataset]).check();
+        let damaged = |damage: &dyn Fn(&mut Dataset)| {
+            let mut dataset = dataset();
+            damage(&mut dataset);
+            check(dataset)
+        };
+        assert_eq!(check(dataset()), Ok(()));
+        assert!(damaged(&|d| d.element = 0).is_err());
+        assert!(damaged(&|d| d.fill = vec![0; 9]).is_err());
+        assert!(damaged(&|d| d.references = vec![1]).is_err());
+        assert!(damaged(&|d| d.references = vec![u64::MAX]).is_err());
+        assert!(damaged(&|d| d.dims = vec![4]).is_err());
+        assert!(damaged(&|d| d.max_dims.push(None)).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Chunked(vec![4])).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Contiguous).is_err());
+        assert!(damaged(&|d| d.filters[0].values = vec![9]).is_err());
+        assert!(damaged(&|d| d.filters = vec![d.filters[0].clone(); 33]).is_err());
+        assert!(
+            damaged(&|d| {
+                d.dims = vec![1; 33];
+                d.max_dims = vec![None; 33];
+                d.storage = Storage::Chunked(vec![1; 33]);
+            })
+            .is_err()
+        );
+        assert_eq!(check(extent(1, 100, 192)), Ok(()));
+        assert!(check(extent(2, 100, 192)).is_err());
+        assert!(check(extent(1, 100, 191)).is_err());
+        assert!(check(extent(1, u64::MAX, 192)).is_err());
+        let chunked = Dataset {
+            storage: dataset().storage,
+            ..extent(1, 0, 192)
+        };
+        assert!(check(chunked).is_err());
+    }
+
+    #[test]
+    fn logs_whose_parts_do_not_fit_are_refused() {
+        let damaged = |damage: &dyn Fn(&mut Snapshot)| {
+            let mut snapshot = snapshot(Vec::new());
+            damage(&mut snapshot);
+            snapshot.check()
+        };
+        assert_eq!(damaged(&|_| ()), Ok(()));
+        assert!(damaged(&|s| s.sources.clear()).is_err());
+        assert!(damaged(&|s| s.sources[0].grows = true).is_err());
+        assert!(damaged(&|s| s.addresses.reverse()).is_err());
+        assert!(damaged(&|s| s.addresses[0].0 = 2).is_err());
+    }
+}

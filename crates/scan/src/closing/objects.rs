@@ -1,0 +1,258 @@
+//! The user's objects, made by libhdf5 of their definitions as the layout wants them
+//! (`docs/formats/logvol.md`, sections 1.3 and 2).
+
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
+use h5logfs_core::journal::datatype::Datatype;
+use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Value};
+use h5logfs_core::log::logvol::names;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Makes groups, anchors and attributes in an open file. `datasets`: by ID, with the extents that they
+/// have now.
+pub fn create(file: &Id, definitions: &[Definition], datasets: &[Defined]) -> Result<()> {
+    let mut maker = Maker {
+        root: h5::open_group(file, c"/")?,
+        null: Space::Null.create()?,
+        plain: h5::default_dataset_creation()?,
+        integers: h5::integer_type(8, true, false)?,
+        small_integers: h5::integer_type(4, true, false)?,
+        words: h5::integer_type(4, false, false)?,
+        datatypes: HashMap::new(),
+        spaces: HashMap::new(),
+        last: None,
+    };
+    let mut next = datasets.iter().enumerate();
+    for definition in definitions {
+        match definition {
+            Definition::Group { path } => maker.group(path),
+            Definition::Dataset { path, .. } => match next.next() {
+                Some((id, defined)) => maker.anchor(id, path, &defined.layout),
+                None => Err(format!("{path}: a dataset without an ID")),
+            },
+            Definition::Attribute {
+                object,
+                name,
+                value,
+            } => maker
+                .attribute(object, name, value)
+                .map_err(|e| format!("attribute {name} of {object}: {e}")),
+            // Its outcome is among the datasets.
+            Definition::Extent { .. } => Ok(()),
+        }?;
+    }
+    Ok(())
+}
+
+/// The stored form of a path: names that begin with an underscore get one more.
+fn stored_path(path: &str) -> String {
+    let names = path.split('/').map(stored_name);
+    names.collect::<Vec<_>>().join("/")
+}
+
+fn stored_name(name: &str) -> String {
+    match name.starts_with('_') {
+        true => format!("_{name}"),
+        false => name.to_owned(),
+    }
+}
+
+struct Maker {
+    root: Id,
+    null: Id,
+    /// Creation properties of a dataset without any.
+    plain: Id,
+    integers: Id,
+    small_integers: Id,
+    words: Id,
+    /// Thousands of datasets have the same few types.
+    datatypes: HashMap<Datatype, Id>,
+    /// Of one dimension, by extent.
+    spaces: HashMap<u64, Id>,
+    /// The object made or opened last, by its path: attributes come right after it.
+    last: Option<(String, Id)>,
+}
+
+impl Maker {
+    fn group(&mut self, path: &str) -> Result<()> {
+        let creation = h5::group_creation(&self.root)?;
+        let made = h5::create_group(&self.root, &link(path), &creation);
+        let id = made.map_err(|e| format!("group {path}: {e}"))?;
+        self.last = Some((path.to_owned(), id));
+        Ok(())
+    }
+
+    fn anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<()> {
+        let made = self.make_anchor(id, path, layout);
+        let object = made.map_err(|e| format!("dataset {path}: {e}"))?;
+        self.last = Some((path.to_owned(), object));
+        Ok(())
+    }
+
+    fn make_anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<Id> {
+        let datatype = self.datatype(&layout.datatype)?;
+        let creation = match layout.fill.is_empty() {
+            true => self.plain.clone(),
+            false => filled(&datatype, &layout.fill)?,
+        };
+        let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
+        let long = |v: u64| (v as i64).to_le_bytes();
+        let dims: Vec<u8> = layout.dims.iter().flat_map(|d| long(*d)).collect();
+        let max = layout.max_dims.iter();
+        let max: Vec<u8> = max.flat_map(|m| long(m.unwrap_or(u64::MAX))).collect();
+        let integers = self.integers.clone();
+        self.internal(&object, names::DIMS, &integers, &dims)?;
+        self.internal(&object, names::MAX_DIMS, &integers, &max)?;
+        let id = i32::try_from(id).map_err(|e| e.to_string())?;
+        let small = self.small_integers.clone();
+        self.internal(&object, names::ID, &small, &id.to_le_bytes())?;
+        if let Some(chunk) = &layout.chunk {
+            let chunk: Vec<u8> = chunk.iter().flat_map(|c| long(*c)).collect();
+            self.internal(&object, names::CHUNK, &integers, &chunk)?;
+        }
+        if !layout.filters.is_empty() {
+            let pipeline = layout.filters.iter().flat_map(|f| {
+                let head = [f.id as u32, f.flags, f.values.len() as u32];
+                head.into_iter().chain(f.values.iter().copied())
+            });
+            let pipeline: Vec<u8> = pipeline.flat_map(u32::to_le_bytes).collect();
+            let words = self.words.clone();
+            self.internal(&object, names::FILTERS, &words, &pipeline)?;
+        }
+        Ok(object)
+    }
+
+    /// An attribute of the layout's own, a list of numbers.
+    fn internal(&mut self, object: &Id, name: &str, datatype: &Id, bytes: &[u8]) -> Result<()> {
+        let count = bytes.len() / h5::type_size(datatype)?;
+        let space = self.space(count as u64)?;
+        let name = (name.as_bytes(), false);
+        h5::write_plain_attribute(object, name, datatype, &space, bytes)
+    }
+
+    fn attribute(&mut self, object: &str, name: &str, value: &Value) -> Result<()> {
+        let known = self.last.take().filter(|(path, _)| path == object);
+        let (path, id) = match known {
+            Some(known) => known,
+            None if object == "/" => (object.to_owned(), self.root.clone()),
+            None => {
+                let path = h5::c_name(stored_path(object).as_bytes())?;
+                (object.to_owned(), h5::open_path(&self.root, &path)?)
+            }
+        };
+        let stored = stored_name(name);
+        let name = (stored.as_bytes(), !stored.is_ascii());
+        let text = |text: &String| CString::new(text.as_str()).map_err(|e| e.to_string());
+        match value {
+            Value::Elements {
+                datatype,
+                dims,
+                bytes,
+            } => {
+                let datatype = self.datatype(datatype)?;
+                let space = simple(dims).create()?;
+                h5::write_plain_attribute(&id, name, &datatype, &space, bytes)
+            }
+            Value::Text(value) => {
+                h5::write_texts(&id, name, &simple(&[]).create()?, &[text(value)?])
+            }
+            Value::Texts(values) => {
+                let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
+                h5::write_texts(&id, name, &self.space(texts.len() as u64)?, &texts)
+            }
+        }?;
+        self.last = Some((path, id));
+        Ok(())
+    }
+
+    fn space(&mut self, count: u64) -> Result<Id> {
+        if let Some(known) = self.spaces.get(&count) {
+            return Ok(known.clone());
+        }
+        let new = simple(&[count]).create()?;
+        self.spaces.insert(count, new.clone());
+        Ok(new)
+    }
+
+    fn datatype(&mut self, datatype: &Datatype) -> Result<Id> {
+        if let Some(known) = self.datatypes.get(datatype) {
+            return Ok(known.clone());
+        }
+        let new = self.make_datatype(datatype)?;
+        self.datatypes.insert(datatype.clone(), new.clone());
+        Ok(new)
+    }
+
+    fn make_datatype(&mut self, datatype: &Datatype) -> Result<Id> {
+        match datatype {
+            Datatype::Integer {
+                size,
+                signed,
+                big_endian,
+            } => h5::integer_type(*size, *signed, *big_endian),
+            Datatype::Float { size, big_endian } => h5::float_type(*size, *big_endian),
+            Datatype::Bitfield { size, big_endian } => h5::bitfield_type(*size, *big_endian),
+            Datatype::Opaque { size, tag } => h5::opaque_type(*size, tag),
+            Datatype::Text { size, utf8 } => h5::text_type(*size, *utf8),
+            Datatype::VariableText => h5::variable_text_type(),
+            Datatype::Enumeration { base, members } => {
+                let value = |v: i64| match **base {
+                    Datatype::Integer {
+                        size,
+                        big_endian: true,
+                        ..
+                    } => v.to_be_bytes()[8 - size as usize..].to_vec(),
+                    _ => v.to_le_bytes()[..base.size() as usize].to_vec(),
+                };
+                let members = members.iter().map(|(name, v)| (name.clone(), value(*v)));
+                h5::enumeration_type(&self.datatype(base)?, &members.collect::<Vec<_>>())
+            }
+            Datatype::Compound { size, members } => {
+                let made = members
+                    .iter()
+                    .map(|m| Ok((m.name.as_str(), m.offset, self.datatype(&m.datatype)?)));
+                h5::compound_type(*size, &made.collect::<Result<Vec<_>>>()?)
+            }
+            Datatype::Array { base, dims } => {
+                let dims: Vec<u64> = dims.iter().map(|d| u64::from(*d)).collect();
+                h5::array_type(&self.datatype(base)?, &dims)
+            }
+        }
+    }
+}
+
+fn filled(datatype: &Id, fill: &[u8]) -> Result<Id> {
+    let creation = h5::new_dataset_creation()?;
+    h5::set_fill_value(&creation, datatype, fill)?;
+    Ok(creation)
+}
+
+fn link(path: &str) -> Link {
+    let stored = stored_path(path);
+    Link {
+        utf8: !stored.is_ascii(),
+        name: stored.into_bytes(),
+        target: Target::Hard(0),
+    }
+}
+
+fn simple(dims: &[u64]) -> Space {
+    Space::Simple {
+        dims: dims.to_vec(),
+        max: dims.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn underscores_are_escaped_name_by_name() {
+        assert_eq!(stored_path("/a/_b/__c/d_"), "/a/__b/___c/d_");
+        assert_eq!(stored_path("/_LOG"), "/__LOG");
+    }
+}

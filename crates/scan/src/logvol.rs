@@ -1,0 +1,304 @@
+//! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
+//! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
+use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_core::log::logvol::names::{
+    ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
+};
+use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
+use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::snapshot::Filter;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Values in the longest description of a filter pipeline that is believed.
+const MOST_PIPELINE_VALUES: u64 = 4096;
+/// Filter flag: the dataset can do without.
+const OPTIONAL: u32 = 1;
+
+/// The root attribute `_int_att`.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    data_logs: i64,
+    metadata_logs: i64,
+    config: i64,
+    subfiles: i64,
+}
+
+impl Header {
+    /// `None` where the file is no log.
+    pub fn read(file: &Id) -> Result<Option<Self>> {
+        let root = h5::open_group(file, c"/")?;
+        let name = CString::new(MARK).map_err(|e| e.to_string())?;
+        let Some(attribute) = h5::find_attribute(&root, &name)? else {
+            return Ok(None);
+        };
+        match h5::read_integers(&attribute, 5).map_err(|e| format!("{MARK}: {e}"))?[..] {
+            [_, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
+                data_logs,
+                metadata_logs,
+                config,
+                subfiles,
+            })),
+            ref other => Err(format!("{MARK} has {} values, not 5", other.len())),
+        }
+    }
+
+    fn is_subfiled(&self) -> bool {
+        self.config & SUBFILED != 0
+    }
+}
+
+/// What of a file is the layout's own.
+#[derive(Debug)]
+pub struct Connector;
+
+impl LayoutObjects for Connector {
+    /// Section 1.3.
+    fn present_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
+        match stored {
+            _ if in_root && stored == LOG_GROUP.as_bytes() => None,
+            _ => Some(unescape(stored)),
+        }
+    }
+
+    fn present_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
+        let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
+        match owner {
+            Owner::Root if is(&[MARK, WRITER]) => None,
+            Owner::Anchor if is(&ANCHOR) => None,
+            _ => Some(unescape(stored)),
+        }
+    }
+
+    /// Section 2.
+    fn anchor(&self, dataset: &Id, names: &[CString]) -> Result<Option<Anchor>> {
+        if h5::dataset_space(dataset)? != Space::Null {
+            return Ok(None);
+        }
+        let integers = |wanted, most| layout_objects::integers(dataset, names, wanted, most);
+        let (dims, max, id) = (
+            integers(DIMS, MOST_DIMS)?,
+            integers(MAX_DIMS, MOST_DIMS)?,
+            integers(ID, 1)?,
+        );
+        let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
+            return Ok(None);
+        };
+        let chunk = integers(CHUNK, MOST_DIMS).transpose();
+        let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
+        let rank = dims.len();
+        if max.len() != rank || id.len() != 1 {
+            return Err(format!(
+                "an anchor with {rank} extents and {} limits",
+                max.len()
+            ));
+        }
+        let mut anchor = Anchor {
+            id: id[0],
+            dims: Vec::new(),
+            max_dims: Vec::new(),
+            chunk: chunk.map(|c| chunk_shape(&c?, rank)),
+            filters: filters.map(|f| pipeline(&f?)),
+        };
+        for (dim, max) in dims.into_iter().zip(max) {
+            let dim = layout_objects::extent(dim)?;
+            anchor.dims.push(dim);
+            // The connector writes -1 for unlimited; a limit under the extent could not be presented.
+            anchor
+                .max_dims
+                .push(u64::try_from(max).ok().map(|m| m.max(dim)));
+        }
+        Ok(Some(anchor))
+    }
+}
+
+fn unescape(stored: &[u8]) -> &[u8] {
+    match stored {
+        [b'_', b'_', ..] => &stored[1..],
+        _ => stored,
+    }
+}
+
+fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
+    let sides = values
+        .iter()
+        .map(|v| u64::try_from(*v).ok().filter(|v| *v > 0));
+    match sides.collect::<Option<Vec<u64>>>() {
+        Some(shape) if shape.len() == rank => Ok(shape),
+        _ => Err(format!("{CHUNK} is {values:?} for rank {rank}")),
+    }
+}
+
+/// `id, flags, n, value[0..n]` for each filter.
+fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
+    let broken = || format!("{FILTERS} is {values:?}");
+    let words: Vec<u32> = values
+        .iter()
+        .map(|v| u32::try_from(*v).map_err(|_| broken()))
+        .collect::<Result<_>>()?;
+    let mut filters = Vec::new();
+    let mut rest = words.as_slice();
+    while let [id, flags, count, tail @ ..] = rest {
+        let count = *count as usize;
+        let values = tail.get(..count).ok_or_else(broken)?;
+        if count > h5::MOST_FILTER_VALUES {
+            return Err(format!("{FILTERS} has a filter of {count} values"));
+        }
+        let mut filter = Filter {
+            id: i32::try_from(*id).map_err(|_| broken())?,
+            flags: *flags,
+            values: values.to_vec(),
+        };
+        if !filter.can_apply() {
+            // Our chunks do without it, which a mandatory filter would not allow.
+            filter.flags |= OPTIONAL;
+        }
+        filters.push(filter);
+        rest = &tail[count..];
+    }
+    if rest.is_empty() {
+        Ok(filters)
+    } else {
+        Err(broken())
+    }
+}
+
+/// The files that hold the log, the master first, and where the tables and the data lie in them.
+pub fn find_log(
+    dir: &SourceDir,
+    relative: &Path,
+    master: (&Id, SourceFile),
+    header: Header,
+) -> Result<(Vec<(PathBuf, SourceFile)>, Tables)> {
+    let (file, master_file) = master;
+    let mut tables = Tables {
+        config: header.config as i32,
+        ..Tables::default()
+    };
+    let mut sources = vec![(relative.to_owned(), master_file)];
+    if header.is_subfiled() {
+        for path in find_subfiles(dir, relative, header.subfiles)? {
+            let source = SourceFile::open(dir, &path).map_err(|e| format!("subfile {e}"))?;
+            let name = source.path().display().to_string();
+            let file = super::open(&source).map_err(|e| format!("subfile {name}: {e}"))?;
+            let header = Header::read(&file)
+                .and_then(|h| h.ok_or_else(|| format!("no attribute {MARK}")))
+                .map_err(|e| format!("subfile {name}: {e}"))?;
+            let number = sources.len() as u16;
+            find_tables(&file, header, number, &mut tables)
+                .map_err(|e| format!("subfile {name}: {e}"))?;
+            sources.push((path, source));
+        }
+    } else {
+        find_tables(file, header, 0, &mut tables)?;
+    }
+    tables.data.sort_by_key(|e| (e.source, e.offset));
+    Ok((sources, tables))
+}
+
+/// The `_md_N` and `_ld_N` of one file. A crash in the middle of the close leaves the numbers in the
+/// header behind (section 12): what is there counts, and nothing that was promised may be missing.
+fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> Result<()> {
+    let root = h5::open_group(file, c"/")?;
+    let group = match h5::hard_link_exists(&root, c"_LOG")? {
+        true => Some(h5::open_group(file, c"/_LOG")?),
+        false => None,
+    };
+    let kinds = [
+        ("_md", header.metadata_logs, &mut tables.metadata),
+        ("_ld", header.data_logs, &mut tables.data),
+    ];
+    for (kind, promised, list) in kinds {
+        let mut found = 0;
+        if let Some(group) = &group {
+            while let Some(extent) = extent(group, kind, found, source)? {
+                list.extend((extent.len > 0).then_some(extent));
+                found += 1;
+            }
+        }
+        if i64::from(found) < promised {
+            return Err(format!("/_LOG has {found} datasets {kind}_N of {promised}"));
+        }
+    }
+    Ok(())
+}
+
+fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Extent>> {
+    let name = format!("{kind}_{number}");
+    let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
+    if !h5::hard_link_exists(group, &path)? {
+        return Ok(None);
+    }
+    let dataset = h5::open_dataset(group, &path)?;
+    let len = h5::storage_size(&dataset);
+    let contiguous = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
+    if contiguous != h5::StorageClass::Contiguous {
+        return Err(format!("/_LOG/{name} is not contiguous"));
+    }
+    let offset = match h5::dataset_offset(&dataset) {
+        Some(offset) => offset,
+        None if len == 0 => 0,
+        None => return Err(format!("/_LOG/{name} has no place in the file")),
+    };
+    if offset
+        .checked_add(len)
+        .is_none_or(|end| end > i64::MAX as u64)
+    {
+        return Err(format!("/_LOG/{name}: {len} bytes at {offset}"));
+    }
+    Ok(Some(Extent {
+        source,
+        number,
+        offset,
+        len,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unescaped_and_internal_ones_hidden() {
+        assert_eq!(Connector.present_link(b"_LOG", true), None);
+        assert_eq!(Connector.present_link(b"_LOG", false), Some(&b"_LOG"[..]));
+        assert_eq!(Connector.present_link(b"__LOG", true), Some(&b"_LOG"[..]));
+        assert_eq!(Connector.present_link(b"_b", true), Some(&b"_b"[..]));
+        assert_eq!(Connector.present_attribute(b"_int_att", Owner::Root), None);
+        assert_eq!(
+            Connector.present_attribute(b"_int_att", Owner::Anchor),
+            Some(&b"_int_att"[..])
+        );
+        assert_eq!(
+            Connector.present_attribute(b"_h5logfs_chunk", Owner::Anchor),
+            None
+        );
+        assert_eq!(
+            Connector.present_attribute(b"__FillValue", Owner::Anchor),
+            Some(&b"_FillValue"[..])
+        );
+    }
+
+    #[test]
+    fn pipelines_are_read_word_by_word() {
+        let both = pipeline(&[2, 0, 1, 8, 1, 0, 1, 6]).unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!((both[1].id, both[1].values.clone()), (1, vec![6]));
+        assert!(pipeline(&[2, 0]).is_err());
+        assert!(pipeline(&[2, 0, 5, 1]).is_err());
+        assert!(pipeline(&[-2, 0, 0]).is_err());
+        assert_eq!(pipeline(&[32015, 0, 0]).unwrap()[0].flags, OPTIONAL);
+    }
+
+    #[test]
+    fn chunk_shapes_have_the_datasets_rank() {
+        assert_eq!(chunk_shape(&[2, 3], 2), Ok(vec![2, 3]));
+        assert!(chunk_shape(&[2], 2).is_err());
+        assert!(chunk_shape(&[2, 0], 2).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! Which variable is the scale of a dimension, and under what names variables are shown (section 9.3).
+
+use std::collections::{HashMap, HashSet};
+
+use h5logfs_core::log::netcdf::header::Header;
+
+/// In front of the name of a variable whose own name is that of a dimension which it is not the scale of.
+const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";
+
+/// Which datasets are made.
+pub(super) struct Plan {
+    /// The numbers of dimensions without a coordinate variable.
+    pub placeholders: Vec<usize>,
+    pub variables: Vec<Shown>,
+    /// What cannot be shown.
+    pub warnings: Vec<String>,
+}
+
+/// A variable that is shown.
+pub(super) struct Shown {
+    pub number: usize,
+    pub name: Vec<u8>,
+    /// The dimension whose coordinate variable it is.
+    pub scale_of: Option<usize>,
+}
+
+impl Plan {
+    pub(super) fn of(header: &Header) -> Self {
+        let dimensions = header.dimensions.iter().enumerate();
+        let dimensions = dimensions.map(|(number, d)| (d.name.as_slice(), number));
+        let dimensions: HashMap<&[u8], usize> = dimensions.collect();
+        let mut taken: HashSet<Vec<u8>> = dimensions.keys().map(|name| name.to_vec()).collect();
+        let mut has_coordinate = HashSet::new();
+        let (mut variables, mut warnings) = (Vec::new(), Vec::new());
+        for (number, variable) in header.variables.iter().enumerate() {
+            let namesake = dimensions.get(variable.name.as_slice()).copied();
+            let first = variable.dimensions.first().copied();
+            let scale_of = namesake.filter(|_| namesake == first);
+            let name = match (namesake, scale_of) {
+                (Some(_), None) => [NOT_A_COORDINATE, &variable.name].concat(),
+                _ => variable.name.clone(),
+            };
+            has_coordinate.extend(scale_of);
+            if scale_of.is_some() || taken.insert(name.clone()) {
+                variables.push(Shown {
+                    number,
+                    name,
+                    scale_of,
+                });
+            } else {
+                warnings.push(format!(
+                    "variable {} is not shown: its name in netCDF-4, {}, is taken",
+                    String::from_utf8_lossy(&variable.name),
+                    String::from_utf8_lossy(&name)
+                ));
+            }
+        }
+        let all = 0..header.dimensions.len();
+        Plan {
+            placeholders: all.filter(|d| !has_coordinate.contains(d)).collect(),
+            variables,
+            warnings,
+        }
+    }
+}

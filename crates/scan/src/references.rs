@@ -1,0 +1,228 @@
+//! References that are copied into the image must point at the new objects.
+
+use std::collections::HashMap;
+
+use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_core::log::source::SourceFile;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The largest global heap collection that is read.
+const LARGEST_HEAP: u64 = 64 << 20;
+
+/// Translates references of the log file into such of the image.
+pub struct Translator<'a> {
+    pub source: &'a SourceFile,
+    /// Bytes in front of the HDF5 file: addresses count from there.
+    pub base: u64,
+    pub image: &'a Id,
+    /// Object addresses in the log file and in the image.
+    pub objects: &'a HashMap<u64, u64>,
+    /// References that point at nothing.
+    pub lost: usize,
+}
+
+impl Translator<'_> {
+    /// Replaces a reference as it lies in memory: 8 bytes of an object's, 12 of a region's. One that
+    /// points at nothing becomes the null reference, which readers can tell.
+    pub fn translate(&mut self, reference: &mut [u8]) -> Result<()> {
+        if reference.iter().all(|b| *b == 0) {
+            return Ok(());
+        }
+        let new = match reference.len() {
+            8 => self
+                .object(read_u64(reference, 0)?)
+                .map(|a| a.to_le_bytes().to_vec()),
+            _ => self.region(reference).ok(),
+        };
+        match new {
+            Some(new) => reference.copy_from_slice(&new),
+            None => {
+                self.lost += 1;
+                reference.fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn object(&self, old: u64) -> Option<u64> {
+        self.objects.get(&old).copied()
+    }
+
+    /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E); the
+    /// heap object is the dataset's address and a serialized selection. libhdf5 cannot read it for
+    /// us: the anchor has no dataspace that the selection could be made in.
+    fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        let index = u32::from_le_bytes(array(reference, 8)?);
+        let heap = self.heap_object(read_u64(reference, 0)?, index)?;
+        let dataset = self
+            .object(read_u64(&heap, 0)?)
+            .ok_or("a region of no dataset")?;
+        let dataset = h5::open_object(self.image, dataset)?;
+        let extent = h5::dataset_space(&dataset)?;
+        let space = extent.create()?;
+        select(&space, &extent, &heap[8..])?;
+        h5::create_region_reference(&dataset, &space).map(|r| r.to_vec())
+    }
+
+    fn heap_object(&self, address: u64, index: u32) -> Result<Vec<u8>> {
+        let start = address
+            .checked_add(self.base)
+            .ok_or("a heap past the end")?;
+        let mut head = [0; 16];
+        self.read(&mut head, start)?;
+        let size = read_u64(&head, 8)?;
+        if &head[..4] != b"GCOL" || !(16..=LARGEST_HEAP).contains(&size) {
+            return Err("no global heap".into());
+        }
+        let mut heap = vec![0; size as usize];
+        self.read(&mut heap, start)?;
+        let mut at = 16;
+        while at + 16 <= heap.len() {
+            let found = u16::from_le_bytes(array(&heap, at)?);
+            let size = usize::try_from(read_u64(&heap, at + 8)?).map_err(|e| e.to_string())?;
+            let data = at + 16;
+            let end = data.checked_add(size).ok_or("a heap object past the end")?;
+            if found == 0 {
+                break;
+            }
+            if u32::from(found) == index {
+                return heap
+                    .get(data..end)
+                    .map(<[u8]>::to_vec)
+                    .ok_or("a heap object past the end".into());
+            }
+            at = end
+                .checked_next_multiple_of(8)
+                .ok_or("a heap object past the end")?;
+        }
+        Err("no such heap object".into())
+    }
+
+    fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
+        self.source
+            .read_exact_at(buf, at)
+            .map_err(|e| e.to_string())
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
+    bytes
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .copied()
+        .ok_or_else(|| "too few bytes".into())
+}
+
+fn read_u64(bytes: &[u8], at: usize) -> Result<u64> {
+    array(bytes, at).map(u64::from_le_bytes)
+}
+
+/// Front to back through a serialized selection.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    /// An unsigned number of 1, 2, 4 or 8 bytes.
+    fn number(&mut self, width: usize) -> Result<u64> {
+        if !matches!(width, 1 | 2 | 4 | 8) || self.0.len() < width {
+            return Err("a broken selection".into());
+        }
+        let (now, rest) = self.0.split_at(width);
+        self.0 = rest;
+        Ok(now.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+    }
+
+    fn numbers(&mut self, count: u64, width: usize) -> Result<Vec<u64>> {
+        let bytes = count
+            .checked_mul(width as u64)
+            .ok_or("a broken selection")?;
+        if bytes > self.0.len() as u64 {
+            return Err("a broken selection".into());
+        }
+        (0..count).map(|_| self.number(width)).collect()
+    }
+}
+
+/// Makes a selection as libhdf5 serializes it (HDF5 File Format Specification, VIII.A: "Dataspace
+/// selections"), in a space of the given extent.
+fn select(space: &Id, extent: &Space, serialized: &[u8]) -> Result<()> {
+    const NONE: u64 = 0;
+    const POINTS: u64 = 1;
+    const HYPERSLABS: u64 = 2;
+    const ALL: u64 = 3;
+    let mut reader = Reader(serialized);
+    let kind = reader.number(4)?;
+    let version = reader.number(4)?;
+    match (kind, version) {
+        (NONE, _) => h5::select_none(space),
+        (ALL, _) => Ok(()),
+        (POINTS, 1) => {
+            reader.numbers(2, 4)?;
+            points(space, extent, &mut reader, 4)
+        }
+        (POINTS, 2) => {
+            let width = reader.number(1)? as usize;
+            points(space, extent, &mut reader, width)
+        }
+        (HYPERSLABS, 1) => {
+            reader.numbers(2, 4)?;
+            blocks(space, extent, &mut reader, 4)
+        }
+        (HYPERSLABS, 2) => {
+            reader.number(1)?;
+            reader.number(4)?;
+            regular(space, extent, &mut reader, 8)
+        }
+        (HYPERSLABS, 3) => {
+            let is_regular = reader.number(1)? & 1 != 0;
+            let width = reader.number(1)? as usize;
+            match is_regular {
+                true => regular(space, extent, &mut reader, width),
+                false => blocks(space, extent, &mut reader, width),
+            }
+        }
+        other => Err(format!("a selection of kind and version {other:?}")),
+    }
+}
+
+fn rank(extent: &Space, reader: &mut Reader<'_>) -> Result<u64> {
+    let rank = reader.number(4)?;
+    match extent {
+        Space::Simple { dims, .. } if dims.len() as u64 == rank && rank > 0 => Ok(rank),
+        _ => Err(format!("a selection of rank {rank}")),
+    }
+}
+
+fn points(space: &Id, extent: &Space, reader: &mut Reader<'_>, width: usize) -> Result<()> {
+    let rank = rank(extent, reader)?;
+    let count = reader.number(width)?;
+    let total = count.checked_mul(rank).ok_or("a broken selection")?;
+    let coordinates = reader.numbers(total, width)?;
+    h5::select_points(space, count as usize, &coordinates)
+}
+
+fn blocks(space: &Id, extent: &Space, reader: &mut Reader<'_>, width: usize) -> Result<()> {
+    let rank = rank(extent, reader)?;
+    let count = reader.number(width)?;
+    for number in 0..count {
+        let start = reader.numbers(rank, width)?;
+        let last = reader.numbers(rank, width)?;
+        let sides = start.iter().zip(&last);
+        let side = sides.map(|(s, l)| l.checked_sub(*s).and_then(|n| n.checked_add(1)));
+        let side: Option<Vec<u64>> = side.collect();
+        let side = side.ok_or("a broken selection")?;
+        h5::select_block(space, &start, &side, number > 0)?;
+    }
+    Ok(())
+}
+
+fn regular(space: &Id, extent: &Space, reader: &mut Reader<'_>, width: usize) -> Result<()> {
+    let rank = rank(extent, reader)?;
+    let mut terms: [Vec<u64>; 4] = Default::default();
+    for _ in 0..rank {
+        for term in &mut terms {
+            term.push(reader.number(width)?);
+        }
+    }
+    h5::select_regular(space, terms.each_ref().map(Vec::as_slice))
+}

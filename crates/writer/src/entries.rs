@@ -1,0 +1,327 @@
+//! The entries of one rank: its section of the record table (`docs/formats/logvol.md`, sections 5
+//! and 6), in the forms that section 13 says every reader understands.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+use super::selection::Blocks;
+use h5logfs_core::journal::definition::DatasetLayout;
+use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
+
+/// Selections shorter than this are spelled out each time: to look for an equal one costs more than
+/// the 8 bytes that refer to it save.
+const WORTH_SHARING: usize = 32;
+/// Selections that are remembered. A program that never repeats itself shall not pay for that.
+const MOST_SHARED: usize = 1 << 18;
+
+/// A dataset as its entries have to know it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub id: u32,
+    /// Extent now.
+    pub dims: &'a [u64],
+    /// The first dimension is unlimited: it counts records.
+    pub records: bool,
+}
+
+impl<'a> Target<'a> {
+    pub fn new(id: u32, layout: &'a DatasetLayout) -> Self {
+        Target {
+            id,
+            dims: &layout.dims,
+            records: layout.max_dims.first() == Some(&None),
+        }
+    }
+}
+
+/// The section of one rank, as the closed file will have it.
+#[derive(Debug)]
+pub(super) struct Section {
+    bytes: Vec<u8>,
+    /// Bytes of entries that are in the file.
+    flushed: usize,
+    /// What was added to the data offsets of the entries behind these.
+    base: u64,
+    share: bool,
+    encode: bool,
+    /// Where an entry spells a selection out, by the hash of flags and body.
+    known: HashMap<u64, usize, FixedState>,
+}
+
+impl Section {
+    pub fn new(share: bool, encode: bool) -> Self {
+        Section {
+            bytes: Vec::new(),
+            flushed: 0,
+            base: 0,
+            share,
+            encode,
+            known: HashMap::with_hasher(FixedState::default()),
+        }
+    }
+
+    /// All entries.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Those that are not in the file.
+    pub fn pending(&self) -> &[u8] {
+        &self.bytes[self.flushed..]
+    }
+
+    /// Appends an entry. `offset`: where its stored bytes lie among those that are not in the file.
+    pub fn push(&mut self, target: Target<'_>, blocks: &Blocks, offset: u64, stored: u64) {
+        let record = record_of(target, blocks);
+        let skip = usize::from(record.is_some());
+        let at = self.bytes.len();
+        let mut flag = if record.is_some() { REC } else { 0 };
+        self.bytes.extend_from_slice(&[0; HEADER as usize]);
+        if let Some(record) = record {
+            self.bytes.extend_from_slice(&record.to_le_bytes());
+        }
+        let body = self.bytes.len();
+        if blocks.number > 1 {
+            flag |= MUL;
+            let number = (blocks.number as u32).to_le_bytes();
+            self.bytes.extend_from_slice(&number);
+        }
+        let steps = match self.encode && blocks.number > 1 {
+            true => steps(&target.dims[skip..], blocks, skip),
+            false => None,
+        };
+        match steps {
+            Some(steps) => {
+                flag |= ENC;
+                self.push_encoded(&steps, blocks, skip);
+            }
+            None => {
+                self.push_plain(&blocks.starts, blocks.rank, skip);
+                self.push_plain(&blocks.counts, blocks.rank, skip);
+            }
+        }
+        if self.share && self.bytes.len() - body >= WORTH_SHARING {
+            flag = self.shared(at, body, flag);
+        }
+        let size = (self.bytes.len() - at) as i32;
+        let mut header = [0; HEADER as usize];
+        header[..4].copy_from_slice(&size.to_le_bytes());
+        header[4..8].copy_from_slice(&target.id.to_le_bytes());
+        header[8..12].copy_from_slice(&flag.to_le_bytes());
+        header[12..20].copy_from_slice(&(offset + self.base).to_le_bytes());
+        header[20..28].copy_from_slice(&stored.to_le_bytes());
+        self.bytes[at..at + HEADER as usize].copy_from_slice(&header);
+    }
+
+    /// Section 6.1: starts, or counts, of the dimensions behind the record.
+    fn push_plain(&mut self, values: &[u64], rank: usize, skip: usize) {
+        if rank == 0 {
+            return;
+        }
+        for block in values.chunks_exact(rank) {
+            for value in &block[skip..] {
+                self.bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+
+    /// Section 6.2.
+    fn push_encoded(&mut self, steps: &[u64], blocks: &Blocks, skip: usize) {
+        let (_, stored) = steps.split_last().unwrap_or((&1, &[]));
+        for step in stored {
+            self.bytes.extend_from_slice(&step.to_le_bytes());
+        }
+        for values in [&blocks.starts, &blocks.counts] {
+            for block in values.chunks_exact(blocks.rank) {
+                let terms = block[skip..].iter().zip(steps);
+                let sum: u64 = terms.map(|(v, step)| v * step).sum();
+                self.bytes.extend_from_slice(&sum.to_le_bytes());
+            }
+        }
+    }
+
+    /// Section 6.3: replaces the body that was just written, from `body`, where an earlier entry has
+    /// the same one. Returns the flags. Entries with a record number refer to such only, so that no
+    /// reader takes the record of one for that of the other.
+    fn shared(&mut self, at: usize, body: usize, flag: i32) -> i32 {
+        let hash = self.known.hasher().hash_one((flag, &self.bytes[body..]));
+        let head = body - at;
+        if let Some(&earlier) = self.known.get(&hash)
+            && self.flags_at(earlier) == flag
+            && self.entry_at(earlier).get(head..) == Some(&self.bytes[body..])
+        {
+            self.bytes.truncate(body);
+            let back = -((at - earlier) as i64);
+            self.bytes.extend_from_slice(&back.to_le_bytes());
+            return flag | REF;
+        }
+        if self.known.len() < MOST_SHARED {
+            self.known.insert(hash, at);
+        }
+        flag
+    }
+
+    fn i32_at(&self, at: usize) -> i32 {
+        i32::from_le_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
+    }
+
+    fn flags_at(&self, entry: usize) -> i32 {
+        self.i32_at(entry + 8)
+    }
+
+    fn entry_at(&self, entry: usize) -> &[u8] {
+        &self.bytes[entry..entry + self.i32_at(entry) as usize]
+    }
+
+    /// Says where in the file the bytes of the pending entries begin.
+    pub fn place(&mut self, base: u64) {
+        let mut at = self.flushed;
+        while at < self.bytes.len() {
+            let field = &mut self.bytes[at + 12..at + 20];
+            let mut offset = [0; 8];
+            offset.copy_from_slice(field);
+            let moved = u64::from_le_bytes(offset) - self.base + base;
+            field.copy_from_slice(&moved.to_le_bytes());
+            at += self.i32_at(at) as usize;
+        }
+        self.base = base;
+    }
+
+    /// The pending entries are in the file.
+    pub fn set_flushed(&mut self) {
+        self.flushed = self.bytes.len();
+        self.base = 0;
+    }
+}
+
+/// The record that all blocks lie in, where the dataset has records.
+fn record_of(target: Target<'_>, blocks: &Blocks) -> Option<u64> {
+    if !target.records {
+        return None;
+    }
+    let record = *blocks.starts.first()?;
+    let rank = blocks.rank;
+    let starts = blocks.starts.iter().step_by(rank);
+    let counts = blocks.counts.iter().step_by(rank);
+    let one = starts.zip(counts).all(|(s, c)| *s == record && *c == 1);
+    one.then_some(record)
+}
+
+/// Elements below each dimension, the last value 1: what coordinates are multiplied with. `None`
+/// where some reader would decode them wrongly: a block as long as its dimension (section 6.2).
+fn steps(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
+    if dims.len() < 2 {
+        return None;
+    }
+    let mut steps = vec![1u64; dims.len()];
+    for d in (1..dims.len()).rev() {
+        steps[d - 1] = steps[d].checked_mul(dims[d])?;
+    }
+    let all = steps[0].checked_mul(dims[0])?;
+    let below = |count: &[u64]| count[skip..].iter().zip(dims).all(|(c, d)| c < d);
+    let fits = all <= i64::MAX as u64 && blocks.counts.chunks_exact(blocks.rank).all(below);
+    fits.then_some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(rank: usize, starts: &[u64], counts: &[u64]) -> Blocks {
+        Blocks {
+            rank,
+            number: starts.len() / rank,
+            starts: starts.to_vec(),
+            counts: counts.to_vec(),
+            elements: 1,
+        }
+    }
+
+    fn target(id: u32, dims: &[u64], records: bool) -> Target<'_> {
+        Target { id, dims, records }
+    }
+
+    /// The file of section 15 of the format page, entry by entry.
+    #[test]
+    fn the_example_of_the_format_page() {
+        let mut section = Section::new(true, true);
+        let a = blocks(2, &[0, 1, 2, 1], &[1, 3, 1, 3]);
+        section.push(target(0, &[4, 10], false), &a, 0, 6);
+        let record = |n| blocks(2, &[n, 2], &[1, 3]);
+        section.push(target(1, &[2, 10], true), &record(0), 6, 6);
+        section.push(target(1, &[2, 10], true), &record(1), 12, 6);
+        section.place(2928);
+        let words =
+            |values: &[i64]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let head = |size: i32, id: i32, flag: i32, offset: i64| {
+            let ints = [size, id, flag];
+            let mut bytes: Vec<u8> = ints.iter().flat_map(|v| v.to_le_bytes()).collect();
+            bytes.extend(words(&[offset, 6]));
+            bytes
+        };
+        let mut wanted = head(72, 0, 5, 2928);
+        wanted.extend(2i32.to_le_bytes());
+        wanted.extend(words(&[10, 1, 21, 13, 13]));
+        wanted.extend(head(52, 1, 0x20, 2934));
+        wanted.extend(words(&[0, 2, 3]));
+        // The format page's writer refers to the selection here; ours is too short for that.
+        wanted.extend(head(52, 1, 0x20, 2940));
+        wanted.extend(words(&[1, 2, 3]));
+        assert_eq!(section.pending(), wanted);
+    }
+
+    #[test]
+    fn equal_selections_are_spelled_out_once() {
+        let dims = [9, 50, 50];
+        let mut section = Section::new(true, true);
+        let write = |section: &mut Section, id, record, start: u64| {
+            let b = blocks(3, &[record, start, 2], &[1, 5, 5]);
+            let before = section.bytes().len();
+            section.push(target(id, &dims, true), &b, 0, 25);
+            (section.bytes().len() - before, section.flags_at(before))
+        };
+        assert_eq!(write(&mut section, 0, 0, 1), (68, REC));
+        assert_eq!(write(&mut section, 1, 3, 1), (44, REC | REF));
+        assert_eq!(write(&mut section, 0, 0, 2), (68, REC));
+        section.set_flushed();
+        // Also across flushes: the table of the closed file has them all in one section.
+        assert_eq!(write(&mut section, 2, 8, 2), (44, REC | REF));
+        // A dataset without records never refers to one with.
+        let b = blocks(2, &[1, 2], &[5, 5]);
+        let before = section.bytes().len();
+        section.push(target(3, &[50, 50], false), &b, 0, 25);
+        assert_eq!(section.flags_at(before), 0);
+        let mut apart = Section::new(false, true);
+        assert_eq!(write(&mut apart, 0, 0, 1), (68, REC));
+        assert_eq!(write(&mut apart, 0, 1, 1), (68, REC));
+    }
+
+    #[test]
+    fn only_what_every_reader_decodes_is_encoded() {
+        let two = |count: u64| blocks(2, &[0, 0, 2, 0], &[1, count, 1, count]);
+        let flag = |encode, dims: &[u64], b: &Blocks| {
+            let mut section = Section::new(false, encode);
+            section.push(target(0, dims, false), b, 0, 1);
+            section.flags_at(0)
+        };
+        assert_eq!(flag(true, &[4, 10], &two(9)), MUL | ENC);
+        assert_eq!(flag(true, &[4, 10], &two(10)), MUL);
+        assert_eq!(flag(false, &[4, 10], &two(9)), MUL);
+        assert_eq!(flag(true, &[1 << 40, 1 << 40], &two(9)), MUL);
+        assert_eq!(flag(true, &[4], &blocks(1, &[0, 2], &[1, 1])), MUL);
+    }
+
+    #[test]
+    fn places_can_change_until_the_flush_is_complete() {
+        let mut section = Section::new(true, true);
+        let b = blocks(1, &[0], &[4]);
+        section.push(target(0, &[100], false), &b, 0, 4);
+        section.place(1000);
+        section.push(target(0, &[100], false), &b, 4, 4);
+        section.place(2000);
+        let offset = |at: usize| section.i32_at(at + 12);
+        assert_eq!((offset(0), offset(44)), (2000, 2004));
+    }
+}

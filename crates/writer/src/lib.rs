@@ -1,0 +1,474 @@
+//! The writer: a parallel program's processes log what they have, each on its own, and flush together.
+//!
+//! Definitions and flushes are collective: all ranks of the communicator make the same ones, in the
+//! same order. Definitions cost no communication: every rank keeps an outline of the file and comes
+//! to the same answer; the first rank writes them to the journal with the next flush. Writes are
+//! local and only fill a buffer.
+//!
+//! A flush is one exclusive scan for the places, one write in which each rank adds one contiguous
+//! extent, one reduction for the total and for errors, one line in the journal, one broadcast to tell
+//! that it is there. Then nothing that happens to the job can take it back.
+//!
+//! ```no_run
+//! use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
+//! use mpi::traits::*;
+//!
+//! let universe = mpi::initialize().expect("MPI runs once in a process");
+//! let world = universe.world();
+//! let (rank, ranks) = (world.rank() as u64, world.size() as u64);
+//!
+//! let mut file = Writer::create("run.h5", &world, Options::default())?;
+//! let spec = DatasetSpec::new::<f64>(&[0, ranks * 100]).unlimited(0);
+//! let pressure = file.dataset("/air/pressure", spec)?;
+//! file.attribute("/air/pressure", "units", "Pa")?;
+//! for step in 0..10 {
+//!     file.extend(pressure, &[step + 1, ranks * 100])?;
+//!     let (start, count) = ([step, rank * 100], [1, 100]);
+//!     file.write(pressure, Selection::block(&start, &count), &[1e5; 100])?;
+//!     file.flush()?;
+//! }
+//! file.close()?;
+//! # Ok::<(), h5logfs_writer::Error>(())
+//! ```
+
+mod batch;
+pub mod capi;
+mod entries;
+mod error;
+mod files;
+mod options;
+mod parallel;
+mod selection;
+mod spec;
+mod stored;
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use ::mpi::traits::Communicator;
+use hdf5::H5Type;
+
+pub use batch::Batch;
+pub use error::{Error, Result};
+pub use h5logfs_core::journal::datatype::{Datatype, Member};
+pub use h5logfs_core::journal::definition::Value;
+pub use options::{Fsync, Options, Subfiles};
+pub use selection::Selection;
+pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
+
+use entries::{Section, Target};
+use files::Files;
+use h5logfs_core::journal::definition::{Definition, Outline};
+use h5logfs_core::journal::extent::{ExtentHeader, crc32};
+use parallel::{Outcome, Ranks, Verdict};
+use selection::Blocks;
+use spec::Memory;
+
+/// A dataset of the file that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dataset(u32);
+
+impl Dataset {
+    /// The layout's number of the dataset.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+
+    /// The dataset with this number; a write to it fails where there is none.
+    pub fn from_id(id: u32) -> Self {
+        Dataset(id)
+    }
+}
+
+/// A file that the ranks of a communicator write. Dropped without a close it stays as the last flush
+/// left it: readable through h5logfs, and closed by `h5logfs recover`.
+pub struct Writer {
+    path: PathBuf,
+    options: Options,
+    /// `None` once the file is closed.
+    open: Option<Open>,
+    outline: Outline,
+    /// How the program has the elements of each dataset in memory.
+    memory: Vec<Memory>,
+    /// Definitions since the last flush; kept on the first rank only.
+    defined: Vec<Definition>,
+    /// Over all definitions: the same on all ranks, if they do as they should.
+    definitions_hash: DefaultHasher,
+    section: Section,
+    /// The data of the entries that are not in the file.
+    data: Vec<u8>,
+    /// Of the write that is being taken.
+    blocks: Blocks,
+    /// Why a write was refused, for the other ranks to know.
+    refused: Option<String>,
+    /// The same of any rank, that a close which failed is still to tell.
+    untold: Option<Error>,
+}
+
+/// What an open file needs of MPI and of the file system.
+struct Open {
+    ranks: Ranks,
+    files: Files,
+}
+
+impl Writer {
+    /// Creates a file. Collective over `comm`, which is duplicated. Fails on all ranks or on none.
+    pub fn create(
+        path: impl AsRef<Path>,
+        comm: &impl Communicator,
+        options: Options,
+    ) -> Result<Self> {
+        let ranks = Ranks::duplicate(comm);
+        // The program may be in another directory when it closes the file.
+        let path = path.as_ref();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let files = Files::create(&path, &ranks, &options)?;
+        Ok(Writer {
+            section: Section::new(options.share_selections, options.encode_selections),
+            path,
+            options,
+            open: Some(Open { ranks, files }),
+            outline: Outline::default(),
+            memory: Vec::new(),
+            defined: Vec::new(),
+            definitions_hash: DefaultHasher::new(),
+            data: Vec::new(),
+            blocks: Blocks::default(),
+            refused: None,
+            untold: None,
+        })
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    // --- definitions -----------------------------------------------------------------------------
+
+    /// Makes a group, and those around it that are missing. Collective, without communication.
+    pub fn group(&mut self, path: &str) -> Result<()> {
+        let path = absolute(path);
+        self.parents(&path)?;
+        self.define(Definition::Group { path })
+    }
+
+    /// Makes a dataset, and the groups around it that are missing. Collective, without communication.
+    pub fn dataset(&mut self, path: &str, spec: DatasetSpec) -> Result<Dataset> {
+        let path = absolute(path);
+        let memory = Memory::new(spec.memory.clone());
+        let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
+        let (layout, memory) =
+            defined.map_err(|e| Error::Definition(format!("dataset {path}: {e}")))?;
+        self.parents(&path)?;
+        let id = self.memory.len() as u32;
+        let layout = Box::new(layout);
+        self.define(Definition::Dataset { path, layout })?;
+        self.memory.push(memory);
+        Ok(Dataset(id))
+    }
+
+    /// Gives an attribute to the object at `path`; `/` is the root group. Collective, without
+    /// communication.
+    pub fn attribute(&mut self, path: &str, name: &str, value: impl Into<Value>) -> Result<()> {
+        self.define(Definition::Attribute {
+            object: absolute(path),
+            name: name.to_owned(),
+            value: value.into(),
+        })
+    }
+
+    /// Sets the extent of a dataset; dimensions can only grow. Collective, without communication.
+    pub fn extend(&mut self, dataset: Dataset, dims: &[u64]) -> Result<()> {
+        self.define(Definition::Extent {
+            dataset: dataset.0,
+            dims: dims.to_vec(),
+        })
+    }
+
+    /// The extent of a dataset.
+    pub fn dims(&self, dataset: Dataset) -> Result<&[u64]> {
+        let defined = self.outline.datasets.get(dataset.0 as usize);
+        let defined = defined.ok_or_else(|| unknown(dataset))?;
+        Ok(&defined.layout.dims)
+    }
+
+    fn parents(&mut self, path: &str) -> Result<()> {
+        for path in self.outline.missing_groups(path) {
+            self.define(Definition::Group { path })?;
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, definition: Definition) -> Result<()> {
+        let open = self.open.as_ref().ok_or(Error::Closed)?;
+        self.outline.add(&definition).map_err(Error::Definition)?;
+        definition.hash(&mut self.definitions_hash);
+        if open.ranks.is_root() {
+            self.defined.push(definition);
+        }
+        Ok(())
+    }
+
+    // --- writes ----------------------------------------------------------------------------------
+
+    /// Logs elements, row-major over the selection. The data are copied. Local.
+    ///
+    /// What does not fit the dataset is refused, and all ranks hear of it at the next flush. What
+    /// does not fit the buffer ([`Error::BufferFull`]) fits after a flush, of which the other ranks
+    /// must be told by other means.
+    pub fn write<T: H5Type>(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        data: &[T],
+    ) -> Result<()> {
+        let taken = self.check_type::<T>(dataset).and_then(|()| {
+            // SAFETY: a `T` has the datatype of the dataset.
+            unsafe { self.take(dataset, selection, data.as_ptr().cast(), data.len()) }
+        });
+        self.note(taken)
+    }
+
+    /// Logs elements of a type that is known only when the program runs. The data are copied. Local.
+    ///
+    /// # Safety
+    /// `data` points to `count` elements of the dataset's datatype, as the program has it in memory.
+    pub unsafe fn write_raw(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        data: *const u8,
+        count: usize,
+    ) -> Result<()> {
+        // SAFETY: as the caller says.
+        let taken = unsafe { self.take(dataset, selection, data, count) };
+        self.note(taken)
+    }
+
+    /// Writes without copying: see [`Batch`].
+    pub fn batch<'d>(&mut self) -> Batch<'_, 'd> {
+        Batch::new(self)
+    }
+
+    /// Bytes held since the last flush.
+    pub fn buffered(&self) -> u64 {
+        (self.data.len() + self.section.pending().len()) as u64
+    }
+
+    fn check_type<T: H5Type>(&mut self, dataset: Dataset) -> Result<()> {
+        let Some(memory) = self.memory.get_mut(dataset.0 as usize) else {
+            return Err(unknown(dataset));
+        };
+        match memory.is::<T>() {
+            true => Ok(()),
+            false => Err(self.refusal(
+                dataset,
+                format!("{} is not its type", std::any::type_name::<T>()),
+            )),
+        }
+    }
+
+    /// # Safety
+    /// As of [`Writer::write_raw`].
+    unsafe fn take(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        data: *const u8,
+        count: usize,
+    ) -> Result<()> {
+        self.select(dataset, selection, count)?;
+        let memory = &self.memory[dataset.0 as usize];
+        let layout = &self.outline.datasets[dataset.0 as usize].layout;
+        let bytes = count
+            .checked_mul(memory.size)
+            .filter(|b| *b <= isize::MAX as usize);
+        let Some(bytes) = bytes else {
+            return Err(self.refusal(dataset, format!("{count} elements are more than memory")));
+        };
+        let wanted = bytes as u64 + self.blocks.spelled();
+        let (held, limit) = (self.buffered(), self.options.buffer_limit);
+        if held.saturating_add(wanted) > limit {
+            return Err(Error::BufferFull {
+                limit,
+                held,
+                wanted,
+            });
+        }
+        // SAFETY: as the caller says.
+        let bytes = unsafe { memory.packed(data, count) };
+        let (section, buffer) = (&mut self.section, &mut self.data);
+        let target = Target::new(dataset.0, layout);
+        stored::records(layout, &self.blocks, bytes, &mut |blocks, bytes| {
+            section.push(target, blocks, buffer.len() as u64, bytes.len() as u64);
+            buffer.extend_from_slice(&bytes);
+        });
+        Ok(())
+    }
+
+    /// Lists the blocks of a selection, which must have `count` elements.
+    fn select(&mut self, dataset: Dataset, selection: Selection<'_>, count: usize) -> Result<()> {
+        if self.open.is_none() {
+            return Err(Error::Closed);
+        }
+        let defined = self.outline.datasets.get(dataset.0 as usize);
+        let defined = defined.ok_or_else(|| unknown(dataset))?;
+        let listed = self.blocks.set(&selection, &defined.layout.dims);
+        listed.map_err(|reason| self.refusal(dataset, reason))?;
+        if self.blocks.elements != count as u64 {
+            let reason = format!(
+                "{count} elements for a selection of {}",
+                self.blocks.elements
+            );
+            return Err(self.refusal(dataset, reason));
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, dataset: Dataset, reason: String) -> Error {
+        Error::Write {
+            dataset: self.outline.datasets[dataset.0 as usize].path.clone(),
+            reason,
+        }
+    }
+
+    /// Remembers a refused write for the next collective call.
+    fn note(&mut self, taken: Result<()>) -> Result<()> {
+        if let Err(error @ (Error::Write { .. } | Error::Definition(_))) = &taken {
+            self.refused.get_or_insert_with(|| error.to_string());
+        }
+        taken
+    }
+
+    /// Remembers a write that was refused before it came here, for the next collective call.
+    pub(crate) fn refuse(&mut self, reason: String) {
+        self.refused.get_or_insert(reason);
+    }
+
+    // --- collective ------------------------------------------------------------------------------
+
+    /// Writes what all ranks hold, and makes it last: when it has returned on all ranks, neither they
+    /// nor what they defined can be lost by anything that happens to the job. Collective.
+    pub fn flush(&mut self) -> Result<()> {
+        self.flush_with(&[])
+    }
+
+    /// Flushes; `borrowed` are the data behind those of the buffer.
+    fn flush_with(&mut self, borrowed: &[&[u8]]) -> Result<()> {
+        let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
+        let entries = self.section.pending().len() as u64;
+        let data = self.data.len() as u64 + borrowed.iter().map(|b| b.len() as u64).sum::<u64>();
+        let header = |crc| ExtentHeader {
+            rank: ranks.rank(),
+            flush: files.flushes() + 1,
+            entries,
+            data,
+            entries_crc: crc,
+        };
+        let len = match entries {
+            0 => 0,
+            _ => ExtentHeader::SIZE + entries + data,
+        };
+        let offset = files.place(len);
+        self.section.place(offset + ExtentHeader::SIZE + entries);
+        let entries = self.section.pending();
+        let header = header(crc32(entries)).to_bytes();
+        let mut pieces: Vec<&[u8]> = Vec::new();
+        if len > 0 {
+            pieces.extend([&header[..], entries, &self.data]);
+            pieces.extend(borrowed);
+        }
+        let written = files.write(offset, &pieces, self.options.fsync);
+        let written = written.and(files.check_room());
+        let outcome = match (written, &self.refused) {
+            (Err(reason), _) => Outcome::Failed(reason),
+            (Ok(()), Some(refused)) => Outcome::Refused(refused.clone()),
+            (Ok(()), None) => Outcome::Good,
+        };
+        let same = self.definitions_hash.finish();
+        let mut ends = files.ends_with(offset + len);
+        let verdict = complete("flush", ranks.agree_on(outcome, same, &mut ends));
+        if matches!(verdict, Err(Error::Failed { .. })) {
+            return verdict;
+        }
+        let committed = files.commit(&ends, &self.defined, self.options.fsync);
+        complete("flush", ranks.follow(committed))?;
+        files.set_committed(ends, &mut self.defined);
+        self.section.set_flushed();
+        self.data.clear();
+        self.refused = None;
+        verdict
+    }
+
+    /// Flushes, and makes the file an HDF5 file in the Log VOL layout; the journal goes away.
+    /// Collective. After an error the file is still open, unless the error is that of a refused
+    /// write.
+    pub fn close(&mut self) -> Result<()> {
+        let flushed = self.flush();
+        self.finish(flushed)
+    }
+
+    /// The rest of a close, after its flush.
+    fn finish(&mut self, flushed: Result<()>) -> Result<()> {
+        let flushed = match flushed {
+            Ok(()) => self.untold.take().map_or(Ok(()), Err),
+            Err(Error::Refused { .. }) => flushed,
+            Err(_) => return flushed,
+        };
+        let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
+        self.untold = flushed.clone().err();
+        files.finish(
+            ranks,
+            self.section.bytes(),
+            &self.outline,
+            self.options.fsync,
+        )?;
+        if let Some(Open { files, .. }) = self.open.take() {
+            files.close();
+        }
+        flushed
+    }
+}
+
+impl Drop for Writer {
+    /// To close would be collective, and nobody knows whether the other ranks are about to.
+    fn drop(&mut self) {
+        if let Some(Open { ranks, files }) = self.open.take() {
+            log::warn!(
+                "{}: dropped without a close; it shows what was flushed, and `h5logfs recover` closes it",
+                self.path.display()
+            );
+            files.leak();
+            ranks.leak();
+        }
+    }
+}
+
+fn complete(operation: &'static str, verdict: Verdict) -> Result<()> {
+    match verdict {
+        Verdict::Good => Ok(()),
+        Verdict::Refused { rank, reason } => Err(Error::Refused { rank, reason }),
+        Verdict::Failed { rank, reason } => Err(Error::Failed {
+            operation,
+            rank,
+            reason,
+        }),
+    }
+}
+
+fn unknown(dataset: Dataset) -> Error {
+    Error::Definition(format!("there is no dataset {} in this file", dataset.0))
+}
+
+/// Paths may be given without the slash in front.
+fn absolute(path: &str) -> String {
+    match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("/{path}"),
+    }
+}
+
+/// A write whose data are not in the buffer, as its records.
+type Records<'d> = Vec<(Dataset, Blocks, Cow<'d, [u8]>)>;

@@ -1,0 +1,363 @@
+//! What the definitions of a program are made of: dataset shapes, attribute values, and Rust's types as
+//! datatypes.
+
+use std::any::TypeId;
+use std::borrow::Cow;
+
+use hdf5::H5Type;
+use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
+
+use h5logfs_core::journal::datatype::Datatype;
+use h5logfs_core::journal::definition::{DatasetLayout, Value};
+use h5logfs_core::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+
+/// The datatype of a Rust type, as it lies in memory.
+pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
+    from_descriptor(&T::type_descriptor())
+}
+
+fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
+    let small = |n: usize| u32::try_from(n).map_err(|_| format!("{n} bytes or elements"));
+    Ok(match descriptor {
+        TypeDescriptor::Integer(size) => Datatype::integer(int_size(*size), true),
+        TypeDescriptor::Unsigned(size) => Datatype::integer(int_size(*size), false),
+        TypeDescriptor::Float(size) => Datatype::float(match size {
+            FloatSize::U4 => 4,
+            FloatSize::U8 => 8,
+        }),
+        // As h5py has it.
+        TypeDescriptor::Boolean => Datatype::Enumeration {
+            base: Box::new(Datatype::integer(1, true)),
+            members: vec![("FALSE".into(), 0), ("TRUE".into(), 1)],
+        },
+        TypeDescriptor::Enum(of) => {
+            let members = of.members.iter();
+            Datatype::Enumeration {
+                base: Box::new(Datatype::integer(int_size(of.size), of.signed)),
+                members: members.map(|m| (m.name.clone(), m.value as i64)).collect(),
+            }
+        }
+        TypeDescriptor::Compound(of) => {
+            let mut members = Vec::with_capacity(of.fields.len());
+            for field in &of.fields {
+                let datatype = from_descriptor(&field.ty)?;
+                members.push((field.name.clone(), small(field.offset)?, datatype));
+            }
+            Datatype::compound(small(of.size)?, members)
+        }
+        TypeDescriptor::FixedArray(of, len) => Datatype::Array {
+            base: Box::new(from_descriptor(of)?),
+            dims: vec![small(*len)?],
+        },
+        TypeDescriptor::FixedAscii(size) => Datatype::Text {
+            size: small(*size)?,
+            utf8: false,
+        },
+        TypeDescriptor::FixedUnicode(size) => Datatype::Text {
+            size: small(*size)?,
+            utf8: true,
+        },
+        other => return Err(format!("elements of type {other} cannot be logged")),
+    })
+}
+
+fn int_size(size: IntSize) -> u32 {
+    size as u32
+}
+
+/// A datatype as a program has it in memory, and what of it goes to the file.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    pub datatype: Datatype,
+    /// Bytes of an element in memory.
+    pub size: usize,
+    /// Where in it the bytes lie that the file gets; empty where that is all of them.
+    runs: Vec<(usize, usize)>,
+    /// The Rust type that was found to have this datatype.
+    rust: Option<TypeId>,
+}
+
+impl Memory {
+    pub fn new(datatype: Datatype) -> Result<Self, String> {
+        datatype.check()?;
+        let (size, mut runs) = (datatype.size() as usize, datatype.runs());
+        if runs == [(0, size)] {
+            runs.clear();
+        }
+        Ok(Memory {
+            datatype,
+            size,
+            runs,
+            rust: None,
+        })
+    }
+
+    /// Whether values of `T` have this datatype. Asked for each write: the answer is remembered.
+    pub fn is<T: H5Type>(&mut self) -> bool {
+        let rust = TypeId::of::<T>();
+        if self.rust == Some(rust) {
+            return true;
+        }
+        let same = datatype_of::<T>().is_ok_and(|d| d == self.datatype);
+        if same {
+            self.rust = Some(rust);
+        }
+        same
+    }
+
+    /// The bytes of elements as the file gets them.
+    ///
+    /// # Safety
+    /// `data` points to `count` elements of this datatype. Bytes between their members need not be
+    /// initialised.
+    pub unsafe fn packed<'d>(&self, data: *const u8, count: usize) -> Cow<'d, [u8]> {
+        if self.runs.is_empty() {
+            // SAFETY: there are so many bytes, and all of them belong to some member.
+            return Cow::Borrowed(unsafe { std::slice::from_raw_parts(data, count * self.size) });
+        }
+        let packed: usize = self.runs.iter().map(|r| r.1).sum();
+        let mut bytes = Vec::with_capacity(packed * count);
+        for element in 0..count {
+            for (offset, len) in &self.runs {
+                // SAFETY: runs lie in an element, and hold members only.
+                bytes.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(data.add(element * self.size + offset), *len)
+                });
+            }
+        }
+        Cow::Owned(bytes)
+    }
+}
+
+/// A dataset to be made: type and shape, and how it is to look.
+#[derive(Debug, Clone)]
+pub struct DatasetSpec {
+    /// As the program has the elements in memory.
+    pub(super) memory: Datatype,
+    pub(super) fault: Option<String>,
+    layout: DatasetLayout,
+    shuffle: bool,
+    deflate: Option<u32>,
+    fletcher32: bool,
+}
+
+impl DatasetSpec {
+    /// A dataset of elements of type `T`, of fixed extent; without dimensions a scalar.
+    pub fn new<T: H5Type>(dims: &[u64]) -> Self {
+        match datatype_of::<T>() {
+            Ok(datatype) => Self::of(datatype, dims),
+            Err(reason) => DatasetSpec {
+                fault: Some(reason),
+                ..Self::of(Datatype::integer(1, false), dims)
+            },
+        }
+    }
+
+    /// The same with a datatype that is known only when the program runs.
+    pub fn of(memory: Datatype, dims: &[u64]) -> Self {
+        DatasetSpec {
+            layout: DatasetLayout {
+                datatype: memory.packed(),
+                dims: dims.to_vec(),
+                max_dims: dims.iter().map(|d| Some(*d)).collect(),
+                chunk: None,
+                filters: Vec::new(),
+                fill: Vec::new(),
+            },
+            memory,
+            fault: None,
+            shuffle: false,
+            deflate: None,
+            fletcher32: false,
+        }
+    }
+
+    /// How far each dimension may grow; `None` is without limit.
+    pub fn max_dims(mut self, max_dims: &[Option<u64>]) -> Self {
+        self.layout.max_dims = max_dims.to_vec();
+        self
+    }
+
+    /// Lets one dimension grow without limit.
+    pub fn unlimited(mut self, dimension: usize) -> Self {
+        match self.layout.max_dims.get_mut(dimension) {
+            Some(max) => *max = None,
+            None => self.fault = Some(format!("there is no dimension {dimension}")),
+        }
+        self
+    }
+
+    /// The chunk shape that readers see. Without one the view chooses, unless there are filters.
+    pub fn chunk(mut self, shape: &[u64]) -> Self {
+        self.layout.chunk = Some(shape.to_vec());
+        self
+    }
+
+    /// Deflates the data, at a level from 0 to 9.
+    pub fn deflate(mut self, level: u32) -> Self {
+        if level > 9 {
+            self.fault = Some(format!("deflate has no level {level}"));
+        }
+        self.deflate = Some(level);
+        self
+    }
+
+    /// Sorts the bytes of elements by their significance, so that they deflate better.
+    pub fn shuffle(mut self) -> Self {
+        self.shuffle = true;
+        self
+    }
+
+    /// Adds a checksum to what is stored.
+    pub fn fletcher32(mut self) -> Self {
+        self.fletcher32 = true;
+        self
+    }
+
+    /// The value of elements that are never written; zero without this.
+    pub fn fill<T: H5Type>(self, value: T) -> Self {
+        self.filled(|memory| match memory.is::<T>() {
+            // SAFETY: a `T` has this datatype.
+            true => Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned()),
+            false => Err("the fill value is of another type".into()),
+        })
+    }
+
+    /// The same from the bytes of an element in memory.
+    pub fn fill_bytes(self, value: &[u8]) -> Self {
+        self.filled(|memory| match value.len() == memory.size {
+            // SAFETY: these are the bytes of one element.
+            true => Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned()),
+            false => Err(format!("a fill value of {} bytes", value.len())),
+        })
+    }
+
+    fn filled(mut self, value: impl FnOnce(&mut Memory) -> Result<Vec<u8>, String>) -> Self {
+        let filled = Memory::new(self.memory.clone()).and_then(|mut memory| value(&mut memory));
+        match filled {
+            Ok(bytes) => self.layout.fill = bytes,
+            Err(fault) => self.fault = Some(fault),
+        }
+        self
+    }
+
+    /// The layout that goes to the journal.
+    pub(super) fn layout(mut self) -> Result<DatasetLayout, String> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let element = self.layout.datatype.size();
+        let filter = |id, flags, values| Filter { id, flags, values };
+        // Of these libhdf5 lets a dataset do without in a chunk.
+        const OPTIONAL: u32 = 1;
+        let filters = &mut self.layout.filters;
+        if self.shuffle {
+            filters.push(filter(SHUFFLE, OPTIONAL, vec![element]));
+        }
+        if let Some(level) = self.deflate {
+            filters.push(filter(DEFLATE, OPTIONAL, vec![level]));
+        }
+        if self.fletcher32 {
+            filters.push(filter(FLETCHER32, 0, Vec::new()));
+        }
+        if !filters.is_empty() && self.layout.chunk.is_none() {
+            let (dims, max) = (&self.layout.dims, &self.layout.max_dims);
+            if dims.is_empty() {
+                return Err("a scalar has no chunks, and so no filters".into());
+            }
+            self.layout.chunk = Some(h5logfs_core::scan::shape::choose(
+                dims,
+                max,
+                u64::from(element),
+            ));
+        }
+        Ok(self.layout)
+    }
+}
+
+/// The value of an attribute: elements of a datatype that is known only when the program runs, row-major, as they lie in
+/// memory.
+pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Value, String> {
+    let memory = Memory::new(datatype)?;
+    if !bytes.len().is_multiple_of(memory.size) {
+        return Err(format!(
+            "{} bytes are no whole number of elements of {}",
+            bytes.len(),
+            memory.size
+        ));
+    }
+    // SAFETY: these are the bytes of so many elements.
+    let packed = unsafe { memory.packed(bytes.as_ptr(), bytes.len() / memory.size) };
+    Ok(Value::Elements {
+        datatype: memory.datatype.packed(),
+        dims: dims.to_vec(),
+        bytes: packed.into_owned(),
+    })
+}
+
+/// The value of an attribute: an array of elements, row-major.
+pub fn array_value<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Value, String> {
+    let memory = Memory::new(datatype_of::<T>()?)?;
+    // SAFETY: a `T` has this datatype.
+    let bytes = unsafe { memory.packed(values.as_ptr().cast(), values.len()) };
+    Ok(Value::Elements {
+        datatype: memory.datatype.packed(),
+        dims: dims.to_vec(),
+        bytes: bytes.into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(H5Type, Clone, Copy)]
+    #[repr(C)]
+    struct Event {
+        id: u32,
+        time: f64,
+        hit: bool,
+    }
+
+    #[test]
+    fn rust_types_are_datatypes() {
+        let event = datatype_of::<Event>().unwrap();
+        assert_eq!((event.size(), event.packed().size()), (24, 13));
+        assert_eq!(event.check(), Ok(()));
+        assert_eq!(datatype_of::<[f32; 3]>().unwrap().size(), 12);
+        assert!(datatype_of::<hdf5::types::VarLenUnicode>().is_err());
+    }
+
+    #[test]
+    fn gaps_stay_behind() {
+        let events = [1, 2].map(|id| Event {
+            id,
+            time: 0.5,
+            hit: true,
+        });
+        let mut memory = Memory::new(datatype_of::<Event>().unwrap()).unwrap();
+        assert!(memory.is::<Event>() && !memory.is::<f64>());
+        // SAFETY: the values have the datatype.
+        let bytes = unsafe { memory.packed(events.as_ptr().cast(), 2) };
+        let mut wanted = Vec::new();
+        for id in [1u32, 2] {
+            wanted.extend(id.to_ne_bytes());
+            wanted.extend(0.5f64.to_ne_bytes());
+            wanted.push(1);
+        }
+        assert_eq!(bytes, wanted);
+    }
+
+    #[test]
+    fn a_spec_says_what_is_wrong_with_it() {
+        let of = |spec: DatasetSpec| spec.layout();
+        assert!(of(DatasetSpec::new::<f64>(&[3]).unlimited(1)).is_err());
+        assert!(of(DatasetSpec::new::<f64>(&[3]).deflate(10)).is_err());
+        assert!(of(DatasetSpec::new::<f64>(&[3]).fill(0f32)).is_err());
+        assert!(of(DatasetSpec::new::<f64>(&[]).deflate(1)).is_err());
+        let packed = of(DatasetSpec::new::<f64>(&[3]).deflate(1).shuffle()).unwrap();
+        assert_eq!(packed.chunk, Some(vec![3]));
+        assert_eq!(packed.filters[0].id, SHUFFLE);
+        assert_eq!(packed.filters[1].values, [1]);
+    }
+}
