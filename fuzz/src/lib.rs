@@ -1,5 +1,5 @@
 //! What a target of cargo-fuzz needs beside its body, which is in `targets` and also run by
-//! `tests/fuzz_regressions.rs`.
+//! `tests/library/fuzz_regressions.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -3,12 +3,15 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub mod burst;
+pub mod encoder;
 pub mod layer;
 pub mod make;
 pub mod mpirun;
 pub mod people;
 pub mod pnetcdf;
 pub mod readers;
+pub mod ways;
 
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 """soak.py SECONDS SEED FILE...: reads the dataset `data` of random files again and again, as they come
 and go.
 
-Each element says which state of its file it belongs to, and where it stands (see tests/soak.rs), so
+Each element says which state of its file it belongs to, and where it stands (see tests/soak/main.rs), so
 what is read must belong to one state altogether. Prints one line of JSON: how many reads were right,
 and how many failed, by reason; what was wrong goes to standard error, and the exit status is 1.
 """

@@ -4,7 +4,7 @@
 
 // The tests use more of it.
 #[allow(dead_code, unused_imports)]
-#[path = "../../../tests/encoder/raw.rs"]
+#[path = "../../../tests/common/encoder/raw.rs"]
 mod raw;
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The C face of the writer: what `include/h5logfs_writer.h` declares, for C, C++ and Fortran.
 //!
-//! The header is made from the documentation and the signatures here (`tests/capi.rs` checks that it
+//! The header is made from the documentation and the signatures here (`tests/writer/capi.rs` checks that it
 //! is up to date), so they are written for readers of C, and public names are spelled as in C.
 //!
 //! Nothing that a caller passes is trusted further than C forces us to: handles are looked up in a

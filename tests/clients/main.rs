@@ -1,0 +1,10 @@
+//! The programs that read what is mounted: h5py of two versions of libhdf5, netCDF4, xarray, h5dump, ncdump.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bench;
+mod corpus;
+mod damaged;
+mod many;
+mod netcdf;

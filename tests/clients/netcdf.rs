@@ -1,0 +1,357 @@
+//! netCDF classic files with the logs of PnetCDF's burst-buffering driver, through a real mount: the cases of
+//! `tests/corpus-pnetcdf` as netCDF programs see them, sound ones and damaged ones.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::pnetcdf::*;
+use crate::common::readers::{Python, check_all, said};
+use crate::common::{Mounted, User, can_mount};
+use serde_json::Value;
+
+// --- the tests of the comparison -----------------------------------------------------------------
+
+/// Each of these changes must be seen, by each of the ways that it names; or nothing else here is worth much.
+#[test]
+fn the_comparison_finds_what_differs() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, json, netCDF4, os, shutil, subprocess, sys
+dir, nc4, nc, records4, records = sys.argv[1:]
+jobs, seen_by = [], {}
+def job(name, ways, got, expected, nccopy, expect='same', **more):
+    jobs.append(dict(name=name, got=got, expected=expected, nccopy=nccopy, expect=expect, filled=False, **more))
+    seen_by[name] = ways
+def changed(name, ways, change, of=(nc4, nc)):
+    path = os.path.join(dir, name + '.nc')
+    shutil.copyfile(of[0], path)
+    os.chmod(path, 0o644)
+    with h5py.File(path, 'r+') as f:
+        change(f)
+    job(name, ways, path, of[1], of[0])
+def element(f):
+    v = f['vint64'][...]
+    v[3, 6] ^= 1
+    f['vint64'][...] = v
+def retyped(f):
+    del f['vint'].attrs['valid']
+    f['vint'].attrs['valid'] = [-1, 2, 32767]
+def renamed(f):
+    del f['vint'].attrs['units']
+    f['vint'].attrs['units'] = b'unit4'
+def fill(f):
+    values = f['vint'][...]
+    f['vint'].attrs['_FillValue'] = values[:1, 0]
+def swapped(f):
+    f.move('vchar', 'other')
+    f.move('other', 'vchar')
+def dimension(f):
+    del f['y'].attrs['CLASS']
+changed('element', 'h5py netcdf4 ncdump xarray h5netcdf', element)
+changed('attribute type', 'h5py netcdf4 ncdump h5netcdf', retyped)
+changed('attribute', 'h5py netcdf4 ncdump xarray h5netcdf', renamed)
+changed('fill', 'h5py netcdf4 ncdump xarray h5netcdf', fill)
+changed('order', 'netcdf4 ncdump h5netcdf', swapped)
+changed('global', 'h5py netcdf4 ncdump xarray h5netcdf', lambda f: f.attrs.__delitem__('title'))
+changed('dimension', 'h5py', dimension)
+changed('records', 'h5py netcdf4 ncdump xarray h5netcdf', lambda f: f['rs'].resize(4, 0), (records4, records))
+job('fewer', 'damaged', os.path.join(dir, 'records.nc'), records, records4, 'partial')
+job('wrong', 'damaged', os.path.join(dir, 'element.nc'), nc, nc4, 'partial')
+with netCDF4.Dataset(records) as f:
+    text = subprocess.run(['ncdump', records], capture_output=True, text=True, check=True).stdout
+subprocess.run(['ncgen', '-4', '-o', os.path.join(dir, 'more.nc')], input=text, text=True, check=True)
+with h5py.File(os.path.join(dir, 'more.nc'), 'r+') as f:
+    f['rs'].resize(6, 0)
+job('more', 'damaged', os.path.join(dir, 'more.nc'), records, records4, 'partial')
+job('sound', 'damaged', nc4, nc, nc4, 'refuse')
+job('good', '', nc4, nc, nc4)
+job('good damaged', '', nc4, nc, nc4, 'partial')
+job('bad', '', os.path.join(dir, 'nothing'), nc, nc4, 'refuse')
+job('left out', '', os.path.join(dir, 'element.nc'), nc, nc4, undefined=['vint64'])
+print(json.dumps([jobs, seen_by]))
+";
+    let (types, records) = (case("types-cdf5-np1"), case("onerecvar-cdf1-np1"));
+    let files = [
+        types.file("expected.nc4"),
+        types.file("expected.nc"),
+        records.file("expected.nc4"),
+        records.file("expected.nc"),
+    ];
+    let mut arguments = vec![dir.path()];
+    arguments.extend(files.iter().map(PathBuf::as_path));
+    let made: Value = serde_json::from_str(&python.run(code, &arguments)).unwrap();
+    let jobs = made[0].as_array().unwrap();
+    let output = compare(&python, "h5py,netcdf4,ncdump,xarray,h5netcdf", jobs);
+    let text = said(&output);
+    assert!(!output.status.success(), "{text}");
+    for (name, ways) in made[1].as_object().unwrap() {
+        let ways: Vec<&str> = ways.as_str().unwrap().split(' ').collect();
+        for way in ways.iter().filter(|way| !way.is_empty()) {
+            assert!(
+                text.contains(&format!("{name}, {way}: ")),
+                "{way} does not see `{name}`:\n{text}"
+            );
+        }
+        let sound = ways == [""];
+        let seen = text
+            .lines()
+            .any(|line| line.starts_with(&format!("{name}, ")));
+        assert!(seen != sound, "{name}:\n{text}");
+    }
+}
+
+/// The nccopy form of each case is what the case expects, to every reader: nothing is asked that a view cannot give.
+#[test]
+fn the_comparison_asks_for_nothing_more() {
+    let cases = Case::all()
+        .into_iter()
+        .filter(|c| c.file("expected.nc4").exists());
+    let as_same = |case: Case| Case {
+        expect: "same".into(),
+        ..case
+    };
+    let jobs = cases.map(as_same).map(|case| {
+        let mut job = case.job(&case.file("expected.nc4"));
+        job["filled"] = false.into();
+        job
+    });
+    let jobs: Vec<Value> = jobs.collect();
+    expect_no_difference(&jobs);
+}
+
+// --- the cases -----------------------------------------------------------------------------------
+
+/// Cases whose entries are all there up to where they end: what is there must be shown, not only reported.
+fn shown(case: &Case) -> bool {
+    let cut = ["cutmeta-cdf1-np1", "badcount-cdf1-np1"];
+    case.expect == "same" || cut.contains(&case.name.as_str())
+}
+
+#[test]
+fn each_case_reads_as_expected() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut cases = Case::all();
+    cases.retain(|case| shown(case) && case.name != ELSEWHERE);
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
+    let got = |case: &Case| mounted.join(&case.name).join("file.nc");
+    let jobs = cases.iter().map(|case| {
+        let mut job = case.job(&got(case));
+        job["expect"] = "same".into();
+        job
+    });
+    expect_no_difference(&jobs.collect::<Vec<_>>());
+    check_all(cases.clone(), |case| {
+        // What is not silent is a complaint of libhdf5 1.10.
+        let dump = Command::new("h5dump").arg(got(&case)).output().unwrap();
+        match dump.status.success() && dump.stderr.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "h5dump {}: {}",
+                case.name,
+                String::from_utf8_lossy(&dump.stderr)
+            )),
+        }
+    });
+}
+
+#[test]
+fn a_copy_and_an_export_of_a_netcdf_file_are_the_mounted_bytes() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut cases = Case::that_expect("same");
+    cases.retain(|case| case.name != ELSEWHERE);
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
+    let out = tempfile::tempdir().unwrap();
+    check_all(cases.clone(), |case| {
+        let file = Path::new(&case.name).join("file.nc");
+        let exported = out.path().join(&case.name);
+        let output = h5logfs(&["export"], &[&dir.path().join(&file), &exported]);
+        if !output.status.success() {
+            return Err(format!("export {}: {}", case.name, said(&output)));
+        }
+        let shown = fs::read(mounted.join(&file)).map_err(|e| format!("{}: {e}", case.name))?;
+        match shown == fs::read(&exported).unwrap() {
+            true => Ok(()),
+            false => Err(format!("{}: the mount and the export differ", case.name)),
+        }
+    });
+    let jobs = cases
+        .iter()
+        .map(|case| case.job(&out.path().join(&case.name)));
+    expect_no_difference(&jobs.collect::<Vec<_>>());
+}
+
+#[test]
+fn sound_cases_are_good() {
+    let cases = Case::that_expect("same");
+    let dir = lay_out(&cases);
+    check_all(cases, |case| {
+        let file = dir.path().join(&case.name).join("file.nc");
+        let elsewhere = format!("burst_dir={}", file.with_file_name("bb").display());
+        let options: &[&str] = match case.name == ELSEWHERE {
+            true => &["check", "-o", &elsewhere],
+            false => &["check"],
+        };
+        let output = h5logfs(options, &[&file]);
+        match output.status.success() && said(&output).contains("good") {
+            true => Ok(()),
+            false => Err(format!("check {}: {}", case.name, said(&output))),
+        }
+    });
+}
+
+/// Each case has to read as it expects, or to be refused.
+fn read_by_netcdf4(cases: &[Case], mounted: &Mounted) {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let jobs = cases
+        .iter()
+        .map(|c| c.job(&mounted.join(&c.name).join("file.nc")));
+    let output = compare(&python, "netcdf4", &jobs.collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn what_is_missing_is_told_and_never_made_up() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let cases = Case::that_expect("partial");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
+    read_by_netcdf4(&cases, &mounted);
+    check_all(cases, |case| {
+        let file = dir.path().join(&case.name).join("file.nc");
+        let losses = losses(&file)?;
+        if losses.is_empty() {
+            return Err(format!("{}: inspect has nothing to tell", case.name));
+        }
+        // Of 20 entries that are counted the first 12 are complete.
+        let says_so = |text: &String| text.contains(" 8 are missing");
+        if case.name.starts_with("cutmeta") && !losses.iter().any(says_so) {
+            return Err(format!(
+                "{}: 8 entries are missing, but {losses:?}",
+                case.name
+            ));
+        }
+        let inspect = said(&h5logfs(&["inspect"], &[&file]));
+        let check = h5logfs(&["check"], &[&file]);
+        match losses.iter().all(|text| inspect.contains(text)) {
+            false => Err(format!(
+                "{}: inspect does not tell in words: {inspect}",
+                case.name
+            )),
+            true if check.status.success() => Err(format!("check {}: {}", case.name, said(&check))),
+            true => Ok(()),
+        }
+    });
+}
+
+/// Payloads of the last entries are lost: their variables cannot be read, or only in part; the others can.
+#[test]
+fn lost_payloads_take_nothing_else_with_them() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut jobs = Vec::new();
+    for name in [
+        "rand-cdf1-np1",
+        "types-cdf5-np1",
+        "rand-cdf5-np4",
+        "bigendian-cdf2-np1",
+    ] {
+        let case = case(name);
+        let file = case.lay_out(dir.path());
+        let log = file.with_file_name("file.nc_0_0.data");
+        let len = log.metadata().unwrap().len();
+        File::options()
+            .write(true)
+            .open(&log)
+            .unwrap()
+            .set_len(len - 3)
+            .unwrap();
+        let check = h5logfs(&["check"], &[&file]);
+        assert!(!check.status.success(), "check {name}: {}", said(&check));
+        let losses = losses(&file).unwrap();
+        assert!(!losses.is_empty(), "{name}: inspect has nothing to tell");
+        jobs.push(case);
+    }
+    let mounted = Mounted::new(dir.path(), "");
+    let jobs = jobs.iter().map(|case| {
+        let mut job = case.job(&mounted.join(&case.name).join("file.nc"));
+        job["expect"] = "partial".into();
+        job
+    });
+    let jobs: Vec<Value> = jobs.collect();
+    let output = compare(&python, "netcdf4", &jobs);
+    assert!(output.status.success(), "{}", said(&output));
+    // Who refused everything would have passed until here.
+    let code = "
+import h5py, sys
+for path in sys.argv[1:]:
+    with h5py.File(path, 'r') as f:
+        refused = []
+        for name in f:
+            try:
+                f[name][()]
+            except OSError:
+                refused.append(name)
+        print(len(refused))
+";
+    let files: Vec<PathBuf> = jobs
+        .iter()
+        .map(|job| job["got"].as_str().unwrap().into())
+        .collect();
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    assert_eq!(python.run(code, &files), "1\n".repeat(files.len()));
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let cases = Case::that_expect("refuse");
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
+    read_by_netcdf4(&cases, &mounted);
+    for case in cases {
+        let file = Path::new(&case.name).join("file.nc");
+        let check = h5logfs(&["check"], &[&dir.path().join(&file)]);
+        assert!(
+            !check.status.success(),
+            "check {}: {}",
+            case.name,
+            said(&check)
+        );
+        assert!(
+            !check.stdout.is_empty(),
+            "check {} does not say why",
+            case.name
+        );
+        if [
+            "badmagic-cdf1-np1",
+            "cuthead-cdf1-np1",
+            "emptyfile-cdf1-np1",
+        ]
+        .contains(&&*case.name)
+        {
+            let read = fs::read(mounted.join(&file));
+            assert!(read.is_err(), "{} is served in spite of its log", case.name);
+        }
+    }
+}

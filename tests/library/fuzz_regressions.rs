@@ -1,0 +1,61 @@
+//! What fuzzing begins with, and what it once found, run again: the bodies of the targets are those of `make fuzz`.
+
+#[path = "../../fuzz/targets/mod.rs"]
+mod targets;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use targets::{ALL, Seeds, Target};
+
+fn regressions() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/regressions")
+}
+
+/// The inputs that were found for a target.
+fn found(target: &Target) -> Seeds {
+    let files = fs::read_dir(regressions().join(target.name));
+    let files = files.into_iter().flatten().flatten();
+    files
+        .map(|file| {
+            let name = file.file_name().to_string_lossy().into_owned();
+            (name, fs::read(file.path()).unwrap())
+        })
+        .collect()
+}
+
+/// The names of the inputs on which a target panics.
+fn failing(target: &Target, inputs: Seeds) -> Vec<String> {
+    let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).is_err();
+    let failing = inputs.into_iter().filter(|(_, bytes)| fails(bytes));
+    failing
+        .map(|(name, _)| format!("{}/{name}", target.name))
+        .collect()
+}
+
+#[test]
+fn seeds_are_good() {
+    for target in &ALL {
+        let seeds = (target.seeds)();
+        assert!(!seeds.is_empty(), "{} has no seeds", target.name);
+        assert_eq!(failing(target, seeds), [""; 0]);
+    }
+}
+
+#[test]
+fn nothing_that_was_found_is_found_again() {
+    for target in &ALL {
+        assert_eq!(failing(target, found(target)), [""; 0]);
+    }
+}
+
+/// A directory of another name would be run by nobody.
+#[test]
+fn inputs_belong_to_targets() {
+    for dir in fs::read_dir(regressions()).into_iter().flatten().flatten() {
+        let name = dir.file_name();
+        let is_known = ALL.iter().any(|target| name == target.name);
+        assert!(is_known, "{}", dir.path().display());
+    }
+}

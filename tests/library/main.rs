@@ -1,0 +1,24 @@
+//! The library by its public interface: scans, views, the index on disk. These tests need no Python but where they compare
+//! with its readers, and few of them a mount.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ahead;
+mod classic;
+mod fuzz_regressions;
+mod kept;
+mod layers;
+mod logvol {
+    mod btree;
+    mod faults;
+    mod properties;
+    mod scan;
+    mod tilings;
+}
+mod netcdf {
+    mod catalog;
+    mod encoder;
+    mod hostile;
+    mod model;
+}

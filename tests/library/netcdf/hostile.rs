@@ -1,0 +1,167 @@
+//! netCDF files and logs that want more of us than there is: what is refused, and that it ends.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::common::readers::project;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
+use tempfile::TempDir;
+
+/// A file whose log has entries of 64 bytes, each for one value of 4 bytes of one record variable.
+fn sample(name: &str) -> Vec<u8> {
+    let case = project().join("tests/corpus-pnetcdf/uncounted-cdf1-np1");
+    fs::read(case.join(name)).unwrap()
+}
+
+/// The file with a log of one entry, which is as long as `metadata` makes it; the files have these lengths.
+struct Site {
+    dir: TempDir,
+}
+
+impl Site {
+    fn new(entry: &[u8], metadata: u64, data: u64) -> Self {
+        let site = Site {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::write(site.path("file.nc"), sample("file.nc")).unwrap();
+        let mut log = sample("file.nc_0_0.meta");
+        log.truncate(header_len(&log));
+        log[56..64].copy_from_slice(&1u64.to_le_bytes());
+        let begin = log.len() as u64;
+        log.extend(entry);
+        site.sparse("file.nc_0_0.meta", &log, begin + metadata);
+        site.sparse("file.nc_0_0.data", b"PnetCDF0", data);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A file with these bytes in front, and a hole behind them.
+    fn sparse(&self, name: &str, bytes: &[u8], len: u64) {
+        fs::write(self.path(name), bytes).unwrap();
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        file.set_len(len.max(bytes.len() as u64)).unwrap();
+    }
+
+    fn view(&self) -> Arc<View> {
+        let dir = SourceDir::open(self.dir.path()).unwrap();
+        let snapshot = scan(ScanRequest::alone(
+            &dir,
+            Path::new("file.nc"),
+            &Settings::default(),
+        ))
+        .unwrap();
+        let budget = Arc::new(Budget::new(MemoryLimits::each(1 << 30)));
+        View::open(&dir, snapshot, budget, None).unwrap()
+    }
+}
+
+/// Where the entries of a log begin: two names make its header longer.
+fn header_len(log: &[u8]) -> usize {
+    let name = |at: usize| {
+        usize::try_from(u32::from_le_bytes(log[at..at + 4].try_into().unwrap())).unwrap()
+    };
+    let path = name(64);
+    (86 + path + name(73 + path)).next_multiple_of(16)
+}
+
+/// The fixed part of an entry of the record variable, of that type of payload.
+fn entry(size: u64, call: i32, data: u64) -> Vec<u8> {
+    let log = sample("file.nc_0_0.meta");
+    let mut entry = log[header_len(&log)..][..40].to_vec();
+    entry[..8].copy_from_slice(&size.to_le_bytes());
+    entry[8..12].copy_from_slice(&call.to_le_bytes());
+    entry[32..40].copy_from_slice(&data.to_le_bytes());
+    entry
+}
+
+#[test]
+fn requests_of_too_many_blocks_are_not_followed() {
+    // Each is the first element, without a byte on the disk.
+    let blocks = 1u64 << 25;
+    let size = 40 + 8 * blocks;
+    let site = Site::new(
+        &entry(size, blocks as i32, 4 * blocks),
+        size,
+        8 + 4 * blocks,
+    );
+    let view = site.view();
+    let index = view.index(0).unwrap();
+    assert!(
+        index.faults()[0].contains("33554432 blocks"),
+        "{:?}",
+        index.faults()
+    );
+}
+
+/// A strided request for every second one of 2^31 records, whose payload is missing.
+fn far_and_wide() -> Site {
+    let (count, stride) = (1u64 << 30, 2u64);
+    let mut strided = entry(64, -4, 4 * count);
+    for word in [0, count, stride] {
+        strided.extend(word.to_le_bytes());
+    }
+    Site::new(&strided, 64, 8)
+}
+
+#[test]
+fn commands_end_where_one_entry_spoils_very_many_chunks() {
+    let site = far_and_wide();
+    let said = |command: &str| {
+        let mut run = Command::new("timeout");
+        let run = run.args(["60", env!("CARGO_BIN_EXE_h5logfs"), command]);
+        let run = run.arg(site.path("file.nc"));
+        String::from_utf8(run.output().unwrap().stdout).unwrap()
+    };
+    let checked = said("check");
+    assert!(
+        checked.contains("not looked at further, after 1000 faults"),
+        "{checked}"
+    );
+    let inspected = said("inspect");
+    assert!(
+        inspected.contains("too many pieces to count"),
+        "{inspected}"
+    );
+}
+
+/// The log of so many processes.
+fn of_processes(number: u64) -> Site {
+    let site = Site::new(&[], 0, 8);
+    fs::remove_file(site.path("file.nc_0_0.meta")).unwrap();
+    let mut log = sample("file.nc_0_0.meta");
+    log.truncate(header_len(&log));
+    log[24..32].copy_from_slice(&number.to_le_bytes());
+    log[56..64].fill(0);
+    for rank in 0..number {
+        log[32..40].copy_from_slice(&rank.to_le_bytes());
+        fs::write(site.path(&format!("file.nc_0_{rank}.meta")), &log).unwrap();
+        fs::write(site.path(&format!("file.nc_0_{rank}.data")), b"PnetCDF0").unwrap();
+    }
+    site
+}
+
+#[test]
+fn commands_have_all_descriptors_that_they_may_have() {
+    let site = of_processes(100);
+    let check = |limits: &str| {
+        let line = format!("ulimit {limits} && exec \"$0\" check \"$1\"");
+        let mut run = Command::new("bash");
+        let run = run.args(["-c", &line, env!("CARGO_BIN_EXE_h5logfs")]);
+        let said = run.arg(site.path("file.nc")).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let said = check("-Sn 128");
+    assert!(said.contains("file.nc: good"), "{said}");
+    // Half of them are for other files.
+    let said = check("-n 300");
+    assert!(said.contains("than the 150 descriptors"), "{said}");
+}

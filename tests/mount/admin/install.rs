@@ -1,0 +1,434 @@
+//! What administrators install: the files of `make install` and what they are good for, `make uninstall`,
+//! and the Debian package, which is installed, used, removed and purged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::make::make;
+use crate::common::readers::{project, said};
+use crate::common::{User, can_mount, is_root, messages, mount};
+use tempfile::TempDir;
+
+const PREFIX: &str = "/opt/logs";
+const SBINDIR: &str = "/usr/sbin";
+
+/// Runs a command; fails the test where it fails.
+#[track_caller]
+fn run(command: &mut Command) -> Output {
+    let output = command.output();
+    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    output
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether a program is here; says so if not.
+fn there_is(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: there is no {program}");
+    }
+    found
+}
+
+/// A root directory into which everything was installed.
+struct Installed {
+    root: TempDir,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let installed = Installed { root };
+        installed.make("install");
+        installed
+    }
+
+    /// As root does it whose files are private unless something is done about it.
+    fn make(&self, target: &str) {
+        let mut command = make(target);
+        command
+            .arg(format!("DESTDIR={}", self.root.path().display()))
+            .arg(format!("PREFIX={PREFIX}"))
+            .arg(format!("SBINDIR={SBINDIR}"));
+        run(Command::new("sh")
+            .args(["-c", "umask 077; exec \"$@\"", "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))))
+            .current_dir(project()));
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        let prefix = PREFIX.trim_start_matches('/');
+        self.root.path().join(prefix).join(below)
+    }
+
+    /// The manual pages.
+    fn pages(&self) -> Vec<PathBuf> {
+        let sections = ["share/man/man1", "share/man/man8"].map(|s| files(&self.path(s)));
+        sections.into_iter().flatten().collect()
+    }
+}
+
+/// Everything below a directory that is no directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path()),
+        }
+    }
+    found
+}
+
+fn mode(path: &Path) -> u32 {
+    let attributes = fs::symlink_metadata(path);
+    let attributes = attributes.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    attributes.permissions().mode() & 0o7777
+}
+
+#[test]
+fn everything_is_installed_in_its_place() {
+    let installed = Installed::new();
+    assert_eq!(mode(&installed.path("bin/h5logfs")), 0o755);
+    for file in [
+        "lib/sysusers.d/h5logfs.conf",
+        "share/bash-completion/completions/h5logfs",
+        "share/doc/h5logfs/LICENSE",
+        "share/doc/h5logfs/README.md",
+        "share/doc/h5logfs/examples/fstab.example",
+        "share/doc/h5logfs/formats/logvol.md",
+        "share/doc/h5logfs/operations.md",
+        "share/fish/vendor_completions.d/h5logfs.fish",
+        "share/man/man1/h5logfs-check.1",
+        "share/man/man1/h5logfs-export.1",
+        "share/man/man1/h5logfs-inspect.1",
+        "share/man/man1/h5logfs-mount.1",
+        "share/man/man1/h5logfs-recover.1",
+        "share/man/man1/h5logfs.1",
+        "share/man/man8/mount.h5logfs.8",
+        "share/zsh/site-functions/_h5logfs",
+    ] {
+        assert_eq!(mode(&installed.path(file)), 0o644, "{file}");
+    }
+    for file in files(installed.root.path()) {
+        // Whoever may not enter a directory has nothing of what is in it.
+        let dirs = file.ancestors().skip(1);
+        for dir in dirs.take_while(|dir| *dir != installed.root.path()) {
+            let wanted = dir.ends_with("share") || dir.starts_with(installed.path("share"));
+            assert!(!wanted || mode(dir) == 0o755, "{}", dir.display());
+        }
+    }
+    // Where mount(8) looks, and by the path that it will have when the root is the root.
+    let helper = installed.root.path().join("usr/sbin/mount.h5logfs");
+    let target = fs::read_link(helper).unwrap();
+    assert_eq!(target, Path::new(PREFIX).join("bin/h5logfs"));
+    let version = run(Command::new(installed.path("bin/h5logfs")).arg("--version"));
+    assert_eq!(
+        text(&version),
+        concat!("h5logfs ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+/// The units of the project name the program; the installed ones say where it is.
+#[test]
+fn units_start_the_program_that_was_installed() {
+    let installed = Installed::new();
+    for (from, to) in [("systemd", "system"), ("systemd/user", "user")] {
+        let Ok(units) = fs::read_dir(project().join(from)) else {
+            continue;
+        };
+        let units = units.map(|unit| unit.unwrap().path());
+        for unit in units.filter(|unit| unit.extension().is_some_and(|e| e == "service")) {
+            let name = unit.file_name().unwrap();
+            let unit = installed.path("lib/systemd").join(to).join(name);
+            assert_eq!(mode(&unit), 0o644);
+            let content = fs::read_to_string(&unit).unwrap();
+            let start = format!("\nExecStart={PREFIX}/bin/h5logfs mount ");
+            assert!(content.contains(&start), "{content}");
+            assert!(!content.contains("=h5logfs "), "{content}");
+        }
+    }
+}
+
+#[test]
+fn uninstalling_leaves_nothing() {
+    let installed = Installed::new();
+    installed.make("uninstall");
+    assert_eq!(files(installed.root.path()), Vec::<PathBuf>::new());
+    assert!(!installed.path("share/doc/h5logfs").exists());
+    // There is nothing to do any more, and that is no failure.
+    installed.make("uninstall");
+}
+
+#[test]
+fn manual_pages_are_well_formed() {
+    let installed = Installed::new();
+    let pages = installed.pages();
+    assert!(pages.len() > 6, "{pages:?}");
+    for page in &pages {
+        if there_is("man") {
+            let output = run(Command::new("man").args(["--warnings", "-l"]).arg(page));
+            assert!(text(&output).contains("SEE ALSO"), "{}", page.display());
+            assert!(output.stderr.is_empty(), "{}", said(&output));
+        }
+        if Command::new("mandoc").output().is_ok() {
+            run(Command::new("mandoc").args(["-Tlint", "-Werror"]).arg(page));
+        } else {
+            eprintln!("skipped: there is no mandoc");
+        }
+    }
+}
+
+/// Each command has a page, and no page is of something else.
+#[test]
+fn pages_are_those_of_the_commands() {
+    let help = text(&run(Command::new(crate::common::PROGRAM).arg("--help")));
+    let list = help.split("Commands:\n").nth(1).unwrap();
+    let list = list.split("\n\n").next().unwrap();
+    // Continuation lines are indented further.
+    let lines = list.lines().filter(|l| !l.starts_with("   "));
+    let commands = lines.filter_map(|line| line.split_whitespace().next());
+    let commands = commands.filter(|command| *command != "help");
+    let mut expected: BTreeSet<String> = commands.map(|c| format!("h5logfs-{c}.1")).collect();
+    assert!(expected.len() > 4, "{help}");
+    expected.extend(["h5logfs.1", "mount.h5logfs.8"].map(String::from));
+    let pages = Installed::new().pages();
+    let name = |page: &PathBuf| page.file_name().unwrap().to_str().unwrap().to_owned();
+    let pages: BTreeSet<String> = pages.iter().map(name).collect();
+    assert_eq!(pages, expected);
+}
+
+/// The names of the options in the table of docs/operations.md.
+fn documented_options() -> BTreeSet<String> {
+    let text = fs::read_to_string(project().join("docs/operations.md")).unwrap();
+    let section = text.split("\n## Options\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let name = |row: &str| row.split(['`', '=', ' ']).next().unwrap().to_owned();
+    let names: BTreeSet<String> = rows.map(name).collect();
+    assert!(names.len() > 10, "{names:?}");
+    names
+}
+
+/// The page is written by hand, and must neither lag behind nor promise anything.
+#[test]
+fn the_page_of_mount_8_has_every_option() {
+    let page = fs::read_to_string(project().join("packaging/man/mount.h5logfs.8")).unwrap();
+    let section = page.split("\n.SH OPTIONS\n").nth(1).unwrap();
+    let section = section.split("\n.SH ").next().unwrap();
+    // The line after `.TP` has the option, maybe after a macro for the font.
+    let entries = section.split("\n.TP\n").skip(1);
+    let name = |entry: &str| {
+        let line = entry.lines().next().unwrap();
+        let word = line.split(' ').find(|word| !word.starts_with('.'));
+        word.unwrap().split('=').next().unwrap().to_owned()
+    };
+    let described: BTreeSet<String> = entries.map(name).collect();
+    let missing: Vec<_> = documented_options()
+        .difference(&described)
+        .cloned()
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for option in described {
+        let output = mount(User::Caller, "/-".as_ref(), "/-".as_ref(), &option);
+        let complaint = messages(&output);
+        assert!(
+            !output.status.success() && !complaint.contains("unknown"),
+            "{complaint}"
+        );
+    }
+}
+
+#[test]
+fn completions_complete() {
+    let installed = Installed::new();
+    let bash = installed.path("share/bash-completion/completions/h5logfs");
+    let script = r#"
+        set -e
+        source "$1"
+        complete -p h5logfs >/dev/null
+        COMP_WORDS=(h5logfs "") COMP_CWORD=1
+        _h5logfs h5logfs "" h5logfs
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let offered = text(&run(Command::new("bash")
+        .args(["-c", script, "bash"])
+        .arg(&bash)));
+    let offered: Vec<&str> = offered.lines().collect();
+    for command in [
+        "mount",
+        "inspect",
+        "check",
+        "export",
+        "recover",
+        "--version",
+    ] {
+        assert!(offered.contains(&command), "{command}: {offered:?}");
+    }
+    for hidden in ["unmount-watch", "pages"] {
+        assert!(!offered.contains(&hidden), "{hidden}: {offered:?}");
+    }
+    let script = fs::read_to_string(&bash).unwrap();
+    assert!(script.contains("--foreground") && !script.contains("--daemon-child"));
+    let others = [
+        ("zsh", "share/zsh/site-functions/_h5logfs"),
+        ("fish", "share/fish/vendor_completions.d/h5logfs.fish"),
+    ];
+    for (shell, path) in others.into_iter().filter(|(shell, _)| there_is(shell)) {
+        run(Command::new(shell).arg("-n").arg(installed.path(path)));
+    }
+}
+
+// --- the Debian package --------------------------------------------------------------------------
+
+/// Runs with namespaces for mounts and processes of its own: `package.sh DEB SOURCE`. The package is
+/// installed over the machine's own root, in a layer of memory that goes with the namespace.
+const PACKAGE: &str = r#"
+set -eu
+top=$1 package=$2 source=$3
+fail() { echo "FAILED: $*"; exit 1; }
+mount -t tmpfs h5logfs-test "$top"
+mkdir "$top/upper" "$top/work" "$top/root"
+mount -t overlay h5logfs-test -o "lowerdir=/,upperdir=$top/upper,workdir=$top/work" "$top/root"
+mount --rbind /dev "$top/root/dev"
+mount -t proc proc "$top/root/proc"
+root=$top/root
+cp "$package" "$root/package.deb"
+mkdir "$root/source" "$root/mount"
+cp -r "$source"/. "$root/source"
+# Without a home, as at boot: what a mount keeps is in /var/cache/h5logfs.
+in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+
+in_root dpkg -i /package.deb
+[ "$(in_root sh -c 'command -v h5logfs')" = /usr/bin/h5logfs ] || fail "not the program of the package"
+in_root h5logfs --version
+in_root getent passwd h5logfs | grep -q nologin || fail "no user for the workers"
+
+in_root mount -t h5logfs /source /mount -o allow_other
+in_root findmnt -n -t fuse.h5logfs /mount || fail "nothing is mounted"
+in_root cmp /source/file /mount/file
+in_root h5logfs export /source/nd.log.h5 /shown.h5
+in_root cmp /shown.h5 /mount/nd.log.h5
+# Logs are looked at by the user of the package.
+scanner=$(in_root sh -c 'grep -l scan-s[t]em /proc/[0-9]*/cmdline')
+uid=$(in_root id -u h5logfs)
+in_root grep -q "^Uid:.$uid.$uid.$uid.$uid\$" "${scanner%cmdline}status" || fail "scanned by somebody else"
+in_root umount /mount
+
+# Once more: an upgrade to the same version, while something is mounted.
+in_root mount -t fuse.h5logfs /source /mount -o index_dir=none
+in_root dpkg -i /package.deb
+in_root cmp /shown.h5 /mount/nd.log.h5
+in_root umount /mount
+
+in_root test -d /var/cache/h5logfs || fail "nothing was kept, so purging is not tested"
+in_root dpkg -r h5logfs
+in_root sh -c '! command -v h5logfs' || fail "the program is still there"
+in_root dpkg -P h5logfs
+in_root sh -c '! getent passwd h5logfs' || fail "the user is still there"
+# A deletion is kept as a device; what the package manager writes down about it is not named after it.
+left=$(find "$top/upper" -name '*h5logfs*' ! -type c)
+[ -z "$left" ] || fail "left: $left"
+echo COMPLETE
+"#;
+
+/// Why the package cannot be tried, if so.
+fn hindrance() -> Option<&'static str> {
+    let works = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let root_layer = "d=$(mktemp -d); trap 'umount -R $d; rmdir $d' EXIT; mount -t tmpfs t $d && \
+        mkdir $d/u $d/w $d/r && mount -t overlay o -o lowerdir=/,upperdir=$d/u,workdir=$d/w $d/r";
+    match () {
+        () if !works("dpkg", &["--version"]) => Some("not a Debian system"),
+        () if !works(env!("CARGO"), &["deb", "--version"]) => Some("cargo-deb is not installed"),
+        () if !is_root() => Some("only root can install a package"),
+        () if !works("unshare", &["--mount", "sh", "-ec", root_layer]) => {
+            Some("no layer over the root directory can be mounted")
+        }
+        () if !works("dpkg", &["--status", "fuse3"]) => Some("fuse3 is not installed"),
+        () => None,
+    }
+}
+
+#[test]
+fn the_debian_package_is_installed_used_and_removed() {
+    if let Some(why) = hindrance() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = make("deb")
+        .arg(format!("DEBDIR={}", dir.path().display()))
+        .arg("CARGO_DEB_FLAGS=--fast --quiet")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let version = env!("CARGO_PKG_VERSION");
+    let packages = files(dir.path());
+    let name = |p: &PathBuf| p.file_name().unwrap().to_str().unwrap().to_owned();
+    let package = packages
+        .iter()
+        .find(|p| name(p).starts_with(&format!("h5logfs_{version}-1_")));
+    let package = package.unwrap_or_else(|| panic!("{packages:?}"));
+
+    let fields = text(&run(Command::new("dpkg-deb").arg("--info").arg(package)));
+    for needed in ["fuse3", "libhdf5", "libc6", "passwd"] {
+        let depends = fields
+            .lines()
+            .find(|line| line.trim().starts_with("Depends:"));
+        assert!(depends.unwrap().contains(needed), "{fields}");
+    }
+    let list = text(&run(Command::new("dpkg-deb")
+        .arg("--contents")
+        .arg(package)));
+    for (mode, path) in [
+        ("-rwxr-xr-x", "./usr/bin/h5logfs"),
+        ("lrwxrwxrwx", "./usr/sbin/mount.h5logfs -> ../bin/h5logfs"),
+        ("-rw-r--r--", "./usr/share/man/man1/h5logfs.1.gz"),
+        ("-rw-r--r--", "./usr/share/man/man8/mount.h5logfs.8.gz"),
+        ("-rw-r--r--", "./usr/share/zsh/vendor-completions/_h5logfs"),
+        ("-rw-r--r--", "./usr/share/doc/h5logfs/copyright"),
+        ("-rw-r--r--", "./usr/share/doc/h5logfs/operations.md"),
+    ] {
+        let line = list
+            .lines()
+            .find(|line| line.ends_with(&format!(" {path}")));
+        let line = line.unwrap_or_else(|| panic!("{path}: {list}"));
+        assert!(line.starts_with(mode), "{line}");
+    }
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let (top, source) = (
+        tempfile::tempdir().unwrap(),
+        crate::common::source(User::Caller),
+    );
+    let log = project().join("tests/corpus/nd.log.h5");
+    fs::copy(log, source.path().join("nd.log.h5")).unwrap();
+    let said = run(Command::new("timeout")
+        .args([
+            "120",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["bash", "-c", PACKAGE, "package.sh"])
+        .arg(top.path())
+        .arg(package)
+        .arg(source.path()));
+    assert!(text(&said).ends_with("COMPLETE\n"), "{}", text(&said));
+}

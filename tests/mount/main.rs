@@ -1,0 +1,20 @@
+//! The daemon: mounts that start, serve, survive and end, what users may read of them, and how administrators set them
+//! up.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admin {
+    mod install;
+    mod mounting;
+    mod systemd;
+}
+mod daemon;
+mod mirror;
+mod netcdf;
+mod permissions;
+mod stats;
+mod survival;
+mod unclosed;
+mod workers;
+mod xattrs;

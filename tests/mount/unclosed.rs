@@ -1,0 +1,544 @@
+//! Logs that were not closed: what is shown of them, what is refused, and how they are closed later.
+//! The files are made here, byte by byte as `docs/formats/journal.md` says, without the writer.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
+use crate::common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
+use h5logfs_catalog::Catalog;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::index::store::Store;
+use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::InProcess;
+use h5logfs_scan::scan;
+use tempfile::TempDir;
+
+const FRONT: usize = 8192;
+const ID: &[u8; 16] = b"0123456789abcdef";
+
+/// A log of one dataset of bytes without limit, `/d`, while a job writes it.
+struct Log {
+    dir: TempDir,
+    journal: String,
+    /// All that the lines of the journal said.
+    said: Vec<u8>,
+    data: Vec<u8>,
+    flush: u64,
+}
+
+impl Log {
+    fn begin() -> Self {
+        let mut data = vec![0; FRONT];
+        data[..64]
+            .copy_from_slice(b"h5logfs log that was not closed. Its journal lies beside it.  \n\n");
+        data[8160..8176].copy_from_slice(b"h5logfs-file-id\n");
+        data[8176..8192].copy_from_slice(ID);
+        let mut log = Log {
+            dir: tempfile::tempdir().unwrap(),
+            journal: String::new(),
+            said: Vec::new(),
+            data,
+            flush: 0,
+        };
+        let id: String = ID.iter().map(|b| format!("{b:02x}")).collect();
+        log.line(&format!(
+            r#"{{"journal":1,"file":"{id}","writer":"a test","ranks":2,"subfiles":0,"config":10}}"#
+        ));
+        log.line(
+            r#"{"define":{"dataset":{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}}}"#,
+        );
+        log.save();
+        log
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("log.h5")
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.dir.path().join("log.h5.h5logfs-journal")
+    }
+
+    fn save(&self) {
+        // In place: a job does not rename its files either.
+        let write = |path: PathBuf, bytes: &[u8]| {
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            file.set_len(bytes.len() as u64).unwrap();
+        };
+        write(self.path(), &self.data);
+        write(self.journal_path(), self.journal.as_bytes());
+    }
+
+    fn line(&mut self, text: &str) {
+        self.said.extend_from_slice(text.as_bytes());
+        self.journal += &format!("{:08x} {text}\n", crc32(&self.said));
+    }
+
+    /// What one rank adds in the flush to come: writes of values at a place.
+    fn extent(&mut self, rank: u32, writes: &[(u64, &[u8])]) {
+        let entries_len = 44 * writes.len();
+        let data_len: usize = writes.iter().map(|w| w.1.len()).sum();
+        let mut offset = self.data.len() + 64 + entries_len;
+        let mut entries = Vec::new();
+        for (start, values) in writes {
+            for word in [44i32, 0, 0] {
+                entries.extend(word.to_le_bytes());
+            }
+            for word in [
+                offset as u64,
+                values.len() as u64,
+                *start,
+                values.len() as u64,
+            ] {
+                entries.extend(word.to_le_bytes());
+            }
+            offset += values.len();
+        }
+        let mut header = b"h5lgxtnt".to_vec();
+        header.extend(rank.to_le_bytes());
+        header.extend(crc32(&entries).to_le_bytes());
+        header.extend((self.flush + 1).to_le_bytes());
+        header.extend((entries_len as u64).to_le_bytes());
+        header.extend((data_len as u64).to_le_bytes());
+        header.resize(60, 0);
+        header.extend(crc32(&header).to_le_bytes());
+        self.data.extend(header);
+        self.data.extend(entries);
+        for (_, values) in writes {
+            self.data.extend_from_slice(values);
+        }
+    }
+
+    fn extend(&mut self, len: u64) {
+        self.line(&format!(
+            r#"{{"define":{{"extent":{{"dataset":0,"dims":[{len}]}}}}}}"#
+        ));
+    }
+
+    fn commit(&mut self) {
+        self.flush += 1;
+        let (flush, end) = (self.flush, self.data.len());
+        self.line(&format!(
+            r#"{{"commit":{{"flush":{flush},"ends":[{end}]}}}}"#
+        ));
+        self.save();
+    }
+
+    /// Two flushes of two ranks, and the beginning of a third: `aabbaa`, `cc`, and what nobody sees.
+    fn usual() -> Self {
+        let mut log = Log::begin();
+        log.extend(6);
+        log.extent(0, &[(0, b"aaaaaa")]);
+        log.extent(1, &[(2, b"bb")]);
+        log.commit();
+        log.extend(8);
+        log.extent(1, &[(6, b"cc")]);
+        log.commit();
+        log.extend(20);
+        log.extent(0, &[(0, b"xxxxxxxx"), (8, b"yyyy")]);
+        log.save();
+        log
+    }
+
+    fn view(&self) -> Result<Arc<View>> {
+        open(&self.path())
+    }
+
+    fn shown(&self) -> String {
+        shown(&self.view().unwrap())
+    }
+
+    fn recover(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(PROGRAM);
+        command.arg("recover").args(arguments).arg(self.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &messages(&output);
+        (output.status.success(), said)
+    }
+}
+
+/// Bit by bit, as the polynomial of zip and PNG says.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    };
+    !bytes.iter().fold(!0, step)
+}
+
+fn open(path: &Path) -> Result<Arc<View>> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::default()))?;
+    View::open(
+        &dir,
+        snapshot,
+        Arc::new(Budget::new(MemoryLimits::each(64 << 20))),
+        None,
+    )
+}
+
+/// The elements of `/d`, as text.
+fn shown(view: &View) -> String {
+    try_shown(view).unwrap()
+}
+
+fn try_shown(view: &View) -> Result<String> {
+    assert_eq!(view.snapshot().datasets[0].name, "/d");
+    let len = view.snapshot().datasets[0].dims[0] as usize;
+    let mut bytes = Vec::new();
+    for chunk in 0..view.grid(0).len() {
+        bytes.extend_from_slice(&view.chunk(0, chunk)?);
+    }
+    bytes.truncate(len);
+    Ok(String::from_utf8(bytes).unwrap())
+}
+
+#[track_caller]
+fn assert_refused(outcome: Result<Arc<View>>, words: &str) {
+    let error = outcome.err().map(|e| e.to_string()).unwrap();
+    assert!(error.contains("log.h5"), "no file in: {error}");
+    assert!(error.contains(words), "\"{words}\" is not in: {error}");
+}
+
+#[test]
+fn the_last_complete_flush_is_shown_and_nothing_behind_it() {
+    let log = Log::usual();
+    let view = log.view().unwrap();
+    assert_eq!(shown(&view), "aabbaacc");
+    let warnings = &view.snapshot().warnings;
+    assert_eq!(warnings, &["not closed: shown as flush 2 left it"]);
+    let nothing = Log::begin();
+    assert!(nothing.view().unwrap().snapshot().datasets.is_empty());
+}
+
+#[test]
+fn a_torn_journal_shows_the_flush_before() {
+    let mut log = Log::usual();
+    let end = log.journal.rfind(r#""commit""#).unwrap();
+    log.journal.truncate(end);
+    log.save();
+    let view = log.view().unwrap();
+    assert_eq!(shown(&view), "aabbaa");
+    assert!(view.snapshot().warnings[1].contains("line 6 of the journal is torn"));
+}
+
+#[test]
+fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
+    let mut log = Log::usual();
+    log.journal = log.journal.replacen(r#""flush":1"#, r#""flush":3"#, 1);
+    log.save();
+    let view = log.view().unwrap();
+    assert!(view.snapshot().datasets.is_empty());
+    assert!(view.snapshot().warnings[1].contains("line 4 of the journal is damaged"));
+    let (good, said) = log.recover(&[]);
+    assert!(
+        !good && said.contains("`--last-flush 0` drops them"),
+        "{said}"
+    );
+    assert!(log.recover(&["--last-flush", "0"]).0);
+}
+
+#[test]
+fn a_log_without_its_journal_is_refused() {
+    let log = Log::usual();
+    fs::rename(log.journal_path(), log.dir.path().join("elsewhere")).unwrap();
+    assert_refused(log.view(), "it was not closed, and its journal");
+    fs::write(log.journal_path(), "nonsense\n").unwrap();
+    assert_refused(log.view(), "a journal without a first line");
+    let mut other = Log::begin();
+    other.journal.clear();
+    other.said.clear();
+    let id = "ff".repeat(16);
+    other.line(&format!(
+        r#"{{"journal":1,"file":"{id}","writer":"","ranks":1,"subfiles":0,"config":0}}"#
+    ));
+    other.save();
+    assert_refused(other.view(), "belongs to another file");
+    let mut newer = Log::begin();
+    newer.journal.clear();
+    newer.said.clear();
+    newer.line(r#"{"journal":2,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
+    newer.save();
+    assert_refused(newer.view(), "a journal of version 2");
+}
+
+#[test]
+fn a_data_file_that_is_too_short_is_refused() {
+    let mut log = Log::usual();
+    log.data.truncate(FRONT + 200);
+    log.save();
+    assert_refused(log.view(), "where the journal speaks of");
+    let (good, said) = log.recover(&[]);
+    assert!(!good && said.contains("flush 1 ended at 8416"), "{said}");
+}
+
+#[test]
+fn a_damaged_extent_is_an_error_of_the_data_and_not_of_the_file() {
+    // In the header of the first extent, and in its entries.
+    for at in [FRONT + 30, FRONT + 64 + 20] {
+        let mut log = Log::usual();
+        log.data[at] ^= 1;
+        log.save();
+        let view = log.view().unwrap();
+        let error = try_shown(&view).unwrap_err().to_string();
+        assert!(
+            error.contains("dataset /d: ") && error.contains("flush 1: "),
+            "{error}"
+        );
+        let before = fs::read(log.path()).unwrap();
+        let (good, said) = log.recover(&[]);
+        assert!(!good && said.contains("flush 1: "), "{said}");
+        assert_eq!(fs::read(log.path()).unwrap(), before);
+        assert!(log.journal_path().exists());
+    }
+    // What damage leaves whole can be kept.
+    let mut log = Log::usual();
+    let second = log.data.windows(8).rposition(|w| w == b"h5lgxtnt").unwrap() - 64 - 46;
+    log.data[second + 20] ^= 1;
+    log.save();
+    assert!(
+        try_shown(&log.view().unwrap())
+            .unwrap_err()
+            .to_string()
+            .contains("flush 2: ")
+    );
+    let (good, said) = log.recover(&["--last-flush", "1"]);
+    assert!(good, "{said}");
+    assert_eq!(log.shown(), "aabbaa");
+}
+
+#[test]
+fn what_is_recovered_is_a_closed_file() {
+    let log = Log::usual();
+    let (good, said) = log.recover(&[]);
+    assert!(
+        good && said.contains("recovered 2 flushes of 1 datasets"),
+        "{said}"
+    );
+    assert!(!log.journal_path().exists());
+    let view = log.view().unwrap();
+    assert_eq!(shown(&view), "aabbaacc");
+    assert!(view.snapshot().warnings.is_empty());
+    assert!(view.snapshot().journal.is_none());
+    let (good, said) = log.recover(&[]);
+    assert!(!good && said.contains("journal"), "{said}");
+}
+
+#[test]
+fn a_recovery_that_was_interrupted_is_done_again() {
+    let closed = Log::usual();
+    assert!(closed.recover(&[]).0);
+    let closed = fs::read(closed.path()).unwrap();
+    let end = Log::usual().view().unwrap().snapshot().sources[0]
+        .identity
+        .size as usize;
+    // With the table alone, with a front that is half written, without the objects, with some of
+    // them, and complete but for the journal.
+    let table_only = {
+        let mut data = Log::usual().data;
+        data.truncate(end);
+        data.extend(&closed[end..]);
+        data
+    };
+    let mut half_front = table_only.clone();
+    half_front[..1000].copy_from_slice(&closed[..1000]);
+    let lens = [end, end + 100, closed.len() - 100, closed.len()];
+    let with_front = lens.map(|len| closed[..len].to_vec());
+    for data in [table_only, half_front].into_iter().chain(with_front) {
+        let mut log = Log::usual();
+        log.data = data;
+        log.save();
+        assert_eq!(log.shown(), "aabbaacc");
+        let (good, said) = log.recover(&[]);
+        assert!(good, "{said}");
+        assert_eq!(log.shown(), "aabbaacc");
+        assert!(log.view().unwrap().snapshot().journal.is_none());
+    }
+}
+
+#[test]
+fn a_running_job_is_not_disturbed() {
+    let log = Log::usual();
+    let journal = fs::File::open(log.journal_path()).unwrap();
+    rustix::fs::flock(&journal, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let before = fs::read(log.path()).unwrap();
+    let (good, said) = log.recover(&[]);
+    assert!(!good && said.contains("still running"), "{said}");
+    assert_eq!(fs::read(log.path()).unwrap(), before);
+    assert_eq!(log.shown(), "aabbaacc");
+}
+
+#[test]
+fn flushes_that_there_are_not_are_not_kept() {
+    let log = Log::usual();
+    let (good, said) = log.recover(&["--last-flush", "3"]);
+    assert!(!good && said.contains("it has 2 flushes, not 3"), "{said}");
+    let (good, said) = log.recover(&["--last-flush", "0"]);
+    assert!(good, "{said}");
+    assert!(log.view().unwrap().snapshot().datasets.is_empty());
+}
+
+#[test]
+fn an_open_view_keeps_the_flushes_that_a_recovery_drops() {
+    let mut log = Log::usual();
+    log.commit();
+    let view = log.view().unwrap();
+    assert!(log.recover(&["--last-flush", "1"]).0);
+    assert_eq!(log.shown(), "aabbaa");
+    assert!(shown(&view).starts_with("xxxxxxxxyyyy"));
+}
+
+#[test]
+fn an_open_view_stays_while_the_log_grows() {
+    let mut log = Log::begin();
+    log.extend(2);
+    log.extent(0, &[(0, b"aa")]);
+    log.commit();
+    let (dir, name) = SourceDir::of_file(&log.path()).unwrap();
+    let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
+    let first = catalog.open(&name).unwrap();
+    // Bytes that no commit covers change nothing.
+    log.extent(0, &[(1, b"bb")]);
+    fs::write(log.path(), &log.data).unwrap();
+    assert_eq!(
+        catalog.open(&name).unwrap().generation(),
+        first.generation()
+    );
+    log.extend(3);
+    log.commit();
+    let second = catalog.open(&name).unwrap();
+    assert_eq!(
+        (shown(&first).as_str(), shown(&second).as_str()),
+        ("aa", "abb")
+    );
+    assert!(log.recover(&[]).0);
+    let closed = catalog.open(&name).unwrap();
+    assert_eq!(shown(&closed), "abb");
+    assert_eq!(shown(&second), "abb");
+    assert_ne!(closed.generation(), second.generation());
+    // A file that takes the name is another one.
+    fs::rename(log.path(), log.dir.path().join("old.h5")).unwrap();
+    assert!(matches!(catalog.open(&name), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
+    let log = Log::usual();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("kept");
+    let see = || {
+        let (dir, name) = SourceDir::of_file(&log.path()).unwrap();
+        let store = Store::open(&place, 64 << 20).unwrap();
+        let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default())
+            .with_store(Arc::new(store));
+        let view = catalog.open(&name).unwrap();
+        (shown(&view), view.kept().is_some(), catalog.scans())
+    };
+    let settle = || std::thread::sleep(Duration::from_millis(2100));
+    settle();
+    assert_eq!(see(), ("aabbaacc".into(), false, 1));
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    assert!(log.recover(&[]).0);
+    settle();
+    assert_eq!(see(), ("aabbaacc".into(), true, 1));
+    assert_eq!(see(), ("aabbaacc".into(), true, 0));
+}
+
+#[test]
+fn a_mount_follows_a_running_job_and_hides_its_journal() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut log = Log::usual();
+    let mounted = Mounted::new(log.dir.path(), "");
+    let names = || {
+        let entries = fs::read_dir(mounted.path()).unwrap();
+        entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["log.h5"]);
+    assert!(fs::metadata(mounted.join("log.h5.h5logfs-journal")).is_err());
+    let value = |wanted: &str| {
+        let script = "import h5py, sys; print(bytes(h5py.File(sys.argv[1])['d'][()]).decode())";
+        let python = std::env::var("H5LOGFS_TEST_PYTHON_OLD").unwrap_or("/usr/bin/python3".into());
+        let output = Command::new(python)
+            .args(["-c", script])
+            .arg(mounted.join("log.h5"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        text == wanted
+    };
+    wait_until("two flushes are shown", || value("aabbaacc"));
+    log.commit();
+    wait_until("the third flush is shown", || {
+        value("xxxxxxxxyyyy\0\0\0\0\0\0\0\0")
+    });
+    assert!(log.recover(&[]).0);
+    wait_until("the closed file is shown", || {
+        names() == ["log.h5"] && value("xxxxxxxxyyyy\0\0\0\0\0\0\0\0")
+    });
+    // An orphan is a file like any other.
+    fs::write(log.dir.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
+    wait_until("the orphan is shown", || names().len() == 2);
+}
+
+#[test]
+fn a_log_is_no_more_public_than_its_journal() {
+    if !can_be_others() || !can_mount(User::Caller) {
+        return;
+    }
+    let log = Log::usual();
+    set_mode(log.dir.path(), 0o755);
+    let mounted = Mounted::new(log.dir.path(), "allow_other,index_dir=none");
+    let shown = mounted.join("log.h5");
+    let all = BOB.read(&shown).unwrap();
+    assert!(all.starts_with(b"\x89HDF"));
+    ALICE.owns(&log.journal_path(), 0o600);
+    assert_eq!(BOB.read(&shown), None);
+    assert!(ALICE.read(&shown).unwrap() == all);
+    set_mode(&log.journal_path(), 0o644);
+    assert!(BOB.read(&shown).unwrap() == all);
+    set_mode(&log.path(), 0o600);
+    assert_eq!(BOB.read(&shown), None);
+}
+
+/// The chunks of each state are the records that it has, in the tables of all ranks and flushes.
+#[test]
+fn chunks_of_a_growing_log_are_its_records() {
+    const TILE: u64 = 70_000;
+    let values = |letter: u8| vec![letter; TILE as usize];
+    let mut log = Log::begin();
+    log.extend(3 * TILE);
+    log.extent(0, &[(0, &values(b'a'))]);
+    log.extent(1, &[(2 * TILE, &values(b'c'))]);
+    log.commit();
+    log.extent(0, &[(TILE, &values(b'b'))]);
+    log.extend(3 * TILE + 1);
+    log.extent(1, &[(3 * TILE, b"d")]);
+    log.commit();
+    let view = log.view().unwrap();
+    assert_eq!(view.grid(0).chunk, [TILE]);
+    let all = [values(b'a'), values(b'b'), values(b'c'), vec![b'd']].concat();
+    assert!(shown(&view).as_bytes() == all);
+    // A record that is no tile.
+    log.extent(1, &[(5, b"e")]);
+    log.commit();
+    assert_eq!(log.view().unwrap().grid(0).chunk, [3 * TILE + 1]);
+}

@@ -1,0 +1,367 @@
+//! Scans in processes without rights: what a hostile file can do, and what it cannot.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{Mounted, PROGRAM, User, can_mount, errno, is_root, is_running, wait_until};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+/// A log in which libhdf5 1.10 follows a heap for ever.
+const LOOP: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/hostile/heap-loop.log.h5"
+);
+const GOOD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/nd.log.h5");
+
+/// A mounted directory with such logs, and the messages of its daemon.
+struct Hostile {
+    mounted: Mounted,
+    source: TempDir,
+    log: PathBuf,
+}
+
+impl Hostile {
+    fn new(options: &str) -> Option<Self> {
+        if !can_mount(User::Caller) {
+            return None;
+        }
+        let source = tempfile::tempdir().unwrap();
+        for name in ["loop.h5", "other.h5"] {
+            fs::copy(LOOP, source.path().join(name)).unwrap();
+        }
+        for name in ["good.h5", "fine.h5"] {
+            fs::copy(GOOD, source.path().join(name)).unwrap();
+        }
+        let log = source.path().join("log");
+        let options = format!("index_dir=none,log_file={},{options}", log.display());
+        let mounted = Mounted::new(source.path(), &options);
+        Some(Hostile {
+            mounted,
+            source,
+            log,
+        })
+    }
+
+    fn errno(&self, name: &str) -> Option<Errno> {
+        errno(fs::read(self.mounted.join(name)))
+    }
+
+    /// Lines of the log that say this.
+    fn told(&self, what: &str) -> usize {
+        let log = fs::read_to_string(&self.log).unwrap();
+        log.lines().filter(|line| line.contains(what)).count()
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        let path = format!("/proc/{0}/task", self.mounted.daemon.as_raw_pid());
+        let tasks = fs::read_dir(path).unwrap().flatten();
+        let children =
+            tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let numbers: Vec<i32> = children
+            .flat_map(|text| {
+                text.split_whitespace()
+                    .map(|n| n.parse().unwrap())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        numbers.into_iter().filter_map(Pid::from_raw).collect()
+    }
+
+    /// Runs `then` while a worker is busy with `name`, and the process that makes workers waits.
+    fn while_scanning(&self, name: &str, then: impl FnOnce(Pid, Pid)) -> Option<Errno> {
+        let [stem] = self.children()[..] else {
+            panic!("{:?}", self.children());
+        };
+        let path = self.mounted.join(name);
+        thread::scope(|scope| {
+            let reader = scope.spawn(move || errno(fs::read(path)));
+            wait_until("a worker is there", || self.children().len() == 2);
+            let worker = self.children().into_iter().find(|child| *child != stem);
+            then(stem, worker.unwrap());
+            reader.join().unwrap()
+        })
+    }
+}
+
+fn kill(process: Pid, signal: Signal) {
+    rustix::process::kill_process(process, signal).unwrap();
+}
+
+/// Whether this libhdf5 falls for the damage at all; says when not.
+fn loops(hostile: &Hostile) -> bool {
+    let loops = hostile.told("scan_cpu") > 0;
+    if !loops {
+        eprintln!("skipped: this libhdf5 finds the damage in the heap");
+    }
+    loops
+}
+
+#[test]
+fn a_scan_without_end_is_ended_and_not_tried_again() {
+    let Some(hostile) = Hostile::new("scan_cpu=1") else {
+        return;
+    };
+    // With a look-up only, as `ls` does it.
+    let metadata = fs::metadata(hostile.mounted.join("loop.h5")).unwrap();
+    assert_eq!(metadata.len(), fs::metadata(LOOP).unwrap().len());
+    for _ in 0..3 {
+        assert_eq!(hostile.errno("loop.h5"), Some(Errno::IO));
+    }
+    if !loops(&hostile) {
+        return;
+    }
+    assert_eq!(hostile.told("loop.h5: it cannot be scanned"), 1);
+    // Its neighbours are none of its business, and were not before either.
+    assert_eq!(hostile.errno("good.h5"), None);
+    // Another state of the file is another file.
+    fs::copy(GOOD, hostile.source.path().join("loop.h5")).unwrap();
+    wait_until("the new state shows", || hostile.errno("loop.h5").is_none());
+}
+
+#[test]
+fn the_clock_ends_a_scan_too() {
+    let Some(hostile) = Hostile::new("scan_time=1") else {
+        return;
+    };
+    assert_eq!(hostile.errno("loop.h5"), Some(Errno::IO));
+    assert!(hostile.told("scan_time") > 0 || !loops(&hostile));
+    assert_eq!(hostile.errno("good.h5"), None);
+}
+
+#[test]
+fn others_are_served_while_a_scan_goes_on() {
+    let Some(hostile) = Hostile::new("scan_cpu=3,scan_workers=3") else {
+        return;
+    };
+    let start = Instant::now();
+    let seen = hostile.while_scanning("loop.h5", |_, _| {
+        assert_eq!(hostile.errno("good.h5"), None);
+        assert_eq!(hostile.errno("fine.h5"), None);
+        assert!(hostile.children().len() == 2 || start.elapsed() > Duration::from_secs(2));
+    });
+    assert_eq!(seen, Some(Errno::IO));
+}
+
+#[test]
+fn many_scans_without_end_stop_nobody_else() {
+    if !is_root() {
+        eprintln!("skipped: only root has files of two owners");
+        return;
+    }
+    // One thread for all requests.
+    let Some(hostile) = Hostile::new("threads=1,scan_cpu=2,scan_workers=3") else {
+        return;
+    };
+    let names: Vec<String> = (0..8).map(|n| format!("loop{n}.h5")).collect();
+    for name in &names {
+        let path = hostile.source.path().join(name);
+        fs::copy(LOOP, &path).unwrap();
+        std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+    }
+    thread::scope(|scope| {
+        let readers: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| hostile.errno(name)))
+            .collect();
+        wait_until("two scans go on", || hostile.children().len() == 3);
+        // Known ones, new ones, and listings.
+        assert_eq!(hostile.errno("good.h5"), None);
+        assert_eq!(hostile.errno("fine.h5"), None);
+        let busy = readers
+            .iter()
+            .filter(|reader| !reader.is_finished())
+            .count();
+        assert!(busy > 0 || hostile.told("scan_cpu") == 0);
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), Some(Errno::IO));
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_is_killed_costs_its_file_an_error() {
+    let Some(hostile) = Hostile::new("scan_cpu=20") else {
+        return;
+    };
+    let seen = hostile.while_scanning("loop.h5", |_, worker| kill(worker, Signal::ILL));
+    assert_eq!(seen, Some(Errno::IO));
+    assert_eq!(hostile.told("killed by signal 4"), 1);
+    assert_eq!(hostile.errno("good.h5"), None);
+}
+
+#[test]
+fn who_makes_workers_is_replaced() {
+    let Some(hostile) = Hostile::new("scan_cpu=1") else {
+        return;
+    };
+    let [stem] = hostile.children()[..] else {
+        panic!("{:?}", hostile.children());
+    };
+    kill(stem, Signal::KILL);
+    assert_eq!(hostile.errno("good.h5"), None);
+    assert_eq!(hostile.told("it is started again"), 1);
+    assert_eq!(hostile.errno("fine.h5"), None);
+    assert_eq!(hostile.told("it is started again"), 1);
+    // None is left as a zombie.
+    assert_eq!(hostile.children().len(), 1);
+}
+
+#[test]
+fn workers_go_with_their_daemon() {
+    let Some(hostile) = Hostile::new("scan_cpu=2") else {
+        return;
+    };
+    let mut processes = Vec::new();
+    hostile.while_scanning("loop.h5", |stem, worker| {
+        processes = vec![stem, worker];
+        hostile.mounted.send(Signal::KILL);
+    });
+    // A worker that is busy ends when its time is over.
+    wait_until("none is left", || !processes.iter().any(|p| is_running(*p)));
+}
+
+#[test]
+fn a_worker_has_no_rights() {
+    let Some(hostile) = Hostile::new("scan_cpu=20,scan_memory=1G") else {
+        return;
+    };
+    hostile.while_scanning("loop.h5", |stem, worker| {
+        for process in [stem, worker] {
+            has_no_rights(process);
+        }
+        // Its channel, what it reads, and nothing at the places of standard input and output.
+        let descriptors = format!("/proc/{}/fd", worker.as_raw_pid());
+        for descriptor in fs::read_dir(descriptors).unwrap().flatten() {
+            let target = fs::read_link(descriptor.path()).unwrap();
+            let target = target.to_string_lossy().into_owned();
+            let is_known = ["socket:", "/dev/null"]
+                .iter()
+                .any(|s| target.starts_with(s));
+            assert!(is_known || target.ends_with("loop.h5"), "{target}");
+        }
+        kill(worker, Signal::KILL);
+    });
+}
+
+fn has_no_rights(process: Pid) {
+    let about = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", process.as_raw_pid()));
+    let status = about("status").unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().to_owned()
+    };
+    for capabilities in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(capabilities), "0000000000000000", "{capabilities}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1");
+    assert_eq!(field("Seccomp:"), "2");
+    if is_root() {
+        assert_eq!(field("Groups:"), "");
+        for ids in ["Uid:", "Gid:"] {
+            assert!(!field(ids).split_whitespace().any(|id| id == "0"), "{ids}");
+        }
+    }
+    let limits = about("limits").unwrap();
+    let limit = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(limit("Max address space"), (1u64 << 30).to_string());
+    assert_eq!(limit("Max core file size"), "0");
+    assert_eq!(limit("Max file size"), "0");
+}
+
+#[test]
+fn metadata_have_to_fit_into_their_memory() {
+    let Some(hostile) = Hostile::new("index_memory=16M") else {
+        return;
+    };
+    // What was never logged, and is in chunks, is a part of the image.
+    let path = hostile.source.path().join("large.h5");
+    fs::copy(GOOD, &path).unwrap();
+    let file = hdf5::File::append(&path).unwrap();
+    let plain = file.new_dataset::<u8>().chunk(1 << 20).shape(20 << 20);
+    let plain = plain.create("plain").unwrap();
+    plain.write_raw(&vec![7u8; 20 << 20]).unwrap();
+    drop(plain);
+    file.flush().unwrap();
+    file.close().unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    assert!(size > 20 << 20, "{size}");
+    assert_eq!(hostile.errno("large.h5"), Some(Errno::IO));
+    assert_eq!(hostile.told("are more than index_memory"), 1);
+    assert_eq!(hostile.errno("good.h5"), None);
+}
+
+#[test]
+fn names_need_not_be_text() {
+    let Some(hostile) = Hostile::new("scan_cpu=5") else {
+        return;
+    };
+    let name = Path::new(OsStr::from_bytes(b"n\xe9 \xff.h5"));
+    fs::copy(GOOD, hostile.source.path().join(name)).unwrap();
+    let path = hostile.mounted.join(name);
+    wait_until("it is there", || path.exists());
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes, fs::read(hostile.mounted.join("good.h5")).unwrap());
+    assert_ne!(
+        fs::metadata(&path).unwrap().size(),
+        fs::metadata(GOOD).unwrap().size()
+    );
+}
+
+#[test]
+fn a_user_for_scans_has_to_exist() {
+    if !can_mount(User::Caller) || !is_root() {
+        return;
+    }
+    let source = tempfile::tempdir().unwrap();
+    let point = tempfile::tempdir().unwrap();
+    let options = "scan_user=no-such-user-here";
+    let output = crate::common::mount(User::Caller, source.path(), point.path(), options);
+    assert!(!output.status.success());
+    let messages = crate::common::messages(&output);
+    assert!(messages.contains("no-such-user-here"), "{messages}");
+}
+
+#[test]
+fn no_process_for_a_scan_is_an_error_of_that_scan() {
+    if !is_root() {
+        eprintln!("skipped: the processes of a worker's user cannot be limited");
+        return;
+    }
+    let mut command = User::Caller.command("prlimit");
+    let output = command.args(["--nproc=1", PROGRAM, "inspect", GOOD]);
+    let output = output.output().unwrap();
+    let messages = crate::common::messages(&output);
+    let words = "h5logfs: scan worker: Resource temporarily unavailable";
+    assert!(messages.starts_with(words), "{messages}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// As in a container that an ordinary user has made.
+#[test]
+fn the_root_of_a_namespace_without_other_users_can_scan() {
+    let alone = |program: &[&str]| {
+        let mut command = User::Caller.command("unshare");
+        command.args(["--user", "--map-root-user", "--"]);
+        command.args(program).output().unwrap()
+    };
+    if !alone(&["true"]).status.success() {
+        eprintln!("skipped: no user namespace can be had");
+        return;
+    }
+    let output = alone(&[PROGRAM, "inspect", GOOD]);
+    assert!(
+        output.status.success(),
+        "{}",
+        crate::common::messages(&output)
+    );
+}

@@ -1,0 +1,359 @@
+//! The C face of the writer, as its users have it: installed by `make install`, found by pkg-config,
+//! compiled by mpicc, run under mpirun.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::common::make::make;
+use crate::common::mpirun::{Job, program};
+use crate::common::readers::{Python, project, said};
+use tempfile::TempDir;
+
+const HEADER: &str = "include/h5logfs_writer.h";
+/// Where the library is installed, below the directory that `make install` takes for the root.
+const PREFIX: &str = "/opt/h5logfs";
+const RANKS: u32 = 4;
+
+/// What all of it must compile with.
+const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
+
+/// Runs a command; fails the test where it fails. Returns what it prints.
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The library as a package would have it.
+struct Installed {
+    root: PathBuf,
+    /// Flags by pkg-config.
+    flags: Vec<String>,
+}
+
+impl Installed {
+    /// Built and installed once for all tests, by the profile that the tests were built with, so that the
+    /// dependencies are there already.
+    fn get() -> &'static Self {
+        static INSTALLED: OnceLock<Installed> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
+            let _ = fs::remove_dir_all(&root);
+            for target in ["build-writer", "install"] {
+                run(make(target)
+                    .arg(format!("PREFIX={PREFIX}"))
+                    .arg(format!("DESTDIR={}", root.display())));
+            }
+            let flags = pkg_config(&root, &["--cflags", "--libs"]);
+            let flags = flags.split_whitespace().map(str::to_owned).collect();
+            Installed { root, flags }
+        })
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.join(PREFIX.trim_start_matches('/')).join(below)
+    }
+
+    /// Compiles a program of C.
+    fn compile(&self, source: &str, dir: &Path) -> PathBuf {
+        let source = project().join(source);
+        let program = dir.join(source.file_stem().unwrap());
+        run(Command::new("mpicc")
+            .args(STRICT)
+            .args(["-std=c99", "-g"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .args(&self.flags)
+            .arg(format!("-Wl,-rpath,{}", self.path("lib").display())));
+        program
+    }
+}
+
+fn pkg_config(root: &Path, arguments: &[&str]) -> String {
+    let found = root.join(format!("{}/lib/pkgconfig", &PREFIX[1..]));
+    run(Command::new("pkg-config")
+        .args(arguments)
+        .arg("h5logfs_writer")
+        .env("PKG_CONFIG_PATH", found)
+        .env("PKG_CONFIG_SYSROOT_DIR", root))
+}
+
+/// A directory for one test, and the C program that it is about.
+struct Bench {
+    dir: TempDir,
+    program: PathBuf,
+}
+
+impl Bench {
+    fn new(source: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let program = Installed::get().compile(source, dir.path());
+        Bench { dir, program }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs the program; its argument is the path of `name`. Returns what it prints.
+    fn run(&self, name: &str) -> String {
+        let argument = self.path(name);
+        Job::start(RANKS, &self.program, &[argument.to_str().unwrap()]).succeed()
+    }
+
+    /// What the mount shows of a log, as a file.
+    fn shown(&self, name: &str) -> PathBuf {
+        let shown = self.path(name).with_extension("shown.h5");
+        let mut export = Command::new(crate::common::PROGRAM);
+        run(export.arg("export").arg(self.path(name)).arg(&shown));
+        shown
+    }
+}
+
+fn header() -> String {
+    let config =
+        cbindgen::Config::from_file(project().join("crates/writer/cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    let parts = [
+        "status", "registry", "options", "file", "types", "dataset", "write",
+    ];
+    for part in parts {
+        let source = project().join("crates/writer/src/capi").join(part);
+        builder = builder.with_src(source.with_extension("rs"));
+    }
+    let mut header = Vec::new();
+    builder.generate().unwrap().write(&mut header);
+    String::from_utf8(header).unwrap()
+}
+
+#[test]
+fn the_header_is_up_to_date() {
+    let (path, made) = (project().join(HEADER), header());
+    if std::env::var_os("H5LOGFS_TEST_WRITE_HEADER").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        made == committed,
+        "{HEADER} is not what crates/writer/src/capi says: \
+         H5LOGFS_TEST_WRITE_HEADER=1 cargo test --features mpi --test capi header"
+    );
+}
+
+/// What the header declares is in the library, and nothing else is.
+#[test]
+fn the_library_has_the_functions_of_the_header() {
+    let library = Installed::get().path("lib/libh5logfs_writer.so.0");
+    let listed = run(Command::new("nm")
+        .args(["--dynamic", "--defined-only", "--format=just-symbols"])
+        .arg(library));
+    let mut there: Vec<&str> = listed.lines().collect();
+    let header = fs::read_to_string(project().join(HEADER)).unwrap();
+    let declared = header.lines().filter_map(|line| {
+        let (start, _) = line.split_once('(')?;
+        let name = start.rsplit([' ', '*']).next()?;
+        let is_declaration = start.starts_with("int ") || start.starts_with("const char ");
+        (is_declaration && name.starts_with("h5logfs_")).then_some(name)
+    });
+    let mut declared: Vec<&str> = declared.collect();
+    there.sort_unstable();
+    declared.sort_unstable();
+    assert!(declared.len() > 30, "{declared:?}");
+    assert_eq!(there, declared);
+}
+
+#[test]
+fn the_header_alone_is_c_and_cxx() {
+    let include = Installed::get().path("include");
+    let dir = tempfile::tempdir().unwrap();
+    for (compiler, standard) in [("mpicc", "c99"), ("mpicc", "c17"), ("mpicxx", "c++11")] {
+        let source = match compiler {
+            "mpicc" => "header.c",
+            _ => "header.cpp",
+        };
+        let source = dir.path().join(source);
+        // A use, so that C++ has to find the function under its C name.
+        let text =
+            "#include <h5logfs_writer.h>\nint main(void) { return h5logfs_flush(0) == 0; }\n";
+        fs::write(&source, text).unwrap();
+        // Open MPI comes with mpicxx also where there is no compiler for it.
+        let works = Command::new(compiler).arg("--version").output();
+        if compiler == "mpicxx" && !works.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: there is no {compiler}, or no compiler behind it");
+            continue;
+        }
+        run(Command::new(compiler)
+            .args(STRICT)
+            .arg(format!("-std={standard}"))
+            // The C++ bindings of old have no place in this.
+            .args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"])
+            .arg(format!("-I{}", include.display()))
+            .arg(&source)
+            .arg("-o")
+            .arg(dir.path().join("header"))
+            .args(&Installed::get().flags));
+    }
+}
+
+#[test]
+fn everything_is_in_its_place() {
+    let installed = Installed::get();
+    for (link, to) in [
+        ("lib/libh5logfs_writer.so", "libh5logfs_writer.so.0"),
+        (
+            "lib/libh5logfs_writer.so.0",
+            concat!("libh5logfs_writer.so.", env!("CARGO_PKG_VERSION")),
+        ),
+    ] {
+        let found = fs::read_link(installed.path(link)).unwrap();
+        assert_eq!(found, Path::new(to), "{link}");
+    }
+    assert!(installed.path("bin/h5logfs").is_file());
+    assert!(installed.path(HEADER).is_file());
+    let version = pkg_config(&installed.root, &["--modversion"]);
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+    // The root is the test's; users have the prefix alone.
+    let text = fs::read_to_string(installed.path("lib/pkgconfig/h5logfs_writer.pc")).unwrap();
+    assert!(text.contains(&format!("\nprefix={PREFIX}\n")), "{text}");
+    let root = installed.root.to_str().unwrap();
+    assert!(!text.contains('@') && !text.contains(root), "{text}");
+}
+
+/// Runs an example in C and in Rust; what they write must be the same.
+fn same_as_in_rust(name: &str) {
+    let bench = Bench::new(&format!("examples/c/{name}.c"));
+    bench.run("c.h5");
+    let rust = bench.path("rust.h5");
+    Job::start(RANKS, &program(name), &[rust.to_str().unwrap()]).succeed();
+    let (c, rust) = (bench.shown("c.h5"), bench.shown("rust.h5"));
+    for python in Python::all() {
+        let mut compare = python.tool("h5same.py");
+        let said = run(compare.args(["--chunks"]).arg(&c).arg(&rust));
+        assert_eq!(said, "same\n", "{}", python.name);
+    }
+}
+
+#[test]
+fn the_heat_example_is_that_of_rust() {
+    same_as_in_rust("heat");
+}
+
+#[test]
+fn the_events_example_is_that_of_rust() {
+    same_as_in_rust("events");
+}
+
+#[test]
+fn every_function_does_what_it_says() {
+    let bench = Bench::new("tests/c/everything.c");
+    bench.run("log.h5");
+    assert!(bench.path("log.h5.subfiles").is_dir());
+    let shown = bench.shown("log.h5");
+    let check = fs::read_to_string(project().join("tests/c/everything.py")).unwrap();
+    for python in Python::all() {
+        python.run(&check, &[&shown, Path::new(&RANKS.to_string())]);
+    }
+}
+
+#[test]
+fn faults_are_told_on_all_ranks_and_harm_nothing() {
+    let bench = Bench::new("tests/c/faults.c");
+    bench.run("");
+    let shown = bench.shown("kept.h5");
+    let abandoned = bench.shown("abandoned.h5");
+    let full = bench.shown("full.h5");
+    let check = "
+import sys, h5py
+kept, abandoned, full = (h5py.File(path, 'r') for path in sys.argv[1:])
+assert sorted(kept) == ['lent', 'numbers', 'there'], list(kept)
+assert kept['lent'][:].tolist() == [5] * len(kept['lent'])
+assert kept['numbers'][:].tolist() == [1, 2] * (len(kept['numbers']) // 2)
+assert not kept.attrs
+assert list(abandoned) == ['same']
+assert full['d'][:].tolist() == [1] + [0] * 99
+";
+    for python in Python::all() {
+        python.run(check, &[&shown, &abandoned, &full]);
+    }
+}
+
+#[test]
+fn a_program_may_end_with_files_open() {
+    let bench = Bench::new("tests/c/life.c");
+    bench.run("");
+    for name in ["open.h5", "left.h5"] {
+        let shown = bench.shown(name);
+        for python in Python::all() {
+            let check = "import sys, h5py; print(h5py.File(sys.argv[1], 'r')['d'][:].tolist())";
+            let values = python.run(check, &[&shown]);
+            assert_eq!(values, "[1, 2, 3, 4]\n", "{name} with {}", python.name);
+        }
+    }
+}
+
+#[test]
+fn threads_may_write_at_once() {
+    let bench = Bench::new("tests/c/threads.c");
+    let said = bench.run("");
+    let mut logs = vec!["shared.h5"];
+    match said.contains("with files of their own") {
+        true => logs.extend(["own0.h5", "own1.h5"]),
+        false => eprintln!("skipped: this MPI does not let several threads call it at once"),
+    }
+    for log in logs {
+        let shown = bench.shown(log);
+        let check = "
+import sys, h5py, numpy
+rows = h5py.File(sys.argv[1], 'r')['rows'][:]
+wanted = numpy.arange(len(rows))
+assert (rows[:, 0] == wanted).all() and (rows[:, 1] == -wanted).all()
+print(len(rows))
+";
+        for python in Python::all() {
+            let number = python.run(check, &[&shown]);
+            let wanted = if log == "shared.h5" { 4 * 500 } else { 10 } * RANKS;
+            assert_eq!(number.trim(), wanted.to_string(), "{log}");
+        }
+    }
+}
+
+/// The package of the library alone; that of the program is tested in tests/mount/admin/install.rs.
+#[test]
+fn the_debian_package_has_the_library() {
+    let cargo_deb = Command::new(env!("CARGO"))
+        .args(["deb", "--version"])
+        .output();
+    if !cargo_deb.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: cargo-deb is not installed");
+        return;
+    }
+    let _built = Installed::get();
+    let dir = tempfile::tempdir().unwrap();
+    run(make("deb-writer")
+        .arg(format!("DEBDIR={}", dir.path().display()))
+        .arg("CARGO_DEB_FLAGS=--fast --quiet"));
+    let made = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
+    let name = made.file_name().into_string().unwrap();
+    assert!(name.starts_with("h5logfs-writer_"), "{name}");
+    let fields = run(Command::new("dpkg-deb").arg("--info").arg(made.path()));
+    let depends = fields.lines().find(|l| l.trim().starts_with("Depends:"));
+    assert!(depends.unwrap().contains("libopenmpi"), "{fields}");
+    let list = run(Command::new("dpkg-deb").arg("--contents").arg(made.path()));
+    let version = env!("CARGO_PKG_VERSION");
+    for path in [
+        "include/h5logfs_writer.h",
+        "lib/libh5logfs_writer.so -> libh5logfs_writer.so.0",
+        &format!("lib/libh5logfs_writer.so.0 -> libh5logfs_writer.so.{version}"),
+        &format!("lib/libh5logfs_writer.so.{version}"),
+        "lib/pkgconfig/h5logfs_writer.pc",
+        "share/doc/h5logfs-writer/examples/heat.c",
+    ] {
+        let there = list.lines().any(|l| l.ends_with(&format!(" ./usr/{path}")));
+        assert!(there, "{path}: {list}");
+    }
+}

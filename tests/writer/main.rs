@@ -1,0 +1,9 @@
+//! The writer, under `mpirun`: what it writes, what it survives, and its interface for C.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod capi;
+mod faults;
+mod kill;
+mod random;
