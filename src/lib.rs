@@ -9,8 +9,8 @@
 //! * [`fs`] serves a catalog of log files through FUSE.
 //! * [`cli`] has one module for each subcommand.
 //!
-//! What others build on lies in crates of its own: `h5logfs-core` (views of logs), `h5logfs-catalog` (from
-//! paths to views), `h5logfs-scan` (libhdf5) and `h5logfs-writer` (MPI).
+//! Other programs can build on the crates `h5logfs-core` (views of logs), `h5logfs-catalog` (from paths
+//! to views), `h5logfs-scan` (libhdf5) and `h5logfs-writer` (MPI).
 
 pub mod cli;
 pub mod fs;

@@ -1,4 +1,4 @@
-//! The `h5logfs` program: a thin front of [`h5logfs::cli`].
+//! The program `h5logfs`: parses the command line and calls [`h5logfs::cli`].
 
 use std::ffi::OsString;
 use std::io;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read the output has had enough, as `head` has.
+/// Whether the reader of the output has closed it, as `head` does.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let kind = match error.downcast_ref::<io::Error>() {
         Some(e) => Some(e.kind()),
@@ -78,7 +78,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Messages of the library go to standard error; what a command itself has to say is not among them.
+/// Logs the library's messages to standard error if `RUST_LOG` asks for them. The output of a command
+/// is not among them.
 fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
     command()

@@ -1,16 +1,16 @@
-//! `h5logfs check`: reads all that a view would read, and reports each fault.
+//! `h5logfs check`: reads everything that a view would read, and reports each fault.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::ViewArgs;
 use h5logfs_core::view::View;
 
-/// Faults of one dataset that are told: one damaged entry can spoil any number of chunks.
+/// Faults reported for one dataset. A single damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;
 
 /// Read everything that a log file's view would read, and report each fault
@@ -47,55 +47,55 @@ pub fn run(args: CheckArgs) -> Result<()> {
         }
         bad += usize::from(!faults.is_empty());
     }
-    if bad > 0 {
-        bail!("{bad} of {} files have faults", args.files.len());
-    }
+    let files = args.files.len();
+    ensure!(bad == 0, "{bad} of {files} files have faults");
     Ok(())
 }
 
 fn check(view: &View) -> Vec<String> {
-    let mut faults = complaints(view);
+    let mut faults = check_log(view);
     let datasets = 0..view.snapshot().datasets.len();
     faults.extend(datasets.flat_map(|number| check_dataset(view, number)));
     faults
 }
 
-/// What is wrong with the log as a whole, but makes no dataset unreadable.
-fn complaints(view: &View) -> Vec<String> {
+/// Faults of the log as a whole. They make no dataset unreadable.
+fn check_log(view: &View) -> Vec<String> {
     let path = view.path();
     let named = |said: &String| format!("{}: {said}", path.display());
     let mut faults: Vec<String> = view.snapshot().losses.iter().map(named).collect();
     match view.complaints() {
         Ok(complaints) => faults.extend(complaints.iter().map(named)),
-        // Each logged dataset says so, too.
+        // Each logged dataset reports it, too.
         Err(e) => faults.push(e.to_string()),
     }
     faults
 }
 
-/// Faults of one dataset, chunk by chunk. What concerns the whole dataset is said once.
+/// Faults of one dataset, chunk by chunk. A fault of the whole dataset is reported once.
 fn check_dataset(view: &View, number: usize) -> Vec<String> {
     let dataset = &view.snapshot().datasets[number];
+    let about = || format!("{}: dataset {}", view.path().display(), dataset.name);
     if dataset.logged().is_some()
         && let Ok(index) = view.index(number)
         && !index.faults().is_empty()
     {
-        let about = format!("{}: dataset {}", view.path().display(), dataset.name);
         let faults = index.faults().iter();
-        return faults.map(|f| format!("{about}: {f}")).collect();
+        return faults.map(|f| format!("{}: {f}", about())).collect();
     }
     let mut faults = Vec::new();
     view.check_dataset(number, &mut |e| {
         faults.push(e.to_string());
-        match faults.len() < MOST_FAULTS {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if faults.len() < MOST_FAULTS {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     if faults.len() == MOST_FAULTS {
-        let about = format!("{}: dataset {}", view.path().display(), dataset.name);
         faults.push(format!(
-            "{about}: not looked at further, after {MOST_FAULTS} faults"
+            "{}: not looked at further, after {MOST_FAULTS} faults",
+            about()
         ));
     }
     faults

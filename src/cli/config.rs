@@ -1,4 +1,5 @@
-//! The configuration file: mount options for every mount, and for those of one source or mount point.
+//! The configuration file: mount options for every mount, or for the mounts of one source or at one
+//! mount point.
 //!
 //! ```toml
 //! [defaults]
@@ -10,7 +11,7 @@
 //! allow_other = true
 //! ```
 //!
-//! Its keys are the mount options ([`options::all`]), parsed as those of `-o`.
+//! Its keys are the mount options ([`options::all`]). They are parsed as those of `-o`.
 
 mod command;
 mod parse;
@@ -27,16 +28,16 @@ use rustix::fs::{Mode, OFlags};
 pub(super) use command::no_source;
 pub use command::{ConfigArgs, run};
 
-/// Root's, which only root's mounts follow.
+/// The file for root's mounts, and for these only.
 pub const SYSTEM_FILE: &str = "/etc/h5logfs.toml";
 
-/// An ordinary user's, below the directory for configuration.
+/// An ordinary user's file, in the directory for configuration.
 const USER_FILE: &str = "h5logfs.toml";
 
-/// Bytes of the largest file that is read.
+/// Size limit of a configuration file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Config {
     path: PathBuf,
@@ -44,7 +45,7 @@ pub struct Config {
     mounts: Vec<Section>,
 }
 
-/// One `[[mount]]`; it has a source, or a point, or both.
+/// One `[[mount]]`. It has a source, or a point, or both.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Section {
     line: usize,
@@ -53,40 +54,35 @@ struct Section {
     settings: Vec<Setting>,
 }
 
-/// One option.
+/// A mount option and the line of the file that sets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub line: usize,
-    /// As `-o` takes it: `name`, `noname` or `name=value`.
+    /// In the form of `-o`: `name`, `noname` or `name=value`.
     pub option: OsString,
 }
 
-/// All that is wrong with a file: each fault with file, line and key.
+/// All errors of a file, each with file, line and key.
 #[derive(Debug, thiserror::Error)]
-pub struct Faults(Vec<String>);
+pub struct ConfigErrors(Vec<String>);
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("\n"))
     }
 }
 
-impl Faults {
-    fn of_file(path: &Path, reason: impl fmt::Display) -> Self {
-        Faults(vec![format!("{}: {reason}", path.display())])
-    }
-}
-
-/// The file that this user's mounts follow where none is named, if it is there.
+/// The file of this user's mounts, if there is one. `--config` overrides it.
 pub fn usual_file() -> Option<PathBuf> {
-    let path = match rustix::process::geteuid().is_root() {
-        true => PathBuf::from(SYSTEM_FILE),
-        false => users_file(
+    let path = if rustix::process::geteuid().is_root() {
+        PathBuf::from(SYSTEM_FILE)
+    } else {
+        users_file(
             std::env::var_os("XDG_CONFIG_HOME"),
             std::env::var_os("HOME"),
-        )?,
+        )?
     };
-    // A link that leads nowhere is no reason to go without: reading it says so.
+    // A dangling link counts as a file: reading it fails, and the user learns of it.
     path.symlink_metadata().is_ok().then_some(path)
 }
 
@@ -99,16 +95,17 @@ fn users_file(config: Option<OsString>, home: Option<OsString>) -> Option<PathBu
     Some(dir.join(USER_FILE))
 }
 
-/// The file that was named, else the usual one; `None` where there is none.
-pub fn read(named: Option<&Path>) -> Result<Option<Config>, Faults> {
+/// Reads the named file, or else the usual one. `None` if there is neither.
+pub fn read(named: Option<&Path>) -> Result<Option<Config>, ConfigErrors> {
     let path = named.map(Path::to_owned).or_else(usual_file);
     path.map(|path| Config::read(&path)).transpose()
 }
 
 impl Config {
-    /// Fails with all that is wrong with the file, also where others than its reader could write it.
-    pub fn read(path: &Path) -> Result<Self, Faults> {
-        let text = trusted_text(path).map_err(|e| Faults::of_file(path, e))?;
+    /// Fails with all errors of the file, or because users other than root and the reader can write it.
+    pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
+        let text = trusted_text(path)
+            .map_err(|e| ConfigErrors(vec![format!("{}: {e}", path.display())]))?;
         Config::parse(path, &text)
     }
 
@@ -116,9 +113,9 @@ impl Config {
         &self.path
     }
 
-    /// The source of the section for `point`: the last one that has both.
+    /// The source in the last section that has `point` and a source.
     pub fn source_of(&self, point: &Path) -> Option<&Path> {
-        let point = Place::of(point);
+        let point = GivenPath::new(point);
         let sections = self.mounts.iter().rev();
         let at_point = |section: &&Section| section.point.as_deref().is_some_and(|p| point.is(p));
         sections
@@ -126,30 +123,30 @@ impl Config {
             .find_map(|section| section.source.as_deref())
     }
 
-    /// What holds for a mount: the defaults, then each section for it; later ones win.
+    /// The settings for a mount: the defaults, then those of each section that applies. Later ones win.
     pub fn settings(&self, source: &Path, point: &Path) -> impl Iterator<Item = &Setting> {
-        let (source, point) = (Place::of(source), Place::of(point));
-        let holds = move |section: &&Section| {
+        let (source, point) = (GivenPath::new(source), GivenPath::new(point));
+        let applies = move |section: &&Section| {
             section.source.as_deref().is_none_or(|s| source.is(s))
                 && section.point.as_deref().is_none_or(|p| point.is(p))
         };
-        let sections = self.mounts.iter().filter(holds);
+        let sections = self.mounts.iter().filter(applies);
         self.defaults
             .iter()
             .chain(sections.flat_map(|section| &section.settings))
     }
 }
 
-/// A path of the command line, which the file may call by either name. Those of the file are not looked
-/// up: the server of another mount's source may be down.
-struct Place {
+/// A path of the command line, as given and with its links resolved. The file may have it in either
+/// form. Paths in the file are not resolved, because the server of another mount's source may be down.
+struct GivenPath {
     given: PathBuf,
     real: Option<PathBuf>,
 }
 
-impl Place {
-    fn of(path: &Path) -> Self {
-        Place {
+impl GivenPath {
+    fn new(path: &Path) -> Self {
+        GivenPath {
             given: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             real: path.canonicalize().ok(),
         }
@@ -160,10 +157,10 @@ impl Place {
     }
 }
 
-/// The text of a file that nobody but root and its reader can have written.
+/// Reads a file that only root and the reader can have written.
 fn trusted_text(path: &Path) -> io::Result<String> {
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    // Whatever it is, opening it must not wait for anybody.
+    // Without NONBLOCK, opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = file.metadata()?;
@@ -253,9 +250,9 @@ mod tests {
         let link = dir.path().join("link");
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let place = Place::of(&link);
-        assert!(place.is(&link) && place.is(&real));
-        assert!(!place.is(dir.path()));
+        let path = GivenPath::new(&link);
+        assert!(path.is(&link) && path.is(&real));
+        assert!(!path.is(dir.path()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! `h5logfs export`: the canonical file, written to disk.
+//! `h5logfs export`: writes the canonical file to disk.
 
 use std::io::{IsTerminal, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -35,41 +35,38 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
-    if !args.force && args.out.symlink_metadata().is_ok() {
-        bail!(
-            "{}: exists already (--force replaces it)",
-            args.out.display()
-        );
-    }
-    if let Ok(there) = args.out.symlink_metadata()
-        && !there.is_file()
-    {
-        bail!("{}: is not a regular file", args.out.display());
+    let name = args.out.display();
+    if let Ok(existing) = args.out.symlink_metadata() {
+        ensure!(args.force, "{name}: exists already (--force replaces it)");
+        ensure!(existing.is_file(), "{name}: is not a regular file");
     }
     let view = args.view.open(&args.file)?;
+    write_file(&view, &args).with_context(|| format!("cannot write {name}"))
+}
+
+/// Writes a temporary file and renames it, so that OUT is complete as soon as it appears.
+fn write_file(view: &View, args: &ExportArgs) -> Result<()> {
+    // A rename works within one file system only, so the temporary file lies in the same directory.
     let dir = match args.out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let writing = || format!("cannot write {}", args.out.display());
-    // In the same directory, so that giving it its name is one step.
     let mut temporary = tempfile::Builder::new()
         .prefix(".h5logfs-export-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(dir)
-        .with_context(writing)?;
-    remove_at_signal(temporary.path().to_owned()).with_context(writing)?;
-    write(&view, temporary.as_file_mut()).with_context(writing)?;
-    temporary.as_file().sync_all().with_context(writing)?;
-    let named = match args.force {
-        true => temporary.persist(&args.out).map_err(|e| e.error),
-        false => temporary.persist_noclobber(&args.out).map_err(|e| e.error),
+        .tempfile_in(dir)?;
+    remove_at_signal(temporary.path().to_owned())?;
+    write(view, temporary.as_file_mut())?;
+    temporary.as_file().sync_all()?;
+    let named = if args.force {
+        temporary.persist(&args.out).map_err(|e| e.error)
+    } else {
+        temporary.persist_noclobber(&args.out).map_err(|e| e.error)
     };
-    named.with_context(writing)?;
-    Ok(())
+    Ok(named.map(drop)?)
 }
 
-/// Whoever interrupts an export does not want what there is of it.
+/// An interrupted export leaves no file behind.
 fn remove_at_signal(temporary: PathBuf) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
@@ -91,8 +88,9 @@ fn write(view: &View, out: &mut std::fs::File) -> Result<()> {
         if extent.hole {
             at = extent.range.end;
             out.seek(SeekFrom::Start(at))?;
+            continue;
         }
-        while !extent.hole && at < extent.range.end {
+        while at < extent.range.end {
             let len = STEP.min(extent.range.end - at) as usize;
             view.read_at(at, &mut buf[..len])?;
             out.write_all(&buf[..len])?;
@@ -100,7 +98,7 @@ fn write(view: &View, out: &mut std::fs::File) -> Result<()> {
             progress.set_position(at);
         }
     }
-    // A hole at the end has written nothing.
+    // The seek over a hole at the end did not make the file longer.
     out.set_len(view.len())?;
     progress.finish_and_clear();
     Ok(())

@@ -1,4 +1,4 @@
-//! `h5logfs inspect`: what a log file holds.
+//! `h5logfs inspect`: shows what a log file holds.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -45,9 +45,10 @@ pub fn run(args: InspectArgs) -> Result<()> {
         return print_map(&view, name, args.json, out);
     }
     let report = Report::of(&view, args.records)?;
-    match args.json {
-        true => print_json(&report, out),
-        false => Ok(report.print(out)?),
+    if args.json {
+        print_json(&report, out)
+    } else {
+        Ok(report.print(out)?)
     }
 }
 
@@ -65,10 +66,10 @@ struct Report {
     canonical_bytes: u64,
     metadata_bytes: usize,
     datasets: Vec<DatasetReport>,
-    /// What is missing of the log.
+    /// Parts of the log that are missing.
     losses: Vec<String>,
     warnings: Vec<String>,
-    /// What is wrong with the log, but makes no dataset unreadable.
+    /// Faults of the log that make no dataset unreadable.
     complaints: Vec<String>,
 }
 
@@ -93,10 +94,10 @@ struct LoggedReport {
     blocks: usize,
     /// Stored bytes of all records.
     bytes: u64,
-    /// Bytes that lie in a file below all records.
+    /// Bytes of the plain array in the file, if there is one. Records override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<u64>,
-    /// Share of the elements that some record wrote; left out where it was not counted.
+    /// Fraction of the elements that some record wrote. Left out if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,31 +170,13 @@ impl Report {
 impl DatasetReport {
     fn of(view: &View, number: usize, with_records: bool) -> Result<Self> {
         let dataset = &view.snapshot().datasets[number];
-        let mut faults = Vec::new();
-        let logged = match &dataset.content {
+        let (logged, faults) = match &dataset.content {
             Content::Logged { .. } => {
-                faults.extend(view.index(number)?.faults().iter().cloned());
-                let records = view.records(number)?.records;
-                faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
-                Some(LoggedReport {
-                    records: records.len(),
-                    // What a damaged log claims has no bounds.
-                    blocks: records
-                        .iter()
-                        .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
-                    bytes: records
-                        .iter()
-                        .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
-                    base: records.base().map(Base::bytes),
-                    covered: view.covered(number)?,
-                    list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
-                })
+                let (logged, faults) = LoggedReport::of(view, number, with_records)?;
+                (Some(logged), faults)
             }
-            Content::Unreadable(reason) => {
-                faults.push(reason.clone());
-                None
-            }
-            Content::Extent { .. } => None,
+            Content::Unreadable(reason) => (None, vec![reason.clone()]),
+            Content::Extent { .. } => (None, Vec::new()),
         };
         Ok(DatasetReport {
             name: dataset.name.clone(),
@@ -249,6 +232,27 @@ fn filter_name(id: i32) -> String {
 }
 
 impl LoggedReport {
+    /// The report, and the faults of the dataset.
+    fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
+        let mut faults: Vec<String> = view.index(number)?.faults().to_vec();
+        let records = view.records(number)?.records;
+        faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
+        let report = LoggedReport {
+            records: records.len(),
+            // A damaged log can claim any number.
+            blocks: records
+                .iter()
+                .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
+            bytes: records
+                .iter()
+                .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
+            base: records.base().map(Base::bytes),
+            covered: view.covered(number)?,
+            list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
+        };
+        Ok((report, faults))
+    }
+
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
@@ -316,38 +320,52 @@ struct ChunkReport {
     /// Offset and bytes in the canonical file.
     offset: u64,
     stored: u64,
-    /// What it is made of, in the order in which it applies; what none of it covers is fill value.
+    /// The parts of records that make up the chunk, in the order in which they apply. The rest of it
+    /// is fill value.
     made_of: Vec<Source>,
-    /// Why it cannot be had.
+    /// Why the chunk cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
 }
 
-/// One chunk at a time: a dataset may have millions.
+/// Prints one chunk at a time, because a dataset may have millions.
 fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Result<()> {
     let datasets = &view.snapshot().datasets;
     let same = |d: &Dataset| d.name.trim_start_matches('/') == name.trim_start_matches('/');
     let Some(number) = datasets.iter().position(same) else {
         bail!("{}: no logged dataset {name}", view.path().display());
     };
-    let mut found = 0u64;
-    for chunk in view.touched(number, 0)? {
-        let report = ChunkReport::of(view, number, chunk)?;
-        if json {
-            write!(out, "{}", if found == 0 { "[\n" } else { ",\n" })?;
-            serde_json::to_writer(&mut *out, &report)?;
-        } else {
-            report.print(out)?;
-        }
-        found += 1;
+    let mut reports = view
+        .touched(number, 0)?
+        .map(|chunk| ChunkReport::of(view, number, chunk))
+        .peekable();
+    let none = reports.peek().is_none();
+    if json {
+        return print_json_array(reports, out);
     }
-    match (json, found) {
-        (true, 0) => writeln!(out, "[]")?,
-        (true, _) => writeln!(out, "\n]")?,
-        (false, 0) => writeln!(out, "no record touches {name}")?,
-        (false, _) => {}
+    for report in reports {
+        report?.print(out)?;
+    }
+    if none {
+        writeln!(out, "no record touches {name}")?;
     }
     Ok(())
+}
+
+/// Prints one item a line.
+fn print_json_array(
+    items: impl Iterator<Item = Result<impl Serialize>>,
+    out: &mut impl Write,
+) -> Result<()> {
+    let mut before = "[\n";
+    let mut end = "[]";
+    for item in items {
+        let item = item?;
+        write!(out, "{before}")?;
+        serde_json::to_writer(&mut *out, &item)?;
+        (before, end) = (",\n", "\n]");
+    }
+    Ok(writeln!(out, "{end}")?)
 }
 
 impl ChunkReport {

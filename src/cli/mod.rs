@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand.
+//! The command line, with one module for each subcommand.
 
 pub mod check;
 pub mod config;
@@ -24,10 +24,10 @@ use h5logfs_core::scan::{self, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings}
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 
-/// This very program, also where its file has been replaced since it was started.
+/// This very program, even if its file has been replaced since it was started.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// How log files are viewed by the commands that read them.
+/// Options of the commands that read log files.
 #[derive(Debug, Clone, Args)]
 pub struct ViewArgs {
     /// Memory for chunks and decoded records
@@ -112,11 +112,11 @@ fn options_help() -> String {
     format!("Options of single layouts, as for mount: {list}")
 }
 
-/// Bytes of the smallest and of the largest chunk that may be asked for.
+/// Limits of the option `chunk`, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 10;
 const LARGEST_CHUNK: u64 = 1 << 30;
 
-/// `auto`, or the size of chunks.
+/// Parses `auto`, or the size of chunks.
 pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
     if text == "auto" {
         return Ok(Chunking::Auto);
@@ -129,15 +129,20 @@ pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
     }
 }
 
-/// A number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
+/// Parses a number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size: expected a number, or one with K, M, G or T");
-    let (digits, shift) = match text.to_ascii_uppercase().chars().last() {
-        Some('K') => (&text[..text.len() - 1], 10),
-        Some('M') => (&text[..text.len() - 1], 20),
-        Some('G') => (&text[..text.len() - 1], 30),
-        Some('T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let shift = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        _ => 0,
+    };
+    let digits = if shift > 0 {
+        &text[..text.len() - 1]
+    } else {
+        text
     };
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).ok_or_else(wrong)

@@ -1,4 +1,4 @@
-//! `h5logfs mount`: the arguments, and the way from them to a mount that is served.
+//! `h5logfs mount`: parses the arguments, mounts, and serves the mount.
 
 mod background;
 pub mod helper;
@@ -53,7 +53,7 @@ pub struct MountArgs {
     pub resolved: Vec<OsString>,
 }
 
-/// The process that unmounts after a crash of the daemon; started by the daemon only.
+/// The process that unmounts after a crash of the daemon. Only the daemon starts it.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
     /// The mount, as MOUNT:MAJOR:MINOR
@@ -68,12 +68,12 @@ pub struct UnmountDeadArgs {
     pub mount_point: PathBuf,
 }
 
-/// A mount that is asked for, whoever asked.
+/// A mount to be made, from the command line or from mount(8).
 #[derive(Debug)]
 struct Request {
     source: PathBuf,
     mount_point: PathBuf,
-    /// `name`, or `name=value`; later ones win.
+    /// `name`, or `name=value`. Later ones win.
     options: Vec<OsString>,
 }
 
@@ -136,7 +136,7 @@ impl Request {
         Request::with_config(source, mount_point, options, args.config.as_deref())
     }
 
-    /// What was asked for, on top of what the configuration file says.
+    /// Options of the configuration file come first, so that `given` wins.
     fn with_config<'a>(
         source: Option<&Path>,
         mount_point: &Path,
@@ -178,7 +178,7 @@ fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Res
     }
     background::leave_session();
     background::report_ready()?;
-    // Nobody sees standard error from here on.
+    // Standard error leads to /dev/null from here on.
     let outcome = running.serve(|| ());
     let outcome = outcome.inspect_err(|error| log::error!("{error}"));
     log::logger().flush();

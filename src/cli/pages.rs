@@ -1,5 +1,5 @@
-//! `h5logfs pages`: the manual pages and the shell completions, as `make install` installs them. They
-//! are made of the command line itself, by the program itself: installing needs no compiler.
+//! `h5logfs pages`: writes the manual pages and the shell completions for `make install`. The program
+//! makes them from its own command line, so that an installation needs no compiler.
 
 use std::fs;
 use std::io::Write;
@@ -13,19 +13,19 @@ use clap_mangen::Man;
 /// Write the manual pages and shell completions into a directory
 #[derive(Debug, Clone, Args)]
 pub struct PagesArgs {
-    /// A directory, which is made
+    /// The directory, which is created if it is missing
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }
 
-/// The shells, and where each looks for completions, below PREFIX/share.
+/// The shells, and the file in which each looks for completions, below PREFIX/share.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions/h5logfs"),
     (Shell::Zsh, "zsh/site-functions/_h5logfs"),
     (Shell::Fish, "fish/vendor_completions.d/h5logfs.fish"),
 ];
 
-/// What the command line does not say, at the end of each page.
+/// A section for the end of each page. The command line has no such text.
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
 0 for success; 1 for a failure, which a message on standard error tells; 2 for a command line that
 cannot be understood.
@@ -39,7 +39,7 @@ pub fn run(args: PagesArgs, command: Command) -> Result<()> {
         write(&args.dir.join(path), &script)?;
     }
     let mut command = command.disable_help_subcommand(true);
-    // Subcommands know their full names from here on.
+    // Gives the subcommands their full names.
     command.build();
     let dir = args.dir.join("man/man1");
     let shown: Vec<&Command> = visible(&command).collect();
@@ -56,11 +56,11 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|c| !c.is_hide_set())
 }
 
-/// The command line as completions should know it: they would offer what is hidden, too.
+/// The command line without its hidden parts, which completions would offer otherwise.
 fn without_hidden(command: &Command) -> Command {
     let shown = visible(command).map(|subcommand| {
         let arguments = subcommand.get_arguments().filter(|a| !a.is_hide_set());
-        // clap takes names that last; so does the program, for this moment.
+        // clap wants a `&'static str`. The program ends soon.
         Command::new(&*subcommand.get_name().to_owned().leak())
             .about(subcommand.get_about().cloned().unwrap_or_default())
             .args(arguments.cloned())
@@ -79,7 +79,7 @@ fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
     let page = Man::new(command.clone())
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
         .manual("h5logfs")
-        // Without one the next field would be taken for it.
+        // Readers would take the next field for a missing date.
         .date(" ");
     let mut text = Vec::new();
     page.render(&mut text)?;

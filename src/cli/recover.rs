@@ -1,9 +1,9 @@
-//! `h5logfs recover`: closes a log whose job died.
+//! `h5logfs recover`: closes a log whose job has died.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use h5logfs_scan::closing::recover::recover;
@@ -26,9 +26,9 @@ pub struct RecoverArgs {
 }
 
 pub fn run(args: RecoverArgs) -> Result<()> {
+    let out = &mut std::io::stdout().lock();
     let mut bad = 0;
     for file in &args.files {
-        let out = &mut std::io::stdout().lock();
         match recover(file, args.last_flush) {
             Ok(recovered) => {
                 if let Some(torn) = &recovered.torn {
@@ -48,8 +48,7 @@ pub fn run(args: RecoverArgs) -> Result<()> {
             }
         }
     }
-    match bad {
-        0 => Ok(()),
-        _ => anyhow::bail!("{bad} of {} files were not recovered", args.files.len()),
-    }
+    let files = args.files.len();
+    ensure!(bad == 0, "{bad} of {files} files were not recovered");
+    Ok(())
 }

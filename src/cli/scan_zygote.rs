@@ -1,4 +1,4 @@
-//! `h5logfs scan-zygote`, which the program starts by itself: the process that forks scan workers.
+//! `h5logfs scan-zygote`: the process that forks scan workers. The program starts it by itself.
 
 use clap::Args;
 use h5logfs_scan::worker::{self, Granted};

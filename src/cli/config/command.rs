@@ -1,4 +1,4 @@
-//! `h5logfs config`: checks a configuration file, or shows what holds for a mount.
+//! `h5logfs config`: checks a configuration file, or shows the options that it gives a mount.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Fails where the file has faults; the error has all of them.
+/// The error lists all errors of the file.
 pub fn run(args: ConfigArgs) -> Result<()> {
     if let Some(file) = args.check {
         return check(file);
@@ -46,7 +46,7 @@ pub fn run(args: ConfigArgs) -> Result<()> {
     show(config.as_ref(), &settings.collect::<Vec<_>>())
 }
 
-/// Why a mount whose source was not given cannot be.
+/// The error message for a mount without a source.
 pub(in crate::cli) fn no_source(point: &Path) -> String {
     format!(
         "{}: no source was given, and the configuration has none for this mount point",
@@ -63,23 +63,23 @@ fn check(file: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// A line for each option: what holds, and why.
+/// Prints a line for each option: its value, and the line of the file that sets it.
 fn show(config: Option<&Config>, settings: &[&Setting]) -> Result<()> {
     let out = &mut io::stdout().lock();
     for option in options::all() {
         let given: Vec<_> = settings.iter().filter(|s| sets(s, &option)).collect();
         let adds_up = matches!(option.value, Value::Given { adds_up: true, .. });
-        let counting = match (given.as_slice(), adds_up) {
-            (all, true) => all,
-            ([.., last], false) => std::slice::from_ref(last),
-            ([], false) => &[],
+        let overridden = if adds_up {
+            0
+        } else {
+            given.len().saturating_sub(1)
         };
-        for setting in counting {
+        for setting in &given[overridden..] {
             let file = config.map(|c| c.path().display().to_string());
             let (text, line) = (setting.option.display(), setting.line);
             writeln!(out, "{text}  # {}:{line}", file.unwrap_or_default())?;
         }
-        if counting.is_empty() {
+        if given.is_empty() {
             writeln!(out, "# {}: {}", option.name, option.default)?;
         }
     }

@@ -1,4 +1,4 @@
-//! From the text of a configuration file to its settings, or to all of its faults.
+//! Parses the text of a configuration file. Collects all errors, not only the first one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::{Config, Faults, Section, Setting};
+use super::{Config, ConfigErrors, Section, Setting};
 use crate::cli::mount::options::{MountOption, MountOptions, Value};
 use crate::fs::IndexDir;
 
@@ -17,51 +17,47 @@ const POINT: &str = "point";
 
 const ABSOLUTE: &str = "must be an absolute path";
 
-type Table<'a> = DeTable<'a>;
-
 impl Config {
-    /// `path` is only named in what is said about faults.
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
+    /// Error messages name `path`.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigErrors> {
         let mut parser = Parser {
             path,
             text,
-            faults: Vec::new(),
+            errors: Vec::new(),
         };
         let config = parser.config();
-        match parser.faults.is_empty() {
-            true => Ok(config),
-            false => {
-                parser.faults.sort();
-                let faults = parser.faults.into_iter();
-                Err(Faults(faults.map(|(_, fault)| fault).collect()))
-            }
+        if parser.errors.is_empty() {
+            return Ok(config);
         }
+        parser.errors.sort();
+        let errors = parser.errors.into_iter();
+        Err(ConfigErrors(errors.map(|(_, error)| error).collect()))
     }
 }
 
 struct Parser<'a> {
     path: &'a Path,
     text: &'a str,
-    /// Each with its line.
-    faults: Vec<(usize, String)>,
+    /// Line and message.
+    errors: Vec<(usize, String)>,
 }
 
 impl Parser<'_> {
-    fn line(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(at);
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(offset);
         1 + before.filter(|b| **b == b'\n').count()
     }
 
-    fn fault(&mut self, line: usize, reason: impl std::fmt::Display) {
-        let fault = format!("{}:{line}: {reason}", self.path.display());
-        self.faults.push((line, fault));
+    fn error(&mut self, line: usize, reason: impl std::fmt::Display) {
+        let error = format!("{}:{line}: {reason}", self.path.display());
+        self.errors.push((line, error));
     }
 
     fn config(&mut self) -> Config {
-        let (table, errors) = Table::parse_recoverable(self.text);
+        let (table, errors) = DeTable::parse_recoverable(self.text);
         for e in errors {
             let line = self.line(e.span().map_or(0, |span| span.start));
-            self.fault(line, e.message());
+            self.error(line, e.message());
         }
         let mut config = Config {
             path: self.path.to_owned(),
@@ -71,29 +67,10 @@ impl Parser<'_> {
         for (key, value) in in_order(table.get_ref()) {
             let line = self.line(key.span().start);
             match (&**key.get_ref(), value.get_ref()) {
-                (DEFAULTS, DeValue::Table(table)) => {
-                    let section = self.section(line, table);
-                    if section.source.is_some() || section.point.is_some() {
-                        let reason = "`source` and `point` belong into a [[mount]]";
-                        self.fault(line, format_args!("[{DEFAULTS}]: {reason}"));
-                    }
-                    config.defaults = section.settings;
-                }
-                (MOUNT, DeValue::Array(sections)) => {
-                    for section in sections {
-                        let line = self.line(section.span().start);
-                        match section.get_ref() {
-                            DeValue::Table(table) => {
-                                let section = self.section(line, table);
-                                config.mounts.push(section);
-                            }
-                            _ => self.fault(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
-                        }
-                    }
-                }
-                (DEFAULTS, _) => self.fault(line, format_args!("{DEFAULTS}: must be [{DEFAULTS}]")),
-                (MOUNT, _) => self.fault(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
-                (unknown, _) => self.fault(
+                (DEFAULTS, DeValue::Table(table)) => config.defaults = self.defaults(line, table),
+                (DEFAULTS, _) => self.error(line, format_args!("{DEFAULTS}: must be [{DEFAULTS}]")),
+                (MOUNT, value) => config.mounts = self.mounts(line, value),
+                (unknown, _) => self.error(
                     line,
                     format_args!(
                         "{unknown}: unknown key; expected are [{DEFAULTS}] and [[{MOUNT}]]"
@@ -105,7 +82,32 @@ impl Parser<'_> {
         config
     }
 
-    fn section(&mut self, line: usize, table: &Table<'_>) -> Section {
+    fn defaults(&mut self, line: usize, table: &DeTable<'_>) -> Vec<Setting> {
+        let section = self.section(line, table);
+        if section.source.is_some() || section.point.is_some() {
+            let reason = "`source` and `point` belong into a [[mount]]";
+            self.error(line, format_args!("[{DEFAULTS}]: {reason}"));
+        }
+        section.settings
+    }
+
+    fn mounts(&mut self, line: usize, value: &DeValue<'_>) -> Vec<Section> {
+        let mut mounts = Vec::new();
+        let DeValue::Array(sections) = value else {
+            self.error(line, format_args!("{MOUNT}: must be [[{MOUNT}]]"));
+            return mounts;
+        };
+        for section in sections {
+            let line = self.line(section.span().start);
+            match section.get_ref() {
+                DeValue::Table(table) => mounts.push(self.section(line, table)),
+                _ => self.error(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
+            }
+        }
+        mounts
+    }
+
+    fn section(&mut self, line: usize, table: &DeTable<'_>) -> Section {
         let mut section = Section {
             line,
             ..Section::default()
@@ -122,50 +124,46 @@ impl Parser<'_> {
         section
     }
 
-    /// The daemon's directory is nobody's business here.
+    /// Refuses relative paths, which would depend on the directory of the daemon.
     fn absolute(&mut self, line: usize, name: &str, value: &DeValue<'_>) -> Option<PathBuf> {
         let path = value.as_str().map(PathBuf::from);
         let path = path.filter(|path| path.is_absolute());
         if path.is_none() {
-            self.fault(line, format_args!("{name}: {ABSOLUTE}"));
+            self.error(line, format_args!("{name}: {ABSOLUTE}"));
         }
         path
     }
 
-    /// The settings that come of one key; several where a list was given.
+    /// The settings that one key makes. A list makes several.
     fn settings(&mut self, line: usize, name: &str, value: &Spanned<DeValue<'_>>) -> Vec<Setting> {
-        match options(name, value.get_ref()) {
-            Ok(options) => {
-                for option in &options {
-                    // Each by itself; what options have to do with each other is seen later.
-                    let mut alone = MountOptions::default();
-                    match alone.set(option) {
-                        Err(e) => self.fault(line, format_args!("{name}: {e}")),
-                        Ok(()) if names_relative_path(&alone) => {
-                            self.fault(line, format_args!("{name}: {ABSOLUTE}"));
-                        }
-                        Ok(()) => {}
-                    }
+        let options = options(name, value.get_ref()).unwrap_or_else(|reason| {
+            self.error(line, format_args!("{name}: {reason}"));
+            Vec::new()
+        });
+        for option in &options {
+            // Each option alone. `check_together` finds those that contradict each other.
+            let mut alone = MountOptions::default();
+            match alone.set(option) {
+                Err(e) => self.error(line, format_args!("{name}: {e}")),
+                Ok(()) if has_relative_path(&alone) => {
+                    self.error(line, format_args!("{name}: {ABSOLUTE}"));
                 }
-                let setting = |option| Setting { line, option };
-                options.into_iter().map(setting).collect()
-            }
-            Err(reason) => {
-                self.fault(line, format_args!("{name}: {reason}"));
-                Vec::new()
+                Ok(()) => {}
             }
         }
+        let setting = |option| Setting { line, option };
+        options.into_iter().map(setting).collect()
     }
 
-    /// What can be wrong with sections as a whole.
+    /// Checks sections as a whole, and against each other.
     fn check_sections(&mut self, config: &Config) {
-        if !self.faults.is_empty() {
+        if !self.errors.is_empty() {
             return;
         }
         for (number, section) in config.mounts.iter().enumerate() {
             if section.source.is_none() && section.point.is_none() {
                 let reason = "neither `source` nor `point` says for which mounts it is";
-                self.fault(section.line, format_args!("[[{MOUNT}]]: {reason}"));
+                self.error(section.line, format_args!("[[{MOUNT}]]: {reason}"));
             }
             let before = config.mounts.iter().take(number);
             let same = |other: &&Section| {
@@ -173,7 +171,7 @@ impl Parser<'_> {
             };
             if let Some(other) = before.into_iter().find(same) {
                 let reason = format!("for the same mounts as that in line {}", other.line);
-                self.fault(section.line, format_args!("[[{MOUNT}]]: {reason}"));
+                self.error(section.line, format_args!("[[{MOUNT}]]: {reason}"));
             }
             self.check_together(config, section);
         }
@@ -185,25 +183,26 @@ impl Parser<'_> {
     fn check_together(&mut self, config: &Config, section: &Section) {
         let settings = config.defaults.iter().chain(&section.settings);
         if let Err(e) = MountOptions::parse(settings.map(|s| s.option.as_os_str())) {
-            self.fault(section.line.max(1), e);
+            self.error(section.line.max(1), e);
         }
     }
 }
 
-/// What it would lead to depends on where the command is called.
-fn names_relative_path(options: &MountOptions) -> bool {
+fn has_relative_path(options: &MountOptions) -> bool {
     let index_dir = match &options.index_dir {
         IndexDir::At(path) => Some(path),
         IndexDir::Usual | IndexDir::None => None,
     };
-    let one = index_dir.into_iter().chain(&options.log_file);
-    let mut paths = one.chain(&options.settings.log_dirs);
+    let mut paths = index_dir
+        .into_iter()
+        .chain(&options.log_file)
+        .chain(&options.settings.log_dirs);
     paths.any(|path| path.is_relative())
 }
 
-/// Keys in the order of the file; the table has them by name.
+/// Keys in the order of the file. The table sorts them by name.
 fn in_order<'a, 'b>(
-    table: &'a Table<'b>,
+    table: &'a DeTable<'b>,
 ) -> Vec<(
     &'a Spanned<std::borrow::Cow<'b, str>>,
     &'a Spanned<DeValue<'b>>,
@@ -213,7 +212,7 @@ fn in_order<'a, 'b>(
     entries
 }
 
-/// What `name = value` means as options.
+/// The mount options that `name = value` stands for.
 fn options(name: &str, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     let Some(option) = MountOption::named(name) else {
         return Err("unknown key".into());
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
     use h5logfs_core::scan::LAYOUT_OPTIONS;
 
-    /// An option that may be given several times.
+    /// The name of an option that may be repeated.
     fn adding_up() -> &'static str {
         let mut options = LAYOUT_OPTIONS.iter();
         options.find(|option| option.adds_up).unwrap().name
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_says_nothing() {
+    fn an_empty_file_sets_nothing() {
         let config = Config::parse(Path::new("f"), "# nothing\n").unwrap();
         assert!(config.defaults.is_empty() && config.mounts.is_empty());
     }

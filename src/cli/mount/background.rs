@@ -1,8 +1,8 @@
 //! Going to the background: the process that the user has called starts this program again as the
-//! daemon and waits until the mount is up, or has failed.
+//! daemon, and waits until the mount is up or has failed.
 //!
-//! The daemon reports through its standard output, a pipe. Its messages go to the same standard
-//! error as ours until then.
+//! The daemon reports through its standard output, a pipe. Until then its messages go to the standard
+//! error of both processes.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -16,12 +16,12 @@ use super::Request;
 
 const READY: &str = "ready";
 
-/// What became of a daemon.
+/// The outcome of starting a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     /// The mount is up.
     Serving,
-    /// It has not mounted anything, and has said why.
+    /// Nothing is mounted. The daemon has printed the reason.
     Failed,
 }
 
@@ -33,7 +33,7 @@ pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
         return Ok(Started::Serving);
     }
     let status = daemon.wait().context("waiting for the daemon")?;
-    // One that ended well, or by a signal, has not said anything.
+    // With any other status, the daemon has printed an error.
     if matches!(status.code(), Some(0) | None) {
         eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
     }
@@ -45,12 +45,12 @@ fn command(request: &Request) -> anyhow::Result<Command> {
     let mut command = Command::new(program);
     command.args(["mount", "--daemon-child"]);
     for option in &request.options {
-        // In one word, whatever the option begins with.
-        let mut word = OsString::from("--option=");
-        word.push(option);
-        command.arg(word);
+        // One argument, because an option that begins with `-` would be taken for a flag.
+        let mut argument = OsString::from("--option=");
+        argument.push(option);
+        command.arg(argument);
     }
-    // The daemon starts in this same directory, so relative paths mean the same there.
+    // Relative paths keep their meaning: the daemon starts in the same directory.
     command
         .arg("--")
         .args([&request.source, &request.mount_point])
@@ -59,7 +59,7 @@ fn command(request: &Request) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Waits for the daemon's word, or for its end.
+/// Waits until the daemon reports, or ends.
 fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
     let stdout = daemon.stdout.take().context("the daemon has no output")?;
     let mut line = String::new();
@@ -69,18 +69,19 @@ fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
     Ok(line.trim_end() == READY)
 }
 
-/// The daemon's side: no terminal may send it signals. Not before the mount is there: below autofs,
-/// who comes to the mount point from outside of the process group that mounts has to wait for the
-/// mount, and the daemon would wait for itself. Fails only for the leader of a process
-/// group, which a freshly started daemon is not.
+/// The daemon's side: leaves the session of the terminal, so that the terminal sends no signals.
+///
+/// The mount must be up before. Below autofs, a process outside of the process group that mounts has to
+/// wait for the mount when it comes to the mount point. The daemon would wait for itself.
 pub fn leave_session() {
+    // Fails only for the leader of a process group. A freshly started daemon is none.
     if let Err(e) = rustix::process::setsid() {
         log::debug!("cannot start a session: {e}");
     }
 }
 
-/// The daemon's side: tells the waiting process that the mount is up, and lets go of everything
-/// that belongs to the user's terminal.
+/// The daemon's side: tells the waiting process that the mount is up, and closes all that belongs to
+/// the user's terminal.
 pub fn report_ready() -> anyhow::Result<()> {
     let null = OpenOptions::new()
         .read(true)

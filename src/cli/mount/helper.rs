@@ -1,6 +1,6 @@
 //! The program under the name `mount.h5logfs`: the helper that mount(8) calls for the type h5logfs.
 //!
-//! The arguments are those that mount(8) documents under "External helpers", and so is the exit status.
+//! mount(8) documents the arguments and the exit status under "External helpers".
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -51,22 +51,22 @@ pub struct HelperArgs {
     #[arg(short = 'N', value_name = "FILE")]
     pub namespace: Option<PathBuf>,
 
-    /// The type, of which a subtype changes nothing
+    /// The type: accepted, and a subtype changes nothing
     #[arg(short = 't', value_name = "TYPE")]
     pub fs_type: Option<OsString>,
 }
 
-/// What mount(8) takes a helper's exit status for.
+/// Exit statuses of mount(8).
 const USAGE: u8 = 1;
 const MOUNT_FAILURE: u8 = 32;
 
-/// Whether a program that was called by this name is the helper.
+/// Whether this is the name of the helper.
 pub fn is_name(program: &OsStr) -> bool {
     let name = Path::new(program).file_name();
     name.is_some_and(|name| name == "mount.h5logfs")
 }
 
-/// Mounts, says what went wrong if need be, and gives the exit status.
+/// Mounts. Prints the error, if there is one, and returns the exit status.
 pub fn main(arguments: Vec<OsString>) -> u8 {
     let args = match HelperArgs::try_parse_from(arguments) {
         Ok(args) => args,
@@ -106,7 +106,7 @@ fn run(args: &HelperArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// As far as that can be told without mounting.
+/// Checks source and mount point as far as possible without a mount.
 fn check_places(request: &Request) -> anyhow::Result<u8> {
     let (source, point) = (&request.source, &request.mount_point);
     let named = |path: &Path| path.display().to_string();
@@ -116,7 +116,7 @@ fn check_places(request: &Request) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The options, without those that need not be known.
+/// The options. With `-s` unknown ones are left out.
 fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
     let mut accepted = Vec::new();
     for option in options::split(&args.options) {
@@ -129,7 +129,7 @@ fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
     Ok(accepted)
 }
 
-/// This process has one thread yet, as the kernel demands.
+/// Enters a mount namespace. The kernel demands that this process has one thread only.
 fn enter(namespace: &Path) -> anyhow::Result<()> {
     let file = File::open(namespace)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))?;

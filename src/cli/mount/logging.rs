@@ -1,4 +1,5 @@
-//! Where messages go. `RUST_LOG` tells which, in all cases; none may fill a disk (`limited`).
+//! The logs to which messages go. `RUST_LOG` selects messages for each of them, and `limited` limits
+//! their number.
 
 mod file;
 mod limited;
@@ -18,7 +19,7 @@ fn builder() -> Builder {
     builder_from("info")
 }
 
-/// For messages from this level on, unless `RUST_LOG` has another one.
+/// `RUST_LOG` overrides `level`.
 fn builder_from(level: &str) -> Builder {
     Builder::from_env(Env::default().default_filter_or(level.to_owned()))
 }
@@ -45,8 +46,8 @@ fn install_as(logger: impl Log + 'static, level: LevelFilter) -> anyhow::Result<
     Ok(())
 }
 
-/// Whether standard error is a stream of systemd's journal, which adds the time itself and takes the
-/// priority from the start of each line (sd-daemon(3), systemd.exec(5)).
+/// Whether standard error is a stream of systemd's journal. The journal adds the time by itself, and
+/// reads the priority at the start of each line (sd-daemon(3), systemd.exec(5)).
 fn is_journal() -> bool {
     let Some(stream) = std::env::var_os("JOURNAL_STREAM") else {
         return false;
@@ -55,7 +56,7 @@ fn is_journal() -> bool {
     here.is_ok_and(|stat| *format!("{}:{}", stat.st_dev, stat.st_ino) == *stream)
 }
 
-/// Of syslog(3).
+/// The priority in syslog(3).
 fn priority(level: Level) -> u8 {
     match level {
         Level::Error => 3,
@@ -65,14 +66,16 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// A panic in a request is answered and survived; where it happened must not get lost with the
-/// standard error of a daemon.
+/// The daemon survives a panic in a request. The log must tell where it happened, because a daemon has
+/// no standard error.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }
 
-/// A daemon logs to `file`, else to the system's log. Where there is none, standard error takes what there is to warn
-/// of as long as it is there, which is until the mount is up: then the user has to be told what this returns.
+/// Logs to `file`, or else to the system's log.
+///
+/// Without a system log, warnings go to standard error until the mount is up. The caller then tells the
+/// user what this returns.
 pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     log_panics();
     if let Some(path) = file {
@@ -110,7 +113,7 @@ fn to_system_log(filter: Logger, system: BasicLogger) -> anyhow::Result<()> {
     install_as(Filtered { filter, system }, level)
 }
 
-/// The system's log, with the choice of messages that env_logger makes from `RUST_LOG`.
+/// The system's log, for the messages that env_logger selects by `RUST_LOG`.
 struct Filtered {
     filter: Logger,
     system: BasicLogger,

@@ -1,5 +1,5 @@
-//! Word to the service manager, as sd_notify(3) has it: one datagram to the socket that
-//! `NOTIFY_SOCKET` names. The standard library has all that this takes, so there is no crate for it.
+//! Messages to the service manager, as sd_notify(3) sends them: one datagram to the socket that
+//! `NOTIFY_SOCKET` names.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::fs::NOTIFY_SOCKET as VARIABLE;
 
-/// The service manager that has started us, if one has.
+/// The service manager that has started this process, if there is one.
 #[derive(Debug)]
 pub struct Notify {
     socket: Option<OsString>,
@@ -23,10 +23,12 @@ impl Notify {
         }
     }
 
-    /// `state` is a line for each variable. A mount goes on without its manager, so a failure is only logged.
+    /// `state` has one line for each variable. A failure is only logged: the mount works without a
+    /// service manager.
     pub fn say(&self, state: &str) {
-        let outcome = self.socket.as_deref().map(|name| send(name, state));
-        if let Some(Err(e)) = outcome {
+        if let Some(name) = &self.socket
+            && let Err(e) = send(name, state)
+        {
             log::warn!("{VARIABLE}: the service manager cannot be told {state:?}: {e}");
         }
     }
@@ -38,10 +40,10 @@ fn send(name: &OsStr, state: &str) -> io::Result<()> {
         path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
     };
     let sent = UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
-    match sent == state.len() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::WriteZero.into()),
+    if sent < state.len() {
+        return Err(io::ErrorKind::WriteZero.into());
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Mount options, as `-o`, /etc/fstab and the configuration file give them.
 //!
-//! [`all`] is the one list of them: what is parsed, the help, the keys of the configuration file and the
-//! table in docs/operations.md (which a test compares) come from there.
+//! [`all`] is the one list of them. The parser, the help and the keys of the configuration file use it.
+//! A test compares it with the table in docs/operations.md.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,8 +20,8 @@ use h5logfs_core::view::cache::MemoryLimits;
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
 const MAX_THREADS: usize = 64;
 
-/// What mount(8), mount.fuse3, systemd and fstab add and the mount does not depend on: it is
-/// read-only, without devices and set-uid programs, whatever they say.
+/// Options that mount(8), mount.fuse3, systemd and fstab add. They are accepted and change nothing: a
+/// mount is always read-only, without devices and set-uid programs.
 const IGNORED: [&str; 31] = [
     "rw",
     "ro",
@@ -63,17 +63,15 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     pub memory: MemoryLimits,
     pub settings: Settings,
-    /// What a scan may take.
     pub scans: workers::Limits,
     pub threads: usize,
     pub log_file: Option<PathBuf>,
-    /// Where indexes are kept on disk.
     pub index_dir: IndexDir,
-    /// The most that may be kept there, in bytes.
+    /// Bytes.
     pub index_dir_size: u64,
 }
 
-/// The usual limits, for workers that are this program.
+/// The default limits. Scan workers run this very program.
 fn scan_limits() -> workers::Limits {
     workers::Limits {
         program: THIS_PROGRAM.into(),
@@ -97,33 +95,33 @@ impl Default for MountOptions {
     }
 }
 
-/// Requests wait for storage more than for the processor, so there are more threads than cores.
+/// More threads than cores, because requests mostly wait for storage.
 fn default_threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     (2 * cores).clamp(4, MAX_THREADS)
 }
 
-/// One option.
+/// A mount option of h5logfs.
 #[derive(Debug, Clone, Copy)]
 pub struct MountOption {
     pub name: &'static str,
     pub value: Value,
     pub help: &'static str,
-    /// What holds where nothing is said, in words.
+    /// The default, in words.
     pub default: &'static str,
 }
 
 type Setter = fn(&mut MountOptions, &str, &[u8]) -> anyhow::Result<()>;
 
-/// What an option takes.
+/// The value that an option takes.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// Nothing: `name` switches on, `noname` off.
+    /// None: `name` switches the option on, `noname` switches it off.
     Flag(fn(&mut MountOptions, bool)),
     Given {
-        /// What it looks like, for those who ask.
+        /// The form of the value, for the help.
         form: &'static str,
-        /// Given several times it adds up; others count as they were given last.
+        /// Repeated options add up. Of other options the last one wins.
         adds_up: bool,
         set: Setter,
     },
@@ -165,7 +163,7 @@ const OWN: [MountOption; 14] = [
             options.memory.index_memory = size(name, value)?;
             Ok(())
         }),
-        help: "memory for metadata and indexes, likewise",
+        help: "memory for metadata and indexes; at least 16M",
         default: "256M",
     },
     MountOption {
@@ -193,7 +191,7 @@ const OWN: [MountOption; 14] = [
             options.log_file = Some(path(name, value)?);
             Ok(())
         }),
-        help: "messages go there (appended)",
+        help: "file to which messages are appended",
         default: "the system's log",
     },
     MountOption {
@@ -202,7 +200,7 @@ const OWN: [MountOption; 14] = [
             options.index_dir = index_dir(name, value)?;
             Ok(())
         }),
-        help: "where to keep what was learned of log files; none: nowhere",
+        help: "directory for the indexes of log files, which later mounts use; none: keep no indexes",
         default: "the user's cache directory",
     },
     MountOption {
@@ -211,7 +209,7 @@ const OWN: [MountOption; 14] = [
             options.index_dir_size = size(name, value)?;
             Ok(())
         }),
-        help: "the most that may be kept there; at least 16M",
+        help: "size that the index directory may reach; at least 16M",
         default: "1G",
     },
     MountOption {
@@ -256,14 +254,14 @@ const OWN: [MountOption; 14] = [
             options.scans.user = Some(text(name, value)?);
             Ok(())
         }),
-        help: "who scans, where root mounts",
-        default: "h5logfs where there is such a user, else nobody",
+        help: "user as which scans run on mounts of root",
+        default: "h5logfs if this user exists, else nobody",
     },
 ];
 
 const SIZE: &str = "SIZE";
 
-/// Every option that decides something.
+/// Every option that has an effect.
 pub fn all() -> impl Iterator<Item = MountOption> {
     OWN.into_iter().chain(LAYOUT_OPTIONS.map(MountOption::from))
 }
@@ -291,7 +289,7 @@ impl MountOption {
         all().find(|option| option.name == name)
     }
 
-    /// As it is to be given: `name`, or `name=FORM`.
+    /// `name`, or `name=FORM`.
     pub fn usage(&self) -> String {
         match self.value {
             Value::Flag(_) => self.name.to_owned(),
@@ -300,7 +298,7 @@ impl MountOption {
     }
 }
 
-/// The single options of the values of `-o`.
+/// Splits the values of `-o` into single options.
 pub fn split(lists: &[OsString]) -> impl Iterator<Item = &OsStr> {
     let options = lists.iter().flat_map(|list| {
         let list = list.as_bytes();
@@ -310,7 +308,7 @@ pub fn split(lists: &[OsString]) -> impl Iterator<Item = &OsStr> {
 }
 
 impl MountOptions {
-    /// Each item is one option, `name` or `name=value`; later ones win.
+    /// Each item is one option, `name` or `name=value`. Later ones win.
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Result<Self> {
         let mut options = MountOptions::default();
         for item in items {
@@ -320,7 +318,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// At least two chunks have to fit into the cache.
+    /// Checks that at least two chunks fit into the cache.
     fn check_chunk(&self) -> anyhow::Result<()> {
         if let Chunking::Size(bytes) = self.settings.chunking {
             ensure!(
@@ -377,15 +375,15 @@ fn is_ignored(name: &str, value: Option<&[u8]>) -> bool {
     }
 }
 
-/// Whoever is told to be tolerant (`mount -s`) may go on without this option.
+/// A type of its own, because `mount -s` skips unknown options.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown mount option {0}")]
 pub struct UnknownOption(String);
 
-/// Room for some chunks of the usual size, for the tables that lead to them; likewise on disk.
+/// Enough for some chunks of the usual size and the tables that lead to them.
 const SMALLEST_SIZE: u64 = 16 << 20;
 
-/// A number of bytes, with a binary suffix or without.
+/// Parses a number of bytes, with or without a binary suffix.
 fn size(name: &str, value: &[u8]) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(value);
     let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("{name}={e}"))?;
@@ -408,7 +406,6 @@ fn chunking(value: &[u8]) -> anyhow::Result<Chunking> {
     crate::cli::parse_chunking(&text).map_err(|e| anyhow::anyhow!("chunk={e}"))
 }
 
-/// Address space for a scan.
 fn scan_memory(value: &[u8]) -> anyhow::Result<u64> {
     let memory = size("scan_memory", value)?;
     ensure!(
@@ -429,7 +426,7 @@ fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
         })
 }
 
-/// A week is as good as for ever.
+/// A week. A larger limit is no limit.
 const MOST_SECONDS: u64 = 7 * 24 * 3600;
 
 fn seconds(option: &str, value: &[u8]) -> anyhow::Result<Duration> {
@@ -601,7 +598,7 @@ mod tests {
         assert!(complaint("noallow_other=1").contains("noallow_other"));
     }
 
-    /// docs/operations.md has each option as it is here, and no other.
+    /// docs/operations.md lists exactly these options, with the same texts.
     #[test]
     fn the_table_in_the_documents_is_this_one() {
         let document = include_str!("../../../docs/operations.md");

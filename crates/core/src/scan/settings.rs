@@ -35,8 +35,8 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 2] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
-        help: "where PnetCDF's burst-buffer logs lie that are not beside their netCDF files; \
-               repeated options add up",
+        help: "directories of PnetCDF's burst-buffer logs that are not in the directory of their \
+               netCDF file; repeated options add up",
         default: "none",
         adds_up: true,
     },

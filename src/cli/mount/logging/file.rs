@@ -1,5 +1,4 @@
-//! The file of the option `log_file`: it may be renamed or removed by who keeps logs in order, and it
-//! has a bound.
+//! The file of the option `log_file`. Its size is limited, and logrotate may rename or remove it.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -7,18 +6,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes after which the file becomes `PATH.old`, in the place of the one before.
-const MOST: u64 = 64 << 20;
+/// A file of this many bytes is renamed to `PATH.old`, and replaces an older one of that name.
+const MAX_SIZE: u64 = 64 << 20;
 
-/// Names of files may be private, and messages contain them.
+/// Messages contain names of files, which may be private.
 const MODE: u32 = 0o640;
 
 #[derive(Debug)]
 pub struct LogFile {
-    /// Absolute: the daemon leaves the directory in which it was started.
+    /// Absolute, because the daemon changes its directory.
     path: PathBuf,
     file: File,
-    most: u64,
+    max_size: u64,
 }
 
 impl LogFile {
@@ -26,23 +25,23 @@ impl LogFile {
         Ok(LogFile {
             path: std::path::absolute(path)?,
             file: open(path)?,
-            most: MOST,
+            max_size: MAX_SIZE,
         })
     }
 
-    /// Goes on in a new file where this one is full, or bears its name no more.
-    fn follow(&mut self) -> io::Result<()> {
+    /// Opens a new file if this one is full, or was renamed or removed.
+    fn reopen_if_needed(&mut self) -> io::Result<()> {
         let own = self.file.metadata()?;
-        let there = match std::fs::metadata(&self.path) {
-            Ok(there) => Some((there.dev(), there.ino())),
+        let named = match std::fs::metadata(&self.path) {
+            Ok(named) => Some((named.dev(), named.ino())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e),
         };
-        let is_here = there == Some((own.dev(), own.ino()));
-        if is_here && own.is_file() && own.len() >= self.most {
+        if named == Some((own.dev(), own.ino())) {
+            if !own.is_file() || own.len() < self.max_size {
+                return Ok(());
+            }
             std::fs::rename(&self.path, old(&self.path))?;
-        } else if is_here {
-            return Ok(());
         }
         self.file = open(&self.path)?;
         Ok(())
@@ -63,7 +62,7 @@ fn old(path: &Path) -> PathBuf {
 impl Write for LogFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // A message in the old file is better than none.
-        let _ = self.follow();
+        let _ = self.reopen_if_needed();
         self.file.write(line)
     }
 
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn it_has_a_bound() {
         let (_dir, path, mut log) = log_file();
-        log.most = 100;
+        log.max_size = 100;
         for _ in 0..100 {
             log.write_all(b"0123456789").unwrap();
         }

@@ -147,9 +147,10 @@ impl Bucket {
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
-        match is_plain(c) {
-            true => line.push(c),
-            false => line.extend(c.escape_default()),
+        if is_plain(c) {
+            line.push(c)
+        } else {
+            line.extend(c.escape_default())
         }
     }
     shortened(line)
