@@ -136,9 +136,10 @@ impl Filesystem for Bare {
 /// Serves the files of `source` until somebody unmounts; says a word when they can be read. `direct`:
 /// past the kernel's page cache.
 pub fn serve(source: &Path, mount_point: &Path, direct: bool) -> Result<()> {
-    let flags = match direct {
-        true => FopenFlags::FOPEN_DIRECT_IO,
-        false => FopenFlags::FOPEN_KEEP_CACHE,
+    let flags = if direct {
+        FopenFlags::FOPEN_DIRECT_IO
+    } else {
+        FopenFlags::FOPEN_KEEP_CACHE
     };
     let mut config = Config::default();
     config.mount_options = vec![

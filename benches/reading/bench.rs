@@ -285,9 +285,10 @@ impl Bench {
         pass: &mut dyn FnMut(&Path) -> Result<Vec<f64>>,
         out: &mut Outcome,
     ) -> Result<()> {
-        let names: &[_] = match bare {
-            true => &[NATIVE, MOUNTED, BARE, DIRECT],
-            false => &[NATIVE, MOUNTED],
+        let names: &[_] = if bare {
+            &[NATIVE, MOUNTED, BARE, DIRECT]
+        } else {
+            &[NATIVE, MOUNTED]
         };
         let mut contestants: Vec<_> = names.iter().copied().map(Contestant::new).collect();
         for round in 0..=self.rounds {

@@ -119,9 +119,10 @@ impl Mount {
         mount.child = Some(child);
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line)?;
-        match line.is_empty() {
-            true => bail!("the bare daemon does not serve"),
-            false => Ok(mount),
+        if line.is_empty() {
+            bail!("the bare daemon does not serve")
+        } else {
+            Ok(mount)
         }
     }
 

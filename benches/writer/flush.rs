@@ -249,16 +249,18 @@ impl Contestant for Raw {
             let mut status: ffi::MPI_Status = std::mem::zeroed();
             let buffer = self.buffer.as_ptr().cast();
             let bytes = ffi::RSMPI_UINT8_T;
-            let write = match self.together {
-                true => ffi::MPI_File_write_at_all,
-                false => ffi::MPI_File_write_at,
+            let write = if self.together {
+                ffi::MPI_File_write_at_all
+            } else {
+                ffi::MPI_File_write_at
             };
             good(write(file, offset, buffer, count, bytes, &mut status))?;
             let mut written = 0;
             ffi::MPI_Get_count(&status, bytes, &mut written);
-            match written == count {
-                true => Ok(()),
-                false => Err("a short write".into()),
+            if written == count {
+                Ok(())
+            } else {
+                Err("a short write".into())
             }
         }
     }
@@ -271,9 +273,10 @@ impl Contestant for Raw {
 }
 
 fn good(code: c_int) -> Result<()> {
-    match code == ffi::MPI_SUCCESS as c_int {
-        true => Ok(()),
-        false => Err(format!("MPI error {code}").into()),
+    if code == ffi::MPI_SUCCESS as c_int {
+        Ok(())
+    } else {
+        Err(format!("MPI error {code}").into())
     }
 }
 

@@ -228,9 +228,10 @@ fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
     }
     world.barrier();
     if bench.is_root() {
-        match arguments.json {
-            true => println!("{}", serde_json::to_string_pretty(&report)?),
-            false => print!("{report}"),
+        if arguments.json {
+            println!("{}", serde_json::to_string_pretty(&report)?)
+        } else {
+            print!("{report}")
         }
     }
     Ok(())

@@ -304,9 +304,10 @@ impl<'a> Section<'a> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(super::LEVEL));
         encoder.write_all(&shuffled(&raw, element.size() as usize))?;
         let deflated = encoder.finish()?;
-        self.scratch = match deflated.len() < raw.len() {
-            true => deflated,
-            false => raw,
+        self.scratch = if deflated.len() < raw.len() {
+            deflated
+        } else {
+            raw
         };
         Ok(())
     }
@@ -375,9 +376,10 @@ impl Onto<'_> {
     }
 
     fn spill(&mut self) -> io::Result<()> {
-        match self.gathered.bytes.len() < BUFFER {
-            true => Ok(()),
-            false => self.flush(),
+        if self.gathered.bytes.len() < BUFFER {
+            Ok(())
+        } else {
+            self.flush()
         }
     }
 }

@@ -66,9 +66,10 @@ impl Climate {
         };
         let name = format!("variable_{variable:03}");
         let dataset = Dataset::new(&name, variable, Element::F32, &dims);
-        match Decomposition::of(variable).has_time() {
-            true => dataset.unlimited(),
-            false => dataset,
+        if Decomposition::of(variable).has_time() {
+            dataset.unlimited()
+        } else {
+            dataset
         }
     }
 

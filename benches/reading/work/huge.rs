@@ -217,9 +217,10 @@ impl<'a> Turn<'a> {
     }
 
     fn mount(&self) -> Result<Mount> {
-        let options = match self.bench.keeps_indexes {
-            true => format!("{OPTIONS},index_dir={}", self.indexes.display()),
-            false => OPTIONS.to_owned(),
+        let options = if self.bench.keeps_indexes {
+            format!("{OPTIONS},index_dir={}", self.indexes.display())
+        } else {
+            OPTIONS.to_owned()
         };
         self.bench.mount(&self.prepared.log_dir(), &options)
     }
@@ -294,9 +295,10 @@ fn bytes_below(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        bytes += match entry.file_type()?.is_dir() {
-            true => bytes_below(&entry.path())?,
-            false => entry.metadata()?.len(),
+        bytes += if entry.file_type()?.is_dir() {
+            bytes_below(&entry.path())?
+        } else {
+            entry.metadata()?.len()
         };
     }
     Ok(bytes)

@@ -88,9 +88,10 @@ impl Section {
             let number = (blocks.number as u32).to_le_bytes();
             self.bytes.extend_from_slice(&number);
         }
-        let steps = match self.encode && blocks.number > 1 {
-            true => steps(&target.dims[skip..], blocks, skip),
-            false => None,
+        let steps = if self.encode && blocks.number > 1 {
+            steps(&target.dims[skip..], blocks, skip)
+        } else {
+            None
         };
         match steps {
             Some(steps) => {

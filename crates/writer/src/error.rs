@@ -37,12 +37,13 @@ pub enum Error {
 }
 
 fn full(limit: u64, held: u64, wanted: u64) -> String {
-    match wanted > limit {
-        true => format!(
+    if wanted > limit {
+        format!(
             "a write of {wanted} bytes is larger than the buffer may be, {limit} bytes: a batch does without"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit; flush first"
-        ),
+        )
     }
 }

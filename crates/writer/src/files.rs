@@ -67,26 +67,29 @@ impl Files {
         };
         config |= if options.share_selections { SHARED } else { 0 };
         let mut id = FileId::default();
-        let chosen = match ranks.is_root() {
-            true => random(&mut id.0),
-            false => Ok(()),
+        let chosen = if ranks.is_root() {
+            random(&mut id.0)
+        } else {
+            Ok(())
         };
         ranks.broadcast(&mut id.0);
         let header = Header::new(&id, ranks.size(), subfiles, config);
-        let hints_good = match options
+        let hints_good = if options
             .hints
             .iter()
             .any(|(k, v)| (k.clone() + v).contains('\0'))
         {
-            true => Err("a hint with a zero byte".to_owned()),
-            false => Ok(()),
+            Err("a hint with a zero byte".to_owned())
+        } else {
+            Ok(())
         };
-        let journal = match ranks.is_root() {
-            true => hints_good
+        let journal = if ranks.is_root() {
+            hints_good
                 .and(chosen.map_err(|e| e.to_string()))
                 .and_then(|()| made.master(path, &header, &id, options.overwrite))
-                .map(Some),
-            false => hints_good.map(|()| None),
+                .map(Some)
+        } else {
+            hints_good.map(|()| None)
         };
         let (outcome, journal) = told(journal);
         created(ranks, ranks.agree(outcome), &mut made)?;
@@ -99,9 +102,10 @@ impl Files {
             0 => path.to_owned(),
             _ => subfile(path, number as u32),
         };
-        let subfile_made = match subfiles > 0 && sharing.is_root() {
-            true => made.file(&data_path, &id, true).map_err(|e| e.to_string()),
-            false => Ok(()),
+        let subfile_made = if subfiles > 0 && sharing.is_root() {
+            made.file(&data_path, &id, true).map_err(|e| e.to_string())
+        } else {
+            Ok(())
         };
         created(ranks, ranks.agree(told(subfile_made).0), &mut made)?;
 
@@ -149,12 +153,13 @@ impl Files {
     pub fn check_room(&self) -> std::result::Result<(), String> {
         let extents = (self.flushes + 1).saturating_mul(u64::from(self.sharing.size()));
         let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
-        match extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64 {
-            true => Ok(()),
-            false => Err(format!(
+        if extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64 {
+            Ok(())
+        } else {
+            Err(format!(
                 "after {} flushes of {} ranks the file has to be closed",
                 self.flushes, self.header.ranks
-            )),
+            ))
         }
     }
 
@@ -204,9 +209,10 @@ impl Files {
         lines.push(Line::Commit(Commit { flush, ends }));
         let at_once = fsync == Fsync::Flush;
         // The journal is worth nothing if its name, or that of a data file, can be lost.
-        let named = match at_once && self.flushes == 0 {
-            true => sync_names(&self.path, &self.header),
-            false => Ok(()),
+        let named = if at_once && self.flushes == 0 {
+            sync_names(&self.path, &self.header)
+        } else {
+            Ok(())
         };
         named
             .and_then(|()| root.journal.append_lines(&lines, at_once))
@@ -247,20 +253,22 @@ impl Files {
         finished(told(written.and(synced).map_err(about)).0)?;
 
         let datasets = outline.datasets.len();
-        let fronted = match self.sharing.is_root() {
-            true => {
-                let data = Piece {
-                    offset: FRONT,
-                    len: self.ends[self.number] - FRONT,
-                };
-                let role = Role::Log { data, table };
-                write_front(&self.data_path, (&self.header, &self.id), datasets, role)
-            }
-            false => Ok(()),
+        let fronted = if self.sharing.is_root() {
+            let data = Piece {
+                offset: FRONT,
+                len: self.ends[self.number] - FRONT,
+            };
+            let role = Role::Log { data, table };
+            write_front(&self.data_path, (&self.header, &self.id), datasets, role)
+        } else {
+            Ok(())
         };
-        let fronted = fronted.and_then(|()| match self.sharing.is_root() && fsync != Fsync::None {
-            true => sync(&self.data_path),
-            false => Ok(()),
+        let fronted = fronted.and_then(|()| {
+            if self.sharing.is_root() && fsync != Fsync::None {
+                sync(&self.data_path)
+            } else {
+                Ok(())
+            }
         });
         finished(told(fronted.map_err(|e| e.to_string())).0)?;
 
@@ -413,10 +421,7 @@ impl Made {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         self.files.push(path.to_owned());
         file.write_all_at(&unclosed_front(id), 0)?;
-        match self.sync {
-            true => file.sync_all(),
-            false => Ok(()),
-        }
+        if self.sync { file.sync_all() } else { Ok(()) }
     }
 
     fn remove_files(&mut self) {

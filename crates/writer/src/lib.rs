@@ -261,12 +261,13 @@ impl Writer {
         let Some(memory) = self.memory.get_mut(dataset.0 as usize) else {
             return Err(unknown(dataset));
         };
-        match memory.is::<T>() {
-            true => Ok(()),
-            false => Err(self.refusal(
+        if memory.is::<T>() {
+            Ok(())
+        } else {
+            Err(self.refusal(
                 dataset,
                 format!("{} is not its type", std::any::type_name::<T>()),
-            )),
+            ))
         }
     }
 
@@ -464,9 +465,10 @@ fn unknown(dataset: Dataset) -> Error {
 
 /// Paths may be given without the slash in front.
 fn absolute(path: &str) -> String {
-    match path.starts_with('/') {
-        true => path.to_owned(),
-        false => format!("/{path}"),
+    if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
     }
 }
 

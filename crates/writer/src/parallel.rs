@@ -148,9 +148,10 @@ impl Ranks {
             Outcome::Good => String::new(),
         };
         let reason = self.tell(rank, reason);
-        match worst < REFUSAL {
-            true => Verdict::Failed { rank, reason },
-            false => Verdict::Refused { rank, reason },
+        if worst < REFUSAL {
+            Verdict::Failed { rank, reason }
+        } else {
+            Verdict::Refused { rank, reason }
         }
     }
 
@@ -177,9 +178,10 @@ impl Ranks {
         let begun = Instant::now();
         let mut barrier = self.comm.immediate_barrier();
         while let Err(pending) = barrier.test() {
-            match begun.elapsed() < AWAKE {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(ASLEEP),
+            if begun.elapsed() < AWAKE {
+                std::thread::yield_now()
+            } else {
+                std::thread::sleep(ASLEEP)
             }
             barrier = pending;
         }
@@ -188,9 +190,10 @@ impl Ranks {
     /// The text of rank `from`, on all ranks.
     fn tell(&self, from: u32, text: String) -> String {
         let teller = self.comm.process_at_rank(from as i32);
-        let mut bytes = match self.rank() == from {
-            true => text.into_bytes(),
-            false => Vec::new(),
+        let mut bytes = if self.rank() == from {
+            text.into_bytes()
+        } else {
+            Vec::new()
         };
         let mut len = bytes.len() as u64;
         teller.broadcast_into(&mut len);
@@ -300,9 +303,10 @@ impl SharedFile {
                 return Err(format!("{done} of {wanted} bytes could be written: {why}"));
             }
         }
-        match done == wanted {
-            true => Ok(()),
-            false => Err(format!("{done} bytes were written instead of {wanted}")),
+        if done == wanted {
+            Ok(())
+        } else {
+            Err(format!("{done} bytes were written instead of {wanted}"))
         }
     }
 
@@ -344,9 +348,10 @@ impl SharedFile {
                     (ptr::null(), 1)
                 }
             };
-            let call = match together {
-                true => ffi::MPI_File_write_at_all,
-                false => ffi::MPI_File_write_at,
+            let call = if together {
+                ffi::MPI_File_write_at_all
+            } else {
+                ffi::MPI_File_write_at
             };
             let written = call(self.raw, offset, buffer, count, datatype, &mut status);
             let mut done: ffi::MPI_Count = 0;
@@ -423,9 +428,10 @@ fn check(what: &str, code: c_int) -> Result<(), String> {
     let mut len = 0;
     // SAFETY: the buffer has the size that MPI documents.
     let told = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
-    let text = match told == ffi::MPI_SUCCESS as c_int {
-        true => String::from_utf8_lossy(&text[..len.clamp(0, text.len() as c_int) as usize]),
-        false => "an error without a text".into(),
+    let text = if told == ffi::MPI_SUCCESS as c_int {
+        String::from_utf8_lossy(&text[..len.clamp(0, text.len() as c_int) as usize])
+    } else {
+        "an error without a text".into()
     };
     Err(format!("{what}: {text} (MPI error {code})"))
 }

@@ -216,19 +216,25 @@ impl DatasetSpec {
 
     /// The value of elements that are never written; zero without this.
     pub fn fill<T: H5Type>(self, value: T) -> Self {
-        self.filled(|memory| match memory.is::<T>() {
-            // SAFETY: a `T` has this datatype.
-            true => Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned()),
-            false => Err("the fill value is of another type".into()),
+        self.filled(|memory| {
+            if memory.is::<T>() {
+                // SAFETY: a `T` has this datatype.
+                Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned())
+            } else {
+                Err("the fill value is of another type".into())
+            }
         })
     }
 
     /// The same from the bytes of an element in memory.
     pub fn fill_bytes(self, value: &[u8]) -> Self {
-        self.filled(|memory| match value.len() == memory.size {
-            // SAFETY: these are the bytes of one element.
-            true => Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned()),
-            false => Err(format!("a fill value of {} bytes", value.len())),
+        self.filled(|memory| {
+            if value.len() == memory.size {
+                // SAFETY: these are the bytes of one element.
+                Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned())
+            } else {
+                Err(format!("a fill value of {} bytes", value.len()))
+            }
         })
     }
 

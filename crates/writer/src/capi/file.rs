@@ -79,9 +79,10 @@ unsafe fn arguments<'a>(
 ) -> Result<(&'a str, Options, NonNull<h5logfs_id>)> {
     // SAFETY: as the caller says.
     let (path, options) = unsafe { (input::text(path, "the path")?, options::read(options)?) };
-    match path.is_empty() {
-        true => Err(Fault::invalid("the path is empty")),
-        false => Ok((path, options, place)),
+    if path.is_empty() {
+        Err(Fault::invalid("the path is empty"))
+    } else {
+        Ok((path, options, place))
     }
 }
 

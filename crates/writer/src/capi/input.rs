@@ -51,10 +51,11 @@ pub(super) unsafe fn optional<'a, T>(
     number: usize,
     what: &str,
 ) -> Result<Option<&'a [T]>> {
-    match items.is_null() {
-        true => Ok(None),
+    if items.is_null() {
+        Ok(None)
+    } else {
         // SAFETY: as the caller says.
-        false => unsafe { array(items, number, what) }.map(Some),
+        unsafe { array(items, number, what) }.map(Some)
     }
 }
 
@@ -91,9 +92,10 @@ pub(super) fn flag(value: c_int, what: &str) -> Result<bool> {
 /// Where a result goes.
 pub(super) fn place<T>(result: *mut T, what: &str) -> Result<NonNull<T>> {
     let place = NonNull::new(result).ok_or_else(|| null(what))?;
-    match place.is_aligned() {
-        true => Ok(place),
-        false => Err(Fault::invalid(format!("{what} is no place for a result"))),
+    if place.is_aligned() {
+        Ok(place)
+    } else {
+        Err(Fault::invalid(format!("{what} is no place for a result")))
     }
 }
 
@@ -150,11 +152,12 @@ pub(super) unsafe fn given<T: Growing>(given: *const T) -> Result<T> {
         let rest = given.as_ptr().cast::<u8>().add(size_of::<T>());
         std::slice::from_raw_parts(rest, size - size_of::<T>())
     };
-    match rest.iter().all(|b| *b == 0) {
-        true => Ok(value),
-        false => Err(Fault::invalid(
+    if rest.iter().all(|b| *b == 0) {
+        Ok(value)
+    } else {
+        Err(Fault::invalid(
             "a struct has fields that this version of the library does not know",
-        )),
+        ))
     }
 }
 
@@ -162,12 +165,13 @@ pub(super) unsafe fn given<T: Growing>(given: *const T) -> Result<T> {
 /// initialised.
 fn check_size<T>(size: usize) -> Result<()> {
     const LARGEST: usize = 4096;
-    match (size_of::<T>()..=LARGEST).contains(&size) {
-        true => Ok(()),
-        false => Err(Fault::invalid(format!(
+    if (size_of::<T>()..=LARGEST).contains(&size) {
+        Ok(())
+    } else {
+        Err(Fault::invalid(format!(
             "a struct of {size} bytes, which should be {}: was it initialised?",
             size_of::<T>()
-        ))),
+        )))
     }
 }
 

@@ -304,15 +304,17 @@ fn check_value(base: &Datatype, value: i64) -> Result<()> {
         return Ok(());
     };
     let unused = 64 - 8 * size.clamp(1, 8);
-    let kept = match signed {
-        true => value << unused >> unused,
-        false => ((value as u64) << unused >> unused) as i64,
+    let kept = if signed {
+        value << unused >> unused
+    } else {
+        ((value as u64) << unused >> unused) as i64
     };
-    match kept == value {
-        true => Ok(()),
-        false => Err(Fault::definition(format!(
+    if kept == value {
+        Ok(())
+    } else {
+        Err(Fault::definition(format!(
             "{value} is no value of an enumeration of {size} bytes"
-        ))),
+        )))
     }
 }
 
@@ -406,9 +408,10 @@ mod tests {
             big_endian: true,
         };
         assert_eq!(ordered(H5LOGFS_FLOAT, H5LOGFS_BIG_ENDIAN), big);
-        let native = match cfg!(target_endian = "big") {
-            true => H5LOGFS_BIG_ENDIAN,
-            false => H5LOGFS_LITTLE_ENDIAN,
+        let native = if cfg!(target_endian = "big") {
+            H5LOGFS_BIG_ENDIAN
+        } else {
+            H5LOGFS_LITTLE_ENDIAN
         };
         assert_eq!(ordered(H5LOGFS_FLOAT, native), Datatype::float(4));
         let mut id = 7;

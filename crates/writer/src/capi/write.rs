@@ -193,9 +193,12 @@ impl Given {
         static ONES: [u64; MOST_DIMS] = [1; MOST_DIMS];
         // SAFETY: as the caller says.
         let array = |items, number, what| unsafe { input::array::<u64>(items, number, what) };
-        let ones = |items: *const u64, what| match items.is_null() {
-            true => Ok(&ONES[..rank]),
-            false => array(items, rank, what),
+        let ones = |items: *const u64, what| {
+            if items.is_null() {
+                Ok(&ONES[..rank])
+            } else {
+                array(items, rank, what)
+            }
         };
         let all = |number: usize| {
             let all = number.checked_mul(rank);
