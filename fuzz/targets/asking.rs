@@ -145,7 +145,7 @@ impl<'a> Canvas<'a> {
 
 /// What an index says of a part of a dataset, or of as much of it as is worth comparing.
 pub fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
-    let mut said: Vec<String> = index.faults().to_vec();
+    let mut said: Vec<String> = index.diagnostics().iter().map(|d| d.to_string()).collect();
     let _ = index.visit_back(query, |record| {
         let how = (record.stored, record.conversion, record.fault);
         said.push(format!("{how:?}"));

@@ -24,7 +24,7 @@ pub fn read(view: &View) -> bool {
     let datasets = view.snapshot().datasets.len().min(MOST_DATASETS);
     (0..datasets).for_each(|number| ask(view, number));
     go_through_extents(view);
-    let _ = view.complaints();
+    let _ = view.diagnostics();
     all
 }
 

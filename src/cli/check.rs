@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::ViewArgs;
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::view::View;
 
 /// Faults reported for one dataset. A single damaged entry can spoil any number of chunks.
@@ -30,8 +31,9 @@ pub fn run(args: CheckArgs) -> Result<()> {
     for file in &args.files {
         let faults = match args.view.open(file) {
             Ok(view) => {
-                for warning in &view.snapshot().warnings {
-                    writeln!(out, "{}: note: {warning}", file.display())?;
+                let diagnostics = view.snapshot().diagnostics.iter();
+                for note in diagnostics.filter(|d| d.severity == Severity::Note) {
+                    writeln!(out, "{}: note: {note}", file.display())?;
                 }
                 check(&view)
             }
@@ -62,10 +64,12 @@ fn check(view: &View) -> Vec<String> {
 /// Faults of the log as a whole. They make no dataset unreadable.
 fn check_log(view: &View) -> Vec<String> {
     let path = view.path();
-    let named = |said: &String| format!("{}: {said}", path.display());
-    let mut faults: Vec<String> = view.snapshot().losses.iter().map(named).collect();
-    match view.complaints() {
-        Ok(complaints) => faults.extend(complaints.iter().map(named)),
+    let named = |diagnostic: &Diagnostic| format!("{}: {diagnostic}", path.display());
+    let diagnostics = view.snapshot().diagnostics.iter();
+    let known = diagnostics.filter(|d| d.severity > Severity::Note);
+    let mut faults: Vec<String> = known.map(named).collect();
+    match view.diagnostics() {
+        Ok(diagnostics) => faults.extend(diagnostics.iter().map(named)),
         // Each logged dataset reports it, too.
         Err(e) => faults.push(e.to_string()),
     }
@@ -78,10 +82,10 @@ fn check_dataset(view: &View, number: usize) -> Vec<String> {
     let about = || format!("{}: dataset {}", view.path().display(), dataset.name);
     if dataset.logged().is_some()
         && let Ok(index) = view.index(number)
-        && !index.faults().is_empty()
+        && !index.diagnostics().is_empty()
     {
-        let faults = index.faults().iter();
-        return faults.map(|f| format!("{}: {f}", about())).collect();
+        let diagnostics = index.diagnostics().iter();
+        return diagnostics.map(|d| format!("{}: {d}", about())).collect();
     }
     let mut faults = Vec::new();
     view.check_dataset(number, &mut |e| {

@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::ViewArgs;
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::log::base::Base;
 use h5logfs_core::log::model::{Encoding, Record};
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
@@ -116,9 +117,17 @@ struct RecordReport {
     fault: Option<String>,
 }
 
+fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Vec<String> {
+    diagnostics.into_iter().map(Diagnostic::to_string).collect()
+}
+
 impl Report {
     fn of(view: &View, with_records: bool) -> Result<Self> {
         let snapshot = view.snapshot();
+        let (notes, losses): (Vec<_>, Vec<_>) = snapshot
+            .diagnostics
+            .iter()
+            .partition(|d| d.severity == Severity::Note);
         let datasets = (0..snapshot.datasets.len())
             .map(|number| DatasetReport::of(view, number, with_records))
             .collect::<Result<_>>()?;
@@ -133,9 +142,9 @@ impl Report {
             canonical_bytes: view.len(),
             metadata_bytes: view.front_len(),
             datasets,
-            losses: snapshot.losses.clone(),
-            warnings: snapshot.warnings.clone(),
-            complaints: view.complaints()?,
+            losses: texts(losses),
+            warnings: texts(notes),
+            complaints: texts(&view.diagnostics()?),
         })
     }
 
@@ -234,7 +243,7 @@ fn filter_name(id: i32) -> String {
 impl LoggedReport {
     /// The report, and the faults of the dataset.
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
-        let mut faults: Vec<String> = view.index(number)?.faults().to_vec();
+        let mut faults = texts(view.index(number)?.diagnostics());
         let records = view.records(number)?.records;
         faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
         let report = LoggedReport {

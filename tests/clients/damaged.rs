@@ -705,7 +705,7 @@ fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), Str
     let is_seen = differences.iter().any(|d| d["what"] != "failed");
     let is_told = || {
         let view = open(&copy.bad, &copy.dir);
-        view.is_ok_and(|view| !view.snapshot().losses.is_empty())
+        view.is_ok_and(|view| view.snapshot().has_losses())
     };
     match is_seen && copy.log.name != NOT_COUNTED && !is_told() {
         true => Err("nothing says that something is lost".into()),

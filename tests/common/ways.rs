@@ -221,7 +221,7 @@ fn damaged(sound: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
 /// Reads all kinds of things. There may be such amounts of them that all would take forever.
 fn read_somewhat(view: &View) {
     const SOME: u64 = 50;
-    let _ = view.complaints();
+    let _ = view.diagnostics();
     let _ = view.read_at(0, &mut vec![0; 1 << 16]);
     for number in 0..view.snapshot().datasets.len() {
         let all = view.grid(number).len();

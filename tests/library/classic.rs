@@ -102,7 +102,7 @@ fn random_logs_are_what_they_stand_for() {
             for (size, chunking) in [("auto", Chunking::Auto), ("small", Chunking::Size(100))] {
                 let view = open(&log, chunking).unwrap();
                 assert_eq!(view.snapshot().log.layout().name(), "Log VOL classic");
-                assert_eq!(view.complaints().unwrap(), [""; 0], "{}", log.display());
+                assert_eq!(view.diagnostics().unwrap(), [], "{}", log.display());
                 let got = log.with_extension(size);
                 crate::common::encoder::export(&view, &got);
                 pairs.push((got, expected.clone()));
@@ -222,7 +222,8 @@ fn chains_that_disagree_are_complaints() {
     for bad in ["other-chain", "short-chain"] {
         let (Case { log, expected }, about) = make_bad(&python, dir.path(), bad, 3);
         let view = open(&log, Chunking::Auto).unwrap();
-        let complaints = view.complaints().unwrap();
+        let told = view.diagnostics().unwrap();
+        let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let position = about["position"].as_str().unwrap();
         assert!(complaints.iter().any(|c| c.contains(position)), "{bad}");
         let json = run(&["inspect", "--json"], &log);
@@ -362,7 +363,7 @@ fn damage_is_never_more_than_an_error() {
             let path = log.with_extension(format!("damaged{round}"));
             std::fs::write(&path, &damaged).unwrap();
             let read = open(&path, Chunking::Auto).and_then(|view| {
-                let _ = view.complaints();
+                let _ = view.diagnostics();
                 let mut all = vec![0; view.len() as usize];
                 view.read_at(0, &mut all)
             });
@@ -636,7 +637,8 @@ fn entries_of_nothing_are_looked_at() {
         };
         let view = open(&path, Chunking::Auto).unwrap();
         assert_eq!(*view.chunk(0, 0).unwrap(), [1; 6]);
-        let complaints = view.complaints().unwrap();
+        let told = view.diagnostics().unwrap();
+        let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let told = complaints
             .iter()
             .any(|c| c.contains("entry at byte 80") && c.contains(bad));

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs_catalog::Catalog;
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
 use h5logfs_core::log::source::SourceDir;
@@ -220,8 +221,9 @@ fn the_last_complete_flush_is_shown_and_nothing_behind_it() {
     let log = Log::usual();
     let view = log.view().unwrap();
     assert_eq!(shown(&view), "aabbaacc");
-    let warnings = &view.snapshot().warnings;
-    assert_eq!(warnings, &["not closed: shown as flush 2 left it"]);
+    let diagnostics = &view.snapshot().diagnostics;
+    let said = Diagnostic::note("not closed: shown as flush 2 left it");
+    assert_eq!(diagnostics, &[said]);
     let nothing = Log::begin();
     assert!(nothing.view().unwrap().snapshot().datasets.is_empty());
 }
@@ -234,7 +236,11 @@ fn a_torn_journal_shows_the_flush_before() {
     log.save();
     let view = log.view().unwrap();
     assert_eq!(shown(&view), "aabbaa");
-    assert!(view.snapshot().warnings[1].contains("line 6 of the journal is torn"));
+    assert!(
+        view.snapshot().diagnostics[1]
+            .what
+            .contains("line 6 of the journal is torn")
+    );
 }
 
 #[test]
@@ -244,7 +250,11 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
     log.save();
     let view = log.view().unwrap();
     assert!(view.snapshot().datasets.is_empty());
-    assert!(view.snapshot().warnings[1].contains("line 4 of the journal is damaged"));
+    assert!(
+        view.snapshot().diagnostics[1]
+            .what
+            .contains("line 4 of the journal is damaged")
+    );
     let (good, said) = log.recover(&[]);
     assert!(
         !good && said.contains("`--last-flush 0` drops them"),
@@ -333,7 +343,7 @@ fn what_is_recovered_is_a_closed_file() {
     assert!(!log.journal_path().exists());
     let view = log.view().unwrap();
     assert_eq!(shown(&view), "aabbaacc");
-    assert!(view.snapshot().warnings.is_empty());
+    assert!(view.snapshot().diagnostics.is_empty());
     assert!(view.snapshot().journal.is_none());
     let (good, said) = log.recover(&[]);
     assert!(!good && said.contains("journal"), "{said}");

@@ -295,8 +295,8 @@ impl Catalog {
         match opened {
             Ok(view) => {
                 let snapshot = view.snapshot();
-                for warning in snapshot.losses.iter().chain(&snapshot.warnings) {
-                    log::warn!("{}: {warning}", source.path().display());
+                for diagnostic in &snapshot.diagnostics {
+                    log::warn!("{}: {diagnostic}", source.path().display());
                 }
                 let files = snapshot.sources.iter().chain(&snapshot.journal);
                 let mut files: Vec<Source> = files.map(Source::file).collect();

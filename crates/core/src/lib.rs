@@ -20,10 +20,11 @@
 //! * [`journal`] is the form of a log that is not closed.
 //!
 //! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`,
-//! `buffers`, `error`, `filters`, `image`, `parallel` and `stats` may be used by all.
+//! `buffers`, `diagnostic`, `error`, `filters`, `image`, `parallel` and `stats` may be used by all.
 
 pub mod boxes;
 pub mod buffers;
+pub mod diagnostic;
 pub mod error;
 pub mod filters;
 pub mod image;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::arrangement::Arrangement;
 use crate::log::source::{Identity, SourcePath};
 use crate::log::{Logged, Tables};
@@ -28,10 +29,9 @@ pub struct Snapshot {
     /// Object addresses in the log file and in the image, by the former: object references among
     /// logged data are translated by it.
     pub addresses: Vec<(u64, u64)>,
-    /// What the scan knows to be missing of the log, for a person to read.
-    pub losses: Vec<String>,
-    /// What the view cannot show as it was, for a person to read.
-    pub warnings: Vec<String>,
+    /// What the scan found out about the log: what is missing of it, and what the view cannot show as
+    /// it was. No [`Severity::Unreadable`]: that is found as elements are read.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,6 +268,13 @@ impl Snapshot {
         }
     }
 
+    /// Whether data of the log are known to be missing.
+    pub fn has_losses(&self) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|d| d.severity == Severity::Lost)
+    }
+
     /// For another process. The inverse of [`Snapshot::from_bytes`]; fails where that would.
     pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
@@ -287,8 +294,6 @@ impl Snapshot {
 
     /// Memory held, in bytes, roughly.
     pub fn bytes(&self) -> usize {
-        let text = |text: &String| size_of::<String>() + text.len();
-        let texts = self.losses.iter().chain(&self.warnings).map(text);
         let dataset = |d: &Dataset| {
             size_of::<Dataset>()
                 + d.name.len()
@@ -309,7 +314,11 @@ impl Snapshot {
             + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
-            + texts.sum::<usize>()
+            + self
+                .diagnostics
+                .iter()
+                .map(Diagnostic::bytes)
+                .sum::<usize>()
     }
 }
 
@@ -386,8 +395,7 @@ mod tests {
             datasets,
             log: Tables::default(),
             addresses: vec![(1, 10), (2, 5)],
-            losses: Vec::new(),
-            warnings: vec!["odd".into()],
+            diagnostics: vec![Diagnostic::note("odd")],
         }
     }
 
@@ -408,7 +416,7 @@ mod tests {
         large.image = vec![0; LONGEST_LISTS + 1];
         assert!(Snapshot::from_bytes(&large.to_bytes().unwrap()).is_ok());
         let mut long = snapshot(Vec::new());
-        long.warnings = vec![" ".repeat(LONGEST_LISTS)];
+        long.diagnostics = vec![Diagnostic::note(" ".repeat(LONGEST_LISTS))];
         assert!(long.bytes() > LONGEST_LISTS);
         assert!(long.to_bytes().unwrap_err().contains("may be"));
         let bytes = postcard::to_stdvec(&long).unwrap();

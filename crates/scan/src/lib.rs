@@ -191,8 +191,7 @@ fn scan_log(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
-        losses: Vec::new(),
-        warnings: copied.warnings,
+        diagnostics: copied.diagnostics,
     })
 }
 

@@ -8,6 +8,7 @@ use super::dataset::{Spot, elements};
 use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::image::{Image, ObjectTimes};
 use h5logfs_core::log::source::SourceFile;
 use h5logfs_core::scan::shape::Chooser;
@@ -24,7 +25,7 @@ pub struct Copied {
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
     pub addresses: Vec<(u64, u64)>,
-    pub warnings: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Makes the image of an open log file. `base`: bytes of its user block. `own`: what of it is the layout's.
@@ -167,7 +168,7 @@ impl Copier<'_> {
             }
             Target::Other(kind) => {
                 let text = format!("link {path} of the unknown kind {kind} is not shown");
-                self.out.warnings.push(text);
+                self.out.diagnostics.push(Diagnostic::note(text));
                 return Ok(());
             }
         };
@@ -223,7 +224,7 @@ impl Copier<'_> {
             if taken.contains(shown) && self.own.present_link(shown, in_root) == Some(shown) {
                 let name = String::from_utf8_lossy(&link.name);
                 let text = format!("link {path}/{name}: its unescaped name is taken");
-                self.out.warnings.push(text);
+                self.out.diagnostics.push(Diagnostic::note(text));
                 return true;
             }
             link.name = shown.to_vec();
@@ -357,7 +358,7 @@ impl Copier<'_> {
                     later.path,
                     translator.lost - lost
                 );
-                self.out.warnings.push(text);
+                self.out.diagnostics.push(Diagnostic::note(text));
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use super::logvol::Connector;
 use super::{described, tree};
 use crate::closing::objects;
 use crate::hdf5_sys as h5;
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::Recorded;
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
@@ -60,12 +61,10 @@ pub fn scan(
     let log = Tables::LogVol(tables);
     let chooser = Chooser::new(chunking, log.layout(), &sources);
     let copied = tree::copy(&objects, &sources[0], 0, (&Connector, &chooser)).map_err(bad)?;
-    let mut warnings = copied.warnings;
-    warnings.push(format!(
-        "not closed: shown as flush {} left it",
-        found.flushes()
-    ));
-    warnings.extend(found.torn.map(|torn| torn.to_string()));
+    let mut diagnostics = copied.diagnostics;
+    let shown = format!("not closed: shown as flush {} left it", found.flushes());
+    diagnostics.push(Diagnostic::note(shown));
+    diagnostics.extend(found.torn.map(|torn| Diagnostic::note(torn.to_string())));
     Ok(Snapshot {
         sources: described(places, &sources),
         journal: Some(Source {
@@ -79,8 +78,7 @@ pub fn scan(
         datasets: copied.datasets,
         log,
         addresses: copied.addresses,
-        losses: Vec::new(),
-        warnings,
+        diagnostics,
     })
 }
 
@@ -98,9 +96,9 @@ fn add_log(
     log: usize,
     tables: &mut logvol::Tables,
 ) -> Result<()> {
-    let (sections, faults) = sections(source, number, found.ends(log))?;
+    let (sections, diagnostics) = sections(source, number, found.ends(log))?;
     tables.sections.extend(sections);
-    tables.faults.extend(faults);
+    tables.diagnostics.extend(diagnostics);
     let end = found.end(log);
     if end > FRONT {
         tables.data.push(Extent {

@@ -207,10 +207,10 @@ fn references_to_nothing_become_null_and_are_told() {
         raw::attribute(file, "lost", &reference, &raw::space(&[2]), &value);
     });
     assert_eq!(raw::read_attribute(&shown.file, "lost"), [0; 16]);
-    let warnings = &shown.view.snapshot().warnings;
+    let diagnostics = &shown.view.snapshot().diagnostics;
     assert!(
-        warnings.iter().any(|w| w.contains("references")),
-        "{warnings:?}"
+        diagnostics.iter().any(|d| d.what.contains("references")),
+        "{diagnostics:?}"
     );
 }
 

@@ -95,11 +95,8 @@ fn requests_of_too_many_blocks_are_not_followed() {
     );
     let view = site.view();
     let index = view.index(0).unwrap();
-    assert!(
-        index.faults()[0].contains("33554432 blocks"),
-        "{:?}",
-        index.faults()
-    );
+    let said = index.diagnostics()[0].to_string();
+    assert!(said.contains("33554432 blocks"), "{said}");
 }
 
 /// A strided request for every second one of 2^31 records, whose payload is missing.

@@ -17,6 +17,7 @@ use crate::common::mpirun::{cases, first_seed};
 use crate::common::pnetcdf::compare;
 use crate::common::readers::{Python, said};
 use crate::common::ways::Ways;
+use h5logfs_core::diagnostic::Severity;
 use h5logfs_core::error::Result;
 use h5logfs_core::log::source::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
@@ -502,7 +503,7 @@ fn has_faults(view: &View) -> bool {
     let mut logged = datasets.filter(|(_, dataset)| dataset.logged().is_some());
     logged.any(|(number, _)| {
         view.index(number)
-            .map_or(true, |index| !index.faults().is_empty())
+            .map_or(true, |index| !index.diagnostics().is_empty())
     })
 }
 
@@ -515,7 +516,7 @@ fn a_metadata_log_that_was_cut() {
             return Ok(());
         };
         let before = written.open().map_err(|e| e.to_string())?;
-        let before = &before.snapshot().losses;
+        let before = &before.snapshot().diagnostics;
         let (metadata, _) = files_of(&written, &job, place);
         let len = numbers.below(metadata.metadata().unwrap().len());
         cut(metadata, len);
@@ -532,7 +533,8 @@ fn a_metadata_log_that_was_cut() {
             Err(e) => return Err(about(e.to_string())),
         };
         let mut differences = check_view(&view, &model, is_headless);
-        let is_told = view.snapshot().losses.iter().any(|l| !before.contains(l));
+        let mut losses = view.snapshot().diagnostics.iter();
+        let is_told = losses.any(|d| d.severity == Severity::Lost && !before.contains(d));
         if (is_headless || is_less) && !is_told && !has_faults(&view) {
             differences.push("nothing tells of the entries that are missing".into());
         }

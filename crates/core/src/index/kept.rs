@@ -10,6 +10,7 @@ use super::store::KeptLog;
 use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
+use crate::diagnostic::Diagnostic;
 use crate::log::Logged;
 use crate::log::base::Base;
 use crate::log::model::{Encoding, Selection, Selections};
@@ -28,7 +29,7 @@ struct Kept<'a> {
     record_faults: Cow<'a, [Box<str>]>,
     conversions: Cow<'a, [Conversion]>,
     base: Cow<'a, Option<Base>>,
-    faults: Cow<'a, [String]>,
+    diagnostics: Cow<'a, [Diagnostic]>,
 }
 
 /// Which index is meant, and what it has to fit to.
@@ -72,7 +73,7 @@ impl DatasetIndex {
             record_faults: Cow::Borrowed(&self.shared.faults),
             conversions: Cow::Borrowed(&self.shared.conversions),
             base: Cow::Borrowed(&self.shared.base),
-            faults: Cow::Borrowed(&self.faults),
+            diagnostics: Cow::Borrowed(&self.diagnostics),
         };
         put(&about.item(), postcard::to_stdvec(&kept));
     }
@@ -121,7 +122,7 @@ impl DatasetIndex {
                 faults: kept.record_faults.into_owned(),
                 base: kept.base.into_owned(),
             },
-            faults: kept.faults.into_owned(),
+            diagnostics: kept.diagnostics.into_owned(),
             decoded,
         };
         let sources = kept.sources.len();
@@ -240,15 +241,19 @@ mod tests {
         records.set_base(base.unwrap());
         let found = DatasetRecords {
             records,
-            faults: vec!["an entry".into()],
+            diagnostics: vec![Diagnostic::unreadable("an entry")],
             decoded: 100,
         };
-        DatasetIndex::of(found, &["a table".into()])
+        DatasetIndex::of(found, &[Diagnostic::unreadable("a table")])
     }
 
     /// All that an index says of a part of the dataset.
     fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
-        let mut said: Vec<String> = index.faults().to_vec();
+        let mut said: Vec<String> = index
+            .diagnostics()
+            .iter()
+            .map(Diagnostic::to_string)
+            .collect();
         let _ = index.visit_back(query, |record| {
             let how = (record.conversion, record.fault);
             said.push(format!("{:?} {how:?}", record.stored));
@@ -282,7 +287,7 @@ mod tests {
             record_faults: Cow::Borrowed(&index.shared.faults),
             conversions: Cow::Borrowed(&index.shared.conversions),
             base: Cow::Borrowed(&index.shared.base),
-            faults: Cow::Borrowed(&index.faults),
+            diagnostics: Cow::Borrowed(&index.diagnostics),
         };
         let packed = |bytes: postcard::Result<Vec<u8>>| bytes.unwrap();
         (

@@ -12,6 +12,7 @@ use foldhash::fast::RandomState;
 
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row, Rows};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::Result;
 use crate::log::base::Base;
 use crate::log::model::{Encoding, Record, Selections, Stored};
@@ -27,8 +28,8 @@ pub struct DatasetIndex {
     records: PackedBoxes,
     /// What they share, and what lies below them.
     shared: Shared,
-    /// Why elements of the dataset cannot be trusted, wherever they lie.
-    faults: Vec<String>,
+    /// Why elements of the dataset cannot be read, wherever they lie.
+    diagnostics: Vec<Diagnostic>,
     /// Bytes of the selections that no other dataset had.
     decoded: usize,
 }
@@ -41,13 +42,14 @@ impl DatasetIndex {
         selections: &Selections,
     ) -> Result<Self> {
         let found = table.records(sources, dataset, selections)?;
-        Ok(Self::of(found, table.faults()))
+        Ok(Self::of(found, table.diagnostics()))
     }
 
-    /// `faults`: those of the whole log.
-    fn of(found: DatasetRecords, faults: &[String]) -> Self {
-        let mut faults = faults.to_vec();
-        faults.extend(found.faults);
+    /// `of_log`: the diagnostics of the whole log.
+    fn of(found: DatasetRecords, of_log: &[Diagnostic]) -> Self {
+        let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
+        let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
+        diagnostics.extend(found.diagnostics);
         let records = PackedBoxes::build(&PackedRecords {
             numbers: not_hidden(&found.records),
             list: &found.records,
@@ -56,18 +58,19 @@ impl DatasetIndex {
             decoded: found.decoded,
             records,
             shared: found.records.into_shared(),
-            faults,
+            diagnostics,
         }
     }
 
-    pub fn faults(&self) -> &[String] {
-        &self.faults
+    /// Why no element of the dataset can be read; empty where they can.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// Fails with a reason where no element of the dataset can be trusted.
     pub fn check(&self) -> std::result::Result<(), String> {
-        match self.faults.first() {
-            Some(reason) => Err(reason.clone()),
+        match self.diagnostics.first() {
+            Some(reason) => Err(reason.to_string()),
             None => Ok(()),
         }
     }
@@ -143,7 +146,11 @@ impl DatasetIndex {
                 .iter()
                 .map(|f| 16 + f.len())
                 .sum::<usize>()
-            + self.faults.iter().map(String::len).sum::<usize>()
+            + self
+                .diagnostics
+                .iter()
+                .map(Diagnostic::bytes)
+                .sum::<usize>()
     }
 }
 

@@ -42,7 +42,7 @@ pub use key::{Key, State, Time};
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Counts up with every change of what is written: here, or in what is inside the items.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Length and checksum, between the words that name an item and its bytes.
 const SUM: usize = 8 + 16;
 /// Files that are being written begin so; no item does.

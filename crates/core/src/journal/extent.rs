@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use flate2::Crc;
 
 use super::FileId;
+use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::log::logvol::Section;
 use crate::log::source::SourceFile;
@@ -140,9 +141,9 @@ pub fn sections(
     file: &SourceFile,
     source: u16,
     ends: impl Iterator<Item = (u64, u64)>,
-) -> Result<(Vec<Section>, Vec<String>)> {
+) -> Result<(Vec<Section>, Vec<Diagnostic>)> {
     let mut sections = Sections::default();
-    let mut faults = Vec::new();
+    let mut diagnostics = Vec::new();
     let mut start = FRONT;
     for (flush, end) in ends {
         if end > file.len() {
@@ -153,7 +154,8 @@ pub fn sections(
             return Err(Error::bad_file(file.path(), reason));
         }
         if let Err(reason) = walk(file, flush, start..end, &mut sections) {
-            faults.push(format!("flush {flush}: {reason}"));
+            let place = format!("flush {flush}");
+            diagnostics.push(Diagnostic::unreadable(reason).at(place));
         }
         start = end;
     }
@@ -163,7 +165,7 @@ pub fn sections(
         pieces,
     };
     let sections = sections.by_rank.into_iter().map(section);
-    Ok((sections.collect(), faults))
+    Ok((sections.collect(), diagnostics))
 }
 
 /// Extents of one data file that are kept in mind, 16 bytes each.

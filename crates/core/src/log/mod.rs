@@ -21,6 +21,7 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use model::Selections;
 use records::RecordList;
@@ -79,7 +80,7 @@ pub trait Layout {
     fn name(&self) -> &'static str;
 
     /// Reads the record tables: cost and memory grow with the entries, not with their blocks.
-    /// A table that is damaged is no error here: see [`RecordTable::faults`].
+    /// A table that is damaged is no error here: see [`RecordTable::diagnostics`].
     fn read_tables(
         &self,
         sources: &[SourceFile],
@@ -94,8 +95,9 @@ pub trait Layout {
 
 /// The entries of a log, by dataset.
 pub trait RecordTable: Send + Sync + Debug {
-    /// Damage that may hide entries of any dataset: no dataset of the log can be trusted.
-    fn faults(&self) -> &[String];
+    /// What is wrong with the tables. [`Severity::Unreadable`](crate::diagnostic::Severity) is damage that
+    /// may hide entries of any dataset: no element of the log can be read then.
+    fn diagnostics(&self) -> &[Diagnostic];
 
     /// Decodes the records of one dataset. `selections`: those of the log that are in use already.
     fn records(
@@ -104,11 +106,6 @@ pub trait RecordTable: Send + Sync + Debug {
         dataset: &Logged<'_>,
         selections: &Selections,
     ) -> Result<DatasetRecords>;
-
-    /// What is wrong with the tables, but hides no entry: for those who check a log.
-    fn complaints(&self) -> &[String] {
-        &[]
-    }
 
     /// Entries of all datasets: those that cover nothing, or cannot be decoded, count.
     fn entries(&self) -> usize;
@@ -122,8 +119,9 @@ pub trait RecordTable: Send + Sync + Debug {
 pub struct DatasetRecords {
     /// In the order in which they apply: later ones override earlier ones.
     pub records: RecordList,
-    /// Entries whose selection is unknown: they may concern any element.
-    pub faults: Vec<String>,
+    /// Of [`Severity::Unreadable`](crate::diagnostic::Severity): entries whose selection is unknown. They
+    /// may concern any element of the dataset.
+    pub diagnostics: Vec<Diagnostic>,
     /// Bytes of selections that no other dataset had decoded before.
     pub decoded: usize,
 }

@@ -13,11 +13,8 @@ use crate::log::model::{Encoding, Record, Stored};
 use crate::log::source::SourceFile;
 use crate::snapshot::Dataset;
 
-/// A reason why a chunk cannot be had; the caller knows file, dataset and chunk.
-pub type Fault = String;
-
 /// The bytes of a record's selection.
-pub type Decoded = Result<Bytes, Fault>;
+pub type Decoded = Result<Bytes, String>;
 
 /// What the making of a chunk needs to know and to use.
 pub struct Assembly<'a> {
@@ -35,7 +32,7 @@ impl Assembly<'_> {
         &self,
         deciding: &Deciding<'_>,
         raw: u64,
-    ) -> Result<(Vec<u8>, BTreeSet<usize>), Fault> {
+    ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
         let mut chunk = filled(raw as usize, &self.dataset.fill)?;
         let mut sources = BTreeSet::new();
         // With the elements that come of it: a damaged log may have several records in one place.
@@ -91,7 +88,7 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     *bytes = new.to_le_bytes();
 }
 
-fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, Fault> {
+fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, String> {
     let mut chunk = zeroed(len)?;
     if fill.iter().any(|b| *b != 0) {
         for element in chunk.chunks_exact_mut(fill.len()) {
@@ -102,7 +99,7 @@ fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, Fault> {
 }
 
 /// Copies a stretch of a record's decoded bytes to its place in the chunk.
-fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Result<(), Fault> {
+fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Result<(), String> {
     let part = |start: u64| {
         let start = start.checked_mul(element)?;
         range(start, stretch.len.checked_mul(element)?)
@@ -119,7 +116,7 @@ fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Re
 }
 
 /// Stored bytes, as they lie.
-pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, Fault> {
+pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, String> {
     let mut bytes = zeroed(stored.len as usize)?;
     sources[usize::from(stored.source)]
         .read_exact_at(&mut bytes, stored.offset)
@@ -133,7 +130,7 @@ pub fn decode_record(
     stored: Stored,
     raw: u64,
     dataset: &Dataset,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, String> {
     if stored.encoding == Encoding::DeflateStream {
         let source = &sources[usize::from(stored.source)];
         return inflate_stream(source, stored.offset, stored.len, raw);

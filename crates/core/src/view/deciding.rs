@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use super::assemble::Fault;
 use super::claims::Claims;
 use super::grid::Grid;
 use crate::boxes::Bounds;
@@ -91,8 +90,8 @@ impl<'a> Deciding<'a> {
     /// the dataset nobody wrote.
     pub fn stretches(
         &self,
-        mut take: impl FnMut(&Record<'_>, &Block<'_>, Stretch) -> Result<(), Fault>,
-    ) -> Result<u64, Fault> {
+        mut take: impl FnMut(&Record<'_>, &Block<'_>, Stretch) -> Result<(), String>,
+    ) -> Result<u64, String> {
         let inside = self.bounds.count().product();
         let mut claims = Claims::new(self.grid.elements(), inside);
         let mut overlap = Overlap::new(self.grid, &self.bounds);

@@ -127,7 +127,7 @@ impl AddressMap {
                 align = WORD;
             }
         }
-        if !snapshot.losses.is_empty() {
+        if snapshot.has_losses() {
             cursor.end = cursor.end.max(FRONT_OF_LOSSES);
         }
         for (number, place) in datasets.iter_mut().enumerate() {

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::boxes::Bounds;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::{Error, Result};
 use crate::filters;
 use crate::index::DatasetIndex;
@@ -39,7 +40,7 @@ use crate::log::source::{SourceDir, SourceFile, SourcePath};
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::{Content, Dataset, Snapshot};
 use ahead::Readers;
-use assemble::{Assembly, Decoded, Fault, decode_record, stored_bytes};
+use assemble::{Assembly, Decoded, decode_record, stored_bytes};
 use btree::Key;
 pub use cache::Bytes;
 use cache::{Budget, BytesKey, Generation, Room};
@@ -386,7 +387,7 @@ impl View {
 
     fn make_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
-        let fault = |e: Fault| self.bad_data(number, self.chunk_name(number, chunk), e);
+        let fault = |e: String| self.bad_data(number, self.chunk_name(number, chunk), e);
         if let Content::Unreadable(reason) = &dataset.content {
             return Err(fault(reason.clone()));
         }
@@ -412,7 +413,7 @@ impl View {
         &self,
         number: usize,
         deciding: &Deciding<'_>,
-    ) -> Result<(Vec<u8>, BTreeSet<usize>), Fault> {
+    ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
         let (dataset, place) = (&self.snapshot.datasets[number], &self.map.datasets[number]);
         let assembly = Assembly {
             dataset,
@@ -447,24 +448,27 @@ impl View {
     }
 
     /// Memory is bounded by options, whatever a file asks for.
-    fn check_cached(&self, bytes: u64, what: &str) -> Result<(), Fault> {
+    fn check_cached(&self, bytes: u64, what: &str) -> Result<(), String> {
         check_fits(what, bytes, "cache_size", self.budget.limits().cache_size)
     }
 
-    fn check_indexed(&self, bytes: u64, what: &str) -> Result<(), Fault> {
+    fn check_indexed(&self, bytes: u64, what: &str) -> Result<(), String> {
         let limit = self.budget.limits().index_memory;
         check_fits(what, bytes, "index_memory", limit)
     }
 
-    /// What is wrong with the log, but makes no element unreadable.
-    pub fn complaints(&self) -> Result<Vec<String>> {
+    /// What is wrong with the record tables, besides what makes reads of datasets fail.
+    pub fn diagnostics(&self) -> Result<Vec<Diagnostic>> {
         let table = self.table()?;
-        let mut complaints = table.complaints().to_vec();
-        // Where there is no dataset that could fail, nobody else would tell.
-        if self.snapshot.datasets.iter().all(|d| d.logged().is_none()) {
-            complaints.extend_from_slice(table.faults());
-        }
-        Ok(complaints)
+        // Without a logged dataset no read fails and tells of them.
+        let has_logged = self.snapshot.datasets.iter().any(|d| d.logged().is_some());
+        let is_told = |d: &&Diagnostic| !has_logged || d.severity != Severity::Unreadable;
+        Ok(table
+            .diagnostics()
+            .iter()
+            .filter(is_told)
+            .cloned()
+            .collect())
     }
 
     /// All records of a logged dataset, those that later ones hide as well.
@@ -570,7 +574,7 @@ fn descriptor_charge(budget: &Budget) -> u64 {
     budget.limits().index_memory / (descriptors::limit().max(2) / 2)
 }
 
-fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), Fault> {
+fn check_fits(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), String> {
     if bytes <= limit {
         return Ok(());
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::assemble::Fault;
 use super::deciding::Stretch;
 use crate::error::Result;
 use crate::log::model::Record;
@@ -64,7 +63,7 @@ impl<'a> Pieces<'a> {
         record: &Record<'_>,
         stretch: Stretch,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<(), String> {
         let piece = self.piece(record, stretch);
         self.list.push(piece.ok_or("a piece past 2^64 bytes")?);
         match self.list.len() < BATCH {
@@ -107,7 +106,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads all that was collected into the chunk.
-    pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
+    pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), String> {
         let mut list = std::mem::take(&mut self.list);
         // They mostly come from the end of the log to its front, which the sort turns round fast.
         list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
@@ -137,7 +136,7 @@ impl<'a> Pieces<'a> {
         pieces: &[Piece],
         end: u64,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<(), String> {
         let source = &self.sources[usize::from(first.source)];
         let stored = room(&mut self.scratch, (end - first.offset) as usize);
         source
@@ -158,7 +157,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads one piece, whatever its length, with no more memory than any other needs.
-    fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
+    fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> std::result::Result<(), String> {
         let source = &self.sources[usize::from(piece.source)];
         let conversion = self.conversion_of(piece);
         let target = target(piece, &conversion, chunk)?;
@@ -194,7 +193,7 @@ fn target<'a>(
     piece: &Piece,
     conversion: &Option<Conversion>,
     chunk: &'a mut [u8],
-) -> std::result::Result<&'a mut [u8], Fault> {
+) -> std::result::Result<&'a mut [u8], String> {
     let len = match conversion {
         None => Some(piece.stored),
         Some(Conversion { from, to, .. }) => {

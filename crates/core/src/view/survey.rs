@@ -110,7 +110,7 @@ impl View {
     /// where its records have faults.
     pub fn touched(&self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
         let index = self.index(number)?;
-        let all = !index.faults().is_empty();
+        let all = !index.diagnostics().is_empty();
         let wanted = move |bounds: &Bounds| all || index.is_touched(bounds);
         Ok(self.grid(number).matching(from, wanted))
     }

@@ -79,9 +79,9 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
         if file_id(&source)? != Some(found.id) {
             return Err(Error::bad_file(file, "it belongs to another log"));
         }
-        let (sections, faults) = sections(&source, number as u16, found.ends(number))?;
-        if let Some(fault) = faults.first() {
-            return Err(Error::bad_file(&file, fault));
+        let (sections, diagnostics) = sections(&source, number as u16, found.ends(number))?;
+        if let Some(diagnostic) = diagnostics.first() {
+            return Err(Error::bad_file(&file, diagnostic));
         }
         logs.push((file, sections, found.end(number)));
     }

@@ -44,7 +44,7 @@ pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copie
         scales: vec![0; header.dimensions.len()],
         users: Vec::new(),
         out: Copied {
-            warnings: plan.warnings,
+            diagnostics: plan.diagnostics,
             ..Copied::default()
         },
     };
@@ -177,9 +177,9 @@ impl<'a> Maker<'a> {
                 .numbers(object, "_Netcdf4Coordinates", numbers)?;
         }
         let of = lossy(&variable.name);
-        let warnings = &mut self.out.warnings;
+        let diagnostics = &mut self.out.diagnostics;
         self.attributes
-            .own(object, &variable.attributes, &of, warnings)
+            .own(object, &variable.attributes, &of, diagnostics)
     }
 
     fn extent(&self, variable: &Variable) -> Extent {
@@ -247,9 +247,9 @@ impl<'a> Maker<'a> {
         if header.version != 5 {
             self.attributes.number(root, "_nc3_strict", 1)?;
         }
-        let warnings = &mut self.out.warnings;
+        let diagnostics = &mut self.out.diagnostics;
         self.attributes
-            .own(root, &header.attributes, "the file", warnings)
+            .own(root, &header.attributes, "the file", diagnostics)
     }
 }
 

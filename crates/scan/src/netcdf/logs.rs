@@ -6,12 +6,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::netcdf::channels::{Channels, arrangement, channels, doubt};
 use h5logfs_core::log::netcdf::metadata::Front;
 use h5logfs_core::log::netcdf::names::{LogName, Part};
-use h5logfs_core::log::netcdf::{Log, Remarks, has_log_magic};
+use h5logfs_core::log::netcdf::{Log, has_log_magic};
 use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
 
 /// Bytes of a data log without data.
@@ -24,7 +25,7 @@ pub struct Logs {
     pub sources: Vec<(SourcePath, SourceFile)>,
     /// In the order in which they apply.
     pub logs: Vec<Log>,
-    pub remarks: Remarks,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// The two files of one log, as their names tell.
@@ -52,20 +53,20 @@ pub fn find(
     companions: &[SourcePath],
     first: u16,
 ) -> Result<Logs> {
-    let mut remarks = Remarks::default();
+    let mut diagnostics = Vec::new();
     let mut found = Vec::new();
     // The other half is for other files.
     let most = descriptors::limit() / 2;
     for pair in pairs(companions) {
         let left = most.saturating_sub(2 * found.len() as u64);
-        found.extend(open((dir, relative), &pair, left, &mut remarks)?);
+        found.extend(open((dir, relative), &pair, left, &mut diagnostics)?);
     }
     put_in_order(&mut found);
-    remarks.losses.extend(missing_ranks(&found));
+    diagnostics.extend(missing_ranks(&found).into_iter().map(Diagnostic::lost));
     let mut said = HashSet::new();
-    remarks.notes.retain(|note| said.insert(note.clone()));
+    diagnostics.retain(|diagnostic| said.insert(diagnostic.clone()));
     let mut logs = Logs {
-        remarks,
+        diagnostics,
         ..Logs::default()
     };
     for one in found {
@@ -128,17 +129,17 @@ fn open(
     (dir, relative): (&SourceDir, &Path),
     pair: &Pair,
     left: u64,
-    remarks: &mut Remarks,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Found>> {
     let open = |place: &SourcePath| SourceFile::open_at(dir, place);
     let data = pair.data.as_ref().map(open).transpose()?;
     let Some(place) = &pair.metadata else {
-        remarks.losses.extend(data.and_then(without_metadata));
+        diagnostics.extend(data.and_then(without_metadata).map(Diagnostic::lost));
         return Ok(Vec::new());
     };
     let metadata = open(place)?;
     if let Some(note) = no_log(&metadata, data.as_ref())? {
-        remarks.notes.push(note);
+        diagnostics.push(Diagnostic::note(note));
         return Ok(Vec::new());
     }
     let channels = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
@@ -150,12 +151,12 @@ fn open(
         // Said once, however many there are.
         Belongs::Moved => {
             let note = format!("its logs were written for {path}");
-            remarks.notes.push(note);
+            diagnostics.push(Diagnostic::note(note));
         }
         Belongs::No => {
             let name = metadata.path().display();
             let note = format!("{name}: the log of {path}, not applied to this file");
-            remarks.notes.push(note);
+            diagnostics.push(Diagnostic::note(note));
             return Ok(Vec::new());
         }
     }
@@ -167,14 +168,13 @@ fn open(
         );
         return Err(Error::bad_file(dir.full_path(relative), reason));
     }
-    remarks
-        .losses
-        .extend(gaps(&channels, &metadata, data.as_ref())?);
+    let gaps = gaps(&channels, &metadata, data.as_ref())?;
+    diagnostics.extend(gaps.map(Diagnostic::lost));
     let doubt = data.and_then(|data| {
         let doubt = doubt(&data, number)?;
         Some(format!("{}: {doubt}", data.path().display()))
     });
-    remarks.notes.extend(doubt);
+    diagnostics.extend(doubt.map(Diagnostic::note));
     let found = channels.found.into_iter().map(|(channel, front)| {
         // Each channel is a source by itself.
         let part = |place: &SourcePath| {

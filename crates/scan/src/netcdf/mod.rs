@@ -11,11 +11,12 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::described;
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::netcdf;
 use h5logfs_core::log::netcdf::header::Header;
-use h5logfs_core::log::netcdf::{self, Remarks};
 use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
 use h5logfs_core::scan::companions::companions;
 use h5logfs_core::scan::shape::Chooser;
@@ -78,14 +79,10 @@ fn present(
         places.push(place);
         sources.push(source);
     }
-    let Remarks {
-        mut losses,
-        notes: mut warnings,
-    } = found.remarks;
-    warnings.extend(applied_before(&sources));
+    let mut diagnostics = found.diagnostics;
+    diagnostics.extend(applied_before(&sources).map(Diagnostic::note));
     let survey = netcdf::survey(&sources, &tables)?;
-    losses.extend(survey.remarks.losses);
-    warnings.extend(survey.remarks.notes);
+    diagnostics.extend(survey.diagnostics);
     let in_file = header.records_in(sources[0].len());
     let log = Tables::Netcdf(tables);
     let chooser = Chooser::new(settings.chunking, log.layout(), &sources);
@@ -94,7 +91,7 @@ fn present(
     for source in &sources {
         source.check_unchanged()?;
     }
-    warnings.extend(made.warnings);
+    diagnostics.extend(made.diagnostics);
     Ok(Snapshot {
         sources: described(places, &sources),
         journal: None,
@@ -103,8 +100,7 @@ fn present(
         datasets: made.datasets,
         log,
         addresses: made.addresses,
-        losses,
-        warnings,
+        diagnostics,
     })
 }
 

@@ -4,6 +4,7 @@ use super::chain::Place;
 use super::entry::{Covered, Entry, NO_FILTER, Order, ZLIB};
 use super::table::EntryTable;
 use super::{DATA_LOG, METADATA_LOG};
+use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, Stored};
 use crate::log::records::RecordList;
@@ -37,13 +38,16 @@ impl Decoder<'_> {
         let places = &entries.places;
         let mut found = DatasetRecords {
             records: RecordList::new(self.dataset.dims.len(), places.len()),
-            faults: entries.fault.iter().cloned().collect(),
+            diagnostics: entries.unreadable.iter().cloned().collect(),
             decoded: 0,
         };
         let mut window = Window::over(self.metadata);
         for place in places {
             if let Err(reason) = self.add(place, &mut window, &mut found) {
-                found.faults.push(named(place.at, &reason));
+                let place = entry_name(place.at);
+                found
+                    .diagnostics
+                    .push(Diagnostic::unreadable(reason).at(place));
             }
         }
         found.records.put_in_order();
@@ -89,7 +93,7 @@ impl Decoder<'_> {
             }
         };
         if let Some(reason) = fault {
-            list.spoil_last(named(entry.at, &reason));
+            list.spoil_last(format!("{}: {reason}", entry_name(entry.at)));
         }
         Ok(())
     }
@@ -173,8 +177,8 @@ impl Decoder<'_> {
     }
 }
 
-fn named(at: u64, reason: &str) -> String {
-    format!("/{METADATA_LOG}: entry at byte {at}: {reason}")
+fn entry_name(at: u64) -> String {
+    format!("/{METADATA_LOG}: entry at byte {at}")
 }
 
 /// The most bytes that zlib makes of so many.
@@ -203,6 +207,7 @@ fn product(counts: &[u64]) -> Result<u64, String> {
 mod tests {
     use super::super::{Anchor, Tables};
     use super::*;
+    use crate::diagnostic::Severity;
     use crate::log::model::Record;
     use crate::log::source::SourceDir;
     use crate::log::{Layout, RecordTable};
@@ -286,7 +291,7 @@ mod tests {
         /// The records of dataset 7, which has elements of four bytes.
         fn records(&self, dims: &[u64]) -> DatasetRecords {
             let (sources, _, table) = self.table(dims.len() as u8);
-            assert_eq!(table.faults(), [""; 0]);
+            assert_eq!(unreadable(&*table), [""; 0]);
             let logged = Logged {
                 id: 7,
                 dims,
@@ -299,9 +304,16 @@ mod tests {
 
         fn fault_of_table(&self) -> String {
             let (_, _, table) = self.table(2);
-            assert_eq!(table.faults().len(), 1, "{:?}", table.faults());
-            table.faults()[0].clone()
+            let mut said = unreadable(&*table);
+            assert_eq!(said.len(), 1, "{said:?}");
+            said.remove(0)
         }
+    }
+
+    fn unreadable(table: &dyn RecordTable) -> Vec<String> {
+        let diagnostics = table.diagnostics().iter();
+        let unreadable = diagnostics.filter(|d| d.severity == Severity::Unreadable);
+        unreadable.map(Diagnostic::to_string).collect()
     }
 
     fn blocks(record: &Record<'_>) -> Vec<(Vec<u64>, u64)> {
@@ -323,7 +335,7 @@ mod tests {
         logs.entry(true, 0, &[0, 0, 0, 4], (0, 0));
         logs.entry(false, 1, &[0], (0, 0));
         let found = logs.records(&[6, 7]);
-        assert_eq!(found.faults, [""; 0]);
+        assert_eq!(found.diagnostics, []);
         let records: Vec<_> = found.records.iter().collect();
         assert_eq!(records.len(), 2);
         assert_eq!(
@@ -409,9 +421,14 @@ mod tests {
             logs.entry(false, 0, &[1, 1, 1, 1], (0, 16));
             let found = logs.records(&[6, 7]);
             assert_eq!(found.records.len(), 2);
-            assert_eq!(found.faults.len(), 1);
+            let said: Vec<String> = found
+                .diagnostics
+                .iter()
+                .map(Diagnostic::to_string)
+                .collect();
+            assert_eq!(said.len(), 1);
             let wanted = format!("/_metadata_log: entry at byte {at}: ");
-            assert!(found.faults[0].starts_with(&wanted), "{:?}", found.faults);
+            assert!(said[0].starts_with(&wanted), "{said:?}");
         }
     }
 
@@ -422,7 +439,7 @@ mod tests {
             logs.data.extend([0; 4]);
             let at = logs.entry(false, 0, &[0, 1], tail);
             let found = logs.records(&[1]);
-            assert_eq!((found.faults.len(), found.records.len()), (0, 1));
+            assert_eq!((found.diagnostics.len(), found.records.len()), (0, 1));
             let fault = found.records.get(0).fault;
             let wanted = format!("/_metadata_log: entry at byte {at}: ");
             assert!(fault.unwrap().starts_with(&wanted), "{tail:?} {fault:?}");

@@ -20,6 +20,7 @@ use super::records::RecordList;
 use super::source::SourceFile;
 use super::tiling::Tiling;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use decode::Decoder;
 pub use entry::has_magics;
@@ -108,12 +109,8 @@ struct ClassicTable {
 }
 
 impl RecordTable for ClassicTable {
-    fn faults(&self) -> &[String] {
-        &self.entries.faults
-    }
-
-    fn complaints(&self) -> &[String] {
-        &self.entries.complaints
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.entries.diagnostics
     }
 
     fn records(
@@ -137,10 +134,10 @@ impl RecordTable for ClassicTable {
             Some(at) => Ok(decoder.records(at)),
             None => Ok(DatasetRecords {
                 records: RecordList::new(rank, 0),
-                faults: vec![format!(
+                diagnostics: vec![Diagnostic::unreadable(format!(
                     "no anchor of rank {rank} has the id {}",
                     dataset.id
-                )],
+                ))],
                 ..DatasetRecords::default()
             }),
         }

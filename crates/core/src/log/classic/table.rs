@@ -8,6 +8,7 @@ use super::entry::{
     Covered, DATA_HEADER, Entry, METADATA_HEADER, check_data_header, read_metadata_header,
 };
 use super::{DATA_LOG, METADATA_LOG};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::source::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::window::Window;
@@ -19,8 +20,9 @@ pub(super) struct EntryTable {
     pub by_anchor: Vec<Entries>,
     /// Where data begin in the data log, in ascending order.
     data: Vec<u64>,
-    pub faults: Vec<String>,
-    pub complaints: Vec<String>,
+    /// [`Severity::Unreadable`]: not all entries could be found. [`Severity::Inconsistent`]: they were
+    /// found, but the log contradicts itself.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// The entries of one dataset.
@@ -28,8 +30,8 @@ pub(super) struct EntryTable {
 pub(super) struct Entries {
     /// In the order of the log.
     pub places: Vec<Place>,
-    /// Why they cannot be trusted.
-    pub fault: Option<String>,
+    /// Why none of the dataset's elements can be read, if so.
+    pub unreadable: Option<Diagnostic>,
 }
 
 impl EntryTable {
@@ -39,16 +41,19 @@ impl EntryTable {
         let entries = || Entries::default();
         found.by_anchor.resize_with(tables.anchors.len(), entries);
         if let Err(reason) = check_data_header(data) {
-            found.faults.push(format!("/{DATA_LOG}: {reason}"));
+            let place = format!("/{DATA_LOG}");
+            found
+                .diagnostics
+                .push(Diagnostic::unreadable(reason).at(place));
         }
         let walked = walk(tables, metadata, |number, entry, window| {
             // Where it has elements these will tell.
             if let Some(reason) = entry.trouble()
                 && is_empty(entry, window)?
             {
-                let at = entry.at;
-                let text = format!("/{METADATA_LOG}: entry at byte {at}: {reason}");
-                found.complaints.push(text);
+                let place = format!("/{METADATA_LOG}: entry at byte {}", entry.at);
+                let empty = Diagnostic::new(Severity::Inconsistent, reason);
+                found.diagnostics.push(empty.at(place));
             }
             let place = Place {
                 at: entry.at,
@@ -63,7 +68,7 @@ impl EntryTable {
         found.data.dedup();
         match walked {
             // What was found is not all there is, so that chains need not be complete.
-            Err(fault) => found.faults.push(fault),
+            Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
             Ok(()) => found.follow_chains(tables),
         }
         found
@@ -72,15 +77,19 @@ impl EntryTable {
     fn follow_chains(&mut self, tables: &Tables) {
         for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
             let id = anchor.id;
-            let named = |text: &str| format!("/{METADATA_LOG}: dataset {id}: {text}");
+            let diagnostic = |severity, text| {
+                Diagnostic::new(severity, text).at(format!("/{METADATA_LOG}: dataset {id}"))
+            };
             let followed = anchor
                 .first
                 .map(|first| chain::follow(first, &entries.places));
             match followed.unwrap_or(Ok(())) {
                 Ok(()) => {}
-                Err(Trouble::Disagrees(text)) => self.complaints.push(named(&text)),
+                Err(Trouble::Disagrees(text)) => self
+                    .diagnostics
+                    .push(diagnostic(Severity::Inconsistent, text)),
                 Err(Trouble::Cycle(text) | Trouble::Negative(text)) => {
-                    entries.fault = Some(named(&text));
+                    entries.unreadable = Some(diagnostic(Severity::Unreadable, text));
                 }
             }
         }
@@ -98,8 +107,8 @@ impl EntryTable {
         let places = self.by_anchor.iter().map(|e| e.places.capacity());
         let places = places.sum::<usize>() * size_of::<Place>();
         let lists = self.by_anchor.capacity() * size_of::<Entries>();
-        let complaints = self.complaints.iter().map(String::len);
-        places + lists + complaints.sum::<usize>() + self.data.capacity() * size_of::<u64>()
+        let diagnostics = self.diagnostics.iter().map(Diagnostic::bytes);
+        places + lists + diagnostics.sum::<usize>() + self.data.capacity() * size_of::<u64>()
     }
 }
 

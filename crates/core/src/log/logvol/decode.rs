@@ -9,6 +9,7 @@ use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, Spelling};
 use super::table::{EntryTable, Head, Place, i64_at};
 use super::{MERGED, Tables};
+use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
 use crate::log::records::RecordList;
@@ -71,7 +72,8 @@ impl<'a> Decoder<'a> {
         };
         for place in places {
             if let Err(reason) = self.add(place, &mut state, &mut found.records) {
-                found.faults.push(format!("{}: {reason}", self.name(place)));
+                let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
+                found.diagnostics.push(diagnostic);
             }
         }
         found.decoded = state.decoded;

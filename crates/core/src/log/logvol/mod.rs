@@ -24,6 +24,7 @@ use super::source::SourceFile;
 use super::tiling::Tiling;
 use super::window::Piece;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use decode::Decoder;
 use table::EntryTable;
@@ -85,7 +86,7 @@ pub struct Tables {
     /// The `_ld_N`, by source file and offset.
     pub data: Vec<Extent>,
     /// Tables, or parts of them, that are known to be lost.
-    pub faults: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Layout for Tables {
@@ -118,8 +119,8 @@ struct LogVolTable {
 }
 
 impl RecordTable for LogVolTable {
-    fn faults(&self) -> &[String] {
-        &self.entries.faults
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.entries.diagnostics
     }
 
     fn records(

@@ -8,6 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 use super::{Section, Tables};
+use crate::diagnostic::Diagnostic;
 use crate::log::source::SourceFile;
 use crate::log::window::{Piece, Window};
 
@@ -151,7 +152,7 @@ pub(super) struct EntryTable {
     by_dataset: HashMap<i64, Entries, RandomState>,
     spelled: Vec<Spelled>,
     /// Sections or whole tables that could not be followed to their end.
-    pub faults: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl EntryTable {
@@ -177,14 +178,6 @@ impl EntryTable {
         };
         walk(sources, tables, &mut finder);
         finder.found
-    }
-
-    /// One fault is enough to distrust the log; more are told only for a person to read.
-    fn add_fault(&mut self, fault: String) {
-        const MOST: usize = 100;
-        if self.faults.len() < MOST {
-            self.faults.push(fault);
-        }
     }
 
     pub fn of_dataset(&self, id: i64) -> &[Place] {
@@ -257,8 +250,12 @@ impl Visitor for Finder {
         Ok(())
     }
 
-    fn fault(&mut self, fault: String) {
-        self.found.add_fault(fault);
+    fn unreadable(&mut self, diagnostic: Diagnostic) {
+        // One is enough to make the log unreadable. More are kept only for a person to read.
+        const MOST: usize = 100;
+        if self.found.diagnostics.len() < MOST {
+            self.found.diagnostics.push(diagnostic);
+        }
     }
 }
 
@@ -309,7 +306,7 @@ pub(super) trait Visitor {
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String>;
 
     /// A section, or a whole table, could not be followed to its end.
-    fn fault(&mut self, fault: String);
+    fn unreadable(&mut self, diagnostic: Diagnostic);
 }
 
 /// An entry that a walk has come to.
@@ -348,8 +345,8 @@ impl Entry<'_, '_> {
 
 /// Shows `visitor` all entries of a log, in the order of its tables.
 pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
-    for fault in &tables.faults {
-        visitor.fault(fault.clone());
+    for diagnostic in &tables.diagnostics {
+        visitor.unreadable(diagnostic.clone());
     }
     for (number, table) in tables.metadata.iter().enumerate() {
         let piece = Piece {
@@ -391,8 +388,8 @@ impl<'a, V: Visitor> Walk<'a, V> {
 
     fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), String>) {
         if let Err(reason) = walk(&mut self) {
-            self.visitor
-                .fault(format!("{}: {reason}", self.window.name()));
+            let diagnostic = Diagnostic::unreadable(reason).at(self.window.name());
+            self.visitor.unreadable(diagnostic);
         }
     }
 
@@ -411,8 +408,9 @@ impl<'a, V: Visitor> Walk<'a, V> {
                 .filter(|end| (start..=len).contains(end))
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
             if let Err(reason) = self.section(start, end) {
-                let fault = format!("{}: section {section}: {reason}", self.window.name());
-                self.visitor.fault(fault);
+                let place = format!("{}: section {section}", self.window.name());
+                self.visitor
+                    .unreadable(Diagnostic::unreadable(reason).at(place));
             }
             start = end;
         }

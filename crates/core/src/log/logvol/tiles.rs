@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Tables;
 use super::flags::{DEFL, ENC, MUL, REF};
 use super::table::{Entry, Visitor, i64_at, walk};
+use crate::diagnostic::Diagnostic;
 use crate::log::source::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 
@@ -60,7 +61,7 @@ impl Visitor for Finder {
         Ok(())
     }
 
-    fn fault(&mut self, _: String) {
+    fn unreadable(&mut self, _: Diagnostic) {
         self.is_damaged = true;
     }
 }

@@ -4,6 +4,7 @@ use super::Variable;
 use super::entry::{Call, Entry, Request};
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble};
 use super::table::{Place, Table, name, source};
+use crate::diagnostic::Diagnostic;
 use crate::log::base::Base;
 use crate::log::lattice::Lattice;
 use crate::log::model::{Encoding, Selection, Selections, Stored};
@@ -30,7 +31,7 @@ impl<'a> Decoder<'a> {
         let variable = match self.variable() {
             Ok(variable) => variable,
             Err(reason) => {
-                found.faults.push(reason);
+                found.diagnostics.push(Diagnostic::unreadable(reason));
                 return found;
             }
         };
@@ -40,14 +41,14 @@ impl<'a> Decoder<'a> {
         let mut window = None;
         for place in places {
             if let Err(reason) = self.add(place, variable, &mut window, &mut found) {
-                let fault = format!("{}: {reason}", self.name(place));
-                found.faults.push(fault);
+                let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
+                found.diagnostics.push(diagnostic);
             }
         }
         match self.base(variable) {
             Ok(Some(base)) => found.records.set_base(base),
             Ok(None) => {}
-            Err(reason) => found.faults.push(reason),
+            Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
         }
         found.records.put_in_order();
         found

@@ -1,6 +1,7 @@
 //! The metadata log: its header, how many entries count, and the walk through them (2.1 to 2.3).
 
 use super::entry::Entry;
+use crate::diagnostic::Diagnostic;
 use crate::log::source::SourceFile;
 use crate::log::window::Window;
 
@@ -157,10 +158,8 @@ pub struct LogHeader {
     pub front: Front,
     /// How many entries count, from the first one on. A log that was cut has fewer: see [`walk`].
     pub entries: u64,
-    /// Why entries are missing, if that is so.
-    pub loss: Option<String>,
-    /// Why there are entries that do not count, where they might have to.
-    pub note: Option<String>,
+    /// Why entries are missing, or why there are entries that do not count where they might have to.
+    pub diagnostic: Option<Diagnostic>,
 }
 
 impl LogHeader {
@@ -189,8 +188,7 @@ fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
     let mut header = LogHeader {
         front,
         entries: 0,
-        loss: None,
-        note: None,
+        diagnostic: None,
     };
     let front = &header.front;
     if is_fresh && !is_in_place {
@@ -202,12 +200,12 @@ fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
              none of them is shown, for they may be of an older log"
         );
-        header.note = (header.entries == 0 && found > 1).then_some(note);
+        header.diagnostic = (header.entries == 0 && found > 1).then(|| Diagnostic::note(note));
         return Ok(header);
     }
     let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
         header.entries = chained(source, front, fits)?;
-        header.loss = Some(missing(claimed, header.entries));
+        header.diagnostic = Some(Diagnostic::lost(missing(claimed, header.entries)));
         return Ok(header);
     };
     header.entries = entries;
@@ -218,7 +216,7 @@ fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
             "its number of entries was set to 0 when the file was defined anew: those that are there \
              and complete, {found}, are not shown, for they may be in the file already"
         );
-        header.note = (found > 0).then_some(note);
+        header.diagnostic = (found > 0).then(|| Diagnostic::note(note));
     }
     Ok(header)
 }
@@ -319,7 +317,7 @@ mod tests {
         assert!(!front.big_endian);
         // Its entries are not here.
         assert_eq!(header.entries, 0);
-        let loss = header.loss.unwrap();
+        let loss = header.diagnostic.unwrap().what;
         assert!(loss.contains("of 3 entries"), "{loss}");
         (log.big_endian, log.ranks, log.rank) = (true, 300, 256);
         let other = read(&log.metadata()).unwrap();
@@ -378,8 +376,7 @@ mod tests {
     /// How many entries count, and how many notes there are.
     fn counted(log: &LogBytes) -> (u64, usize) {
         let header = read(&log.metadata()).unwrap();
-        let remarks = header.loss.iter().chain(&header.note);
-        (header.entries, remarks.count())
+        (header.entries, header.diagnostic.iter().count())
     }
 
     #[test]
@@ -441,7 +438,7 @@ mod tests {
         log.entry_begin = Some(0);
         assert_eq!(counted(&log), (0, 1));
         let header = read(&log.metadata()).unwrap();
-        let note = header.note.unwrap();
+        let note = header.diagnostic.unwrap().what;
         assert!(note.contains("complete, 5,"), "{note}");
         log.entries.clear();
         assert_eq!(counted(&log), (0, 0));

@@ -30,15 +30,6 @@ use crate::error::Result;
 use crate::log::source::SourceFile;
 pub use table::survey;
 
-/// What a person should know of the logs of a file.
-#[derive(Debug, Default)]
-pub struct Remarks {
-    /// What is missing.
-    pub losses: Vec<String>,
-    /// What may be wrong, or is not what one would expect.
-    pub notes: Vec<String>,
-}
-
 /// Whether a file begins as a netCDF classic file does (section 7).
 pub fn has_magic(file: &SourceFile) -> Result<bool> {
     let mut magic = [0; 4];

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::decode::{self, Decoder};
 use super::entry::Call;
 use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
-use super::{Log, Remarks, Tables};
+use super::{Log, Tables};
+use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
@@ -15,8 +16,8 @@ use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 
 /// Bits of the number of an entry in the order of application; the number of its log stands above.
 const ENTRY_BITS: u32 = 40;
-/// Faults that are told: one is enough to distrust a log.
-const MOST_FAULTS: usize = 100;
+/// Diagnostics that are kept: one is enough to make the log unreadable.
+const MOST_DIAGNOSTICS: usize = 100;
 
 /// Where an entry lies.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ pub(super) struct Table {
     /// Of each log; `None` where it could not be read.
     pub headers: Vec<Option<LogHeader>>,
     places: Vec<Vec<Place>>,
-    faults: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Table {
@@ -65,12 +66,12 @@ impl Table {
             tables: tables.clone(),
             headers: Vec::with_capacity(tables.logs.len()),
             places: vec![Vec::new(); tables.variables.len()],
-            faults: Vec::new(),
+            diagnostics: Vec::new(),
         };
         for (number, log) in tables.logs.iter().enumerate() {
             let read = table.read_log(sources, number, log);
             if let Err(reason) = &read {
-                table.add_fault(format!("{}: {reason}", name(sources, log)));
+                table.add(name(sources, log), reason.clone());
             }
             table.headers.push(read.ok());
         }
@@ -106,21 +107,24 @@ impl Table {
                     position: entry.at | astray,
                     order: (number as u64) << ENTRY_BITS | entry.number,
                 }),
-                None => self.add_fault(format!(
-                    "{}: {} is of variable {}, which does not exist",
+                None => self.add(
                     name(sources, log),
-                    entry.name(),
-                    entry.variable
-                )),
+                    format!(
+                        "{} is of variable {}, which does not exist",
+                        entry.name(),
+                        entry.variable
+                    ),
+                ),
             }
             Ok(())
         })?;
         Ok(header)
     }
 
-    fn add_fault(&mut self, fault: String) {
-        if self.faults.len() < MOST_FAULTS {
-            self.faults.push(fault);
+    fn add(&mut self, log: String, reason: String) {
+        if self.diagnostics.len() < MOST_DIAGNOSTICS {
+            self.diagnostics
+                .push(Diagnostic::unreadable(reason).at(log));
         }
     }
 
@@ -131,8 +135,8 @@ impl Table {
 }
 
 impl RecordTable for Table {
-    fn faults(&self) -> &[String] {
-        &self.faults
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     fn records(
@@ -223,7 +227,7 @@ impl Tables {
 pub struct Survey {
     /// How many records they make. An entry that breaks a rule makes none.
     pub records: u64,
-    pub remarks: Remarks,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Walks through all logs. Fails where one cannot be read.
@@ -233,10 +237,8 @@ pub fn survey(sources: &[SourceFile], tables: &Tables) -> Result<Survey> {
         let name = name(sources, log);
         let looked = look(sources, tables, log, &mut found.records);
         let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
-        let named = |said: String| format!("{name}: {said}");
-        let Remarks { losses, notes } = &mut found.remarks;
-        losses.extend(said.losses.into_iter().map(named));
-        notes.extend(said.notes.into_iter().map(named));
+        let named = |diagnostic: Diagnostic| diagnostic.at(name.as_str());
+        found.diagnostics.extend(said.into_iter().map(named));
     }
     Ok(found)
 }
@@ -247,7 +249,7 @@ fn look(
     tables: &Tables,
     log: &Log,
     records: &mut u64,
-) -> std::result::Result<Remarks, String> {
+) -> std::result::Result<Vec<Diagnostic>, String> {
     let source = source(sources, log.metadata)?;
     let header = LogHeader::read(source)?;
     let mut without_payload = 0u64;
@@ -267,20 +269,18 @@ fn look(
         }
         Ok(())
     })?;
-    let mut losses: Vec<String> = header.loss.into_iter().chain(cut).collect();
+    let cut = cut.map(Diagnostic::lost);
+    let mut diagnostics: Vec<_> = header.diagnostic.into_iter().chain(cut).collect();
     if without_payload > 0 {
         let of = header.entries;
-        losses.push(match log.data {
+        diagnostics.push(Diagnostic::lost(match log.data {
             Some(_) => {
                 format!("payloads of {without_payload} of {of} entries are not in the data log")
             }
             None => format!("the data log is missing, with the payloads of {of} entries"),
-        });
+        }));
     }
-    Ok(Remarks {
-        losses,
-        notes: header.note.into_iter().collect(),
-    })
+    Ok(diagnostics)
 }
 
 /// As messages name a log.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{Log, Tables, Variable};
 use crate::boxes::Bounds;
+use crate::diagnostic::Diagnostic;
 use crate::log::arrangement::Arrangement;
 use crate::log::model::{Encoding, Record, Selections};
 use crate::log::numbers::Kind;
@@ -163,7 +164,7 @@ pub struct Shown {
     pub bytes: Vec<u8>,
     /// Why some elements cannot be had: they are zeros here.
     pub lost: Vec<String>,
-    pub faults: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 /// What the records of a variable show, element by element.
@@ -197,7 +198,12 @@ fn shown_by(
     let mut shown = Shown {
         bytes: vec![0; elements as usize * element],
         lost: Vec::new(),
-        faults: [table.faults(), &found.faults].concat(),
+        diagnostics: table
+            .diagnostics()
+            .iter()
+            .chain(&found.diagnostics)
+            .map(Diagnostic::to_string)
+            .collect(),
     };
     if let Some(base) = found.records.base() {
         let mut pieces = Vec::new();

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::testing::{LogBytes, Shown, rewritten, shown, variable, with_logs};
 use super::{Tables, Variable, survey};
+use crate::diagnostic::Severity;
 use crate::log::numbers::Kind;
 use crate::log::{Layout, Logged};
 
@@ -42,7 +43,7 @@ fn show_of(
 }
 
 fn values(shown: &Shown) -> Vec<i16> {
-    assert_eq!((&shown.lost, &shown.faults), (&vec![], &vec![]));
+    assert_eq!((&shown.lost, &shown.diagnostics), (&vec![], &vec![]));
     let numbers = shown.bytes.chunks_exact(2);
     numbers
         .map(|n| i16::from_le_bytes(n.try_into().unwrap()))
@@ -137,7 +138,7 @@ fn values_are_converted() {
     for (version, byte) in [(1, 200), (2, 200), (5, 0xee)] {
         let found = of(version);
         assert_eq!(found.bytes, [1, 127, byte, 0xfd, 0xfc, 0xee], "{version}");
-        assert_eq!((found.lost.len(), found.faults.len()), (0, 0));
+        assert_eq!((found.lost.len(), found.diagnostics.len()), (0, 0));
     }
 }
 
@@ -158,8 +159,8 @@ fn entries_that_break_a_rule_are_faults_of_their_variable() {
             logs,
         };
         let other = shown(&sources, &tables, 1, &[4]);
-        assert_eq!(other.faults.len(), 0, "{other:?}");
-        shown(&sources, &tables, 0, &[4]).faults.join(" and ")
+        assert_eq!(other.diagnostics.len(), 0, "{other:?}");
+        shown(&sources, &tables, 0, &[4]).diagnostics.join(" and ")
     };
     let word = |n: i64| n.to_le_bytes();
     let int = |n: i32| n.to_le_bytes();
@@ -199,7 +200,7 @@ fn an_unknown_variable_is_a_fault_of_all() {
         log.put(VARA, SHORT, number, 1, &[0, 1, 0], &[1, 2]);
         let found = show(&[], &[log], &[variable(Kind::I16, &[4])], &[4]);
         assert!(
-            found.faults[0].contains("which does not exist"),
+            found.diagnostics[0].contains("which does not exist"),
             "{found:?}"
         );
     }
@@ -218,7 +219,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
     cut.data.pop();
     let found = show(&[], &[cut], &variables, &[4]);
     assert_eq!(found.bytes, [1, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!((found.lost.len(), found.faults.len()), (1, 0));
+    assert_eq!((found.lost.len(), found.diagnostics.len()), (1, 0));
     let said = "file1: entry 1 at byte 176: its payload ends at 16, past the end of ";
     assert!(found.lost[0].contains(said), "{found:?}");
 
@@ -226,7 +227,11 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         let mut astray = log.clone();
         astray.bend(24, &offset.to_le_bytes());
         let found = show(&[], &[astray], &variables, &[4]);
-        assert_eq!((found.lost.len(), found.faults.len()), (1, 0), "{offset}");
+        assert_eq!(
+            (found.lost.len(), found.diagnostics.len()),
+            (1, 0),
+            "{offset}"
+        );
     }
 
     let (_dir, sources, mut logs) = with_logs(&[], &[log]);
@@ -243,10 +248,12 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         found.lost[0].contains("the data log is missing"),
         "{found:?}"
     );
-    let notes = survey(&sources, &tables).unwrap().remarks.losses;
+    let lost = survey(&sources, &tables).unwrap().diagnostics;
+    assert_eq!(lost[0].severity, Severity::Lost);
+    let said = lost[0].to_string();
     assert!(
-        notes[0].contains("missing, with the payloads of 2 entries"),
-        "{notes:?}"
+        said.contains("missing, with the payloads of 2 entries"),
+        "{said}"
     );
 }
 
@@ -280,7 +287,7 @@ fn blocks_without_a_payload_are_not_made() {
         (record.start, record.count),
         (&[0][..], &[2 * (1 << 40) - 1][..])
     );
-    assert!(record.fault.is_some() && found.faults.is_empty());
+    assert!(record.fault.is_some() && found.diagnostics.is_empty());
 }
 
 #[test]
@@ -292,7 +299,7 @@ fn records_are_counted_and_losses_told() {
     log.put(2, SHORT, 0, 1, &[99, 2, 0, 1], &[0; 2]);
     log.put(VARA, 12, 0, 1, &[60, 1, 0], &[0; 2]);
     log.put(VARA, SHORT, 1, 1, &[3, 1, 0], &[0; 2]);
-    let of = |version, log: &LogBytes, cut: usize| {
+    let of = |version, log: &LogBytes, cut: usize| -> (u64, Vec<String>) {
         let (dir, mut sources, logs) = with_logs(&[], &[LogBytes::new(true), log.clone()]);
         let variables = vec![variable(Kind::I16, &[0]), variable(Kind::I16, &[4])];
         let tables = Tables {
@@ -304,7 +311,9 @@ fn records_are_counted_and_losses_told() {
         let whole = log.metadata();
         sources[3] = rewritten(&dir, 3, &whole[..whole.len() - cut]);
         let found = survey(&sources, &tables).unwrap();
-        (found.records, found.remarks.losses)
+        let lost = found.diagnostics.iter();
+        let lost = lost.filter(|d| d.severity == Severity::Lost);
+        (found.records, lost.map(|d| d.to_string()).collect())
     };
     assert_eq!(of(1, &log, 0), (10, vec![]));
     let mut without = log.clone();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::new_datatype;
 use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::{Attribute, Type};
 
 type Result<T> = std::result::Result<T, String>;
@@ -75,13 +76,13 @@ impl Attributes {
         object: &Id,
         attributes: &[Attribute],
         of: &str,
-        warnings: &mut Vec<String>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<()> {
         for attribute in attributes {
             let name = String::from_utf8_lossy(&attribute.name);
             if RESERVED.contains(&attribute.name.as_slice()) {
                 let text = format!("attribute {name} of {of} is not shown: netCDF-4 uses its name");
-                warnings.push(text);
+                diagnostics.push(Diagnostic::note(text));
                 continue;
             }
             self.one(object, attribute)

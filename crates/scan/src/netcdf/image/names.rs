@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::Header;
 
 /// In front of the name of a variable whose own name is that of a dimension which it is not the scale of.
@@ -13,7 +14,7 @@ pub(super) struct Plan {
     pub placeholders: Vec<usize>,
     pub variables: Vec<Shown>,
     /// What cannot be shown.
-    pub warnings: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A variable that is shown.
@@ -31,7 +32,7 @@ impl Plan {
         let dimensions: HashMap<&[u8], usize> = dimensions.collect();
         let mut taken: HashSet<Vec<u8>> = dimensions.keys().map(|name| name.to_vec()).collect();
         let mut has_coordinate = HashSet::new();
-        let (mut variables, mut warnings) = (Vec::new(), Vec::new());
+        let (mut variables, mut diagnostics) = (Vec::new(), Vec::new());
         for (number, variable) in header.variables.iter().enumerate() {
             let namesake = dimensions.get(variable.name.as_slice()).copied();
             let first = variable.dimensions.first().copied();
@@ -48,18 +49,18 @@ impl Plan {
                     scale_of,
                 });
             } else {
-                warnings.push(format!(
+                diagnostics.push(Diagnostic::note(format!(
                     "variable {} is not shown: its name in netCDF-4, {}, is taken",
                     String::from_utf8_lossy(&variable.name),
                     String::from_utf8_lossy(&name)
-                ));
+                )));
             }
         }
         let all = 0..header.dimensions.len();
         Plan {
             placeholders: all.filter(|d| !has_coordinate.contains(d)).collect(),
             variables,
-            warnings,
+            diagnostics,
         }
     }
 }

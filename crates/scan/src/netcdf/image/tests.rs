@@ -250,8 +250,9 @@ fn what_netcdf4_has_no_name_for_is_left_out_with_a_warning() {
     assert_eq!(names, ["/_nc4_non_coord_x", "/z"]);
     let ids = made.datasets.iter().map(|d| d.logged().unwrap().id);
     assert_eq!(ids.collect::<Vec<_>>(), [0, 3]);
-    let warned = made.warnings.join("\n");
-    assert_eq!(made.warnings.len(), 4, "{warned}");
+    let warned: Vec<String> = made.diagnostics.iter().map(|d| d.to_string()).collect();
+    let warned = warned.join("\n");
+    assert_eq!(made.diagnostics.len(), 4, "{warned}");
     for text in [
         "variable x is",
         "variable y is",
@@ -302,7 +303,7 @@ fn empty_and_large_attributes_are_shown() {
     ];
     odd.attributes = odd.variables[0].attributes.clone();
     let made = image_of(&odd, 0).unwrap();
-    assert!(made.warnings.is_empty());
+    assert!(made.diagnostics.is_empty());
     let code = "print([[a, len(o.getncattr(a))] for o in (f, f['v']) for a in o.ncattrs()])";
     if let Some(seen) = seen(&made, code) {
         let one = "['large', 30000], ['none', 0], ['text', 100000], ['empty', 0]";
@@ -416,7 +417,11 @@ fn readers_see_the_dimensions_and_variables_of_any_header() {
     for number in 0..100 {
         let header = headers().new_tree(&mut runner).unwrap().current();
         let made = image_of(&header, 7).unwrap();
-        assert!(made.warnings.is_empty(), "{header:?}: {:?}", made.warnings);
+        assert!(
+            made.diagnostics.is_empty(),
+            "{header:?}: {:?}",
+            made.diagnostics
+        );
         assert_eq!(made.datasets.len(), header.variables.len());
         std::fs::write(dir.path().join(format!("{number:03}.nc")), &made.image).unwrap();
         let name = |d: &usize| String::from_utf8_lossy(&header.dimensions[*d].name).into_owned();

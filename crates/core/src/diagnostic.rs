@@ -1,0 +1,78 @@
+//! What there is to say about a log besides its data: one form for every layer.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How much a reader of the log has to mind, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Severity {
+    /// A user should know it: the view shows something in another way than the program wrote it, or
+    /// there is a doubt. No data are known to be missing.
+    Note,
+    /// The log contradicts itself, but every element can be read.
+    Inconsistent,
+    /// Data of the log are known to be missing. The view shows what is left.
+    Lost,
+    /// Elements cannot be read. Reading them fails with this reason.
+    Unreadable,
+}
+
+/// One finding about a log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, table or entry that it is about; `None` stands for the log as a whole.
+    pub place: Option<String>,
+    /// What was found, for a person to read.
+    pub what: String,
+}
+
+impl Diagnostic {
+    /// A finding about the log as a whole.
+    pub fn new(severity: Severity, what: impl Into<String>) -> Self {
+        Diagnostic {
+            severity,
+            place: None,
+            what: what.into(),
+        }
+    }
+
+    /// The same, of [`Severity::Note`].
+    pub fn note(what: impl Into<String>) -> Self {
+        Self::new(Severity::Note, what)
+    }
+
+    /// The same, of [`Severity::Lost`].
+    pub fn lost(what: impl Into<String>) -> Self {
+        Self::new(Severity::Lost, what)
+    }
+
+    /// The same, of [`Severity::Unreadable`].
+    pub fn unreadable(what: impl Into<String>) -> Self {
+        Self::new(Severity::Unreadable, what)
+    }
+
+    /// The same finding, about `place`.
+    pub fn at(self, place: impl Into<String>) -> Self {
+        Diagnostic {
+            place: Some(place.into()),
+            ..self
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.place.as_ref().map_or(0, String::len) + self.what.len()
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
