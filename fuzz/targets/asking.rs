@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use h5logfs_core::boxes::Bounds;
 use h5logfs_core::index::DatasetIndex;
-use h5logfs_core::index::kept::About;
-use h5logfs_core::index::store::{KeptLog, Key, State, Store};
+use h5logfs_core::index::saved::IndexInputs;
+use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
 use h5logfs_core::log::model::{Block, Record, Selections, Stored};
 use h5logfs_core::log::records::RecordList;
 use h5logfs_core::log::source::{Identity, SourceFile};
@@ -39,7 +39,7 @@ pub fn look(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<'_>]) {
             continue;
         };
         compare(&found.records, &index, dataset.dims);
-        let about = About {
+        let about = IndexInputs {
             number,
             dataset,
             sources,
@@ -172,11 +172,11 @@ pub fn queries(dims: &[u64]) -> [Bounds; 2] {
 }
 
 /// A place to keep things, in which there is nothing.
-pub fn empty_store(site: &Site) -> KeptLog {
+pub fn empty_store(site: &Site) -> StoreEntry {
     let dir = site.path().join("kept");
     let store = Store::open(&dir, 64 << 20).expect("a directory of our own");
-    Arc::new(store).log(&Key {
-        main: State {
+    Arc::new(store).entry(&StoreKey {
+        main: FileState {
             identity: Identity::default(),
             changed: (0, 0),
         },
@@ -186,11 +186,11 @@ pub fn empty_store(site: &Site) -> KeptLog {
 }
 
 /// What is kept of an index, and read again, answers as it does.
-pub fn keep(index: &DatasetIndex, about: About<'_>) {
+pub fn keep(index: &DatasetIndex, about: IndexInputs<'_>) {
     let site = Site::new();
     let log = empty_store(&site);
-    index.keep(&log, about);
-    let again = DatasetIndex::kept(&log, about, &Selections::default());
+    index.save(&log, about);
+    let again = DatasetIndex::load(&log, about, &Selections::default());
     let again = again.expect("an index that was kept");
     for query in queries(about.dataset.dims) {
         assert_eq!(answers(index, &query), answers(&again, &query));

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use h5logfs_core::index::DatasetIndex;
-use h5logfs_core::index::kept::About;
-use h5logfs_core::index::store::KeptLog;
+use h5logfs_core::index::saved::IndexInputs;
+use h5logfs_core::index::store::StoreEntry;
 use h5logfs_core::log::Logged;
 use h5logfs_core::log::model::Selections;
 use h5logfs_core::log::source::{Identity, SourceFile};
@@ -53,20 +53,20 @@ pub fn index(bytes: &[u8]) {
     let site = Site::new();
     let sources = sources(&site);
     let item = [&identities(&sources), index].concat();
-    let about = About {
+    let about = IndexInputs {
         number: 0,
         dataset: &dataset,
         sources: &sources,
     };
     let known = Selections::default();
     let get = |_: &str| Some(selections.to_vec());
-    let Some(index) = DatasetIndex::of_items(&item, get, about, &known) else {
+    let Some(index) = DatasetIndex::from_items(&item, get, about, &known) else {
         return;
     };
     for query in queries(dataset.dims) {
         answers(&index, &query);
     }
-    index.bytes_in_all();
+    index.bytes_with_selections();
     keep(&index, about);
 }
 
@@ -83,12 +83,12 @@ pub fn index_seeds() -> Seeds {
         let site = Site::new();
         let sources = sources(&site);
         let log = empty_store(&site);
-        let about = About {
+        let about = IndexInputs {
             number: 0,
             dataset: &dataset,
             sources: &sources,
         };
-        index.keep(&log, about);
+        index.save(&log, about);
         let of_selections = items(&site)
             .into_iter()
             .find(|item| item.starts_with("selections"));
@@ -119,7 +119,7 @@ fn items(site: &Site) -> Vec<String> {
 pub fn item(bytes: &[u8]) {
     let (item, edits) = Input(bytes).two_parts();
     let site = Site::new();
-    let log: KeptLog = empty_store(&site);
+    let log: StoreEntry = empty_store(&site);
     log.put("item", item);
     let path = dir(&site).join("item");
     let whole = fs::read(&path).expect("an item that was put");

@@ -34,7 +34,7 @@ fn places(view: &View) -> Vec<Range<u64>> {
     let (mut begins, mut each) = (vec![0], WHOLE);
     if len > WHOLE {
         each = SOME;
-        begins.extend([view.front_len() as u64, len - SOME]);
+        begins.extend([view.preamble_len() as u64, len - SOME]);
         for number in 0..view.snapshot().datasets.len().min(MOST_DATASETS) {
             let last = view.grid(number).len().saturating_sub(1);
             let chunks = [0, last / 2, last].map(|chunk| view.chunk_place(number, chunk));
@@ -79,7 +79,7 @@ fn ask(view: &View, number: usize) {
     let grid = view.grid(number);
     for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
         if chunk < grid.len() {
-            let _ = view.chunk_sources(number, chunk);
+            let _ = view.chunk_blocks(number, chunk);
         }
     }
     if let Ok(touched) = view.touched(number, 0) {
@@ -104,22 +104,22 @@ fn ask(view: &View, number: usize) {
 fn go_through_extents(view: &View) {
     let mut at = 0;
     for _ in 0..MOST_EXTENTS {
-        let Ok(extent) = view.extent_at(at) else {
+        let Ok(segment) = view.segment_at(at) else {
             return;
         };
-        assert_eq!(extent.range.start, at);
-        assert!(extent.range.end <= view.len());
+        assert_eq!(segment.range.start, at);
+        assert!(segment.range.end <= view.len());
         if at == view.len() {
             return;
         }
-        assert!(extent.range.end > at);
-        if extent.hole {
-            let len = (extent.range.end - at).min(SOME);
+        assert!(segment.range.end > at);
+        if segment.is_hole {
+            let len = (segment.range.end - at).min(SOME);
             let mut bytes = vec![1; len as usize];
             // Chunks that are too large to be made cannot be read, whatever is in them.
             let is_hole = view.read_at(at, &mut bytes).is_err() || bytes.iter().all(|b| *b == 0);
             assert!(is_hole, "a hole at {at}");
         }
-        at = extent.range.end;
+        at = segment.range.end;
     }
 }

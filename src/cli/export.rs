@@ -84,14 +84,14 @@ fn write(view: &View, out: &mut std::fs::File) -> Result<()> {
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
-        let extent = view.extent_at(at)?;
-        if extent.hole {
-            at = extent.range.end;
+        let segment = view.segment_at(at)?;
+        if segment.is_hole {
+            at = segment.range.end;
             out.seek(SeekFrom::Start(at))?;
             continue;
         }
-        while at < extent.range.end {
-            let len = STEP.min(extent.range.end - at) as usize;
+        while at < segment.range.end {
+            let len = STEP.min(segment.range.end - at) as usize;
             view.read_at(at, &mut buf[..len])?;
             out.write_all(&buf[..len])?;
             at += len as u64;

@@ -14,7 +14,7 @@ use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::log::base::Base;
 use h5logfs_core::log::model::{Encoding, Record};
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
-use h5logfs_core::view::{Source, View};
+use h5logfs_core::view::{StoredBlock, View};
 
 /// Show what a log file holds: its datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]
@@ -140,7 +140,7 @@ impl Report {
                 .map(|s| s.place.path.to_string_lossy().into_owned())
                 .collect(),
             canonical_bytes: view.len(),
-            metadata_bytes: view.front_len(),
+            metadata_bytes: view.preamble_len(),
             datasets,
             losses: texts(losses),
             warnings: texts(notes),
@@ -331,7 +331,7 @@ struct ChunkReport {
     stored: u64,
     /// The parts of records that make up the chunk, in the order in which they apply. The rest of it
     /// is fill value.
-    made_of: Vec<Source>,
+    made_of: Vec<StoredBlock>,
     /// Why the chunk cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
@@ -380,7 +380,7 @@ fn print_json_array(
 impl ChunkReport {
     fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
         let (offset, stored) = view.chunk_place(number, chunk)?;
-        let (made_of, fault) = match view.chunk_sources(number, chunk) {
+        let (made_of, fault) = match view.chunk_blocks(number, chunk) {
             Ok(sources) => (sources, None),
             Err(e) => (Vec::new(), Some(e.to_string())),
         };

@@ -163,7 +163,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
         // It may take its time, and nobody waits for it.
-        spawn("index_dir", move || tidied.tidy())?;
+        spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
     Ok((real, Mirror::new(catalog, limits)))

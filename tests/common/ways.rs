@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use h5logfs_core::index::kept::About;
-use h5logfs_core::index::store::{KeptLog, Key, State, Store};
+use h5logfs_core::index::saved::IndexInputs;
+use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
 use h5logfs_core::log::source::{SourceDir, SourceFile};
 use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
-use h5logfs_core::view::{Source, View};
+use h5logfs_core::view::{StoredBlock, View};
 use h5logfs_scan::scan;
 
 use super::encoder::BUDGET;
@@ -46,7 +46,7 @@ impl Ways {
         &self,
         chunking: Chunking,
         cache_size: u64,
-        kept: Option<KeptLog>,
+        kept: Option<StoreEntry>,
     ) -> Result<Arc<View>> {
         let (dir, name) = self.dir()?;
         let limits = MemoryLimits {
@@ -63,14 +63,14 @@ impl Ways {
     }
 
     /// Keeps the indexes of all datasets in `store`.
-    fn keep(&self, view: &View, store: &Arc<Store>) -> Result<KeptLog> {
+    fn keep(&self, view: &View, store: &Arc<Store>) -> Result<StoreEntry> {
         let (dir, name) = self.dir()?;
-        let key = Key {
-            main: State::from(&self.path.metadata().map_err(|e| e.to_string())?),
+        let key = StoreKey {
+            main: FileState::from(&self.path.metadata().map_err(|e| e.to_string())?),
             name: name.into_os_string().into_encoded_bytes(),
             settings: String::new(),
         };
-        let log = store.log(&key);
+        let log = store.entry(&key);
         let snapshot = view.snapshot();
         let sources = snapshot.sources.iter();
         let sources = sources.map(|s| SourceFile::open_at(&dir, &s.place));
@@ -81,14 +81,14 @@ impl Ways {
             let Some(dataset) = &dataset.logged() else {
                 continue;
             };
-            let about = About {
+            let about = IndexInputs {
                 number,
                 dataset,
                 sources: &sources,
             };
             let index = view.index(number).map_err(|e| e.to_string())?;
-            index.keep(&log, about);
-            let again = h5logfs_core::index::DatasetIndex::kept(&log, about, &Default::default());
+            index.save(&log, about);
+            let again = h5logfs_core::index::DatasetIndex::load(&log, about, &Default::default());
             if again.is_none() {
                 return Err(format!("the index of dataset {number} is not taken back"));
             }
@@ -163,13 +163,13 @@ impl Ways {
 fn check_holes(view: &View, whole: &[Option<u8>]) -> Result<()> {
     let mut at = 0;
     while at < view.len() {
-        let extent = view.extent_at(at).map_err(|e| e.to_string())?;
-        let range = extent.range;
+        let segment = view.segment_at(at).map_err(|e| e.to_string())?;
+        let range = segment.range;
         if range.start != at || range.end <= at {
             return Err(format!("at {at} there is an extent {range:?}"));
         }
         let bytes = &whole[range.start as usize..range.end as usize];
-        if extent.hole && bytes.iter().any(|byte| *byte != Some(0)) {
+        if segment.is_hole && bytes.iter().any(|byte| *byte != Some(0)) {
             return Err(format!("the hole {range:?} is none"));
         }
         at = range.end;
@@ -185,13 +185,13 @@ fn check_sources(view: &View) -> Result<()> {
         }
         let grid = view.grid(number);
         for chunk in 0..grid.len() {
-            let sources = match (view.chunk(number, chunk), view.chunk_sources(number, chunk)) {
+            let sources = match (view.chunk(number, chunk), view.chunk_blocks(number, chunk)) {
                 (_, Ok(sources)) => sources,
                 (Err(_), Err(_)) => continue,
                 (Ok(_), Err(e)) => return Err(e.to_string()),
             };
             let bounds = grid.bounds(chunk);
-            let is_inside = |source: &Source| {
+            let is_inside = |source: &StoredBlock| {
                 let sides = source.start.iter().zip(&source.count);
                 let mut sides = sides.zip(bounds.start.iter().zip(&bounds.end));
                 sides.all(|((start, count), (from, to))| {
@@ -234,7 +234,7 @@ fn read_somewhat(view: &View) {
         }
         let _ = view.records(number);
         for chunk in [0, all / 2, all - 1] {
-            let _ = view.chunk_sources(number, chunk);
+            let _ = view.chunk_blocks(number, chunk);
             let place = view.chunk_place(number, chunk);
             let _ = place.map(|(at, _)| view.read_at(at, &mut [0; 100]));
         }

@@ -570,7 +570,7 @@ fn a_chunk_is_made_of_what_decides_it() {
     };
     let view = open(&path, Chunking::Auto).unwrap();
     assert_eq!(*view.chunk(0, 0).unwrap(), [1, 1, 3, 3, 2, 2]);
-    let sources = view.chunk_sources(0, 0).unwrap();
+    let sources = view.chunk_blocks(0, 0).unwrap();
     let places: Vec<_> = sources.iter().map(|s| (s.start[0], s.count[0])).collect();
     assert_eq!(places, [(0, 4), (3, 3), (2, 2)]);
     let output = run(&["inspect", "--map", "row"], &path);

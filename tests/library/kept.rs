@@ -15,7 +15,7 @@ use crate::common::encoder::{
 };
 use crate::common::{Mounted, User, can_mount, is_root, messages};
 use h5logfs_catalog::{Catalog, Presented};
-use h5logfs_core::index::store::{Key, State, Store};
+use h5logfs_core::index::store::{FileState, Store, StoreKey};
 use h5logfs_core::log::source::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::View;
@@ -124,7 +124,7 @@ fn what_one_daemon_has_scanned_the_next_one_knows() {
         for (name, scanned) in LOGS.iter().zip(&scanned) {
             let view = next.open(Path::new(&format!("{prefix}{name}"))).unwrap();
             assert_eq!(&read_whole(&view).unwrap(), scanned, "{name}");
-            assert!(view.kept().is_some());
+            assert!(view.saved().is_some());
             let hidden = format!("{name}.subfiles");
             let parent = Path::new(prefix.trim_end_matches('/'));
             let subfiles = site.run().join(&hidden).exists();
@@ -139,9 +139,9 @@ fn what_one_daemon_has_scanned_the_next_one_knows() {
 fn what_belongs_to_views_comes_back_with_them() {
     let site = Site::settled(&["nd.log.h5"]);
     let open = || site.catalog(&site.run()).open(Path::new("nd.log.h5"));
-    open().unwrap().kept().unwrap().put("index-0", b"packed");
+    open().unwrap().saved().unwrap().put("index-0", b"packed");
     let again = open().unwrap();
-    assert_eq!(again.kept().unwrap().get("index-0").unwrap(), b"packed");
+    assert_eq!(again.saved().unwrap().get("index-0").unwrap(), b"packed");
 }
 
 /// Two datasets that were written alike, by so many small blocks that their indexes are worth keeping.
@@ -279,7 +279,7 @@ fn of_a_file_just_changed_or_from_the_future_nothing_is_kept() {
     let see = || {
         let catalog = site.catalog(&site.run());
         let view = catalog.open(Path::new("nd.log.h5")).unwrap();
-        assert!(view.kept().is_none());
+        assert!(view.saved().is_none());
     };
     see();
     assert!(site.items().is_empty());
@@ -341,8 +341,8 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
         let site = Site::settled(&[name]);
         site.catalog(&site.run()).get(Path::new(name)).unwrap();
         let store = Arc::new(Store::open(&site.place(), 64 << 20).unwrap());
-        let log = store.log(&Key {
-            main: State::from(&fs::metadata(site.run().join(name)).unwrap()),
+        let log = store.entry(&StoreKey {
+            main: FileState::from(&fs::metadata(site.run().join(name)).unwrap()),
             name: name.into(),
             settings: format!(
                 "{}, {}, companions=[], at=None",

@@ -457,7 +457,7 @@ fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
         let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default())
             .with_store(Arc::new(store));
         let view = catalog.open(&name).unwrap();
-        (shown(&view), view.kept().is_some(), catalog.scans())
+        (shown(&view), view.saved().is_some(), catalog.scans())
     };
     let settle = || std::thread::sleep(Duration::from_millis(2100));
     settle();

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use h5logfs_core::error::Result;
-use h5logfs_core::index::store::{KeptLog, Key, State, Store, Time};
+use h5logfs_core::index::store::{FileState, FileTime, Store, StoreEntry, StoreKey};
 use h5logfs_core::journal;
 use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
 use h5logfs_core::scan::Settings;
@@ -25,7 +25,7 @@ const ITEM: &str = "scan";
 #[derive(Serialize, Deserialize)]
 struct Item<'a> {
     /// When the inode of each source was changed.
-    changed: Vec<Time>,
+    changed: Vec<FileTime>,
     snapshot: Cow<'a, Snapshot>,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct ScannedWith<'a> {
 pub(super) struct Kept<'a> {
     dir: &'a SourceDir,
     relative: &'a Path,
-    main: State,
-    log: KeptLog,
+    main: FileState,
+    log: StoreEntry,
     /// From before the file was looked at.
     since: SystemTime,
 }
@@ -58,7 +58,7 @@ impl<'a> Kept<'a> {
         source: &SourceFile,
     ) -> Result<Self> {
         let since = SystemTime::now();
-        let main = State::from(&source.metadata()?);
+        let main = FileState::from(&source.metadata()?);
         let name = relative.file_name().unwrap_or_default();
         // Those that come or go leave no trace in the file, nor do those that have no part in what is kept and may
         // have one now.
@@ -70,7 +70,7 @@ impl<'a> Kept<'a> {
         // Where a file lies decides whether a log elsewhere is its own.
         let is_alone = with.settings.log_dirs.is_empty();
         let at = (!is_alone).then(|| (dir.path(), relative));
-        let key = Key {
+        let key = StoreKey {
             main,
             name: name.as_encoded_bytes().to_owned(),
             settings: format!(
@@ -82,13 +82,13 @@ impl<'a> Kept<'a> {
             dir,
             relative,
             main,
-            log: store.log(&key),
+            log: store.entry(&key),
             since,
         })
     }
 
     /// For what else is to be kept of this state of the log: of its subfiles, too.
-    fn log_of(&self, changed: &[Time]) -> KeptLog {
+    fn log_of(&self, changed: &[FileTime]) -> StoreEntry {
         let numbers = changed
             .iter()
             .flat_map(|(s, ns)| [s.to_le_bytes(), ns.to_le_bytes()]);
@@ -97,7 +97,7 @@ impl<'a> Kept<'a> {
 
     /// The snapshot of an earlier scan, if all files of the log are as they were then, and where more
     /// may be kept of them. It was not checked yet.
-    pub fn find(&self, source: &SourceFile) -> Option<(Snapshot, KeptLog)> {
+    pub fn find(&self, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
         let bytes = self.log.get(ITEM)?;
         // A journal counts for more than what the file itself says.
         if !matches!(journal::of_file(self.dir, self.relative, source), Ok(None)) {
@@ -113,7 +113,7 @@ impl<'a> Kept<'a> {
     }
 
     /// The snapshot, if its sources are as they were.
-    fn still(&self, item: Item<'_>) -> Option<(Snapshot, KeptLog)> {
+    fn still(&self, item: Item<'_>) -> Option<(Snapshot, StoreEntry)> {
         let mut snapshot = item.snapshot.into_owned();
         self.place(&mut snapshot)?;
         let now = self.states(&snapshot)?;
@@ -126,7 +126,7 @@ impl<'a> Kept<'a> {
 
     /// The snapshot as it is kept, and where more may be kept; `None` where it must not be: of a log that is not closed, or that
     /// was changed just before.
-    pub fn pack(&self, snapshot: &Snapshot) -> Option<(Vec<u8>, KeptLog)> {
+    pub fn pack(&self, snapshot: &Snapshot) -> Option<(Vec<u8>, StoreEntry)> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
         if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
@@ -144,13 +144,13 @@ impl<'a> Kept<'a> {
         self.log.put(ITEM, packed);
     }
 
-    fn state(&self, place: &SourcePath) -> Option<State> {
+    fn state(&self, place: &SourcePath) -> Option<FileState> {
         let stat = self.dir.of(place).ok()?.stat(&place.path).ok()?;
-        Some(State::from(&stat))
+        Some(FileState::from(&stat))
     }
 
     /// Of all source files, if they are still those of the snapshot.
-    fn states(&self, snapshot: &Snapshot) -> Option<Vec<State>> {
+    fn states(&self, snapshot: &Snapshot) -> Option<Vec<FileState>> {
         let sources = snapshot.sources.iter();
         sources
             .map(|source| {

@@ -49,7 +49,7 @@ fn copy_range(view: &View, file: &File, start: u64, len: u64) -> Vec<u8> {
 /// Writes the front of the file, and of the index what lies between its root and some chunks.
 fn export_paths(view: &View, chunks: impl Iterator<Item = u64>, path: &Path) -> File {
     let file = sparse_file(view, path);
-    let front = copy_range(view, &file, 0, view.extent_at(0).unwrap().range.end);
+    let front = copy_range(view, &file, 0, view.segment_at(0).unwrap().range.end);
     let root = root_of(view, &front);
     for chunk in chunks {
         let mut wanted = view.grid(0).origin(chunk);

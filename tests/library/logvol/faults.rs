@@ -483,9 +483,9 @@ fn very_many_chunks_that_nobody_wrote() {
     let mut extents = Vec::new();
     let (mut at, _) = view.chunk_place(0, 0).unwrap();
     while at < view.len() {
-        let extent = view.extent_at(at).unwrap();
-        at = extent.range.end;
-        extents.push(extent.hole);
+        let segment = view.segment_at(at).unwrap();
+        at = segment.range.end;
+        extents.push(segment.is_hole);
     }
     assert_eq!(extents, [true, false, true, false, true]);
 }

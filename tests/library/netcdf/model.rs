@@ -421,8 +421,8 @@ fn what_the_file_does_not_have_is_a_hole() {
     view.read_at(at, &mut first).unwrap();
     assert!(first[..2500].iter().all(|b| *b == 7));
     assert!(first[2500..].iter().all(|b| *b == 0));
-    let rest = view.extent_at(at + stored).unwrap();
-    assert!(rest.hole);
+    let rest = view.segment_at(at + stored).unwrap();
+    assert!(rest.is_hole);
     assert_eq!(rest.range.end, view.len());
 }
 

@@ -1,8 +1,7 @@
-//! Which records touch a chunk, in the order in which they apply; and what is kept of that on disk.
+//! Which records touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk.
 
+pub mod saved;
 pub mod store;
-
-pub mod kept;
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -21,20 +20,23 @@ use crate::log::records::{Numbered, RecordList, Shared};
 use crate::log::source::SourceFile;
 use crate::log::{DatasetRecords, Logged, RecordTable};
 
-/// The records of one dataset, ready to be asked. Those that later ones hide for certain are left out.
+/// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are
+/// left out.
 #[derive(Debug)]
 pub struct DatasetIndex {
-    /// The boxes of the records, and beside each the numbers of [`PackedRecords`].
+    /// The box of each record, with the values of [`PackedRecords`].
     records: PackedBoxes,
-    /// What they share, and what lies below them.
+    /// Lists that the records refer to, and the data below all records.
     shared: Shared,
     /// Why elements of the dataset cannot be read, wherever they lie.
     diagnostics: Vec<Diagnostic>,
-    /// Bytes of the selections that no other dataset had.
+    /// Bytes of memory of the selections that no other dataset had before.
     decoded: usize,
 }
 
 impl DatasetIndex {
+    /// Decodes the records of `dataset` and indexes them. `selections`: those of the log that are in use. Fails
+    /// where the files cannot be read.
     pub fn build(
         table: &dyn RecordTable,
         sources: &[SourceFile],
@@ -67,7 +69,7 @@ impl DatasetIndex {
         &self.diagnostics
     }
 
-    /// Fails with a reason where no element of the dataset can be trusted.
+    /// Fails with the first of the diagnostics, where there is one.
     pub fn check(&self) -> std::result::Result<(), String> {
         match self.diagnostics.first() {
             Some(reason) => Err(reason.to_string()),
@@ -75,8 +77,8 @@ impl DatasetIndex {
         }
     }
 
-    /// Shows `visit` the records whose boxes touch `query`, and what lies below them, from the one that
-    /// applies last to the first, until it breaks off.
+    /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the first, and
+    /// then the data below all records, until it breaks off.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
@@ -90,7 +92,7 @@ impl DatasetIndex {
         }
     }
 
-    /// Whether some record has a block in `query`, or something lies there below all records.
+    /// Whether some record has a block in `query`, or there is data below all records.
     pub fn is_touched(&self, query: &Bounds) -> bool {
         let touches = |row: Row<'_>| self.record(row).touches(query);
         let has_base = |base: &Base| base.touches(query);
@@ -126,14 +128,14 @@ impl DatasetIndex {
         }
     }
 
-    /// Bytes of the index and of all its selections, whoever else has them.
-    pub fn bytes_in_all(&self) -> usize {
+    /// Bytes of memory of the index and all its selections, with those that other datasets share.
+    pub fn bytes_with_selections(&self) -> usize {
         let selections = self.shared.selections.iter();
         let selections: usize = selections.map(|(_, s)| s.bytes()).sum();
         self.bytes() - self.decoded + selections
     }
 
-    /// Memory held, in bytes. Selections count for the dataset that first asked for them.
+    /// Bytes of memory. Shared selections count for the dataset that decoded them.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.decoded
@@ -154,16 +156,16 @@ impl DatasetIndex {
     }
 }
 
-/// What stands beside the box of a record: its number in the order of application, offset and length
-/// of its stored bytes, the position of its selection plus one, and the rest.
+/// The values of a record, besides its box: its number in the order of application, offset and length of its
+/// stored bytes, the position of its selection plus one, and [`HOW`].
 const VALUES: usize = 5;
 const OFFSET: usize = 1;
 const LEN: usize = 2;
 const SELECTION: usize = 3;
 const HOW: usize = 4;
 
-/// The rest: source file in the low 16 bits, then encoding, lead, position of the conversion plus one,
-/// and that of the fault plus one.
+/// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
+/// one, and position of the fault plus one.
 const ENCODING: u32 = 16;
 const LEAD: u64 = 1 << 19;
 const CONVERSION: u32 = 20;
@@ -179,7 +181,7 @@ const ENCODINGS: [Encoding; 6] = [
     Encoding::DeflateStream,
 ];
 
-/// Some records of a list as rows of a table.
+/// Some records of a list, as rows of a table of boxes.
 struct PackedRecords<'a> {
     list: &'a RecordList,
     numbers: Vec<u32>,
@@ -231,16 +233,16 @@ impl Rows for PackedRecords<'_> {
     }
 }
 
-/// Numbers of the records that no later one with the same blocks hides: programs write the same part of
-/// a dataset again and again. What others hide is found out when a chunk is made.
+/// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
+/// dataset again and again. Other hidden records are found when a chunk is made.
 fn not_hidden(list: &RecordList) -> Vec<u32> {
     let state = RandomState::default();
     let key = |number: u32| {
         let selection = list.selection_of(number as usize).map(|(at, _)| at);
         (selection, list.sides(number as usize))
     };
-    // Most records have blocks of their own, as a look at a small table of hashes tells: only the few
-    // that may not need be compared.
+    // Most records have blocks of their own. A small table of hashes tells which few may not: only these are
+    // compared.
     let most = (16 * list.len()).next_power_of_two() - 1;
     let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
     let numbers = 0..list.len() as u32;
@@ -248,8 +250,8 @@ fn not_hidden(list: &RecordList) -> Vec<u32> {
         .clone()
         .map(|number| state.hash_one(key(number)) as usize & most)
         .inspect(|slot| {
-            if once.put(*slot) {
-                again.put(*slot);
+            if once.set(*slot) {
+                again.set(*slot);
             }
         })
         .collect();
@@ -273,8 +275,8 @@ impl BitSet {
         self.0[bit / 64] >> (bit % 64) & 1 != 0
     }
 
-    /// Whether it was there already.
-    fn put(&mut self, bit: usize) -> bool {
+    /// Sets a bit. Returns whether it was set before.
+    fn set(&mut self, bit: usize) -> bool {
         let had = self.has(bit);
         self.0[bit / 64] |= 1 << (bit % 64);
         had

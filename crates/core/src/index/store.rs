@@ -1,26 +1,26 @@
-//! What was learned of log files, kept on disk from one daemon to the next.
+//! A cache on disk: scans and indexes of log files, kept from one daemon to the next.
 //!
 //! ```text
-//! DIR/                    0700, ours
-//!   0123…cdef/            one state of one log file: a hash of its key
-//!     scan                items, each a file by itself
+//! DIR/                    mode 0700, of the daemon's user
+//!   0123…cdef/            an entry: one state of one log file, by the hash of its key
+//!     scan                items, each a file
 //!     index-7
 //! ```
 //!
-//! An item is bytes that the rest of the program can make again. So nothing here is ever an error to a
-//! reader: what is missing, damaged, or of another version is not there. Items are written under
-//! another name and renamed, so that daemons can share a directory. They are not forced to the disk:
-//! a file that a crash has torn has a wrong checksum.
+//! The program can make every item again. So nothing here is ever an error for a reader: an item that is
+//! missing, damaged or of another version counts as absent. Items are written under a temporary name and
+//! renamed, so daemons can share a directory. They are not synced to the disk: a file that a crash has torn has
+//! a wrong checksum.
 //!
-//! Items are read at once and not mapped: of a mapped file that somebody truncates, a read is a SIGBUS.
+//! Items are read, not mapped: where a mapped file is truncated, access to it is a SIGBUS.
 //!
-//! * [`directory`] opens DIR, and refuses what others could have put there.
-//! * [`key`] tells the states of log files apart.
-//! * [`tidy`] keeps the whole within its bound.
+//! * `directory` opens DIR, and refuses one that other users can write to.
+//! * `key` tells the states of log files apart.
+//! * `evict` keeps the store within its size limit.
 
 mod directory;
+mod evict;
 mod key;
-mod tidy;
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -37,56 +37,56 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 pub use directory::default_place;
-pub use key::{Key, State, Time};
+pub use key::{FileState, FileTime, StoreKey};
 
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
-/// Counts up with every change of what is written: here, or in what is inside the items.
+/// Goes up with every change of what is written, here or inside the items.
 const FORMAT: u32 = 4;
-/// Length and checksum, between the words that name an item and its bytes.
+/// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
-/// Files that are being written begin so; no item does.
+/// Names of files that are being written begin so. Names of items do not.
 const UNFINISHED: &str = "tmp-";
-/// Only we may read what is kept: it tells of files that others may not read.
-const FOLDER_MODE: Mode = Mode::RWXU;
+/// Other users may not read items: they tell of files that those users may not read.
+const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A directory in which things are kept. Shared by all threads, and by other processes.
+/// A directory of items. Threads and processes can share it.
 #[derive(Debug)]
 pub struct Store {
     fd: OwnedFd,
     /// For messages only.
     path: PathBuf,
-    /// The most bytes that all items together may have.
+    /// Bytes that all items together may have.
     size: u64,
-    /// Bytes that may be written before somebody has to look at what is there.
-    room: Mutex<u64>,
-    tidying: Mutex<()>,
-    /// A full disk is told once.
-    complained: AtomicBool,
+    /// Bytes that may be written until the next eviction.
+    allowance: Mutex<u64>,
+    evicting: Mutex<()>,
+    /// A full disk is reported once.
+    warned: AtomicBool,
 }
 
 impl Store {
-    /// Opens the directory at `path`, which is made where it is missing. `size`: the most bytes that it
-    /// may grow to. Fails where others could have put something into it.
+    /// Opens the directory at `path`, and makes it where it is missing. `size`: the bytes that it may grow to.
+    /// Fails where other users could have put something into it.
     pub fn open(path: &Path, size: u64) -> io::Result<Self> {
         Ok(Store {
             fd: directory::open(path)?,
             path: path.to_owned(),
             size,
-            room: Mutex::new(tidy::room(size)),
-            tidying: Mutex::default(),
-            complained: AtomicBool::new(false),
+            allowance: Mutex::new(evict::allowance(size)),
+            evicting: Mutex::default(),
+            warned: AtomicBool::new(false),
         })
     }
 
-    /// What is kept of one state of a log file.
-    pub fn log(self: &Arc<Self>, key: &Key) -> KeptLog {
-        let front = front(key);
-        KeptLog {
+    /// The entry of one state of a log file. It may have no items yet.
+    pub fn entry(self: &Arc<Self>, key: &StoreKey) -> StoreEntry {
+        let header = header(key);
+        StoreEntry {
             store: Arc::clone(self),
-            dir: format!("{:032x}", xxh3_128(&front)),
-            front: front.into(),
+            dir: format!("{:032x}", xxh3_128(&header)),
+            header: header.into(),
             used: Arc::default(),
         }
     }
@@ -95,28 +95,29 @@ impl Store {
         open_below(&self.fd, path, flags, Mode::empty())
     }
 
-    /// Tells, once, that nothing can be kept.
-    fn complain(&self, what: &str, error: &io::Error) {
+    /// Reports once that items cannot be written.
+    fn warn(&self, what: &str, error: &io::Error) {
         let path = self.path.display();
-        match self.complained.swap(true, Ordering::Relaxed) {
-            false => log::warn!("{path}: things cannot be kept there: {what}: {error}"),
-            true => log::debug!("{path}: {what}: {error}"),
+        if self.warned.swap(true, Ordering::Relaxed) {
+            log::debug!("{path}: {what}: {error}");
+        } else {
+            log::warn!("{path}: things cannot be kept there: {what}: {error}");
         }
     }
 }
 
-/// What all items of one state of a log begin with: who wrote them, and of what.
-fn front(key: &Key) -> Vec<u8> {
-    let mut front = MAGIC.to_vec();
-    front.extend_from_slice(&FORMAT.to_le_bytes());
-    put_text(&mut front, env!("CARGO_PKG_VERSION").as_bytes());
-    put_text(&mut front, &PROGRAM);
-    put_text(&mut front, &key.to_bytes());
-    front
+/// The first bytes of all items of an entry: the program that wrote them, and the key.
+fn header(key: &StoreKey) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&FORMAT.to_le_bytes());
+    put_text(&mut header, env!("CARGO_PKG_VERSION").as_bytes());
+    put_text(&mut header, &PROGRAM);
+    put_text(&mut header, &key.to_bytes());
+    header
 }
 
-/// This very build of the program, for what a change of its code makes of a log has no version: the
-/// size of its file, and the time when that was made.
+/// Tells this build of the program from others, by size and time of its file: builds of one version may
+/// decode a log differently.
 static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let file = std::fs::metadata("/proc/self/exe");
     let numbers = file.map_or([0; 3], |f| [f.size() as i64, f.mtime(), f.mtime_nsec()]);
@@ -134,37 +135,38 @@ fn open_below(fd: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Resul
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     loop {
         match rustix::fs::openat2(fd, path, flags, mode, beneath) {
-            // A rename elsewhere raced with the look-up: the kernel asks us to try again.
+            // The look-up raced with a rename elsewhere: the kernel asks for another try.
             Err(Errno::AGAIN) => continue,
             other => return Ok(other?),
         }
     }
 }
 
-/// What is kept of one state of one log file, item by item.
+/// The items of one state of one log file.
 #[derive(Debug, Clone)]
-pub struct KeptLog {
+pub struct StoreEntry {
     store: Arc<Store>,
     dir: String,
-    /// What the items begin with.
-    front: Arc<[u8]>,
-    /// The time of use has been noted.
+    /// The first bytes of all items.
+    header: Arc<[u8]>,
+    /// Whether the time of use was updated.
     used: Arc<AtomicBool>,
 }
 
-impl KeptLog {
-    /// The same place, for items that were made of something more; those made of anything else are not
-    /// there.
+impl StoreEntry {
+    /// The same entry, for items that depend on `more` besides the key. Items that depend on something else
+    /// count as absent.
     pub fn with(&self, more: &[u8]) -> Self {
-        let mut front = self.front.to_vec();
-        put_text(&mut front, more);
-        KeptLog {
-            front: front.into(),
+        let mut header = self.header.to_vec();
+        put_text(&mut header, more);
+        StoreEntry {
+            header: header.into(),
             ..self.clone()
         }
     }
 
-    /// The bytes that were put under this name. `item`: letters, digits and `-`.
+    /// The bytes that were put under this name. `item`: letters, digits and `-`. `None` where there are none,
+    /// or they are damaged.
     pub fn get(&self, item: &str) -> Option<Vec<u8>> {
         match self.read(item) {
             Ok(bytes) => {
@@ -182,17 +184,17 @@ impl KeptLog {
         }
     }
 
-    /// Whether there is something under this name, good or not.
+    /// Whether there is a file of this name, damaged or not.
     pub fn has(&self, item: &str) -> bool {
         let path = Path::new(&self.dir).join(item);
         rustix::fs::statat(&self.store.fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Keeps bytes under a name, in place of others. Where that is impossible they are not kept.
+    /// Writes bytes under a name, in place of those that were there. Where that fails they are not kept.
     pub fn put(&self, item: &str, bytes: &[u8]) {
         match self.write(item, bytes) {
             Ok(written) => self.store.charge(written),
-            Err(e) => self.store.complain(item, &e),
+            Err(e) => self.store.warn(item, &e),
         }
     }
 
@@ -201,9 +203,9 @@ impl KeptLog {
         path.display().to_string()
     }
 
-    /// The words in front of an item's bytes, but for length and checksum.
-    fn head(&self, item: &str) -> Vec<u8> {
-        let mut head = self.front.to_vec();
+    /// The header of an item, without length and checksum.
+    fn item_header(&self, item: &str) -> Vec<u8> {
+        let mut head = self.header.to_vec();
         put_text(&mut head, item.as_bytes());
         head
     }
@@ -216,40 +218,40 @@ impl KeptLog {
         if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
             return Err(damage("it is not a file of ours"));
         }
-        let head = self.head(item);
-        let mut front = vec![0; head.len() + SUM];
-        file.read_exact(&mut front)?;
-        let Some((len, sum)) = front.strip_prefix(head.as_slice()).and_then(length_and_sum) else {
+        let head = self.item_header(item);
+        let mut start = vec![0; head.len() + SUM];
+        file.read_exact(&mut start)?;
+        let Some((len, sum)) = start.strip_prefix(head.as_slice()).and_then(length_and_sum) else {
             return Err(damage("it was made of something else"));
         };
-        if found.len().checked_sub(front.len() as u64) != Some(len) {
+        if found.len().checked_sub(start.len() as u64) != Some(len) {
             return Err(damage("it has another length than it says"));
         }
         let mut bytes = Vec::new();
-        // Checked against the file's own length, which may still be a fairy tale: a sparse file.
+        // The length is that of the file. It may still be far too large: the file may be sparse.
         if len > self.store.size || bytes.try_reserve_exact(len as usize).is_err() {
             return Err(damage("it is too large"));
         }
         file.take(len).read_to_end(&mut bytes)?;
-        match checksum(&head, &bytes) == sum {
-            true => Ok(bytes),
-            false => Err(damage("its checksum does not match")),
+        if checksum(&head, &bytes) != sum {
+            return Err(damage("its checksum does not match"));
         }
+        Ok(bytes)
     }
 
-    /// Returns how much of the bound it takes.
+    /// Returns how many bytes of the store's size it takes.
     fn write(&self, item: &str, bytes: &[u8]) -> io::Result<u64> {
         checked(item)?;
-        let head = self.head(item);
+        let head = self.item_header(item);
         let len = (head.len() + SUM + bytes.len()) as u64;
-        if tidy::charged(len) > tidy::low_water(self.store.size) {
+        if evict::charged(len) > evict::low_water(self.store.size) {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 format!("{len} bytes are more than the directory may hold"),
             ));
         }
         let dir = self.dir()?;
-        // Not to be guessed, and not the name that another daemon has taken, on whatever machine.
+        // A random name: daemons on other machines may write to the same directory.
         let unfinished = format!(
             "{UNFINISHED}{:016x}",
             RandomState::new().build_hasher().finish()
@@ -261,22 +263,22 @@ impl KeptLog {
             // There may be none.
             let _ = rustix::fs::unlinkat(&dir, &unfinished, AtFlags::empty());
         }
-        written.map(|()| tidy::charged(len))
+        written.map(|()| evict::charged(len))
     }
 
     fn write_file(&self, dir: &OwnedFd, name: &str, head: &[u8], bytes: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = File::from(open_below(dir, Path::new(name), flags, FILE_MODE)?);
-        let mut front = head.to_vec();
-        front.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        front.extend_from_slice(&checksum(head, bytes).to_le_bytes());
-        file.write_all(&front)?;
+        let mut start = head.to_vec();
+        start.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        start.extend_from_slice(&checksum(head, bytes).to_le_bytes());
+        file.write_all(&start)?;
         file.write_all(bytes)
     }
 
-    /// The directory of this state of the log, made where it is missing.
+    /// The directory of the entry. It is made where it is missing.
     fn dir(&self) -> io::Result<OwnedFd> {
-        match rustix::fs::mkdirat(&self.store.fd, &self.dir, FOLDER_MODE) {
+        match rustix::fs::mkdirat(&self.store.fd, &self.dir, DIR_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
@@ -295,7 +297,7 @@ impl KeptLog {
         }
     }
 
-    /// What was not used for the longest goes first: the directory's time of modification says when.
+    /// Sets the directory's time of modification: the entry that was not used for the longest is evicted first.
     fn note_use(&self) {
         if self.used.swap(true, Ordering::Relaxed) {
             return;
@@ -315,23 +317,21 @@ impl KeptLog {
     }
 }
 
-/// Names are our own, and shall stay single ones.
+/// A name has to be a single path component, and not that of an unfinished file.
 fn checked(item: &str) -> io::Result<&str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    match !item.is_empty() && item.bytes().all(plain) && !item.starts_with(UNFINISHED) {
-        true => Ok(item),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{item:?} is no name for an item"),
-        )),
+    if !item.is_empty() && item.bytes().all(plain) && !item.starts_with(UNFINISHED) {
+        return Ok(item);
     }
+    let reason = format!("{item:?} is no name for an item");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 
 fn damage(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Whether it is the item itself that is wrong: neither the system nor the disk.
+/// Whether the error is one of the item itself, not of the system or the disk.
 fn says_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof)
@@ -344,7 +344,7 @@ fn length_and_sum(bytes: &[u8]) -> Option<(u64, u128)> {
     Some((u64::from_le_bytes(*len), u128::from_le_bytes(sum)))
 }
 
-/// Over all words and bytes of an item.
+/// Over the header and the contents of an item.
 fn checksum(head: &[u8], bytes: &[u8]) -> u128 {
     let mut hash = Xxh3::new();
     hash.update(head);

@@ -1,10 +1,10 @@
-//! Making one chunk: fill value, then what the deciding records hold of it.
+//! Making one chunk: the fill value, then the elements of the records that make it up.
 
 use std::collections::BTreeSet;
 
 use super::cache::Bytes;
-use super::deciding::{Deciding, Stretch};
 use super::pieces::{Pieces, range};
+use super::resolve::{ChunkResolver, Run};
 use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
@@ -13,10 +13,10 @@ use crate::log::model::{Encoding, Record, Stored};
 use crate::log::source::SourceFile;
 use crate::snapshot::Dataset;
 
-/// The bytes of a record's selection.
+/// The elements of a record, as bytes; or why they are not available.
 pub type Decoded = Result<Bytes, String>;
 
-/// What the making of a chunk needs to know and to use.
+/// What it takes to make a chunk.
 pub struct Assembly<'a> {
     pub dataset: &'a Dataset,
     pub sources: &'a [SourceFile],
@@ -26,26 +26,26 @@ pub struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    /// The elements of a chunk in row-major order, `raw` bytes; and the source files that they were
+    /// The elements of a chunk in row-major order, before filters, and the source files that they were
     /// read from.
     pub fn raw_chunk(
         &self,
-        deciding: &Deciding<'_>,
-        raw: u64,
+        resolver: &ChunkResolver<'_>,
     ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
-        let mut chunk = filled(raw as usize, &self.dataset.fill)?;
+        let mut chunk = filled(resolver.place.raw as usize, &self.dataset.fill)?;
         let mut sources = BTreeSet::new();
-        // With the elements that come of it: a damaged log may have several records in one place.
+        // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
+        // several records in one place.
         let mut last: Option<((Stored, u64), Bytes)> = None;
         let element = self.dataset.element;
         let mut pieces = Pieces::new(self.sources, element);
-        deciding.stretches(|record, _, stretch| {
-            if let Some(fault) = record.fault {
-                return Err(fault.to_owned());
+        resolver.runs(|record, _, run| {
+            if let Some(reason) = record.fault {
+                return Err(reason.to_owned());
             }
             let stored = record.stored;
             if matches!(stored.encoding, Encoding::Raw | Encoding::Converted) {
-                return pieces.add(record, stretch, &mut chunk);
+                return pieces.add(record, run, &mut chunk);
             }
             let bytes = match &last {
                 Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
@@ -55,7 +55,7 @@ impl Assembly<'_> {
                     &last.insert(((stored, record.elements()), bytes)).1
                 }
             };
-            copy_within(bytes, &mut chunk, stretch, element)
+            copy_run(bytes, &mut chunk, run, element)
         })?;
         pieces.copy(&mut chunk)?;
         sources.extend(pieces.used);
@@ -63,7 +63,7 @@ impl Assembly<'_> {
         Ok((chunk, sources))
     }
 
-    /// Object references hold addresses of the log file; in the view they point at the new objects.
+    /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
     fn translate_references(&self, chunk: &mut [u8]) {
         if self.dataset.references.is_empty() {
             return;
@@ -76,7 +76,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Replaces the 8-byte address at the front; one of no object becomes the null reference.
+/// Replaces the 8-byte address at the start. The address of no object becomes the null reference.
 fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     let Some(bytes) = bytes.first_chunk_mut::<8>() else {
         return;
@@ -98,14 +98,14 @@ fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, String> {
     Ok(chunk)
 }
 
-/// Copies a stretch of a record's decoded bytes to its place in the chunk.
-fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Result<(), String> {
+/// Copies a run from a record's decoded bytes to its place in the chunk.
+fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), String> {
     let part = |start: u64| {
         let start = start.checked_mul(element)?;
-        range(start, stretch.len.checked_mul(element)?)
+        range(start, run.len.checked_mul(element)?)
     };
-    let source = part(stretch.from).and_then(|range| from.get(range));
-    let target = part(stretch.to).and_then(|range| to.get_mut(range));
+    let source = part(run.in_record).and_then(|range| from.get(range));
+    let target = part(run.in_chunk).and_then(|range| to.get_mut(range));
     match (source, target) {
         (Some(source), Some(target)) => {
             target.copy_from_slice(source);
@@ -115,7 +115,7 @@ fn copy_within(from: &[u8], to: &mut [u8], stretch: Stretch, element: u64) -> Re
     }
 }
 
-/// Stored bytes, as they lie.
+/// The stored bytes of a record, not decoded.
 pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, String> {
     let mut bytes = zeroed(stored.len as usize)?;
     sources[usize::from(stored.source)]
@@ -124,7 +124,7 @@ pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, S
     Ok(bytes)
 }
 
-/// The bytes of a record's selection, `raw` of them, out of its stored bytes.
+/// The elements of a record, `raw` bytes, out of its stored bytes.
 pub fn decode_record(
     sources: &[SourceFile],
     stored: Stored,
@@ -138,11 +138,11 @@ pub fn decode_record(
     let bytes = stored_bytes(sources, stored)?;
     match stored.encoding {
         Encoding::Deflate | Encoding::DeflateStream => inflate(&bytes, raw),
-        // A zlib stream starts with 0x78 (RFC 1950, the window that everybody uses).
+        // A zlib stream starts with 0x78 (RFC 1950, with the usual window of 32 KiB).
         Encoding::RawOrDeflate if bytes.first() == Some(&0x78) => {
             Ok(inflate(&bytes, raw).unwrap_or(bytes))
         }
-        // Those of another type are converted piece by piece.
+        // Elements of another type are converted where they are copied.
         Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => Ok(bytes),
         Encoding::Pipeline => filters::decode(&bytes, raw, &dataset.filters),
     }

@@ -113,7 +113,8 @@ impl Tree {
         base: u64,
         chunk_address: impl Fn(u64) -> u64,
         keys: &[Key],
-        (chunk, element): (&[u64], u64),
+        chunk: &[u64],
+        element: u64,
     ) -> Vec<u8> {
         let (level, place) = self.locate(number);
         let (children, end) = self.children(level, place);
@@ -229,7 +230,7 @@ mod tests {
         };
         let keys: Vec<Key> = tree.keys_of(0).into_iter().map(key).collect();
         assert_eq!(keys.len(), 65);
-        let node = tree.node(0, 4096, |c| 100_000 + c * 80, &keys, (&[10], 8));
+        let node = tree.node(0, 4096, |c| 100_000 + c * 80, &keys, &[10], 8);
         assert_eq!(node.len() as u64, tree.node_size);
         assert_eq!(&node[..8], b"TREE\x01\x00\x40\x00");
         assert_eq!(

@@ -1,35 +1,38 @@
-//! The address map of the canonical file: `front | B-trees | chunks`, every address a formula.
+//! The address map of the canonical file: `preamble | B-trees | chunks`. Every address is a formula.
+
+use std::ops::Range;
 
 use super::btree::Tree;
 use super::grid::Grid;
 use crate::filters;
 use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 
-/// Alignment of the parts of the file, of the chunks of each dataset, and of every chunk that is large
-/// against a page. A page cannot be read in part, so that bytes which cannot be had take all the rest
-/// of their page with them: a dataset shares no page with another one.
+/// Alignment of the B-trees as a whole, of the chunks of each dataset, and of every chunk that is large
+/// against a page. The kernel reads whole pages, so an unreadable byte makes all of its page unreadable:
+/// a dataset shares no page with another one.
 const PAGE: u64 = 4096;
 /// Alignment of everything else.
-const WORD: u64 = 8;
-/// Where chunks begin at the earliest if some of them cannot be had. To find out what a file is, some readers
-/// take so many bytes at once, and do not open it where one of them is an error.
-const FRONT_OF_LOSSES: u64 = 4 << 20;
-/// The largest offset that a file system can speak of.
-const LONGEST_FILE: u64 = i64::MAX as u64;
+const ALIGN: u64 = 8;
+/// Where chunks begin at the earliest if some of them are unreadable. To find out the type of a file, some
+/// readers take so many bytes at once, and do not open it where one of them is an error.
+const FIRST_CHUNK_OF_DAMAGED: u64 = 4 << 20;
+/// The largest file offset that system calls can express.
+const MAX_FILE: u64 = i64::MAX as u64;
 
-/// Where one dataset lies in the canonical file.
+/// Where one dataset lies in the canonical file. Lengths are in bytes. Addresses count from the end of the
+/// user block.
 #[derive(Debug, Clone)]
 pub struct Placement {
     pub grid: Grid,
-    /// Bytes of a chunk before its filters.
+    /// Length of a chunk before its filters.
     pub raw: u64,
-    /// Bytes of a chunk after them, as we make it.
+    /// Length of a chunk after its filters, as this crate applies them.
     pub stored: u64,
-    /// Bytes from one chunk to the next; a chunk's stored bytes are at its front.
+    /// From one chunk to the next. A chunk's stored bytes lie at the start of its slot.
     pub slot: u64,
-    /// The chunk index and where it starts; a contiguous dataset has none.
+    /// The chunk index and its address. A contiguous dataset has none.
     pub tree: Option<(Tree, u64)>,
-    /// Where the chunks start. Addresses count from the end of the user block.
+    /// Address of the first chunk.
     pub chunks: u64,
 }
 
@@ -37,7 +40,7 @@ impl Placement {
     fn new(dataset: &Dataset) -> Option<Self> {
         let grid = match &dataset.storage {
             Storage::Chunked(chunk) => Grid::new(&dataset.dims, chunk)?,
-            // One piece of all elements; a scalar has one.
+            // One chunk of all elements; a scalar has one element.
             Storage::Contiguous if dataset.elements() == Some(0) => Grid::new(&[0], &[1])?,
             Storage::Contiguous => Grid::new(&dataset.dims, &dataset.dims)?,
         };
@@ -50,15 +53,20 @@ impl Placement {
         if chunked && u32::try_from(stored).is_err() {
             return None;
         }
-        let tree = match chunked && !grid.is_empty() {
-            true => Some((Tree::new(grid.len(), dataset.dims.len())?, 0)),
-            false => None,
+        let tree = if chunked && !grid.is_empty() {
+            Some((Tree::new(grid.len(), dataset.dims.len())?, 0))
+        } else {
+            None
         };
         Some(Placement {
             grid,
             raw,
             stored,
-            slot: stored.checked_next_multiple_of(if stored >= 16 * PAGE { PAGE } else { WORD })?,
+            slot: stored.checked_next_multiple_of(if stored >= 16 * PAGE {
+                PAGE
+            } else {
+                ALIGN
+            })?,
             tree,
             chunks: 0,
         })
@@ -73,8 +81,9 @@ impl Placement {
         self.chunks + chunk * self.slot
     }
 
-    /// What the layout message has to say; `None` where nothing is stored.
-    pub fn index_address(&self) -> Option<u64> {
+    /// The address for the dataset's layout message: that of the chunk index's root, or of the contiguous
+    /// data. `None` where nothing is stored.
+    pub fn layout_address(&self) -> Option<u64> {
         match &self.tree {
             Some((tree, base)) => Some(base + tree.root()),
             None if self.grid.is_empty() => None,
@@ -83,23 +92,25 @@ impl Placement {
     }
 }
 
-/// What lies somewhere in the canonical file.
+/// A part of the canonical file, with the number of its dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// User block and image.
-    Front,
+pub enum Region {
+    /// User block and file metadata.
+    Preamble,
+    /// A chunk index.
     Tree(usize),
+    /// All chunks of a dataset.
     Chunks(usize),
 }
 
-/// Where everything lies.
+/// Where all regions of the canonical file lie.
 #[derive(Debug, Clone)]
 pub struct AddressMap {
     /// By number of the dataset.
     pub datasets: Vec<Placement>,
-    /// Start, end and kind of each part, ascending; bytes between them are padding. Offsets in the
-    /// file, the user block included.
-    parts: Vec<(u64, u64, Part)>,
+    /// Ranges of file offsets, in ascending order. Offsets include the user block. Bytes between regions are
+    /// padding.
+    regions: Vec<(Range<u64>, Region)>,
     len: u64,
 }
 
@@ -116,30 +127,30 @@ impl AddressMap {
             datasets.push(Placement::new(dataset).ok_or_else(|| too_large(dataset))?);
         }
         let mut cursor = Cursor::new(snapshot.user_block.len() as u64);
-        cursor.place(snapshot.image.len() as u64, 1, Part::Front);
-        // The trees lie close together, from a page of their own on.
+        cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
+        // The first tree starts a page, the others follow close by.
         let mut align = PAGE;
         for (number, place) in datasets.iter_mut().enumerate() {
             if let Some((tree, start)) = &mut place.tree {
                 *start = cursor
-                    .place(tree.len(), align, Part::Tree(number))
+                    .place(tree.len(), align, Region::Tree(number))
                     .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
-                align = WORD;
+                align = ALIGN;
             }
         }
         if snapshot.has_losses() {
-            cursor.end = cursor.end.max(FRONT_OF_LOSSES);
+            cursor.end = cursor.end.max(FIRST_CHUNK_OF_DAMAGED);
         }
         for (number, place) in datasets.iter_mut().enumerate() {
             let len = place.chunk_bytes();
             place.chunks = len
-                .and_then(|len| cursor.place(len, PAGE, Part::Chunks(number)))
+                .and_then(|len| cursor.place(len, PAGE, Region::Chunks(number)))
                 .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
         }
         Ok(AddressMap {
             datasets,
             len: cursor.user_block + cursor.end,
-            parts: cursor.parts,
+            regions: cursor.regions,
         })
     }
 
@@ -148,26 +159,25 @@ impl AddressMap {
         self.len
     }
 
-    /// The part at `offset` and its range; or the padding there, up to where the next part starts.
-    pub fn at(&self, offset: u64) -> (Option<Part>, u64, u64) {
-        let after = self.parts.partition_point(|(start, _, _)| *start <= offset);
-        let next = self
-            .parts
-            .get(after)
-            .map_or(self.len, |(start, _, _)| *start);
-        match after.checked_sub(1).and_then(|i| self.parts.get(i)) {
-            Some((start, end, part)) if offset < *end => (Some(*part), *start, *end),
-            _ => (None, offset, next),
+    /// The region at `offset` and its range. Padding is no region; its range starts at `offset`.
+    pub fn region_at(&self, offset: u64) -> (Option<Region>, Range<u64>) {
+        let after = self.regions.partition_point(|(r, _)| r.start <= offset);
+        if let Some((range, region)) = after.checked_sub(1).and_then(|at| self.regions.get(at))
+            && offset < range.end
+        {
+            return (Some(*region), range.clone());
         }
+        let next = self.regions.get(after).map_or(self.len, |(r, _)| r.start);
+        (None, offset..next)
     }
 }
 
-/// Hands out addresses, front to back.
+/// Gives out addresses in ascending order.
 struct Cursor {
     user_block: u64,
     /// The next free address.
     end: u64,
-    parts: Vec<(u64, u64, Part)>,
+    regions: Vec<(Range<u64>, Region)>,
 }
 
 impl Cursor {
@@ -175,11 +185,11 @@ impl Cursor {
         Cursor {
             user_block,
             end: 0,
-            parts: Vec::new(),
+            regions: Vec::new(),
         }
     }
 
-    /// Moves on to a multiple in the file, where pages are counted, not among the addresses.
+    /// Moves on to a multiple of `align`. That counts file offsets, not addresses: pages are those of the file.
     fn align(&mut self, align: u64) -> Option<()> {
         let file_end = self.end.checked_add(self.user_block)?;
         self.end = file_end.checked_next_multiple_of(align)? - self.user_block;
@@ -187,21 +197,21 @@ impl Cursor {
     }
 
     /// The address of `len` bytes; `None` where the file would become too long.
-    fn place(&mut self, len: u64, align: u64, part: Part) -> Option<u64> {
+    fn place(&mut self, len: u64, align: u64, region: Region) -> Option<u64> {
         self.align(align)?;
         let start = self.end;
         let end = start.checked_add(len)?;
         let file_end = end.checked_add(self.user_block)?;
-        if file_end > LONGEST_FILE {
+        if file_end > MAX_FILE {
             return None;
         }
         self.end = end;
         if len > 0 {
-            let file_start = match part {
-                Part::Front => 0,
+            let file_start = match region {
+                Region::Preamble => 0,
                 _ => start + self.user_block,
             };
-            self.parts.push((file_start, file_end, part));
+            self.regions.push((file_start..file_end, region));
         }
         Some(start)
     }

@@ -1,47 +1,48 @@
-//! Reading many stretches of records into a chunk with few reads.
+//! Reading many runs of elements into a chunk with few reads.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::deciding::Stretch;
+use super::resolve::Run;
 use crate::error::Result;
 use crate::log::model::Record;
 use crate::log::numbers::Conversion;
 use crate::log::source::SourceFile;
 
-/// Pieces that lie closer together than this in a log are read at once.
+/// In bytes. Pieces that lie closer together than this in a log are read at once.
 const GAP: u64 = 16 << 10;
-/// The most that one such read takes.
+/// The most bytes that one such read takes.
 const SPAN: u64 = 1 << 20;
-/// Bytes that are read at once to be converted.
+/// Elements are converted this many bytes at a time.
 const STEP: usize = 64 << 10;
-/// Pieces collected before they are read.
+/// Pieces that are collected before they are read.
 const BATCH: usize = 1 << 18;
 
-/// Stretches of records that are stored element by element, to be read into a chunk. No two of them write
-/// the same bytes of it, so that they can be read in the order in which they lie in the files.
+/// Runs of elements that are stored one by one, to be read into a chunk. No two of them write the same bytes
+/// of the chunk, so they can be read in the order in which they lie in the files.
 pub struct Pieces<'a> {
     sources: &'a [SourceFile],
-    /// Bytes of an element of the chunk.
+    /// Size of an element of the chunk, in bytes.
     element: u64,
-    /// How elements of other types become those of the chunk.
+    /// The conversions of all pieces, each once.
     conversions: Vec<Conversion>,
     list: Vec<Piece>,
     scratch: Vec<u8>,
-    /// The source files that pieces lay in.
+    /// The source files that pieces were read from.
     pub used: BTreeSet<usize>,
 }
 
-/// There may be many of them, so it is small.
+/// A run, in bytes. There may be many of them, so it is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     source: u16,
-    /// Which of the conversions.
+    /// Number in [`Pieces::conversions`].
     conversion: Option<u8>,
-    /// In the source file, and how many bytes there.
+    /// In the source file.
     offset: u64,
+    /// Length in the source file.
     stored: u64,
-    /// In the chunk.
+    /// Offset in the chunk.
     to: u64,
 }
 
@@ -57,38 +58,35 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Takes on a stretch of a record. It is read now or later; [`Pieces::copy`] comes last.
+    /// Adds a run of a record. It is read now or later; call [`Pieces::copy`] at the end.
     pub fn add(
         &mut self,
         record: &Record<'_>,
-        stretch: Stretch,
+        run: Run,
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
-        let piece = self.piece(record, stretch);
+        let piece = self.piece(record, run);
         self.list.push(piece.ok_or("a piece past 2^64 bytes")?);
-        match self.list.len() < BATCH {
-            true => Ok(()),
-            false => self.copy(chunk),
+        if self.list.len() < BATCH {
+            return Ok(());
         }
+        self.copy(chunk)
     }
 
     /// `None` past 2^64 bytes.
-    fn piece(&mut self, record: &Record<'_>, stretch: Stretch) -> Option<Piece> {
+    fn piece(&mut self, record: &Record<'_>, run: Run) -> Option<Piece> {
         let conversion = match record.conversion {
             Some(conversion) => Some(u8::try_from(self.number_of(conversion)).ok()?),
             None => None,
         };
-        let in_log = match record.conversion {
-            Some(conversion) => conversion.from.kind.size() as u64,
-            None => self.element,
-        };
-        let from = stretch.from.checked_mul(in_log)?;
+        let in_log = element_in_log(record, self.element);
+        let start = run.in_record.checked_mul(in_log)?;
         Some(Piece {
             source: record.stored.source,
             conversion,
-            offset: record.stored.offset.checked_add(from)?,
-            stored: stretch.len.checked_mul(in_log)?,
-            to: stretch.to.checked_mul(self.element)?,
+            offset: record.stored.offset.checked_add(start)?,
+            stored: run.len.checked_mul(in_log)?,
+            to: run.in_chunk.checked_mul(self.element)?,
         })
     }
 
@@ -108,7 +106,7 @@ impl<'a> Pieces<'a> {
     /// Reads all that was collected into the chunk.
     pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), String> {
         let mut list = std::mem::take(&mut self.list);
-        // They mostly come from the end of the log to its front, which the sort turns round fast.
+        // Most come in descending order, which this sort reverses fast.
         list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
         let mut rest = list.as_slice();
         while let Some(first) = rest.first() {
@@ -118,7 +116,7 @@ impl<'a> Pieces<'a> {
             rest = later;
             match now {
                 [one] => self.copy_one(one, chunk)?,
-                // What lies between them need not be there.
+                // The bytes between them may be missing from the file: then each piece is read by itself.
                 _ => self.copy_span(first, now, end, chunk).or_else(|_| {
                     let mut each = now.iter();
                     each.try_for_each(|one| self.copy_one(one, chunk))
@@ -138,7 +136,7 @@ impl<'a> Pieces<'a> {
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
         let source = &self.sources[usize::from(first.source)];
-        let stored = room(&mut self.scratch, (end - first.offset) as usize);
+        let stored = first_bytes(&mut self.scratch, (end - first.offset) as usize);
         source
             .read_exact_at(stored, first.offset)
             .map_err(|e| e.to_string())?;
@@ -156,7 +154,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Reads one piece, whatever its length, with no more memory than any other needs.
+    /// Reads one piece. Its length does not change how much memory that takes.
     fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> std::result::Result<(), String> {
         let source = &self.sources[usize::from(piece.source)];
         let conversion = self.conversion_of(piece);
@@ -166,8 +164,14 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Fills `target`, a number of whole elements, from elements that follow each other in a source, with no more
-/// memory than a processor keeps near.
+/// Size of a record's elements in the log, in bytes. `element`: their size in the dataset.
+pub fn element_in_log(record: &Record<'_>, element: u64) -> u64 {
+    let conversion = record.conversion;
+    conversion.map_or(element, |c| c.from.kind.size() as u64)
+}
+
+/// Fills `target`, a number of whole elements, from elements that follow each other in a source from byte
+/// `offset` on. They are converted in steps that fit into the caches of a processor.
 pub fn read_elements(
     source: &SourceFile,
     mut offset: u64,
@@ -180,7 +184,7 @@ pub fn read_elements(
     };
     let (from, to) = (conversion.from.kind.size(), conversion.to.kind.size());
     for target in target.chunks_mut(STEP / from * to) {
-        let stored = room(scratch, target.len() / to * from);
+        let stored = first_bytes(scratch, target.len() / to * from);
         source.read_exact_at(stored, offset)?;
         conversion.convert(stored, target);
         offset += stored.len() as u64;
@@ -188,7 +192,7 @@ pub fn read_elements(
     Ok(())
 }
 
-/// Where a piece goes.
+/// The bytes of the chunk that a piece fills.
 fn target<'a>(
     piece: &Piece,
     conversion: &Option<Conversion>,
@@ -206,19 +210,20 @@ fn target<'a>(
     target.ok_or_else(|| "a piece outside the chunk".into())
 }
 
-/// So many bytes to read into.
-fn room(scratch: &mut Vec<u8>, len: usize) -> &mut [u8] {
+/// The first `len` bytes of a buffer that grows as needed.
+fn first_bytes(scratch: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if scratch.len() < len {
         scratch.resize(len, 0);
     }
     &mut scratch[..len]
 }
 
+/// `None` past 2^64.
 pub fn range(start: u64, len: u64) -> Option<Range<usize>> {
     Some(start as usize..start.checked_add(len)? as usize)
 }
 
-/// How many pieces from the front are read at once, and where they end in the source file.
+/// How many of the first pieces are read at once, and where they end in the source file.
 fn span(pieces: &[Piece]) -> (usize, u64) {
     let Some(first) = pieces.first() else {
         return (0, 0);
@@ -258,7 +263,7 @@ mod tests {
         assert_eq!(span(&[piece(0, 10), piece(10, SPAN)]).0, 1);
     }
 
-    /// A log may have blocks that nobody ever wrote, where no record has its data.
+    /// Between two pieces may be a block of the file that was never written.
     #[test]
     fn near_pieces_are_had_whatever_lies_between_them() {
         use crate::log::arrangement::Arrangement;
@@ -292,12 +297,12 @@ mod tests {
                 conversion: None,
                 fault: None,
             };
-            let stretch = Stretch {
-                from: 0,
-                to,
+            let run = Run {
+                in_record: 0,
+                in_chunk: to,
                 len: 2,
             };
-            pieces.add(&record, stretch, &mut chunk).unwrap();
+            pieces.add(&record, run, &mut chunk).unwrap();
         }
         assert_eq!(pieces.copy(&mut chunk), Ok(()));
         assert_eq!(&chunk, b"abcd");

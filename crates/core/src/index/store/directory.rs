@@ -1,4 +1,4 @@
-//! The directory of a store: where it is, and whose.
+//! The directory of a store: where it is, and whether it is safe to use.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -11,10 +11,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 const NAME: &str = "h5logfs";
-/// Root's, where it has no home: a mount at boot.
+/// For root without a home: a mount at boot.
 const SYSTEM_CACHE: &str = "/var/cache";
 
-/// Where things are kept unless somebody says otherwise; `None` where there is no such place.
+/// Where a store is unless an option tells: below the user's cache directory. `None` where there is none.
 pub fn default_place() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name);
     place(variable("XDG_CACHE_HOME"), variable("HOME"))
@@ -26,7 +26,7 @@ fn place(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     if let Some(cache) = cache.and_then(absolute) {
         return Some(cache.join(NAME));
     }
-    // Under sudo the home may be another user's, where that user can put whatever he likes.
+    // Under sudo the home may be another user's, and that user can write to it.
     let home = home.and_then(absolute).filter(|home| is_ours(home));
     match home {
         Some(home) => Some(home.join(".cache").join(NAME)),
@@ -40,10 +40,10 @@ fn is_ours(path: &Path) -> bool {
         .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Opens the directory, which is made with its parents where it is missing.
+/// Opens the directory. It is made with its parents where it is missing.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        // A symbolic link is seen below.
+        // A symbolic link is refused below.
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }

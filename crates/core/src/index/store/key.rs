@@ -1,4 +1,4 @@
-//! Which state of which file something was learned of.
+//! Which state of which file an entry belongs to.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,26 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::source::Identity;
 
-/// How coarse the clock of a file system may be: two writes that are this close may leave the same time.
+/// How coarse the clock of a file system may be: two writes this close together may leave the same time.
 const TICK: Duration = Duration::from_secs(2);
 
 /// A time of a file, in seconds and nanoseconds since 1970.
-pub type Time = (i64, i64);
+pub type FileTime = (i64, i64);
 
-/// All that tells one state of a file from another, also when nobody was there to see the change.
-/// An [`Identity`] lasts while a file is watched, and outlives a `chmod`; over days and reboots the
-/// time of the last change of the inode is asked for as well, for no program can set it.
+/// All that tells one state of a file from another over days and reboots. An [`Identity`] is enough while a file
+/// is watched, and survives a `chmod`. The change time of the inode is compared as well, since no program can
+/// set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct FileState {
+    /// Inode, size and time of modification.
     pub identity: Identity,
-    pub changed: Time,
+    /// The inode's change time (ctime).
+    pub changed: FileTime,
 }
 
-impl State {
-    /// Whether its times would have told of any change up to `since`. They do not when they are only
-    /// just past, or in the future: another write in the same tick of the clock leaves no trace.
-    pub fn was_settled(&self, since: SystemTime) -> bool {
-        let Some(limit) = since
+impl FileState {
+    /// Whether any write before `now` would have changed the times of the file. Where they are only just past,
+    /// or in the future, another write in the same tick of the clock leaves no trace.
+    pub fn was_settled(&self, now: SystemTime) -> bool {
+        let Some(limit) = now
             .checked_sub(TICK)
             .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
         else {
@@ -39,41 +41,41 @@ impl State {
     }
 }
 
-impl From<&Metadata> for State {
+impl From<&Metadata> for FileState {
     fn from(metadata: &Metadata) -> Self {
-        State {
+        FileState {
             identity: Identity::from(metadata),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
 
-impl From<&Stat> for State {
+impl From<&Stat> for FileState {
     // The types of the fields of `Stat` differ from one processor to the next.
     #[allow(clippy::unnecessary_cast)]
     fn from(stat: &Stat) -> Self {
-        State {
+        FileState {
             identity: Identity::from(stat),
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
 }
 
-/// What is asked for: a log file in one state, seen in one way.
+/// Names an entry: a log file in one state, scanned in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    /// Of the log file itself; what is kept of it says what its subfiles were.
-    pub main: State,
-    /// The name of the log file in its directory: those of its subfiles are derived from it.
+pub struct StoreKey {
+    /// The state of the log file itself. The items tell the states of its subfiles.
+    pub main: FileState,
+    /// The name of the log file in its directory: names of its subfiles are derived from it.
     pub name: Vec<u8>,
-    /// All else that decides what is learned: versions, options.
+    /// All else that the items depend on: versions and options.
     pub settings: String,
 }
 
-impl Key {
-    /// The same for equal keys, another for others.
+impl StoreKey {
+    /// Equal keys have equal bytes, others have different ones.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let State { identity, changed } = &self.main;
+        let FileState { identity, changed } = &self.main;
         let numbers = [
             identity.device,
             identity.inode,
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_state_is_settled_when_its_times_are_past() {
-        let state = |modified: i64, changed: i64| State {
+        let state = |modified: i64, changed: i64| FileState {
             identity: Identity {
                 device: 1,
                 inode: 2,

@@ -9,9 +9,9 @@ use crate::log::source::Identity;
 
 const ITEM: &str = "index-7";
 
-fn key(inode: u64) -> Key {
-    Key {
-        main: State {
+fn key(inode: u64) -> StoreKey {
+    StoreKey {
+        main: FileState {
             identity: Identity {
                 device: 1,
                 inode,
@@ -26,14 +26,14 @@ fn key(inode: u64) -> Key {
 }
 
 /// A store of its own, and the state of a log in it.
-fn store(size: u64) -> (TempDir, Arc<Store>, KeptLog) {
+fn store(size: u64) -> (TempDir, Arc<Store>, StoreEntry) {
     let parent = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(&parent.path().join("a/b"), size).unwrap());
-    let log = store.log(&key(1));
+    let log = store.entry(&key(1));
     (parent, store, log)
 }
 
-fn file_of(log: &KeptLog, item: &str) -> PathBuf {
+fn file_of(log: &StoreEntry, item: &str) -> PathBuf {
     log.store.path.join(&log.dir).join(item)
 }
 
@@ -48,7 +48,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// Sets the time at which a log was used last, so many seconds ago.
-fn used(log: &KeptLog, ago: u64) {
+fn used(log: &StoreEntry, ago: u64) {
     let dir = File::open(file_of(log, "")).unwrap();
     let then = SystemTime::now() - Duration::from_secs(ago);
     dir.set_modified(then).unwrap();
@@ -64,10 +64,10 @@ fn what_is_put_comes_back_to_every_daemon() {
     log.put(ITEM, b"something else");
     assert_eq!(files(&store), 2);
     let again = Arc::new(Store::open(&store.path, 1 << 20).unwrap());
-    let log = again.log(&key(1));
+    let log = again.entry(&key(1));
     assert_eq!(log.get(ITEM).unwrap(), b"something else");
     assert_eq!(log.get("empty").unwrap(), b"");
-    assert_eq!(again.log(&key(2)).get(ITEM), None);
+    assert_eq!(again.entry(&key(2)).get(ITEM), None);
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn nobody_else_can_read_it() {
 fn every_part_of_the_key_tells_logs_apart() {
     let (_parent, store, log) = store(1 << 20);
     log.put(ITEM, b"something");
-    let other = |change: &dyn Fn(&mut Key)| {
+    let other = |change: &dyn Fn(&mut StoreKey)| {
         let mut key = key(1);
         change(&mut key);
-        store.log(&key).get(ITEM)
+        store.entry(&key).get(ITEM)
     };
     assert_eq!(other(&|_| ()).unwrap(), b"something");
     assert_eq!(other(&|k| k.main.identity.device = 9), None);
@@ -143,12 +143,12 @@ fn a_length_that_is_not_true_reserves_nothing() {
 
 #[test]
 fn other_versions_are_told_apart() {
-    let front = front(&key(1));
+    let header = header(&key(1));
     let version = env!("CARGO_PKG_VERSION").as_bytes();
-    assert!(front.windows(version.len()).any(|w| w == version));
+    assert!(header.windows(version.len()).any(|w| w == version));
     assert!(PROGRAM.iter().any(|b| *b != 0));
-    assert!(front.windows(PROGRAM.len()).any(|w| w == *PROGRAM));
-    assert!(front.starts_with(&MAGIC));
+    assert!(header.windows(PROGRAM.len()).any(|w| w == *PROGRAM));
+    assert!(header.starts_with(&MAGIC));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     symlink(&dir, store.path.join(&log.dir)).unwrap();
     assert_eq!(log.get(ITEM), None);
     log.put("other", b"bytes");
-    store.tidy();
+    store.evict();
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     fs::remove_file(store.path.join(&log.dir)).unwrap();
     // A pipe must not make us wait, and a foreign file is not believed.
@@ -230,17 +230,17 @@ fn names_stay_in_their_dir() {
 fn what_was_not_used_for_the_longest_goes_first() {
     // A log takes 8192 bytes: its item, and its directory. Seven eighths of the bound hold seven.
     let (_parent, store, _) = store(8 * 8192);
-    let logs: Vec<KeptLog> = (0..7).map(|n| store.log(&key(n))).collect();
+    let logs: Vec<StoreEntry> = (0..7).map(|n| store.entry(&key(n))).collect();
     for (n, log) in logs.iter().enumerate() {
         log.put(ITEM, b"bytes");
         used(log, 100 * (10 - n as u64));
     }
-    store.tidy();
+    store.evict();
     assert_eq!(files(&store), 7);
     // The first was written before all others, and is used now, by another daemon.
     let again = Arc::new(Store::open(&store.path, store.size).unwrap());
-    assert!(again.log(&key(0)).get(ITEM).is_some());
-    let new: Vec<KeptLog> = (7..9).map(|n| again.log(&key(n))).collect();
+    assert!(again.entry(&key(0)).get(ITEM).is_some());
+    let new: Vec<StoreEntry> = (7..9).map(|n| again.entry(&key(n))).collect();
     new.iter().for_each(|log| log.put(ITEM, b"bytes"));
     assert_eq!(files(&store), 7);
     let gone = |n: usize| logs[n].get(ITEM).is_none();
@@ -252,7 +252,7 @@ fn the_bound_holds_whatever_is_put() {
     let size = 1 << 20;
     let (_parent, store, _) = store(size);
     for n in 0..200 {
-        let log = store.log(&key(n));
+        let log = store.entry(&key(n));
         log.put("scan", &vec![1; 10_000]);
         log.put("index-0", &vec![2; (n as usize * 7919) % 100_000]);
         let kept: u64 = fs::read_dir(&store.path)
@@ -264,12 +264,12 @@ fn the_bound_holds_whatever_is_put() {
     }
     // What is larger than all the rest may be is not kept, and takes nothing with it.
     let before = files(&store);
-    store.log(&key(1000)).put("scan", &vec![0; size as usize]);
+    store.entry(&key(1000)).put("scan", &vec![0; size as usize]);
     assert_eq!(files(&store), before);
     // Nor does a log that is too large by its number of items, but for itself.
-    let large = store.log(&key(1001));
+    let large = store.entry(&key(1001));
     (0..20).for_each(|n| large.put(&format!("index-{n}"), &vec![0; 100_000]));
-    store.tidy();
+    store.evict();
     assert!(files(&store) > 0);
 }
 
@@ -287,7 +287,7 @@ fn files_that_nobody_finished_are_removed() {
     // What is not ours stays.
     let foreign = store.path.join("notes.txt");
     fs::write(&foreign, "keep").unwrap();
-    store.tidy();
+    store.evict();
     assert!(!old.exists() && new.exists() && foreign.exists());
     assert!(log.get(ITEM).is_some());
 }
@@ -302,7 +302,7 @@ fn many_may_write_and_tidy_at_once() {
                 let store = Arc::new(Store::open(path, 1 << 18).unwrap());
                 for round in 0..100u64 {
                     let number = (round * 7 + daemon) % 10;
-                    let log = store.log(&key(number));
+                    let log = store.entry(&key(number));
                     let bytes = vec![number as u8; 5000 + 1000 * number as usize];
                     log.put(ITEM, &bytes);
                     // Gone, or whole.
@@ -311,7 +311,7 @@ fn many_may_write_and_tidy_at_once() {
             });
         }
     });
-    first.tidy();
+    first.evict();
     let unfinished = fs::read_dir(&first.path)
         .unwrap()
         .flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
@@ -331,5 +331,5 @@ fn a_directory_that_vanishes_is_no_error() {
     assert_eq!(log.get(ITEM), None);
     log.put(ITEM, b"bytes");
     assert_eq!(log.get(ITEM), None);
-    store.tidy();
+    store.evict();
 }

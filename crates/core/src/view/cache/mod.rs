@@ -22,7 +22,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::View;
-use super::ahead::Pool;
+use super::readahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 use crate::log::model::Stored;
@@ -170,16 +170,16 @@ impl Budget {
         self.leads.clear();
     }
 
-    /// Room for a view with so many bytes of metadata, which is given back with what is returned. Those that
-    /// somebody has open cannot be dropped, so that they have a limit of their own: as much again as
-    /// `index_memory`. `None` where that is exceeded.
-    pub(super) fn room_for_view(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let room = Room {
+    /// Reserves memory for the `bytes` of metadata of a view, until the reservation is dropped. Views that are
+    /// in use cannot be dropped, so they have a limit of their own: twice `index_memory`. `None` where that is
+    /// exceeded.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+        let reservation = Reservation {
             budget: Arc::clone(self),
             bytes,
         };
         let all = self.views.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (all <= self.limits.index_memory.saturating_mul(2)).then_some(room)
+        (all <= self.limits.index_memory.saturating_mul(2)).then_some(reservation)
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
@@ -261,14 +261,14 @@ impl Budget {
     }
 }
 
-/// What a view takes as long as it is there.
+/// Memory that a view takes while it is open.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.views.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -302,11 +302,11 @@ mod tests {
     #[test]
     fn views_that_are_open_have_a_limit() {
         let budget = Arc::new(Budget::new(MemoryLimits::each(1000)));
-        let first = budget.room_for_view(1000);
-        let second = budget.room_for_view(900).unwrap();
-        assert!(first.is_some() && budget.room_for_view(101).is_none());
+        let first = budget.reserve(1000);
+        let second = budget.reserve(900).unwrap();
+        assert!(first.is_some() && budget.reserve(101).is_none());
         drop(second);
-        assert!(budget.room_for_view(1000).is_some());
+        assert!(budget.reserve(1000).is_some());
         drop(first);
         assert_eq!(budget.views.load(Ordering::Relaxed), 0);
     }

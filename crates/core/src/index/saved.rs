@@ -1,12 +1,12 @@
-//! The form in which an index outlives the process: an item for each dataset, and one for each set of
-//! selections, which datasets that were written alike share.
+//! Indexes on disk: an item for each dataset, and one for each set of selections. Datasets that were written
+//! alike share their set.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::store::KeptLog;
+use super::store::StoreEntry;
 use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
@@ -18,13 +18,13 @@ use crate::log::numbers::Conversion;
 use crate::log::records::{Numbered, Shared};
 use crate::log::source::{Identity, SourceFile};
 
-/// An index without its selections.
+/// An index without its selections, as it is saved.
 #[derive(Serialize, Deserialize)]
-struct Kept<'a> {
-    /// The states of the source files that it was made of.
+struct SavedIndex<'a> {
+    /// The source files that it was made from.
     sources: Vec<Identity>,
     records: Cow<'a, PackedBoxes>,
-    /// Numbers of the selections.
+    /// Ids of the selections.
     selections: Vec<u64>,
     record_faults: Cow<'a, [Box<str>]>,
     conversions: Cow<'a, [Conversion]>,
@@ -32,16 +32,18 @@ struct Kept<'a> {
     diagnostics: Cow<'a, [Diagnostic]>,
 }
 
-/// Which index is meant, and what it has to fit to.
+/// What an index is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
-    /// The dataset's number in the snapshot.
+pub struct IndexInputs<'a> {
+    /// Number of the dataset in the snapshot.
     pub number: usize,
+    /// The dataset, as its layout knows it.
     pub dataset: &'a Logged<'a>,
+    /// The files that hold the bytes of the log.
     pub sources: &'a [SourceFile],
 }
 
-impl About<'_> {
+impl IndexInputs<'_> {
     fn item(&self) -> String {
         format!("index-{}", self.number)
     }
@@ -52,22 +54,22 @@ impl About<'_> {
 }
 
 impl DatasetIndex {
-    /// Keeps the index, for [`DatasetIndex::kept`].
-    pub fn keep(&self, log: &KeptLog, about: About<'_>) {
+    /// Saves the index, for [`DatasetIndex::load`]. Where that is impossible it is not saved.
+    pub fn save(&self, entry: &StoreEntry, inputs: IndexInputs<'_>) {
         let put = |name: &str, bytes: postcard::Result<Vec<u8>>| match bytes {
-            Ok(bytes) => log.put(name, &bytes),
+            Ok(bytes) => entry.put(name, &bytes),
             Err(e) => log::debug!("{name} cannot be kept: {e}"),
         };
         let ids: Vec<u64> = self.shared.selections.iter().map(|(id, _)| *id).collect();
         let name = item_of(&ids);
-        // Where another dataset had all of them, it has kept them.
-        if !ids.is_empty() && (self.decoded > 0 || !log.has(&name)) {
-            let of = |(id, selection): &Numbered| (*id, selection.rank(), selection.clone());
-            let spelled: Vec<_> = self.shared.selections.iter().map(of).collect();
+        // Where another dataset had all of them, they were saved with that.
+        if !ids.is_empty() && (self.decoded > 0 || !entry.has(&name)) {
+            let with_rank = |(id, s): &Numbered| (*id, s.rank(), s.clone());
+            let spelled: Vec<_> = self.shared.selections.iter().map(with_rank).collect();
             put(&name, postcard::to_stdvec(&spelled));
         }
-        let kept = Kept {
-            sources: about.identities(),
+        let kept = SavedIndex {
+            sources: inputs.identities(),
             records: Cow::Borrowed(&self.records),
             selections: ids,
             record_faults: Cow::Borrowed(&self.shared.faults),
@@ -75,67 +77,72 @@ impl DatasetIndex {
             base: Cow::Borrowed(&self.shared.base),
             diagnostics: Cow::Borrowed(&self.diagnostics),
         };
-        put(&about.item(), postcard::to_stdvec(&kept));
+        put(&inputs.item(), postcard::to_stdvec(&kept));
     }
 
-    /// The index that was kept; `None` where there is none, or what there is does not fit together.
-    pub fn kept(log: &KeptLog, about: About<'_>, known: &Selections) -> Option<Self> {
-        let item = log.get(&about.item())?;
-        Self::of_items(&item, |name| log.get(name), about, known)
+    /// The index that was saved. `None` where there is none, where it was made from other files, or where its
+    /// parts do not fit together. `known`: the selections of the log that are in use.
+    pub fn load(entry: &StoreEntry, inputs: IndexInputs<'_>, known: &Selections) -> Option<Self> {
+        let item = entry.get(&inputs.item())?;
+        Self::from_items(&item, |name| entry.get(name), inputs, known)
     }
 
-    /// The same of the item itself. Nothing of it is believed: a checksum shows damage, not intent. `get`
-    /// is asked once at most, for the item that has the selections.
-    pub fn of_items(
+    /// The same from the bytes of the item. All of it is checked: its checksum shows damage, not intent. `get`
+    /// is called once at most, for the item that has the selections.
+    pub fn from_items(
         item: &[u8],
         get: impl FnOnce(&str) -> Option<Vec<u8>>,
-        about: About<'_>,
+        inputs: IndexInputs<'_>,
         known: &Selections,
     ) -> Option<Self> {
-        let kept: Kept<'_> = postcard::from_bytes(item).ok()?;
-        if kept.sources != about.identities() {
+        let saved: SavedIndex<'_> = postcard::from_bytes(item).ok()?;
+        if saved.sources != inputs.identities() {
             return None;
         }
-        Self::from_kept(kept, get, about.dataset, known)
+        Self::from_saved(saved, get, inputs.dataset, known)
     }
 
-    fn from_kept(
-        kept: Kept<'_>,
+    fn from_saved(
+        saved: SavedIndex<'_>,
         get: impl FnOnce(&str) -> Option<Vec<u8>>,
         dataset: &Logged<'_>,
         known: &Selections,
     ) -> Option<Self> {
-        let there = kept.selections.iter();
-        let there = there.map(|id| Some((*id, known.get(*id)?)));
-        let (selections, decoded) = match there.collect::<Option<Vec<Numbered>>>() {
+        let in_use = saved.selections.iter();
+        let in_use = in_use.map(|id| Some((*id, known.get(*id)?)));
+        let (selections, decoded) = match in_use.collect::<Option<Vec<Numbered>>>() {
             Some(selections) => (selections, 0),
-            None => read_selections(&get(&item_of(&kept.selections))?, &kept.selections, known)?,
+            None => {
+                let item = get(&item_of(&saved.selections))?;
+                read_selections(&item, &saved.selections, known)?
+            }
         };
         let index = DatasetIndex {
-            records: kept
+            records: saved
                 .records
                 .into_owned()
                 .checked(dataset.dims.len(), VALUES)?,
             shared: Shared {
                 selections,
-                conversions: kept.conversions.into_owned(),
-                faults: kept.record_faults.into_owned(),
-                base: kept.base.into_owned(),
+                conversions: saved.conversions.into_owned(),
+                faults: saved.record_faults.into_owned(),
+                base: saved.base.into_owned(),
             },
-            diagnostics: kept.diagnostics.into_owned(),
+            diagnostics: saved.diagnostics.into_owned(),
             decoded,
         };
-        let sources = kept.sources.len();
+        let sources = saved.sources.len();
         index.fits(dataset, sources).then_some(index)
     }
 
-    /// Whether all that the records speak of is there.
+    /// Whether all that the records refer to is there.
     fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let rank = dataset.dims.len();
         let fits = |row: Row<'_>| {
             let record = self.record(row);
             let lead = usize::from(record.has_lead);
-            let is_there = |number: u64, list: usize| number <= list as u64;
+            // Positions are stored plus one.
+            let is_there = |position: u64, list: usize| position <= list as u64;
             row.count().iter().all(|count| *count > 0)
                 && usize::from(record.stored.source) < sources
                 && is_there(row.value(SELECTION), self.shared.selections.len())
@@ -155,7 +162,8 @@ impl DatasetIndex {
     }
 }
 
-/// The selections of an item, which has to have just these; and the bytes of those that were not known.
+/// The selections of an item, and the bytes of memory of those that were not in use. The item has to have
+/// the selections `ids`, in that order.
 fn read_selections(item: &[u8], ids: &[u64], known: &Selections) -> Option<(Vec<Numbered>, usize)> {
     let spelled: Vec<(u64, usize, Selection)> = postcard::from_bytes(item).ok()?;
     if !spelled.iter().map(|(id, ..)| id).eq(ids) {
@@ -171,7 +179,7 @@ fn read_selections(item: &[u8], ids: &[u64], known: &Selections) -> Option<(Vec<
     Some((selections, decoded))
 }
 
-/// The name of the item that has these selections.
+/// The name of the item with these selections.
 fn item_of(ids: &[u64]) -> String {
     let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     format!("selections-{:032x}", xxh3_128(&bytes))
@@ -214,8 +222,8 @@ mod tests {
         fill: [1; 8],
     };
 
-    /// Records of one block, of a shared selection, of every third element, of another type, and of one that cannot
-    /// be read; below them are elements of a file.
+    /// Records of one block, of a shared selection, of every third element, of another type, and one that is not
+    /// readable. Below them are elements of a file.
     fn index(known: &Selections) -> DatasetIndex {
         let mut records = RecordList::new(2, 80);
         let stored = |offset| Stored {
@@ -247,7 +255,7 @@ mod tests {
         DatasetIndex::of(found, &[Diagnostic::unreadable("a table")])
     }
 
-    /// All that an index says of a part of the dataset.
+    /// All that an index answers about a part of the dataset.
     fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
         let mut said: Vec<String> = index
             .diagnostics()
@@ -272,7 +280,7 @@ mod tests {
         }
     }
 
-    /// The packed form of an index, and that of its selections.
+    /// An index as it is saved, and its selections.
     fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
         let spelled: Vec<_> = index
             .shared
@@ -280,7 +288,7 @@ mod tests {
             .iter()
             .map(|(id, s)| (*id, s.rank(), s.clone()))
             .collect();
-        let kept = Kept {
+        let kept = SavedIndex {
             sources: vec![Identity::default(); SOURCES],
             records: Cow::Borrowed(&index.records),
             selections: index.shared.selections.iter().map(|(id, _)| *id).collect(),
@@ -297,13 +305,13 @@ mod tests {
     }
 
     fn read(
-        kept: &[u8],
+        saved: &[u8],
         selections: Option<&[u8]>,
         dataset: &Logged<'_>,
         known: &Selections,
     ) -> Option<DatasetIndex> {
-        let kept = postcard::from_bytes(kept).ok()?;
-        DatasetIndex::from_kept(kept, |_| Some(selections?.to_vec()), dataset, known)
+        let saved = postcard::from_bytes(saved).ok()?;
+        DatasetIndex::from_saved(saved, |_| Some(selections?.to_vec()), dataset, known)
     }
 
     #[test]
@@ -312,7 +320,7 @@ mod tests {
         let made = index(&known);
         let (kept, selections) = packed(&made);
         let wanted = answers(&made, &somewhere());
-        // Here the selections are known, and need not be fetched.
+        // Here the selections are in use, and are not read.
         let again = read(&kept, None, &dataset(), &known).unwrap();
         assert_eq!(answers(&again, &somewhere()), wanted);
 
@@ -356,7 +364,7 @@ mod tests {
             at in any::<prop::sample::Index>(),
             byte in prop_oneof![
                 any::<u8>().prop_map(|byte| vec![byte]),
-                // As postcard spells 2^63-1 and 2^64-1.
+                // 2^63-1 and 2^64-1 as postcard encodes them.
                 Just([&[0xff; 8][..], &[0x7f]].concat()),
                 Just([&[0xff; 8][..], &[0xff, 1]].concat()),
             ],

@@ -1,9 +1,9 @@
-//! Chunks made ahead of a reader who goes through the chunk grid in order.
+//! Read-ahead: chunks are made before a reader that goes through the chunk grid in order asks for them.
 //!
-//! Each dataset has a small table of the readers that it has at the moment ([`Streams`]); where one of
-//! them goes on by the same step, the chunks that it will want next are made by a few threads of the
-//! budget ([`Pool`]), and are in the cache when it comes. So records are inflated in parallel for a
-//! single reader. What goes wrong there is not told: the reader will meet it.
+//! Each dataset has a small table of the streams of reads that it sees at the moment ([`Streams`]). Where a
+//! stream goes on by the same step, a few threads of the budget ([`Pool`]) make the chunks that it will ask for
+//! next and put them into the cache. So records are inflated in parallel for a single reader. Errors are
+//! dropped here: the reader will meet them.
 
 mod pool;
 mod streams;
@@ -18,15 +18,15 @@ use streams::Streams;
 
 use crate::snapshot::Content;
 
-/// The most that is made ahead of one reader, in bytes, unless one chunk is larger.
-const MOST_BYTES: u64 = 16 << 20;
-/// The share of `cache_size` that is used for it at most.
-const SHARE: u64 = 4;
+/// Bytes that are made ahead of one reader at most, unless one chunk is larger.
+const MAX_BYTES: u64 = 16 << 20;
+/// At most one part in so many of `cache_size` is used for read-ahead.
+const CACHE_PARTS: u64 = 4;
 
-/// The readers of each dataset of a view.
+/// The streams of reads of each dataset of a view.
 #[derive(Debug)]
 pub(super) struct Readers {
-    /// `None` where nothing can be made ahead.
+    /// By number of the dataset, made at its first read. `None` where nothing can be made ahead.
     datasets: Vec<OnceLock<Option<Box<Mutex<Streams>>>>>,
     view: Weak<View>,
 }
@@ -39,13 +39,13 @@ impl Readers {
         }
     }
 
-    /// Memory held for `datasets` datasets before any is read, in bytes.
+    /// Bytes of memory for the table of `datasets` datasets before any is read.
     pub fn bytes(datasets: usize) -> usize {
         datasets * size_of::<OnceLock<Option<Box<Mutex<Streams>>>>>()
     }
 }
 
-/// A chunk that may be made ahead.
+/// A chunk to make ahead.
 #[derive(Debug, Clone)]
 struct Job {
     view: Weak<View>,
@@ -55,11 +55,11 @@ struct Job {
 }
 
 impl View {
-    /// Told of each chunk that a reader takes from the cache, has what will come next made.
-    pub(super) fn look_ahead(&self, number: usize, chunk: u64) {
+    /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
+    pub(super) fn read_ahead(&self, number: usize, chunk: u64) {
         let streams = self.readers.datasets.get(number);
         let streams = streams.and_then(|s| s.get_or_init(|| self.streams(number)).as_ref());
-        let Some(ahead) = streams.and_then(|s| s.lock().ask(chunk)) else {
+        let Some(ahead) = streams.and_then(|s| s.lock().next_after(chunk)) else {
             return;
         };
         let job = |chunk| Job {
@@ -82,8 +82,8 @@ impl View {
             return None;
         }
         let chunk = place.raw.max(place.stored).max(1);
-        let share = self.budget.limits().cache_size / SHARE;
-        let most = share.min(MOST_BYTES.max(chunk)) / chunk;
+        let share = self.budget.limits().cache_size / CACHE_PARTS;
+        let most = share.min(MAX_BYTES.max(chunk)) / chunk;
         let streams = Streams::new(place.grid.steps(), place.grid.len(), most);
         (most > 0).then(|| Box::new(Mutex::new(streams)))
     }
@@ -97,7 +97,7 @@ impl Job {
 
     fn run(&self) {
         if let Some(view) = self.view.upgrade() {
-            view.make_ahead(self.dataset, self.chunk);
+            view.prefetch(self.dataset, self.chunk);
         }
     }
 }

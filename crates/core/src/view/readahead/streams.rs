@@ -1,26 +1,25 @@
-//! Who reads a chunk grid in order, and how far ahead of whom it is worth to make chunks. No threads and
-//! no clock: what was asked decides.
+//! Finds the streams in the reads of a chunk grid, and decides which chunks to make ahead of each. It uses no
+//! threads and no clock: its answers depend on the reads only.
 //!
-//! Three chunks at the same distance from each other are a stream. The distance may be that between
-//! neighbours along any dimension of the grid; then the three need not follow each other directly, for
-//! several readers may take turns, and one reader's requests come in slightly wrong order where several
-//! threads serve them. Any other distance counts if the three do.
+//! Reads of three chunks at the same distance from each other are a stream. Where the distance is that of
+//! neighbours along a dimension of the grid, other reads may come between them: several readers may take
+//! turns, and several threads may serve one reader's requests slightly out of order. Three chunks at any
+//! other distance have to be read directly after each other.
 //!
-//! What is made ahead of a stream grows from one chunk, doubling with each that the reader takes. A
-//! reader of windows goes through row after row of the same length: so the length of the last stream
-//! of the same step is where the next one is expected to end, and nothing beyond is made before it has
-//! gone on.
+//! The window ahead of a stream starts with one chunk and doubles with each chunk that the reader takes. A
+//! reader of a rectangle goes through row after row of the same length. So a stream is expected to end where
+//! the last stream of the same step did, and no chunk beyond is made before the reader has gone further.
 
 /// Chunks that are remembered to find streams.
 const RECENT: usize = 16;
-/// Chunks that are read in pieces at the same time.
+/// So many chunks may be read in pieces at the same time: further pieces of them are no news.
 const PIECES: usize = 8;
-/// Readers of a dataset that are followed at the same time.
+/// Streams of a dataset that are followed at the same time.
 const STREAMS: usize = 8;
-/// How many steps a request may come too early or too late.
+/// Requests may come so many steps too early or too late.
 const DISORDER: i64 = 8;
-/// A stream that did not go on for that many chunks has ended, or waits.
-const ALIVE: u64 = 32;
+/// A stream that did not go on while so many chunks were read counts as ended.
+const LIFETIME: u64 = 32;
 /// Chunks that make a stream.
 const FIRST_RUN: u64 = 3;
 
@@ -30,13 +29,13 @@ pub(super) struct Streams {
     steps: Vec<i64>,
     /// Chunks in the grid.
     len: u64,
-    /// The most chunks that are made ahead of all streams together.
-    most: u64,
-    /// What was asked of late, the newest last.
+    /// Chunks that are made ahead of all streams together at most.
+    max_ahead: u64,
+    /// The chunks that were read last, the newest at the end.
     recent: Vec<u64>,
-    /// The one that went on last is in front.
+    /// The one that went on last comes first.
     streams: Vec<Stream>,
-    /// Counts what is asked.
+    /// Counts the chunks that were read.
     clock: u64,
 }
 
@@ -44,21 +43,21 @@ pub(super) struct Streams {
 struct Stream {
     last: u64,
     step: i64,
-    /// When it went on.
+    /// The clock when it last went on.
     seen: u64,
     /// Chunks read.
     run: u64,
-    /// Chunks that the stream of the same step before it had; 0 where there was none.
-    usual: u64,
+    /// Chunks that the previous stream of the same step had; 0 where there was none.
+    expected_run: u64,
     /// How many chunks may be ahead.
     window: u64,
-    /// How many are ahead.
+    /// How many were made, or are being made, ahead.
     ahead: u64,
 }
 
-/// Chunks to be made: numbers in equal distance.
+/// Chunks to make: numbers at equal distances.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(super) struct Prefetch {
     next: Option<u64>,
     step: i64,
     left: u64,
@@ -66,7 +65,7 @@ pub(super) struct Ahead {
     len: u64,
 }
 
-impl Iterator for Ahead {
+impl Iterator for Prefetch {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -80,23 +79,23 @@ impl Iterator for Ahead {
 }
 
 impl Streams {
-    /// `steps`: how far apart neighbours along each dimension of a grid of `len` chunks are; `most`: the
-    /// most chunks that may be made ahead.
-    pub fn new(steps: Vec<u64>, len: u64, most: u64) -> Self {
+    /// `steps`: distance of neighbours along each dimension of the grid. `len`: chunks in the grid.
+    /// `max_ahead`: chunks that may be made ahead at most.
+    pub fn new(steps: Vec<u64>, len: u64, max_ahead: u64) -> Self {
         let steps = steps.into_iter().filter_map(|s| i64::try_from(s).ok());
         Streams {
             steps: steps.rev().filter(|step| *step > 0).collect(),
             len,
-            most,
+            max_ahead,
             recent: Vec::new(),
             streams: Vec::new(),
             clock: 0,
         }
     }
 
-    /// Somebody reads a chunk. Where that continues a stream, says which chunks to make, if any.
-    pub fn ask(&mut self, chunk: u64) -> Option<Ahead> {
-        // Mostly another piece of what somebody is reading: let that cost next to nothing.
+    /// A reader asks for a chunk. Returns the chunks to make, where that continues a stream.
+    pub fn next_after(&mut self, chunk: u64) -> Option<Prefetch> {
+        // Most requests are for another piece of a chunk that is being read: this path has to be cheap.
         if self.recent.iter().rev().take(PIECES).any(|c| *c == chunk) {
             return None;
         }
@@ -112,8 +111,7 @@ impl Streams {
         begun.then(|| self.extend())
     }
 
-    /// Finds the stream that the chunk belongs to and says whether it went on, in which case it is in
-    /// front now.
+    /// Finds the stream that the chunk belongs to. Returns whether it went on: then it comes first.
     fn advance(&mut self, chunk: u64) -> Option<bool> {
         let found = self.streams.iter().enumerate().find_map(|(at, stream)| {
             let steps = stream.steps_to(chunk)?;
@@ -133,7 +131,7 @@ impl Streams {
         Some(true)
     }
 
-    /// Looks for a new stream that ends with the chunk; it comes to the front.
+    /// Looks for a new stream that ends with the chunk. It comes first. Returns whether there is one.
     fn begin(&mut self, chunk: u64) -> bool {
         let was_read = |steps: i64, step: i64| {
             let before = step.checked_mul(steps).map(i64::wrapping_neg);
@@ -147,14 +145,14 @@ impl Streams {
             return false;
         };
         let before = self.streams.iter().find(|s| s.step == step);
-        let usual = before.map_or(0, |before| before.run);
+        let expected_run = before.map_or(0, |before| before.run);
         self.streams.truncate(STREAMS - 1);
         let stream = Stream {
             last: chunk,
             step,
             seen: self.clock,
             run: FIRST_RUN,
-            usual,
+            expected_run,
             window: 1,
             ahead: 0,
         };
@@ -162,7 +160,7 @@ impl Streams {
         true
     }
 
-    /// The distance from each of the last chunks to the next, if it is the same.
+    /// The distance between the last two chunks and from the last one to `chunk`, if it is the same.
     fn last_distance(&self, chunk: u64) -> Option<i64> {
         let [.., first, second] = self.recent.as_slice() else {
             return None;
@@ -171,39 +169,37 @@ impl Streams {
         (distance(*second, chunk)? == step && step != 0).then_some(step)
     }
 
-    /// What to make now ahead of the stream in front.
-    fn extend(&mut self) -> Ahead {
-        let alive = |s: &&Stream| self.clock - s.seen < ALIVE;
+    /// What to make now ahead of the first stream.
+    fn extend(&mut self) -> Prefetch {
+        let alive = |s: &&Stream| self.clock - s.seen < LIFETIME;
         let alive = self.streams.iter().filter(alive).count();
-        let share = (self.most / alive.max(1) as u64).max(1);
+        let share = (self.max_ahead / alive.max(1) as u64).max(1);
         let stream = &mut self.streams[0];
-        if stream.run == stream.usual {
-            // Perhaps it ends here; if not, it is a new one.
+        if stream.run == stream.expected_run {
+            // It may end here. If not, its window grows anew.
             stream.window = 1;
         }
-        let expected = match stream.run <= stream.usual {
-            true => stream.usual - stream.run,
-            false => u64::MAX,
-        };
+        let left = stream.expected_run.checked_sub(stream.run);
+        let expected = left.unwrap_or(u64::MAX);
         let wanted = stream.window.min(expected).min(share);
         if expected > 0 {
-            stream.window = stream.window.saturating_mul(2).min(self.most);
+            stream.window = stream.window.saturating_mul(2).min(self.max_ahead);
         }
         let first = i64::try_from(stream.ahead.saturating_add(1)).ok();
         let first = first.and_then(|steps| stream.step.checked_mul(steps));
-        let ahead = Ahead {
+        let prefetch = Prefetch {
             next: first.and_then(|way| stream.last.checked_add_signed(way)),
             step: stream.step,
             left: wanted.saturating_sub(stream.ahead),
             len: self.len,
         };
         stream.ahead = stream.ahead.max(wanted);
-        ahead
+        prefetch
     }
 }
 
 impl Stream {
-    /// How many steps the chunk lies before the last one that was read; `None` where it is not on the way.
+    /// Steps from the last chunk that was read to this one; `None` where no number of steps leads there.
     fn steps_to(&self, chunk: u64) -> Option<i64> {
         let way = distance(self.last, chunk)?;
         (way.checked_rem(self.step)? == 0).then_some(way.checked_div(self.step)?)
@@ -220,16 +216,16 @@ mod tests {
 
     use super::*;
 
-    /// Of a grid of 100 × 50 chunks, up to 16 ahead.
+    /// For a grid of 100 × 50 chunks, with up to 16 chunks ahead.
     fn streams() -> Streams {
         Streams::new(vec![50, 1], 5000, 16)
     }
 
     fn ask(streams: &mut Streams, chunk: u64) -> Vec<u64> {
-        streams.ask(chunk).into_iter().flatten().collect()
+        streams.next_after(chunk).into_iter().flatten().collect()
     }
 
-    /// What is made, without repetitions, after all these were asked.
+    /// What is made while all these are read.
     fn made(streams: &mut Streams, chunks: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let all = chunks.into_iter().flat_map(|chunk| ask(streams, chunk));
         all.collect()
@@ -298,7 +294,7 @@ mod tests {
         assert_eq!(once.len(), made.len());
     }
 
-    /// The second and later rows of a window cost nothing that the reader does not want.
+    /// In the second and later rows of a rectangle, no chunk is made that the reader does not ask for.
     #[test]
     fn rows_of_the_same_length_end_where_they_are_expected_to() {
         let mut streams = Streams::new(vec![1], 5000, 16);
@@ -308,12 +304,12 @@ mod tests {
             let expected: Vec<u64> = row(y).skip(3).collect();
             assert_eq!(made(&mut streams, row(y)), expected);
         }
-        // Whoever goes on after that is followed again.
+        // A reader that goes on after that is followed again.
         assert!(made(&mut streams, 4000..4060).contains(&4070));
     }
 
-    /// Windows of 3 × 3 to 12 × 12 chunks, one after the other: most of what is read was made ahead, and
-    /// little of what was made is not read while a cache of four times as many chunks keeps it.
+    /// Rectangles of 3 × 3 to 12 × 12 chunks, one after the other. Most chunks are made ahead of their reader.
+    /// Few chunks that are made have left a cache of `CACHED` chunks before they are read.
     #[test]
     fn windows_waste_little() {
         const CACHED: usize = 64;
@@ -354,7 +350,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked: what is made lies in the grid, and is bounded.
+        /// Whatever is read: what is made lies in the grid, and its number is bounded.
         #[test]
         fn nothing_goes_wrong(
             steps in prop::collection::vec(any::<u64>(), 0..4),
@@ -364,7 +360,7 @@ mod tests {
         ) {
             let mut streams = Streams::new(steps, len, most);
             for chunk in asked {
-                let made: Vec<u64> = streams.ask(chunk).into_iter().flatten().collect();
+                let made: Vec<u64> = streams.next_after(chunk).into_iter().flatten().collect();
                 prop_assert!(made.len() as u64 <= most);
                 prop_assert!(made.iter().all(|chunk| *chunk < len));
                 prop_assert!(!made.contains(&chunk));
@@ -372,7 +368,7 @@ mod tests {
             }
         }
 
-        /// A single reader in order is offered each chunk once, and no chunk too late.
+        /// For a single reader in order each chunk is made once, and before it is read.
         #[test]
         fn each_chunk_is_made_once(first in 0u64..1000, count in 3u64..300, most in 1u64..40) {
             let mut streams = Streams::new(vec![1], 5000, most);

@@ -1,9 +1,9 @@
-//! Keeping a store within its bound: what was not used for the longest goes first, all that belongs to
-//! one state of a log at once.
+//! Keeping a store within its size: the entry that was not used for the longest is removed first, with all its
+//! items.
 //!
-//! After a look at everything, at least an eighth of the bound is free, and each daemon may write that
-//! much before it looks again. So daemons that share a directory need not know of each other, and
-//! writing needs no look at what is there.
+//! After an eviction at least an eighth of the size is free, and each daemon may write that much until its next
+//! one. So daemons that share a directory need not know of each other, and a write does not list the
+//! directory.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,57 +13,57 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
-use super::{Store, Time, UNFINISHED};
+use super::{FileTime, Store, UNFINISHED};
 
-/// Files take whole blocks, and a directory one of its own.
+/// Bytes. Files take whole blocks, a directory takes one.
 const BLOCK: u64 = 4096;
-/// In seconds: a file that is unfinished for so long, nobody is going to finish.
+/// Seconds. A file that is unfinished for so long was left by a daemon that died.
 const ABANDONED: i64 = 3600;
 
-/// What may be written before the next look.
-pub(super) fn room(size: u64) -> u64 {
+/// Bytes that may be written until the next eviction.
+pub(super) fn allowance(size: u64) -> u64 {
     size / 8
 }
 
-/// What is left after a look, at most.
+/// Bytes that an eviction leaves at most.
 pub(super) fn low_water(size: u64) -> u64 {
-    size - room(size)
+    size - allowance(size)
 }
 
-/// What a file of `len` bytes takes of the bound.
+/// What a file of `len` bytes takes of the size.
 pub(super) fn charged(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// All that is kept of one state of a log.
-struct SourceDir {
-    used: Time,
+/// The directory of one entry.
+struct EntryDir {
+    used: FileTime,
     name: Vec<u8>,
     bytes: u64,
 }
 
 impl Store {
-    /// Counts what was written, and looks after the bound when it is time.
+    /// Counts bytes that were written, and evicts when the allowance is used up.
     pub(super) fn charge(&self, written: u64) {
         let exhausted = {
-            let mut room = self.room.lock();
-            *room = room.saturating_sub(written);
-            *room == 0
+            let mut allowance = self.allowance.lock();
+            *allowance = allowance.saturating_sub(written);
+            *allowance == 0
         };
         if exhausted {
-            self.tidy();
+            self.evict();
         }
     }
 
-    /// Removes what is unfinished since long, and as much of the rest as is too much. It looks at every
-    /// file: at the start of a daemon, and then when an eighth of the bound was written.
-    pub fn tidy(&self) {
-        // One look at a time is enough.
-        let Some(_looking) = self.tidying.try_lock() else {
+    /// Removes abandoned files, and entries until the rest is small enough. It looks at every file: call it at
+    /// the start of a daemon. The store itself calls it when an eighth of its size was written.
+    pub fn evict(&self) {
+        // One at a time is enough.
+        let Some(_evicting) = self.evicting.try_lock() else {
             return;
         };
-        // What others write from here on counts for the next time.
-        *self.room.lock() = room(self.size);
+        // Bytes that other threads write from here on count for the next time.
+        *self.allowance.lock() = allowance(self.size);
         if let Err(e) = self.shrink(low_water(self.size)) {
             log::warn!("{}: cannot be looked through: {e}", self.path.display());
         }
@@ -75,7 +75,7 @@ impl Store {
         let mut total = 0u64;
         let mut removed = 0;
         for dir in &dirs {
-            // What is too large by itself must not take all the rest with it.
+            // An entry that is too large by itself must not make all others go.
             if dir.bytes <= most {
                 total = total.saturating_add(dir.bytes);
             }
@@ -92,26 +92,26 @@ impl Store {
         Ok(())
     }
 
-    fn dirs(&self) -> io::Result<Vec<SourceDir>> {
+    fn dirs(&self) -> io::Result<Vec<EntryDir>> {
         let mut dirs = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
             let entry = entry?;
             let name = entry.file_name();
             if is_hash(name) && entry.file_type() != FileType::RegularFile {
-                // It may be gone by now, or be none.
-                dirs.extend(self.weigh(name.to_bytes()).ok());
+                // It may be gone by now, or be no directory.
+                dirs.extend(self.measure(name.to_bytes()).ok());
             }
         }
         Ok(dirs)
     }
 
-    /// Removes what is unfinished on the way.
-    fn weigh(&self, name: &[u8]) -> io::Result<SourceDir> {
+    /// Counts the bytes of an entry. Removes its abandoned files.
+    fn measure(&self, name: &[u8]) -> io::Result<EntryDir> {
         let fd = self.open_dir(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs() as i64);
         let mut bytes = BLOCK;
-        // Before anything is removed, which counts as a change of the directory.
+        // Removing a file changes the directory's time: that is read first.
         let used = rustix::fs::fstat(&fd)?;
         for entry in Dir::read_from(&fd)? {
             let entry = entry?;
@@ -129,7 +129,7 @@ impl Store {
             }
             bytes = bytes.saturating_add(charged(found.st_size as u64));
         }
-        Ok(SourceDir {
+        Ok(EntryDir {
             used: (used.st_mtime, used.st_mtime_nsec as i64),
             name: name.to_vec(),
             bytes,
@@ -142,7 +142,8 @@ impl Store {
         self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Others may read in it, or write to it: they get along with that, and it is looked at again.
+    /// Other daemons may read the entry, or write to it: a read finds no item, and an item that is written
+    /// meanwhile keeps the directory until the next eviction.
     fn remove_dir(&self, name: &[u8]) {
         let removed = self.open_dir(name).and_then(|fd| {
             for entry in Dir::read_from(&fd)? {
@@ -160,7 +161,7 @@ impl Store {
     }
 }
 
-/// Whether it is a name that we give to directories.
+/// Whether this can be the name of an entry.
 fn is_hash(name: &CStr) -> bool {
     let digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
     name.to_bytes().len() == 32 && name.to_bytes().iter().all(digit)

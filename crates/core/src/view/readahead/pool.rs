@@ -1,4 +1,4 @@
-//! The threads that make chunks ahead.
+//! The threads of read-ahead.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +9,12 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Job;
 
-/// Jobs that wait; of more the oldest are dropped.
-const WAITING: usize = 256;
+/// Jobs that may wait. Where there are more, the oldest are dropped.
+const MAX_WAITING: usize = 256;
 /// Threads at most.
-const THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
-/// A few threads, started when there is something to do. They end when this goes.
+/// A few threads, started when there is something to do. They end when the pool is dropped.
 #[derive(Debug, Default)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -36,14 +36,14 @@ struct Queue {
 }
 
 impl Pool {
-    /// Adds jobs. That of the chunk that its reader makes itself now, `overtaken`, is dropped.
+    /// Adds jobs, and drops `overtaken`: the reader makes that chunk itself now.
     pub(super) fn push(&self, overtaken: &Job, jobs: impl Iterator<Item = Job>) {
         // Before the lock is taken: the iterator looks into the cache.
         let jobs: Vec<Job> = jobs.collect();
         let mut queue = self.shared.queue.lock();
         queue.waiting.retain(|job| !job.is_same(overtaken));
         queue.waiting.extend(jobs);
-        let too_many = queue.waiting.len().saturating_sub(WAITING);
+        let too_many = queue.waiting.len().saturating_sub(MAX_WAITING);
         queue.waiting.drain(..too_many);
         let (waiting, idle) = (queue.waiting.len(), queue.idle);
         drop(queue);
@@ -58,7 +58,7 @@ impl Pool {
     fn start_one(&self) {
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
         let mut threads = self.threads.lock();
-        if threads.len() >= cores.min(THREADS) {
+        if threads.len() >= cores.min(MAX_THREADS) {
             return;
         }
         let shared = Arc::clone(&self.shared);
@@ -75,7 +75,7 @@ impl Pool {
 impl Shared {
     fn work(&self) {
         while let Some(job) = self.next() {
-            // A panic is the reader's to meet, as an error is.
+            // Like an error, a panic is dropped: the reader will meet it.
             let _ = catch_unwind(AssertUnwindSafe(|| job.run()));
         }
     }
@@ -104,7 +104,7 @@ impl Drop for Pool {
         drop(queue);
         self.shared.wake.notify_all();
         for thread in self.threads.get_mut().drain(..) {
-            // The last view, and with it the budget, may go in one of the threads itself.
+            // One of the threads may itself drop the last view, and with it the budget.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,0 +1,371 @@
+//! Reading: from an offset in the canonical file down to the bytes of the log.
+//!
+//! ```text
+//! read_at ─ read_region ─┬ preamble: user block and file metadata, kept in memory
+//!                        ├ read_node: a B-tree node, computed
+//!                        ├ read_contiguous: bytes of the log as they lie
+//!                        └ read_chunk ─┬ read_in_place: elements that follow each other in the log
+//!                                      └ cached_chunk ─ make_chunk ─ assemble ─ filters
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::assemble::{Assembly, Decoded, decode_record, stored_bytes};
+use super::btree::{Key, Tree};
+use super::cache::{Bytes, BytesKey};
+use super::map::{Placement, Region};
+use super::pieces::read_elements;
+use super::resolve::{ChunkResolver, ChunkSource, InPlace};
+use super::{View, check_limit};
+use crate::boxes::Bounds;
+use crate::error::Result;
+use crate::filters;
+use crate::index::DatasetIndex;
+use crate::log::model::Record;
+use crate::snapshot::{Content, Dataset};
+
+impl View {
+    /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
+    /// the end of the file. The whole read fails where one of the bytes is not available.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let left = self.len().saturating_sub(offset);
+        let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < wanted {
+            done += self.read_region(offset + done as u64, &mut buf[done..wanted])?;
+        }
+        Ok(done)
+    }
+
+    /// Reads from one region of the file: at least one byte, at most all of `buf`.
+    fn read_region(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (region, range) = self.map.region_at(offset);
+        let len = buf.len().min((range.end - offset) as usize);
+        let buf = &mut buf[..len];
+        let offset = offset - range.start;
+        match region {
+            None => {
+                buf.fill(0);
+                Ok(len)
+            }
+            Some(Region::Preamble) => Ok(copy_from(&self.preamble, offset as usize, buf)),
+            Some(Region::Tree(number)) => self.read_node(number, offset, buf),
+            Some(Region::Chunks(number)) => self.read_data(number, offset, buf),
+        }
+    }
+
+    /// Reads from one node of a dataset's chunk index. `offset`: bytes from the start of the index.
+    fn read_node(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (dataset, place) = self.dataset(number);
+        let Some((tree, base)) = &place.tree else {
+            unreachable!("a region of a B-tree belongs to a dataset that has one");
+        };
+        let (node, range) = tree.node_at(offset);
+        let keys = self.node_keys(number, tree, node)?;
+        let address = |chunk| place.chunk_address(chunk);
+        let bytes = tree.node(
+            node,
+            *base,
+            address,
+            &keys,
+            &place.grid.chunk,
+            dataset.element,
+        );
+        Ok(copy_from(&bytes, (offset - range.start) as usize, buf))
+    }
+
+    /// The keys that a node of the chunk index needs.
+    fn node_keys(&self, number: usize, tree: &Tree, node: u64) -> Result<Vec<Key>> {
+        let (dataset, place) = self.dataset(number);
+        let mask = filters::mask(&dataset.filters);
+        let index = self.index_of_filtered(number)?;
+        let key = |chunk| {
+            let stored = self.len_as_stored(index.as_deref(), number, chunk);
+            let mut origin = place.grid.origin(chunk);
+            origin.push(0);
+            Key {
+                // It fits: that was checked when the address map was made.
+                size: stored.unwrap_or(place.stored) as u32,
+                filter_mask: if stored.is_some() { 0 } else { mask },
+                origin,
+            }
+        };
+        Ok(tree.keys_of(node).into_iter().map(key).collect())
+    }
+
+    /// The index of a dataset whose records went through its filters: only chunks of such a dataset can be
+    /// served as they are stored. `None` where they did not, or where no element of the dataset can be
+    /// trusted: then the chunk index stays readable, and reading a chunk tells the reason.
+    pub(super) fn index_of_filtered(&self, number: usize) -> Result<Option<Arc<DatasetIndex>>> {
+        let content = &self.snapshot.datasets[number].content;
+        if !matches!(content, Content::Logged { filtered: true, .. }) {
+            return Ok(None);
+        }
+        let index = self.index(number)?;
+        Ok(index.check().is_ok().then_some(index))
+    }
+
+    /// Bytes of a chunk that is served as it is stored in the log. `index`: [`View::index_of_filtered`].
+    pub(super) fn len_as_stored(
+        &self,
+        index: Option<&DatasetIndex>,
+        number: usize,
+        chunk: u64,
+    ) -> Option<u64> {
+        match self.resolver(index?, number, chunk).source() {
+            ChunkSource::AsStored(stored) => Some(stored.len),
+            _ => None,
+        }
+    }
+
+    /// Reads from the data of a dataset. `offset`: bytes from the start of its first chunk.
+    pub(super) fn read_data(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        match self.snapshot.datasets[number].content {
+            Content::Extent {
+                source,
+                offset: start,
+                ..
+            } => self.read_contiguous(number, source, start, offset, buf),
+            _ => self.read_chunk(number, offset, buf),
+        }
+    }
+
+    /// Reads from data that lies in one piece at byte `start` of a source file.
+    fn read_contiguous(
+        &self,
+        number: usize,
+        source: u16,
+        start: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        let stored = self.map.datasets[number].stored;
+        if offset >= stored {
+            buf.fill(0);
+            return Ok(buf.len());
+        }
+        let len = buf.len().min((stored - offset) as usize);
+        let file = &self.sources[usize::from(source)];
+        file.read_exact_at(&mut buf[..len], start + offset)
+            .map_err(|e| self.bad_data(number, "contiguous data".into(), e))?;
+        file.check_unchanged()?;
+        Ok(len)
+    }
+
+    /// Reads from one chunk. `offset`: bytes from the start of the dataset's first chunk.
+    fn read_chunk(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (dataset, place) = self.dataset(number);
+        let (chunk, offset) = (offset / place.slot, offset % place.slot);
+        let is_filtered = !dataset.filters.is_empty();
+        if offset >= place.stored && !is_filtered {
+            // The rest of the slot. The length of a filtered chunk is known once it was made.
+            return Ok(zeros(buf, place.slot - offset));
+        }
+        let mut source = None;
+        if !is_filtered && dataset.logged().is_some() && !self.has_chunk(number, chunk) {
+            let index = self.index(number)?;
+            let found = self.checked_resolver(&index, number, chunk)?.source();
+            if let ChunkSource::InPlace(elements) = &found
+                && let Some(len) = self.read_in_place(number, chunk, elements, offset, buf)?
+            {
+                return Ok(len);
+            }
+            source = Some(found);
+        }
+        self.read_ahead(number, chunk);
+        let asked = offset..offset + buf.len() as u64;
+        let bytes = self.cached_chunk(number, chunk, asked, source)?;
+        if offset >= bytes.len() as u64 {
+            return Ok(zeros(buf, place.slot - offset));
+        }
+        Ok(copy_from(&bytes, offset as usize, buf))
+    }
+
+    /// Reads from a chunk whose elements follow each other in the log. They need not be cached here: the
+    /// kernel caches them. `None` where no whole element is asked for that has to be converted.
+    fn read_in_place(
+        &self,
+        number: usize,
+        chunk: u64,
+        elements: &InPlace,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let raw = self.map.datasets[number].raw;
+        let mut len = buf.len().min((raw - offset) as usize);
+        let mut in_log = offset;
+        if let Some(conversion) = elements.conversion {
+            let to = conversion.to.kind.size();
+            len -= len % to;
+            if len == 0 || !offset.is_multiple_of(to as u64) {
+                return Ok(None);
+            }
+            in_log = offset / to as u64 * conversion.from.kind.size() as u64;
+        }
+        let file = &self.sources[usize::from(elements.source)];
+        let at = elements.offset + in_log;
+        let (target, scratch) = (&mut buf[..len], &mut Vec::new());
+        read_elements(file, at, elements.conversion, target, scratch)
+            .map_err(|e| self.bad_chunk(number, chunk, e))?;
+        file.check_unchanged()?;
+        Ok(Some(len))
+    }
+
+    /// Stored bytes of a chunk, as the canonical file has them.
+    pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
+        self.cached_chunk(number, chunk, 0..u64::MAX, None)
+    }
+
+    /// All bytes of a chunk, of which those in the range `asked` are used now. `source`: how the chunk is
+    /// served, where that is known.
+    fn cached_chunk(
+        &self,
+        number: usize,
+        chunk: u64,
+        asked: Range<u64>,
+        source: Option<ChunkSource>,
+    ) -> Result<Bytes> {
+        let make = || self.make_timed(number, chunk, source);
+        self.budget
+            .bytes(&self.cache_key(number, chunk), asked, make)
+    }
+
+    fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
+        BytesKey::Chunk(self.generation, number as u32, chunk)
+    }
+
+    /// Whether a chunk is cached, or being made.
+    pub(super) fn has_chunk(&self, number: usize, chunk: u64) -> bool {
+        self.budget.has_bytes(&self.cache_key(number, chunk))
+    }
+
+    /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
+    pub(super) fn prefetch(&self, number: usize, chunk: u64) {
+        let make = || self.make_timed(number, chunk, None);
+        let key = self.cache_key(number, chunk);
+        let _ = self.budget.bytes_ahead(&key, make);
+    }
+
+    fn make_timed(&self, number: usize, chunk: u64, source: Option<ChunkSource>) -> Result<Bytes> {
+        let times = &self.budget.stats().chunk_time;
+        times
+            .time(|| self.make_chunk(number, chunk, source))
+            .map(Arc::new)
+    }
+
+    /// Makes the stored bytes of a chunk. `source`: how it is served, where that is known.
+    pub(super) fn make_chunk(
+        &self,
+        number: usize,
+        chunk: u64,
+        source: Option<ChunkSource>,
+    ) -> Result<Vec<u8>> {
+        let (dataset, place) = self.dataset(number);
+        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        if let Content::Unreadable(reason) = &dataset.content {
+            return Err(bad_chunk(reason.clone()));
+        }
+        self.check_cache_size("a chunk", place.raw.max(place.stored))
+            .map_err(bad_chunk)?;
+        let index = self.index(number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let source = source.unwrap_or_else(|| resolver.source());
+        let (bytes, sources) = match source {
+            ChunkSource::AsStored(stored) => {
+                let bytes = stored_bytes(&self.sources, stored);
+                bytes.map(|bytes| (bytes, BTreeSet::from([usize::from(stored.source)])))
+            }
+            ChunkSource::InPlace(_) | ChunkSource::Assemble => self.assemble(number, &resolver),
+        }
+        .map_err(bad_chunk)?;
+        self.check_unchanged(sources)?;
+        Ok(bytes)
+    }
+
+    /// A chunk's stored bytes, and the source files that they were made from.
+    fn assemble(
+        &self,
+        number: usize,
+        resolver: &ChunkResolver<'_>,
+    ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
+        let assembly = Assembly {
+            dataset: resolver.dataset,
+            sources: &self.sources,
+            addresses: &self.snapshot.addresses,
+            decoded: &|record| self.decoded(number, record, &resolver.bounds),
+        };
+        let (raw, sources) = assembly.raw_chunk(resolver)?;
+        Ok((filters::encode(raw, &resolver.dataset.filters)?, sources))
+    }
+
+    /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.
+    fn decoded(&self, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
+        let dataset = &self.snapshot.datasets[number];
+        let stored = record.stored;
+        let raw = record.elements().saturating_mul(dataset.element);
+        let decode = || decode_record(&self.sources, stored, raw, dataset).map(Arc::new);
+        self.check_cache_size("a filtered record", raw.max(stored.len))?;
+        let own = record.bounds();
+        if bounds.contains(&own) {
+            return decode();
+        }
+        // For a record of many blocks this is more than the chunk takes, which does no harm.
+        let common = own.intersection(bounds);
+        let elements = common.map_or(0, |common| common.count().product::<u64>());
+        let asked = 0..elements.saturating_mul(dataset.element).max(1);
+        let key = BytesKey::Record(self.generation, number as u32, stored, raw);
+        self.budget.bytes(&key, asked, decode)
+    }
+
+    /// Memory is bounded by options, whatever a file asks for.
+    fn check_cache_size(&self, what: &str, bytes: u64) -> Result<(), String> {
+        check_limit(what, bytes, "cache_size", self.budget.limits().cache_size)
+    }
+
+    pub(super) fn dataset(&self, number: usize) -> (&Dataset, &Placement) {
+        (&self.snapshot.datasets[number], &self.map.datasets[number])
+    }
+
+    pub(super) fn resolver<'a>(
+        &'a self,
+        index: &'a DatasetIndex,
+        number: usize,
+        chunk: u64,
+    ) -> ChunkResolver<'a> {
+        let (dataset, place) = self.dataset(number);
+        ChunkResolver {
+            index,
+            dataset,
+            place,
+            bounds: place.grid.bounds(chunk),
+        }
+    }
+
+    /// Fails where no element of the dataset can be trusted.
+    pub(super) fn checked_resolver<'a>(
+        &'a self,
+        index: &'a DatasetIndex,
+        number: usize,
+        chunk: u64,
+    ) -> Result<ChunkResolver<'a>> {
+        let checked = index.check();
+        checked.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        Ok(self.resolver(index, number, chunk))
+    }
+}
+
+/// Fills `buf` with zeros, at most `left` of them. Returns how many.
+fn zeros(buf: &mut [u8], left: u64) -> usize {
+    let len = buf.len().min(left as usize);
+    buf[..len].fill(0);
+    len
+}
+
+/// Copies the bytes from `at` on, as far as they go. Returns how many.
+fn copy_from(bytes: &[u8], at: usize, buf: &mut [u8]) -> usize {
+    let len = buf.len().min(bytes.len() - at);
+    buf[..len].copy_from_slice(&bytes[at..at + len]);
+    len
+}

@@ -1,0 +1,256 @@
+//! Which stored elements make up a chunk: the walk from the last record that touches it to the first, until
+//! every element is covered.
+
+use std::ops::ControlFlow;
+
+use super::bitmap::CoverageBitmap;
+use super::grid::Grid;
+use super::map::Placement;
+use super::pieces::element_in_log;
+use crate::boxes::Bounds;
+use crate::index::DatasetIndex;
+use crate::log::model::{Block, Encoding, Record, Stored};
+use crate::log::numbers::Conversion;
+use crate::snapshot::Dataset;
+
+/// How a chunk is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkSource {
+    /// The stored bytes of one record are the stored bytes of the chunk.
+    AsStored(Stored),
+    /// All elements of the chunk follow each other in the log, unfiltered.
+    InPlace(InPlace),
+    /// The chunk has to be put together.
+    Assemble,
+}
+
+/// Where the elements of a chunk follow each other in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InPlace {
+    pub source: u16,
+    /// Of the chunk's first element, in bytes of the source file.
+    pub offset: u64,
+    pub conversion: Option<Conversion>,
+}
+
+/// Elements of a record that follow each other in the record and in the chunk. All members count elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first one, counted from the start of the record.
+    pub in_record: u64,
+    /// The first one, counted from the start of the chunk.
+    pub in_chunk: u64,
+    pub len: u64,
+}
+
+/// One chunk, and the index to look up its records in.
+pub struct ChunkResolver<'a> {
+    pub index: &'a DatasetIndex,
+    pub dataset: &'a Dataset,
+    pub place: &'a Placement,
+    /// The elements of the chunk that belong to the dataset.
+    pub bounds: Bounds,
+}
+
+impl ChunkResolver<'_> {
+    /// How the chunk is served. Looks at one block: the last one that touches the chunk.
+    pub fn source(&self) -> ChunkSource {
+        self.if_covered(|record, block| self.source_in(record, block))
+            .unwrap_or(ChunkSource::Assemble)
+    }
+
+    /// Calls `found` where the last block that touches the chunk covers all of it.
+    fn if_covered<T>(&self, found: impl FnOnce(&Record<'_>, &Block<'_>) -> T) -> Option<T> {
+        let mut found = Some(found);
+        let last = self.index.visit_back(&self.bounds, |record| {
+            record.visit_back(&self.bounds, |block| {
+                let found = found.take().filter(|_| block.covers(&self.bounds));
+                ControlFlow::Break(found.map(|found| found(record, &block)))
+            })
+        });
+        match last {
+            ControlFlow::Break(value) => value,
+            ControlFlow::Continue(()) => None,
+        }
+    }
+
+    /// How the chunk is served from `block`, which covers it.
+    fn source_in(&self, record: &Record<'_>, block: &Block<'_>) -> ChunkSource {
+        // Object references are translated, and a fault is reported, where chunks are assembled.
+        if record.fault.is_some() || !self.dataset.references.is_empty() {
+            return ChunkSource::Assemble;
+        }
+        let in_place = match record.stored.encoding {
+            Encoding::Pipeline if self.is_stored_chunk(record, block) => {
+                return ChunkSource::AsStored(record.stored);
+            }
+            Encoding::Raw | Encoding::Converted if self.dataset.filters.is_empty() => {
+                self.in_place(record, block)
+            }
+            _ => None,
+        };
+        in_place.map_or(ChunkSource::Assemble, ChunkSource::InPlace)
+    }
+
+    /// Whether the block is the whole chunk, is all that the record has, and fits into the chunk's slot.
+    fn is_stored_chunk(&self, record: &Record<'_>, block: &Block<'_>) -> bool {
+        record.selection.is_none()
+            && record.stored.len <= self.place.slot
+            && block.start == self.bounds.start
+            && block.count == self.place.grid.chunk
+    }
+
+    fn in_place(&self, record: &Record<'_>, block: &Block<'_>) -> Option<InPlace> {
+        let mut first = None;
+        Overlap::new(&self.place.grid, &self.bounds).runs(block, |run| {
+            first = Some(run);
+            false
+        });
+        let elements = self.place.grid.elements();
+        let run = first.filter(|run| run.len == elements)?;
+        let size = element_in_log(record, self.dataset.element);
+        let start = run.in_record.checked_mul(size)?;
+        let offset = record.stored.offset.checked_add(start)?;
+        // Offsets of all its elements can be had without another look.
+        offset.checked_add(elements.checked_mul(size)?)?;
+        Some(InPlace {
+            source: record.stored.source,
+            offset,
+            conversion: record.conversion.copied(),
+        })
+    }
+
+    /// Shows `take` each run of elements that the chunk takes from a record, with that record and the block
+    /// in it. No element of the chunk is in two runs. Stops at the first error. Returns how many elements of
+    /// the dataset no record wrote.
+    pub fn runs(
+        &self,
+        mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
+    ) -> Result<u64, String> {
+        let grid = &self.place.grid;
+        let mut covered = CoverageBitmap::new(grid.elements(), self.elements());
+        let mut overlap = Overlap::new(grid, &self.bounds);
+        let stopped = self.index.visit_back(&self.bounds, |record| {
+            record.visit_back(&self.bounds, |block| {
+                let mut taken = Ok(());
+                overlap.runs(&block, |all| {
+                    covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {
+                        let run = Run {
+                            in_record: all.in_record.saturating_add(start - all.in_chunk),
+                            in_chunk: start,
+                            len: end - start,
+                        };
+                        if taken.is_ok() {
+                            taken = take(record, &block, run);
+                        }
+                    });
+                    taken.is_ok()
+                });
+                match taken {
+                    Err(reason) => ControlFlow::Break(Err(reason)),
+                    Ok(()) if covered.missing() == 0 => ControlFlow::Break(Ok(())),
+                    Ok(()) => ControlFlow::Continue(()),
+                }
+            })
+        });
+        match stopped {
+            ControlFlow::Break(Err(reason)) => Err(reason),
+            _ => Ok(covered.missing()),
+        }
+    }
+
+    /// Elements of the chunk that belong to the dataset.
+    fn elements(&self) -> u64 {
+        self.bounds.count().product()
+    }
+
+    /// How many elements of the chunk some record wrote. Each run that is looked at is taken off `budget`;
+    /// `None` where that is not enough.
+    pub fn count_written(&self, budget: &mut u64) -> Option<u64> {
+        if self.if_covered(|_, _| ()).is_some() {
+            return Some(self.elements());
+        }
+        let missing = self.runs(|_, _, _| {
+            *budget = budget.checked_sub(1).ok_or("too many runs")?;
+            Ok(())
+        });
+        missing.ok().map(|missing| self.elements() - missing)
+    }
+}
+
+/// The common parts of one chunk and of blocks. Its vectors are used again for each block.
+struct Overlap<'a> {
+    chunk: &'a Bounds,
+    /// Sides of the chunk, with the elements past the dataset's edge.
+    sides: &'a [u64],
+    start: Vec<u64>,
+    end: Vec<u64>,
+    at: Vec<u64>,
+}
+
+impl<'a> Overlap<'a> {
+    fn new(grid: &'a Grid, chunk: &'a Bounds) -> Self {
+        Overlap {
+            chunk,
+            sides: &grid.chunk,
+            start: chunk.start.clone(),
+            end: chunk.end.clone(),
+            at: chunk.start.clone(),
+        }
+    }
+
+    /// Shows `take` the runs of a block's elements that lie in the chunk, until it returns false.
+    fn runs(&mut self, block: &Block<'_>, mut take: impl FnMut(Run) -> bool) {
+        let rank = self.sides.len();
+        for d in 0..rank {
+            let end = block.start[d].saturating_add(block.count[d]);
+            self.start[d] = block.start[d].max(self.chunk.start[d]);
+            self.end[d] = end.min(self.chunk.end[d]);
+            if self.start[d] >= self.end[d] {
+                return;
+            }
+        }
+        // The dimensions from `inner` on make one run, in the record and in the chunk.
+        let mut inner = rank;
+        let mut len = 1;
+        while inner > 0 {
+            inner -= 1;
+            let count = self.end[inner] - self.start[inner];
+            len *= count;
+            if count != block.count[inner] || count != self.sides[inner] {
+                break;
+            }
+        }
+        self.at.copy_from_slice(&self.start);
+        loop {
+            let in_block = linear(&self.at, block.start, block.count);
+            let run = Run {
+                in_record: block.before.saturating_add(in_block),
+                in_chunk: linear(&self.at, &self.chunk.start, self.sides),
+                len,
+            };
+            if !take(run) || !self.next_row(inner) {
+                return;
+            }
+        }
+    }
+
+    /// Counts the dimensions before `inner` up, the last of them fastest. Returns false at the end.
+    fn next_row(&mut self, inner: usize) -> bool {
+        for d in (0..inner).rev() {
+            self.at[d] += 1;
+            if self.at[d] < self.end[d] {
+                return true;
+            }
+            self.at[d] = self.start[d];
+        }
+        false
+    }
+}
+
+/// The row-major number of the element at `at` in a box that starts at `origin`.
+fn linear(at: &[u64], origin: &[u64], sides: &[u64]) -> u64 {
+    (0..at.len()).fold(0, |n: u64, d| {
+        n.saturating_mul(sides[d]).saturating_add(at[d] - origin[d])
+    })
+}
