@@ -9,7 +9,7 @@ use h5logfs_core::index::saved::IndexInputs;
 use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
 use h5logfs_core::log::model::{Block, Record, Selections, Stored};
 use h5logfs_core::log::records::RecordList;
-use h5logfs_core::log::source::{Identity, SourceFile};
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
 
 use super::site::Site;

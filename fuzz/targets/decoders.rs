@@ -5,7 +5,7 @@ use h5logfs_core::log::classic::Anchor;
 use h5logfs_core::log::logvol::Extent;
 use h5logfs_core::log::netcdf::{Log, Variable, channels};
 use h5logfs_core::log::numbers::Kind;
-use h5logfs_core::log::source::SourceFile;
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
 use h5logfs_core::snapshot::Snapshot;
 

@@ -8,7 +8,7 @@ use h5logfs_core::index::saved::IndexInputs;
 use h5logfs_core::index::store::StoreEntry;
 use h5logfs_core::log::Logged;
 use h5logfs_core::log::model::Selections;
-use h5logfs_core::log::source::{Identity, SourceFile};
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::snapshot::Dataset;
 
 use super::Seeds;

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use h5logfs_core::error::Result;
-use h5logfs_core::log::source::{Identity, SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::View;

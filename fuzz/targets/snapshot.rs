@@ -1,6 +1,6 @@
 //! The outcome of a scan, from another process or the disk.
 
-use h5logfs_core::log::source::SourcePath;
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::snapshot::Snapshot;
 
 use super::Seeds;

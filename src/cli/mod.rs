@@ -19,7 +19,7 @@ use clap::Args;
 
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::log::descriptors;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{self, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};

@@ -17,7 +17,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source::{Identity, SourceDir, SourcePath, stat_in};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
+use h5logfs_core::log::source_file::Identity;
 use h5logfs_core::view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};

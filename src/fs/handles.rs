@@ -304,7 +304,7 @@ mod tests {
     use std::path::Path;
 
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::log::source::SourceDir;
+    use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::view::cache::MemoryLimits;
     use h5logfs_scan::InProcess;
 

@@ -230,7 +230,7 @@ mod tests {
 
     use crate::fs::mirror::{Limits, Mirror};
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::log::source::SourceDir;
+    use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::view::cache::MemoryLimits;
     use h5logfs_scan::InProcess;
 

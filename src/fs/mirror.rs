@@ -16,7 +16,8 @@ use rustix::io::Errno;
 
 use h5logfs_catalog::{Catalog, Presented};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source::{Identity, stat_in};
+use h5logfs_core::log::source_dir::stat_in;
+use h5logfs_core::log::source_file::Identity;
 use h5logfs_core::view::View;
 
 use super::access::Caller;

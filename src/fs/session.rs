@@ -17,7 +17,7 @@ use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::{Store, default_place};
 use h5logfs_core::log::descriptors;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::cache::MemoryLimits;
 

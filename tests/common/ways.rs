@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use h5logfs_core::index::saved::IndexInputs;
 use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
-use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};

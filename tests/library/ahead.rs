@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::encoder::*;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;

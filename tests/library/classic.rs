@@ -11,7 +11,7 @@ use crate::common::ways::Ways;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 use h5logfs_core::error::Error;
 use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_core::snapshot::Dataset;
 use h5logfs_core::view::View;

@@ -16,7 +16,7 @@ use crate::common::encoder::{
 use crate::common::{Mounted, User, can_mount, is_root, messages};
 use h5logfs_catalog::{Catalog, Presented};
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::MemoryLimits;

@@ -14,7 +14,7 @@ use h5logfs_catalog::Catalog;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use h5logfs_catalog::Catalog;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::InProcess;

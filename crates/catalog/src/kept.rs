@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use h5logfs_core::error::Result;
 use h5logfs_core::index::store::{FileState, FileTime, Store, StoreEntry, StoreKey};
 use h5logfs_core::journal;
-use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::snapshot::{Snapshot, Source};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Presented;
 use h5logfs_core::error::Error;
-use h5logfs_core::log::source::SourcePath;
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 

@@ -6,7 +6,8 @@ use serde_bytes::Bytes;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::arrangement::Arrangement;
-use crate::log::source::{Identity, SourcePath};
+use crate::log::source_dir::SourcePath;
+use crate::log::source_file::Identity;
 use crate::log::{Logged, Tables};
 
 /// One state of one log file.

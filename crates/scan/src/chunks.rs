@@ -3,7 +3,7 @@
 //! here, once from its front to its end (HDF5 File Format Specification, III.A.1 and VII.D).
 
 use h5logfs_core::image::{Bytes, Image};
-use h5logfs_core::log::source::SourceFile;
+use h5logfs_core::log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -388,7 +388,7 @@ mod tests {
     fn read_tree(bytes: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), bytes).unwrap();
-        let held = h5logfs_core::log::source::SourceDir::open(dir.path()).unwrap();
+        let held = h5logfs_core::log::source_dir::SourceDir::open(dir.path()).unwrap();
         let source = SourceFile::open(&held, "file".as_ref()).unwrap();
         let file = Hdf5 {
             source: &source,

@@ -11,7 +11,8 @@ use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::{
     self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics,
 };
-use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 

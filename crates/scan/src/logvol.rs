@@ -10,7 +10,8 @@ use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
 use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
-use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;

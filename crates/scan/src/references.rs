@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::hdf5_sys::{self as h5, Id, Space};
-use h5logfs_core::log::source::SourceFile;
+use h5logfs_core::log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 

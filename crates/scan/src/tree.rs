@@ -10,7 +10,7 @@ use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::image::{Image, ObjectTimes};
-use h5logfs_core::log::source::SourceFile;
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::Dataset;
 

@@ -14,7 +14,8 @@ use h5logfs_core::journal::extent::{FRONT, file_id, sections};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::logvol::{self, Extent};
-use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::{Chunking, shape::Chooser};
 use h5logfs_core::snapshot::{Snapshot, Source};
 

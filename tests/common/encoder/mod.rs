@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::View;

@@ -433,7 +433,7 @@ fn a_log_that_changed_after_it_was_opened() {
         Err(Error::Changed { path: named }) => assert_eq!(named, path.canonicalize().unwrap()),
         other => panic!("{other:?}"),
     }
-    let (dir, _) = h5logfs_core::log::source::SourceDir::of_file(&path).unwrap();
+    let (dir, _) = h5logfs_core::log::source_dir::SourceDir::of_file(&path).unwrap();
     let budget = std::sync::Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
     let opened = View::open(&dir, scanned, budget, None);
     assert!(matches!(opened, Err(Error::Changed { .. })));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::encoder::*;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::shape::choose as choose_chunk;
 use h5logfs_core::scan::{Chunking, ScanRequest};
 use h5logfs_core::snapshot::Storage;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::readers::project;
 use h5logfs_catalog::{Catalog, Presented};
 use h5logfs_core::index::store::Store;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::InProcess;

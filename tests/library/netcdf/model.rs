@@ -19,7 +19,7 @@ use crate::common::readers::{Python, said};
 use crate::common::ways::Ways;
 use h5logfs_core::diagnostic::Severity;
 use h5logfs_core::error::Result;
-use h5logfs_core::log::source::SourceDir;
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};

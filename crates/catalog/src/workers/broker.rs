@@ -10,7 +10,7 @@ use std::path::Component;
 use std::time::Instant;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source::{SourceDir, SourcePath};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::scan::protocol::{
     Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno, poll,
 };

@@ -17,7 +17,7 @@ use crate::log::base::Base;
 use crate::log::model::{Encoding, Record, Selections, Stored};
 use crate::log::numbers::Conversion;
 use crate::log::records::{Numbered, RecordList, Shared};
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::{DatasetRecords, Logged, RecordTable};
 
 /// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are

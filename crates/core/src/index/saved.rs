@@ -16,7 +16,7 @@ use crate::log::base::Base;
 use crate::log::model::{Encoding, Selection, Selections};
 use crate::log::numbers::Conversion;
 use crate::log::records::{Numbered, Shared};
-use crate::log::source::{Identity, SourceFile};
+use crate::log::source_file::{Identity, SourceFile};
 
 /// An index without its selections, as it is saved.
 #[derive(Serialize, Deserialize)]

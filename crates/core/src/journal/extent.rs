@@ -14,7 +14,7 @@ use super::FileId;
 use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::log::logvol::Section;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Piece;
 
 /// Bytes in front of the first extent. All HDF5 metadata of a subfile, and the root group of every

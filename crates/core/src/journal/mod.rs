@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::log::logvol::names::find_subfiles;
-use crate::log::source::{Identity, SourceDir, SourceFile};
+use crate::log::source_dir::SourceDir;
+use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
 
 /// What is appended to a file's name to name its journal.

@@ -2,7 +2,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::source::SourceFile;
+use super::source_file::SourceFile;
 use crate::buffers::zeroed;
 
 /// The most that deflate can shrink data (1032:1, RFC 1951), with room for tiny streams.
@@ -108,7 +108,7 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
     let mut next = hint.clamp(1, FIRST_PIECE);
     while at < end {
         // Bytes behind the stream need not be there.
-        let together = source.together(at).max(1);
+        let together = source.contiguous(at).max(1);
         piece.resize(next.min(end - at).min(together) as usize, 0);
         next = PIECE;
         source
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_unknown_length_ends_by_itself() {
-        use crate::log::source::SourceDir;
+        use crate::log::source_dir::SourceDir;
 
         let dir = tempfile::tempdir().unwrap();
         // Larger than a piece, and hardly compressible.

@@ -4,6 +4,7 @@
 pub mod arrangement;
 pub mod base;
 pub mod classic;
+mod counters;
 pub mod deflate;
 pub mod descriptors;
 pub mod lattice;
@@ -12,7 +13,8 @@ pub mod model;
 pub mod netcdf;
 pub mod numbers;
 pub mod records;
-pub mod source;
+pub mod source_dir;
+pub mod source_file;
 pub mod tiling;
 pub mod window;
 
@@ -25,7 +27,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use model::Selections;
 use records::RecordList;
-use source::SourceFile;
+use source_file::SourceFile;
 use tiling::Tiling;
 
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.

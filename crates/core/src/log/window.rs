@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::source::SourceFile;
+use super::source_file::SourceFile;
 
 /// Bytes read at once while walking a table: after a jump, and after a long way without one.
 const LEAST_STEP: u64 = 4 << 10;
@@ -127,7 +127,7 @@ impl<'a> Window<'a> {
         self.at = at;
         let offset = piece.offset + (at - begin);
         // What follows need not be there, and is not read where that is known.
-        let together = self.source.together(offset);
+        let together = self.source.contiguous(offset);
         let ahead = self.step.min(together).max(len).min(left);
         let read = self.fill(offset, ahead);
         read.or_else(|_| self.fill(offset, len))
@@ -148,7 +148,7 @@ impl<'a> Window<'a> {
 mod tests {
     use super::*;
     use crate::log::arrangement::Arrangement;
-    use crate::log::source::SourceDir;
+    use crate::log::source_dir::SourceDir;
 
     /// Where blocks behind it are missing, the last one is not read again with each entry.
     #[test]

@@ -15,7 +15,8 @@ use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
 use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
 use crate::log::netcdf::{self, names::LogName};
-use crate::log::source::{Identity, SourceDir, SourceFile, SourcePath};
+use crate::log::source_dir::{SourceDir, SourcePath};
+use crate::log::source_file::{Identity, SourceFile};
 
 /// Directories whose names are remembered.
 const REMEMBERED: usize = 4096;

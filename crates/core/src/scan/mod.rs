@@ -19,7 +19,8 @@ pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
 pub use shape::Chunking;
 
 use crate::error::Result;
-use crate::log::source::{SourceDir, SourceFile, SourcePath};
+use crate::log::source_dir::{SourceDir, SourcePath};
+use crate::log::source_file::SourceFile;
 use crate::snapshot::Snapshot;
 
 /// One file to be scanned.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Chunking;
 use crate::error::Error;
-use crate::log::source::{SourcePath, bytes_of_path};
+use crate::log::source_dir::{SourcePath, bytes_of_path};
 
 /// How the first message of a zygote begins once it is confined. The name of its library, a line feed and the
 /// means of confinement that the system lacks follow. Any other first message says why it failed.

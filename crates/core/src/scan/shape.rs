@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::log::Layout;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::tiling::Tiling;
 
 /// Bytes that a chunk comes near to and does not exceed, unless a single element does.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::filters;
 use crate::log::deflate::{inflate, inflate_stream};
 use crate::log::model::{Encoding, Record, Stored};
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::snapshot::Dataset;
 
 /// The elements of a record, as bytes; or why they are not available.

@@ -7,7 +7,7 @@ use super::resolve::Run;
 use crate::error::Result;
 use crate::log::model::Record;
 use crate::log::numbers::Conversion;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 
 /// In bytes. Pieces that lie closer together than this in a log are read at once.
 const GAP: u64 = 16 << 10;
@@ -268,7 +268,7 @@ mod tests {
     fn near_pieces_are_had_whatever_lies_between_them() {
         use crate::log::arrangement::Arrangement;
         use crate::log::model::{Encoding, Stored};
-        use crate::log::source::SourceDir;
+        use crate::log::source_dir::SourceDir;
 
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("log"), b"..abcd").unwrap();

@@ -11,7 +11,8 @@ use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
 use h5logfs_core::journal::{self, Recorded, Torn};
 use h5logfs_core::log::logvol::Section;
-use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::Piece;
 
 /// What was recovered.

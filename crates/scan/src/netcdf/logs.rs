@@ -13,7 +13,8 @@ use h5logfs_core::log::netcdf::channels::{Channels, arrangement, channels, doubt
 use h5logfs_core::log::netcdf::metadata::Front;
 use h5logfs_core::log::netcdf::names::{LogName, Part};
 use h5logfs_core::log::netcdf::{Log, has_log_magic};
-use h5logfs_core::log::source::{SourceDir, SourceFile, SourcePath};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::SourceFile;
 
 /// Bytes of a data log without data.
 const EMPTY_DATA: u64 = 8;

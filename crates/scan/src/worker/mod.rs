@@ -17,7 +17,7 @@ use confine::NoFork;
 use rustix::net::RecvFlags;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source::{FileOpener, SourceDir, SourcePath};
+use h5logfs_core::log::source_dir::{FileOpener, SourceDir, SourcePath};
 use h5logfs_core::scan::protocol::{
     Answer, Ask, Channel, Direction, Outcome, READY, Task, Wait, errno, poll, receive_some,
 };
@@ -163,7 +163,7 @@ fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Vec<u8>> {
         without_logs: task.without_logs,
     };
     let lender = Arc::new(Daemon(Arc::clone(daemon)));
-    let dir = SourceDir::lent(path, further, lender);
+    let dir = SourceDir::remote(path, further, lender);
     let companions = task.companions.as_deref();
     let snapshot = crate::scan(ScanRequest {
         dir: &dir,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
-use crate::log::source::Identity;
+use crate::log::source_file::Identity;
 
 /// How coarse the clock of a file system may be: two writes this close together may leave the same time.
 const TICK: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::*;
-use crate::log::source::Identity;
+use crate::log::source_file::Identity;
 
 const ITEM: &str = "index-7";
 

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, Stored};
 use crate::log::records::RecordList;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::diagnostic::Severity;
     use crate::log::model::Record;
-    use crate::log::source::SourceDir;
+    use crate::log::source_dir::SourceDir;
     use crate::log::{Layout, RecordTable};
 
     /// The words of an entry in either order.

@@ -1,7 +1,7 @@
 //! The headers of the two logs, and the entries of the metadata log.
 
 use super::DATA_LOG;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 
 /// How the two logs begin; one character of a version follows.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
 use super::records::RecordList;
-use super::source::SourceFile;
+use super::source_file::SourceFile;
 use super::tiling::Tiling;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;

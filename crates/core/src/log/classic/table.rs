@@ -9,7 +9,7 @@ use super::entry::{
 };
 use super::{DATA_LOG, METADATA_LOG};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::window::Window;
 

@@ -13,7 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
 use crate::log::records::RecordList;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 use crate::parallel;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
-use super::source::SourceFile;
+use super::source_file::SourceFile;
 use super::tiling::Tiling;
 use super::window::Piece;
 use super::{DatasetRecords, Layout, Logged, RecordTable};

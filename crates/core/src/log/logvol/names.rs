@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::log::source::SourceDir;
+use crate::log::source_dir::SourceDir;
 
 /// The root group that holds the log.
 pub const LOG_GROUP: &str = "_LOG";

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 use super::{Section, Tables};
 use crate::diagnostic::Diagnostic;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::{Piece, Window};
 
 const KNOWN_FLAGS: i32 = 0x3f;
@@ -459,7 +459,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::log::source::SourceDir;
+    use crate::log::source_dir::SourceDir;
 
     /// The entry of a scalar has no body, and is shorter than what is read of an entry at first.
     #[test]

@@ -6,7 +6,7 @@ use super::Tables;
 use super::flags::{DEFL, ENC, MUL, REF};
 use super::table::{Entry, Visitor, i64_at, walk};
 use crate::diagnostic::Diagnostic;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 
 /// Datasets of one log that are looked at.

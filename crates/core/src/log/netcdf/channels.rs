@@ -2,7 +2,7 @@
 
 use super::metadata::{Front, MAGIC};
 use crate::log::arrangement::Arrangement;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 
 /// Bytes of one process that lie together.
 const BLOCK: u64 = 8 << 20;

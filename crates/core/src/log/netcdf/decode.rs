@@ -10,7 +10,7 @@ use crate::log::lattice::Lattice;
 use crate::log::model::{Encoding, Selection, Selections, Stored};
 use crate::log::numbers::{Conversion, Kind, Number};
 use crate::log::records::RecordList;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 

@@ -6,7 +6,7 @@ mod tests;
 
 use crate::error::Result;
 use crate::log::numbers::Kind;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 
 /// What the header says. Names are as they lie in the file: UTF-8, as a rule.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use crate::diagnostic::Diagnostic;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 
 /// How each of the two files of a log begins.

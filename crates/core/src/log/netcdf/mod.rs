@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::numbers::Kind;
 use crate::error::Result;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 pub use table::survey;
 
 /// Whether a file begins as a netCDF classic file does (section 7).

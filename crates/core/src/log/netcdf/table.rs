@@ -10,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 

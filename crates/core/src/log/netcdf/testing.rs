@@ -9,7 +9,8 @@ use crate::diagnostic::Diagnostic;
 use crate::log::arrangement::Arrangement;
 use crate::log::model::{Encoding, Record, Selections};
 use crate::log::numbers::Kind;
-use crate::log::source::{SourceDir, SourceFile};
+use crate::log::source_dir::SourceDir;
+use crate::log::source_file::SourceFile;
 use crate::log::{Layout, Logged, RecordTable};
 
 pub const HOST: &str = "vm";

@@ -11,7 +11,8 @@ use crate::Chunking;
 use h5logfs_core::image::Image;
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::netcdf::header::Attribute;
-use h5logfs_core::log::source::{SourceDir, SourceFile};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
 
 #[allow(dead_code)]
 #[path = "../../../../../tests/common/readers.rs"]

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::{Attribute, Dimension, Header, Type, Variable};
 use crate::error::{Error, Result};
 use crate::log::numbers::Kind;
-use crate::log::source::SourceFile;
+use crate::log::source_file::SourceFile;
 
 /// Longer headers are refused: they are held in memory, and libhdf5 makes objects of them. One variable with
 /// some attributes takes some hundred bytes.

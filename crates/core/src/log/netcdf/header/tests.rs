@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::log::source::SourceDir;
+use crate::log::source_dir::SourceDir;
 
 fn read(bytes: &[u8]) -> std::result::Result<Header, String> {
     let dir = tempfile::tempdir().unwrap();

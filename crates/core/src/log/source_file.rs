@@ -1,0 +1,357 @@
+//! The files that hold log bytes: their identities, and reads of their bytes with `pread`.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+use serde::{Deserialize, Serialize};
+
+use super::arrangement::Arrangement;
+use super::counters::ReadCounter;
+use super::source_dir::{SourceDir, SourcePath};
+use crate::error::{Error, Result};
+use crate::stats::Stats;
+
+/// Identifies a file in one state: files of the same identity have the same bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// Device number of the file system.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last modification, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+}
+
+impl Identity {
+    /// Whether the file whose identity is `now` still has these bytes. Of a file that `grows` only the
+    /// first `size` bytes count, for a job may append more.
+    pub fn is_still(&self, now: Identity, grows: bool) -> bool {
+        let same_file = (self.device, self.inode) == (now.device, now.inode);
+        *self == now || (grows && same_file && self.size <= now.size)
+    }
+}
+
+impl From<&Metadata> for Identity {
+    fn from(m: &Metadata) -> Self {
+        Identity {
+            device: m.dev(),
+            inode: m.ino(),
+            size: m.size(),
+            modified: (m.mtime(), m.mtime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for Identity {
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn from(stat: &Stat) -> Self {
+        Identity {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        }
+    }
+}
+
+/// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
+/// holds several logs is one `SourceFile` for each of them.
+#[derive(Debug)]
+pub struct SourceFile {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
+    grows: bool,
+    arrangement: Arrangement,
+    read: ReadCounter,
+}
+
+impl SourceFile {
+    /// The file at `relative` below `dir`.
+    pub fn open(dir: &SourceDir, relative: &Path) -> Result<Self> {
+        let path = dir.full_path(relative);
+        let opened = dir
+            .open_file(relative)
+            .and_then(|file| Ok((Identity::from(&file.metadata()?), file)));
+        match opened {
+            Ok((identity, file)) => Ok(SourceFile {
+                file,
+                path,
+                identity,
+                grows: false,
+                arrangement: Arrangement::Whole,
+                read: ReadCounter::default(),
+            }),
+            Err(e) => Err(Error::io(path, e)),
+        }
+    }
+
+    /// The file at `place`, below `dir` or one of its further directories.
+    pub fn open_at(dir: &SourceDir, place: &SourcePath) -> Result<Self> {
+        match dir.of(place) {
+            Ok(dir) => Self::open(dir, &place.path),
+            Err(e) => Err(Error::io(&place.path, e)),
+        }
+    }
+
+    /// Counts what is read of it in `stats`, too.
+    pub fn counted_in(self, stats: Arc<Stats>) -> Self {
+        SourceFile {
+            read: ReadCounter::with_stats(stats),
+            ..self
+        }
+    }
+
+    /// The same file with another arrangement of its bytes. Fails where the file cannot have it.
+    pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
+        let checked = arrangement.check();
+        let checked = checked.and_then(|()| arrangement.check_in(self.identity.size));
+        checked.map_err(|e| Error::bad_file(&self.path, e))?;
+        self.arrangement = arrangement;
+        Ok(self)
+    }
+
+    /// Which bytes of the file are those of the source.
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
+    }
+
+    /// Only the first `len` bytes of the file. No writer changes them any more, but a job may append to the
+    /// file. Fails where the file is shorter.
+    pub fn first_bytes(mut self, len: u64) -> Result<Self> {
+        if self.identity.size < len {
+            let reason = format!(
+                "it has {} bytes, where the journal speaks of {len}",
+                self.identity.size
+            );
+            return Err(Error::bad_file(&self.path, reason));
+        }
+        self.identity.size = len;
+        self.grows = true;
+        Ok(self)
+    }
+
+    /// Its path as a user knows it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether bytes may be appended to it.
+    pub fn grows(&self) -> bool {
+        self.grows
+    }
+
+    /// Its identity as it was opened.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Bytes read of the file so far, by all threads.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.bytes()
+    }
+
+    /// Bytes of the source when it was opened, without the zeros after its end.
+    pub fn len(&self) -> u64 {
+        self.arrangement.len(self.identity.size)
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `fstat` of the file now.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let metadata = self.file.metadata();
+        metadata.map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let now = Identity::from(&self.metadata()?);
+        if self.identity.is_still(now, self.grows) {
+            return Ok(());
+        }
+        Err(Error::Changed {
+            path: self.path.clone(),
+        })
+    }
+
+    /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.
+    pub fn contiguous(&self, offset: u64) -> u64 {
+        self.arrangement.locate(offset).map_or(0, |(_, left)| left)
+    }
+
+    /// Whether the source has `len` bytes at `offset`. This does not read the file.
+    pub fn has(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.len()) && self.arrangement.has(offset, len)
+    }
+
+    /// Fills `buf` from `offset`. Fails where the source has fewer bytes.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match &self.arrangement {
+            Arrangement::Whole => self.read_file(buf, offset),
+            Arrangement::ZerosAfter => {
+                let there = self.len().saturating_sub(offset).min(buf.len() as u64);
+                let (there, after) = buf.split_at_mut(there as usize);
+                after.fill(0);
+                if there.is_empty() {
+                    return Ok(());
+                }
+                self.read_file(there, offset)
+            }
+            arrangement => self.read_blocks(arrangement, buf, offset),
+        }
+    }
+
+    fn read_blocks(&self, arrangement: &Arrangement, buf: &mut [u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset.saturating_add(done as u64);
+            let Some((place, left)) = arrangement.locate(at) else {
+                let reason = format!("it has no bytes at {at}, of those that lie in blocks");
+                let missing = io::Error::new(io::ErrorKind::UnexpectedEof, reason);
+                return Err(Error::io(&self.path, missing));
+            };
+            let end = buf.len().min(done.saturating_add(left as usize));
+            self.read_file(&mut buf[done..end], place)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.read.add(buf.len());
+        self.file.read_exact_at(buf, offset).map_err(|e| {
+            let e = match e.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(
+                    e.kind(),
+                    format!("the file ends before {} bytes from {offset}", buf.len()),
+                ),
+                _ => e,
+            };
+            Error::io(&self.path, e)
+        })
+    }
+}
+
+impl AsFd for SourceFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(len: u64) -> (tempfile::TempDir, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        std::fs::write(dir.path().join("file"), &bytes).unwrap();
+        (dir, bytes)
+    }
+
+    fn arranged(dir: &tempfile::TempDir, arrangement: Arrangement) -> SourceFile {
+        let held = SourceDir::open(dir.path()).unwrap();
+        let file = SourceFile::open(&held, Path::new("file")).unwrap();
+        file.arranged(arrangement).unwrap()
+    }
+
+    fn read(source: &SourceFile, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0xff; len];
+        let read = source.read_exact_at(&mut bytes, offset);
+        read.ok().map(|()| bytes)
+    }
+
+    #[test]
+    fn channels_of_a_striped_file_are_all_of_it() {
+        for len in [0, 1, 4, 5, 11, 12, 13, 24, 25, 29] {
+            let (dir, bytes) = numbered(len);
+            let mut channels = Vec::new();
+            for channel in 0..3 {
+                let source = arranged(
+                    &dir,
+                    Arrangement::Striped {
+                        block: 4,
+                        channel,
+                        channels: 3,
+                    },
+                );
+                let all = source.len();
+                let own = read(&source, 0, all as usize).unwrap();
+                assert_eq!(read(&source, all, 1), None);
+                if all > 5 {
+                    assert_eq!(read(&source, 3, 3).unwrap(), own[3..6]);
+                }
+                channels.push(own.into_iter());
+            }
+            let mut whole = Vec::new();
+            while whole.len() < bytes.len() {
+                let number = whole.len() / 4 % 3;
+                whole.extend(channels[number].by_ref().take(4));
+            }
+            assert_eq!(whole, bytes);
+            assert!(channels.iter_mut().all(|rest| rest.next().is_none()));
+        }
+    }
+
+    #[test]
+    fn blocks_lie_anywhere_or_nowhere() {
+        let (dir, bytes) = numbered(100);
+        let source = arranged(
+            &dir,
+            Arrangement::Blocks {
+                block: 10,
+                at: vec![(0, 50), (1, 20), (3, 95)],
+                len: 34,
+            },
+        );
+        assert_eq!(source.len(), 34);
+        let expected = [&bytes[55..60], &bytes[20..28]].concat();
+        assert_eq!(read(&source, 5, 13), Some(expected));
+        // Block 2 is nowhere, and block 3 is cut off.
+        assert_eq!(read(&source, 19, 2), None);
+        assert_eq!(read(&source, 30, 4), Some(bytes[95..99].to_vec()));
+        assert_eq!(read(&source, 30, 5), None);
+        assert_eq!(read(&source, u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn zeros_follow_where_nobody_has_written() {
+        let (dir, bytes) = numbered(10);
+        let source = arranged(&dir, Arrangement::ZerosAfter);
+        let expected = [&bytes[8..], &[0; 3]].concat();
+        assert_eq!(read(&source, 8, 5), Some(expected));
+        assert_eq!(read(&source, 1 << 62, 2), Some(vec![0; 2]));
+        assert_eq!(source.len(), 10);
+    }
+
+    #[test]
+    fn blocks_that_are_missing_are_known() {
+        let (dir, _) = numbered(40);
+        let source = arranged(
+            &dir,
+            Arrangement::Blocks {
+                block: 4,
+                at: vec![(0, 8), (1, 0), (3, 20), (4, 24)],
+                len: 18,
+            },
+        );
+        for (offset, len) in (0..20).flat_map(|at| (1..20).map(move |len| (at, len))) {
+            let there = read(&source, offset, len as usize).is_some();
+            assert_eq!(source.has(offset, len), there, "{len} bytes at {offset}");
+        }
+        assert!(!source.has(0, u64::MAX) && !source.has(u64::MAX, 1));
+    }
+}
