@@ -7,7 +7,7 @@ use h5logfs_core::boxes::Bounds;
 use h5logfs_core::index::DatasetIndex;
 use h5logfs_core::index::saved::IndexInputs;
 use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
-use h5logfs_core::log::model::{Block, Record, Selections, Stored};
+use h5logfs_core::log::model::{Block, Record, Selections, StoredBytes};
 use h5logfs_core::log::records::RecordList;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
@@ -87,7 +87,7 @@ fn whole(dims: &[u64]) -> Bounds {
 /// Which record has the last word on each element, and which of its elements that is.
 struct Canvas<'a> {
     dims: &'a [u64],
-    owners: Vec<Option<(Stored, u64)>>,
+    owners: Vec<Option<(StoredBytes, u64)>>,
     steps: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    fn add(&mut self, stored: Stored, block: &Block<'_>, all: &Bounds) -> ControlFlow<()> {
+    fn add(&mut self, stored: StoredBytes, block: &Block<'_>, all: &Bounds) -> ControlFlow<()> {
         let Some(common) = block.bounds().intersection(all) else {
             panic!("a block outside of what was asked for");
         };
@@ -132,7 +132,7 @@ impl<'a> Canvas<'a> {
             let within = sides.fold(0u64, |at, ((i, start), count)| {
                 at.wrapping_mul(*count).wrapping_add(i - start)
             });
-            self.owners[at].get_or_insert((stored, block.before.wrapping_add(within)));
+            self.owners[at].get_or_insert((stored, block.elements_before.wrapping_add(within)));
             let next = (0..index.len()).rposition(|d| index[d] + 1 < common.end[d]);
             let Some(d) = next else {
                 return ControlFlow::Continue(());
@@ -150,7 +150,7 @@ pub fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
         let how = (record.stored, record.conversion, record.fault);
         said.push(format!("{how:?}"));
         record.visit_back(query, |block| {
-            said.push(format!("{} {}", block.bounds(), block.before));
+            said.push(format!("{} {}", block.bounds(), block.elements_before));
             match said.len() < MOST_ANSWERS {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),

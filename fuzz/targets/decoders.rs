@@ -4,7 +4,7 @@ use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::Anchor;
 use h5logfs_core::log::logvol::Extent;
 use h5logfs_core::log::netcdf::{Log, Variable, channels};
-use h5logfs_core::log::numbers::Kind;
+use h5logfs_core::log::numbers::NumberType;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
 use h5logfs_core::snapshot::Snapshot;
@@ -41,7 +41,7 @@ impl Shape {
     fn write(out: Output, logged: &Logged<'_>) -> Output {
         let out = out.u8(logged.dims.len());
         let out = out.u64(logged.id as u64);
-        let out = out.u8(logged.element as usize - 1);
+        let out = out.u8(logged.element_size as usize - 1);
         let out = out.u8(logged.filtered.into());
         logged.dims.iter().fold(out, |out, dim| out.u64(*dim))
     }
@@ -50,7 +50,7 @@ impl Shape {
         Logged {
             id: self.id,
             dims: &self.dims,
-            element: self.element,
+            element_size: self.element,
             filtered: self.filtered,
         }
     }
@@ -200,17 +200,17 @@ pub fn classic_seeds() -> Seeds {
 
 // --- netCDF --------------------------------------------------------------------------------------
 
-const KINDS: [Kind; 10] = [
-    Kind::I8,
-    Kind::U8,
-    Kind::I16,
-    Kind::U16,
-    Kind::I32,
-    Kind::U32,
-    Kind::I64,
-    Kind::U64,
-    Kind::F32,
-    Kind::F64,
+const KINDS: [NumberType; 10] = [
+    NumberType::I8,
+    NumberType::U8,
+    NumberType::I16,
+    NumberType::U16,
+    NumberType::I32,
+    NumberType::U32,
+    NumberType::I64,
+    NumberType::U64,
+    NumberType::F32,
+    NumberType::F64,
 ];
 
 pub fn netcdf_log(bytes: &[u8]) {
@@ -244,7 +244,7 @@ pub fn netcdf_log(bytes: &[u8]) {
     if tables.check(sources.len()).is_err() {
         return;
     }
-    let survey = netcdf::survey(&sources, &tables);
+    let survey = netcdf::summarize(&sources, &tables);
     let all = survey.map_or(records, |survey| survey.records.max(records));
     ask(tables, &sources, all);
 }

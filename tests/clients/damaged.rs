@@ -40,7 +40,7 @@ use h5logfs_core::boxes::Bounds;
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::logvol::Extent;
-use h5logfs_core::log::model::{Block, Encoding, Record, Stored};
+use h5logfs_core::log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_core::log::netcdf::header::Header;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
@@ -218,12 +218,12 @@ fn damages(log: &Log, flips: usize) -> Vec<Damage> {
 /// Source, offset and length of the stored bytes of a record.
 type Placed = (u16, u64, u64);
 
-fn placed(stored: &Stored) -> Placed {
+fn placed(stored: &StoredBytes) -> Placed {
     (stored.source, stored.offset, stored.len)
 }
 
 /// Which element of which record has the last word on each element of a dataset.
-type Owners = Vec<Option<(Stored, u64)>>;
+type Owners = Vec<Option<(StoredBytes, u64)>>;
 
 /// What the good log says of itself; nothing where it is not good.
 struct Map {
@@ -268,7 +268,7 @@ impl Map {
         self.owners.push(owners);
         let mut put = |record: &Record<'_>| {
             let converted = record.conversion.map(|c| c.from.kind.size() as u64);
-            let element = converted.unwrap_or(dataset.element);
+            let element = converted.unwrap_or(dataset.element_size);
             self.stored
                 .insert((number, placed(&record.stored), element));
             ControlFlow::<()>::Continue(())
@@ -293,7 +293,7 @@ fn own(owners: &mut Owners, all: &Bounds, record: &Record<'_>, block: &Block<'_>
             steps.fold(0, |at, ((i, start), side)| at * side + (i - start))
         };
         let at = place(&all.end, &all.start) as usize;
-        let within = block.before + place(block.count, block.start);
+        let within = block.elements_before + place(block.count, block.start);
         owners[at].get_or_insert((record.stored, within));
         let Some(d) = (0..index.len()).rposition(|d| index[d] + 1 < common.end[d]) else {
             return;

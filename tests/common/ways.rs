@@ -247,14 +247,14 @@ fn read_somewhat(view: &View) {
 fn least_cache(view: &View) -> Result<u64> {
     let mut least = 0;
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
-        least = least.max(2 * view.grid(number).elements() * dataset.element + 1000);
+        least = least.max(2 * view.grid(number).elements() * dataset.element_size + 1000);
         if dataset.logged().is_none() {
             continue;
         }
         let found = view.records(number).map_err(|e| e.to_string())?;
         for number in 0..found.records.len() {
             let record = found.records.get(number);
-            let raw = record.elements().saturating_mul(dataset.element);
+            let raw = record.elements().saturating_mul(dataset.element_size);
             // One that claims more than any cache has cannot be had.
             least = least.max(raw.max(record.stored.len).min(BUDGET / 2));
         }

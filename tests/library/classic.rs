@@ -446,7 +446,7 @@ fn logs_that_are_not_chunked_bytes_are_refused() {
 fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
     let datasets = view.snapshot().datasets.iter().enumerate();
     let of = |(number, dataset): (usize, &Dataset)| {
-        let (grid, size) = (view.grid(number), dataset.element as usize);
+        let (grid, size) = (view.grid(number), dataset.element_size as usize);
         let mut found = vec![None; dataset.elements().unwrap() as usize];
         for chunk in 0..grid.len() {
             let Ok(bytes) = view.chunk(number, chunk) else {

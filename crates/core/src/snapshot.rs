@@ -69,7 +69,7 @@ pub struct Dataset {
     /// The datatype, for a person to read.
     pub datatype: String,
     /// Size of one element in the file, in bytes.
-    pub element: u64,
+    pub element_size: u64,
     /// Current extent; empty for a scalar.
     pub dims: Vec<u64>,
     /// Maximum extent; `None` is unlimited.
@@ -145,7 +145,7 @@ impl Dataset {
             Content::Logged { id, filtered } => Some(Logged {
                 id,
                 dims: &self.dims,
-                element: self.element,
+                element_size: self.element_size,
                 filtered,
             }),
             _ => None,
@@ -158,13 +158,16 @@ impl Dataset {
         if rank > MOST_DIMS || self.max_dims.len() != rank {
             return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
         }
-        if self.element == 0 {
+        if self.element_size == 0 {
             return Err("elements of no bytes".into());
         }
-        if !self.fill.is_empty() && self.fill.len() as u64 != self.element {
+        if !self.fill.is_empty() && self.fill.len() as u64 != self.element_size {
             return Err(format!("a fill value of {} bytes", self.fill.len()));
         }
-        let fits = |at: &u64| at.checked_add(REFERENCE).is_some_and(|e| e <= self.element);
+        let fits = |at: &u64| {
+            at.checked_add(REFERENCE)
+                .is_some_and(|e| e <= self.element_size)
+        };
         if !self.references.iter().all(fits) {
             return Err("references outside the element".into());
         }
@@ -185,7 +188,7 @@ impl Dataset {
         }
         let too_wide = |f: &Filter| {
             let width = f.values.first().copied().unwrap_or(0);
-            f.id == SHUFFLE && u64::from(width) > self.element
+            f.id == SHUFFLE && u64::from(width) > self.element_size
         };
         if self.filters.iter().any(too_wide) {
             return Err("a shuffle of more than an element".into());
@@ -215,7 +218,9 @@ impl Dataset {
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(format!("{len} bytes at {offset} are in no file"));
         }
-        let raw = self.elements().and_then(|n| n.checked_mul(self.element));
+        let raw = self
+            .elements()
+            .and_then(|n| n.checked_mul(self.element_size));
         let whole = raw.is_some_and(|raw| len >= raw) && self.storage == Storage::Contiguous;
         match whole && self.references.is_empty() {
             true => Ok(()),
@@ -331,7 +336,7 @@ mod tests {
             name: "/d".into(),
             header: 96,
             datatype: "f64".into(),
-            element: 8,
+            element_size: 8,
             dims: vec![4, 6],
             max_dims: vec![None, Some(6)],
             storage: Storage::Chunked(vec![2, 3]),
@@ -433,7 +438,7 @@ mod tests {
             check(dataset)
         };
         assert_eq!(check(dataset()), Ok(()));
-        assert!(damaged(&|d| d.element = 0).is_err());
+        assert!(damaged(&|d| d.element_size = 0).is_err());
         assert!(damaged(&|d| d.fill = vec![0; 9]).is_err());
         assert!(damaged(&|d| d.references = vec![1]).is_err());
         assert!(damaged(&|d| d.references = vec![u64::MAX]).is_err());

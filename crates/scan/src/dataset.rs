@@ -183,7 +183,7 @@ impl Copier<'_> {
             name: path.to_owned(),
             header: h5::address(id)?,
             datatype: h5::describe_type(datatype),
-            element: h5::type_size(datatype)? as u64,
+            element_size: h5::type_size(datatype)? as u64,
             fill: match has_pointers {
                 true => Vec::new(),
                 false => h5::fill_value(creation, datatype)?,

@@ -759,7 +759,7 @@ pub fn filters_of(view: &View, number: usize) -> Vec<Filter> {
 /// All elements of a dataset, by its chunks, each decoded by the tests' own filters.
 pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let dataset = &view.snapshot().datasets[number];
-    let size = dataset.element as usize;
+    let size = dataset.element_size as usize;
     let filters = filters_of(view, number);
     let grid = view.grid(number);
     let mut contents = vec![0xa5; dataset.elements().unwrap() as usize * size];
@@ -772,7 +772,7 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
         assert!(placed[..] == stored[..], "chunk {chunk} where it is placed");
         // A chunk that is served as it lies is for its reader to check.
         let raw = filter::try_undo(&filters, &stored)
-            .filter(|raw| raw.len() as u64 == grid.elements() * dataset.element)
+            .filter(|raw| raw.len() as u64 == grid.elements() * dataset.element_size)
             .ok_or_else(|| Error::bad_file(view.path(), "its reader finds a chunk damaged"))?;
         let block = (grid.origin(chunk), grid.chunk.clone());
         paint(&mut contents, &dataset.dims, size, &[block], &raw);

@@ -66,7 +66,7 @@ fn export_paths(view: &View, chunks: impl Iterator<Item = u64>, path: &Path) -> 
 /// chunk shape (HDF5 File Format Specification, IV.A.2.i).
 fn root_of(view: &View, front: &[u8]) -> u64 {
     let dataset = &view.snapshot().datasets[0];
-    let sides = view.grid(0).chunk.iter().chain([&dataset.element]);
+    let sides = view.grid(0).chunk.iter().chain([&dataset.element_size]);
     let shape: Vec<u8> = sides.flat_map(|s| (*s as u32).to_le_bytes()).collect();
     let head = [3, 2, dataset.dims.len() as u8 + 1];
     let is_message = |w: &&[u8]| w[..3] == head && w[11..] == shape;

@@ -583,7 +583,7 @@ fn read_all(view: &View) {
         let dataset = &view.snapshot().datasets[number];
         let bytes = dataset
             .elements()
-            .and_then(|n| n.checked_mul(dataset.element));
+            .and_then(|n| n.checked_mul(dataset.element_size));
         let grid = view.grid(number);
         if bytes.is_some_and(|bytes| bytes <= MOST) {
             let _ = read_by_chunks(view, number);

@@ -12,7 +12,7 @@ use std::time::Instant;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::scan::protocol::{
-    Answer, Ask, Channel, Direction, Outcome, Shown, Task, Wait, errno, poll,
+    Channel, Direction, PathBytes, Request, Response, ScanOutcome, ScanTask, Wait, errno, poll,
 };
 use h5logfs_core::scan::{ScanRequest, companions};
 use h5logfs_core::snapshot::Snapshot;
@@ -94,31 +94,35 @@ impl<'a> Broker<'a> {
             }
             let (ask, _) = worker.receive(longest).map_err(stopped)?;
             let answer = match ask {
-                Ask::Done(outcome) => return self.outcome(outcome),
-                Ask::Open(place) => self.open(&place).map(|file| (Answer::Opened, Some(file))),
-                Ask::List(place) => self.list(&place).map(|names| (Answer::Listed(names), None)),
+                Request::Done(outcome) => return self.outcome(outcome),
+                Request::Open(place) => {
+                    self.open(&place).map(|file| (Response::Opened, Some(file)))
+                }
+                Request::List(place) => self
+                    .list(&place)
+                    .map(|names| (Response::Listed(names), None)),
             };
-            let (answer, file) = answer.unwrap_or_else(|e| (Answer::Refused(errno(&e)), None));
+            let (answer, file) = answer.unwrap_or_else(|e| (Response::Refused(errno(&e)), None));
             let file = file.as_ref().map(AsFd::as_fd);
             worker.send(&answer, file).map_err(stopped)?;
         }
         Err(Stopped::Nonsense("too many questions".into()))
     }
 
-    fn outcome(&self, outcome: Outcome) -> Result<Vec<u8>, Stopped> {
+    fn outcome(&self, outcome: ScanOutcome) -> Result<Vec<u8>, Stopped> {
         outcome.into_result().map_err(Stopped::Said)
     }
 
-    fn task(&self) -> Task {
+    fn task(&self) -> ScanTask {
         let ScanRequest {
             dir,
             relative,
             companions,
             settings,
         } = self.request;
-        Task {
+        ScanTask {
             relative: relative.to_owned(),
-            dirs: dir.all().map(|f| Shown::from(f.path())).collect(),
+            dirs: dir.all().map(|f| PathBytes::from(f.path())).collect(),
             companions: companions.map(<[SourcePath]>::to_vec),
             chunking: settings.chunking,
             without_logs: settings.without_logs,

@@ -14,7 +14,7 @@ use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::Result;
 use crate::log::base::Base;
-use crate::log::model::{Encoding, Record, Selections, Stored};
+use crate::log::model::{Encoding, Record, Selections, StoredBytes};
 use crate::log::numbers::Conversion;
 use crate::log::records::{Numbered, RecordList, Shared};
 use crate::log::source_file::SourceFile;
@@ -117,7 +117,7 @@ impl DatasetIndex {
             count: row.count(),
             selection: selection.map(|(_, selection)| selection),
             has_lead: how & LEAD != 0,
-            stored: Stored {
+            stored: StoredBytes {
                 source: how as u16,
                 offset: row.value(OFFSET),
                 len: row.value(LEN),

@@ -156,7 +156,7 @@ impl DatasetIndex {
         };
         let base = self.shared.base.as_ref();
         let mut conversions = self.shared.conversions.iter();
-        conversions.all(|c| c.to.kind.size() as u64 == dataset.element)
+        conversions.all(|c| c.to.kind.size() as u64 == dataset.element_size)
             && base.is_none_or(|base| base.fits(dataset, sources))
             && !self.records.any(&everything, |row| !fits(row))
     }
@@ -194,8 +194,8 @@ mod tests {
     use super::*;
     use crate::log::DatasetRecords;
     use crate::log::lattice::Lattice;
-    use crate::log::model::{Encoding, Stored};
-    use crate::log::numbers::{Kind, Number};
+    use crate::log::model::{Encoding, StoredBytes};
+    use crate::log::numbers::{NumberFormat, NumberType};
     use crate::log::records::RecordList;
 
     const DIMS: [u64; 2] = [50, 1000];
@@ -205,18 +205,18 @@ mod tests {
         Logged {
             id: 0,
             dims: &DIMS,
-            element: 4,
+            element_size: 4,
             filtered: false,
         }
     }
 
     const DOUBLES: Conversion = Conversion {
-        from: Number {
-            kind: Kind::F64,
+        from: NumberFormat {
+            kind: NumberType::F64,
             big_endian: true,
         },
-        to: Number {
-            kind: Kind::I32,
+        to: NumberFormat {
+            kind: NumberType::I32,
             big_endian: false,
         },
         fill: [1; 8],
@@ -226,7 +226,7 @@ mod tests {
     /// readable. Below them are elements of a file.
     fn index(known: &Selections) -> DatasetIndex {
         let mut records = RecordList::new(2, 80);
-        let stored = |offset| Stored {
+        let stored = |offset| StoredBytes {
             source: (offset % 3) as u16,
             offset,
             len: 12,
@@ -266,7 +266,7 @@ mod tests {
             let how = (record.conversion, record.fault);
             said.push(format!("{:?} {how:?}", record.stored));
             record.visit_back(query, |block| {
-                said.push(format!("{} {}", block.bounds(), block.before));
+                said.push(format!("{} {}", block.bounds(), block.elements_before));
                 ControlFlow::<()>::Continue(())
             })
         });
@@ -343,7 +343,7 @@ mod tests {
         let (kept, _) = packed(&made);
         assert!(read(&kept, None, &dataset(), &known).is_some());
         let longer = Logged {
-            element: 8,
+            element_size: 8,
             ..dataset()
         };
         assert!(read(&kept, None, &longer, &known).is_none());

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use super::Logged;
-use super::model::{Encoding, Record, Stored};
+use super::model::{Encoding, Record, StoredBytes};
 use super::numbers::Conversion;
 use crate::boxes::Bounds;
 
@@ -69,9 +69,15 @@ impl Base {
     /// Whether one that was read from a file can be that of this dataset, in a log of so many sources.
     pub fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let (place, dims) = ((self.source, self.offset), self.dims.clone());
-        let again = Base::new(place, self.step, dims, dataset.element, self.conversion);
+        let again = Base::new(
+            place,
+            self.step,
+            dims,
+            dataset.element_size,
+            self.conversion,
+        );
         let mut becomes = self.conversion.iter().map(|c| c.to.kind.size() as u64);
-        becomes.all(|size| size == dataset.element)
+        becomes.all(|size| size == dataset.element_size)
             && self.dims.len() == dataset.dims.len()
             && usize::from(self.source) < sources
             && again.is_ok_and(|again| again == *self)
@@ -119,7 +125,7 @@ impl Base {
         offset: u64,
         len: u64,
     ) -> Record<'a> {
-        let stored = Stored {
+        let stored = StoredBytes {
             source: self.source,
             offset,
             len,

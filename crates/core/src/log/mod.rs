@@ -71,7 +71,7 @@ pub struct Logged<'a> {
     /// Current extent.
     pub dims: &'a [u64],
     /// Size of one element in bytes.
-    pub element: u64,
+    pub element_size: u64,
     /// Whether stored bytes of another size than the raw ones went through the dataset's filters.
     pub filtered: bool,
 }

@@ -17,14 +17,14 @@ use crate::boxes::packed::{PackedBoxes, Rows};
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     elements: u64,
-    blocks: Spelled,
+    blocks: SelectionBlocks,
 }
 
 /// How the blocks of a selection are kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Spelled {
+enum SelectionBlocks {
     /// One by one; beside each block the elements in the blocks before it.
-    Out(PackedBoxes),
+    Listed(PackedBoxes),
     /// By a rule.
     Strided(Lattice),
 }
@@ -69,7 +69,7 @@ impl Selection {
         }
         Ok(Selection {
             elements,
-            blocks: Spelled::Out(PackedBoxes::build(&blocks)),
+            blocks: SelectionBlocks::Listed(PackedBoxes::build(&blocks)),
         })
     }
 
@@ -77,18 +77,18 @@ impl Selection {
     pub fn strided(lattice: Lattice) -> Self {
         Selection {
             elements: lattice.elements(),
-            blocks: Spelled::Strided(lattice),
+            blocks: SelectionBlocks::Strided(lattice),
         }
     }
 
     /// Completes a selection that was read from a file; `None` where it is none of this rank.
     pub fn checked(mut self, rank: usize) -> Option<Self> {
         self.blocks = match self.blocks {
-            Spelled::Out(boxes) => Spelled::Out(boxes.checked(rank, 1)?),
-            Spelled::Strided(lattice) => {
+            SelectionBlocks::Listed(boxes) => SelectionBlocks::Listed(boxes.checked(rank, 1)?),
+            SelectionBlocks::Strided(lattice) => {
                 let lattice = lattice.checked(rank)?;
                 self.elements = lattice.elements();
-                Spelled::Strided(lattice)
+                SelectionBlocks::Strided(lattice)
             }
         };
         Some(self)
@@ -96,15 +96,15 @@ impl Selection {
 
     pub fn rank(&self) -> usize {
         match &self.blocks {
-            Spelled::Out(boxes) => boxes.rank(),
-            Spelled::Strided(lattice) => lattice.rank(),
+            SelectionBlocks::Listed(boxes) => boxes.rank(),
+            SelectionBlocks::Strided(lattice) => lattice.rank(),
         }
     }
 
     pub fn blocks(&self) -> usize {
         match &self.blocks {
-            Spelled::Out(boxes) => boxes.rows(),
-            Spelled::Strided(lattice) => lattice.blocks() as usize,
+            SelectionBlocks::Listed(boxes) => boxes.rows(),
+            SelectionBlocks::Strided(lattice) => lattice.blocks() as usize,
         }
     }
 
@@ -120,8 +120,8 @@ impl Selection {
     /// The smallest box around all blocks; meaningless without blocks.
     pub fn bounds(&self) -> Bounds {
         match &self.blocks {
-            Spelled::Out(boxes) => boxes.bounds(),
-            Spelled::Strided(lattice) => lattice.bounds(),
+            SelectionBlocks::Listed(boxes) => boxes.bounds(),
+            SelectionBlocks::Strided(lattice) => lattice.bounds(),
         }
     }
 
@@ -133,26 +133,26 @@ impl Selection {
         mut visit: impl FnMut(&[u64], &[u64], u64) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match &self.blocks {
-            Spelled::Out(boxes) => {
+            SelectionBlocks::Listed(boxes) => {
                 boxes.visit_back(query, |row| visit(row.start(), row.count(), row.value(0)))
             }
-            Spelled::Strided(lattice) => lattice.visit_back(query, visit),
+            SelectionBlocks::Strided(lattice) => lattice.visit_back(query, visit),
         }
     }
 
     /// Whether some block touches `query`.
     fn touches(&self, query: &Bounds) -> bool {
         match &self.blocks {
-            Spelled::Out(boxes) => boxes.any(query, |_| true),
-            Spelled::Strided(lattice) => lattice.touches(query),
+            SelectionBlocks::Listed(boxes) => boxes.any(query, |_| true),
+            SelectionBlocks::Strided(lattice) => lattice.touches(query),
         }
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let blocks = match &self.blocks {
-            Spelled::Out(boxes) => boxes.bytes(),
-            Spelled::Strided(lattice) => lattice.bytes(),
+            SelectionBlocks::Listed(boxes) => boxes.bytes(),
+            SelectionBlocks::Strided(lattice) => lattice.bytes(),
         };
         size_of::<u64>() + blocks
     }
@@ -249,7 +249,7 @@ pub enum Encoding {
     Raw,
     /// One or more zlib streams, back to back.
     Deflate,
-    /// One zlib stream, whose length nobody has recorded: [`Stored::len`] is only where it may end, and
+    /// One zlib stream, whose length nobody has recorded: [`StoredBytes::len`] is only where it may end, and
     /// the source has what follows.
     DeflateStream,
     /// Perhaps a zlib stream that happens to be as long as what it holds: raw unless it inflates.
@@ -262,7 +262,7 @@ pub enum Encoding {
 
 /// Where the bytes of a record lie, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stored {
+pub struct StoredBytes {
     /// Which source file holds them.
     pub source: u16,
     /// Where they begin in it, from byte 0 of the file.
@@ -283,7 +283,7 @@ pub struct Record<'a> {
     pub selection: Option<&'a Arc<Selection>>,
     /// All blocks lie in one index of the first dimension, that of the box.
     pub has_lead: bool,
-    pub stored: Stored,
+    pub stored: StoredBytes,
     /// How its elements become those of the dataset, where they are of another type.
     pub conversion: Option<&'a Conversion>,
     /// Why the bytes of this record cannot be had.
@@ -295,8 +295,8 @@ pub struct Record<'a> {
 pub struct Block<'a> {
     pub start: &'a [u64],
     pub count: &'a [u64],
-    /// Elements of the record that lie in front of it.
-    pub before: u64,
+    /// Elements of the record in the blocks before it.
+    pub elements_before: u64,
 }
 
 impl Block<'_> {
@@ -340,7 +340,7 @@ impl<'a> Record<'a> {
         Block {
             start: self.start,
             count: self.count,
-            before: 0,
+            elements_before: 0,
         }
     }
 
@@ -358,7 +358,7 @@ impl<'a> Record<'a> {
                     visit(Block {
                         start,
                         count,
-                        before,
+                        elements_before: before,
                     })
                 })
             }
@@ -370,7 +370,7 @@ impl<'a> Record<'a> {
                     visit(Block {
                         start: &start,
                         count: &count,
-                        before,
+                        elements_before: before,
                     })
                 })
             }
@@ -434,7 +434,7 @@ mod tests {
             count: &[1, 8],
             selection: Some(&selection),
             has_lead: true,
-            stored: Stored {
+            stored: StoredBytes {
                 source: 0,
                 offset: 0,
                 len: 4,
@@ -449,7 +449,7 @@ mod tests {
             end: vec![8, 10],
         };
         let _ = record.visit_back(&all, |block| {
-            blocks.push((block.bounds(), block.before));
+            blocks.push((block.bounds(), block.elements_before));
             ControlFlow::<()>::Continue(())
         });
         let at = |start: u64, end: u64| Bounds {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A type of numbers, as C has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
+pub enum NumberType {
     I8,
     U8,
     I16,
@@ -17,22 +17,22 @@ pub enum Kind {
     F64,
 }
 
-impl Kind {
+impl NumberType {
     /// Bytes of one number.
     pub fn size(self) -> usize {
         match self {
-            Kind::I8 | Kind::U8 => 1,
-            Kind::I16 | Kind::U16 => 2,
-            Kind::I32 | Kind::U32 | Kind::F32 => 4,
-            Kind::I64 | Kind::U64 | Kind::F64 => 8,
+            NumberType::I8 | NumberType::U8 => 1,
+            NumberType::I16 | NumberType::U16 => 2,
+            NumberType::I32 | NumberType::U32 | NumberType::F32 => 4,
+            NumberType::I64 | NumberType::U64 | NumberType::F64 => 8,
         }
     }
 }
 
 /// A type of numbers as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Number {
-    pub kind: Kind,
+pub struct NumberFormat {
+    pub kind: NumberType,
     pub big_endian: bool,
 }
 
@@ -47,8 +47,8 @@ pub struct Number {
 /// * to a longer one: the value; `fill` for infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conversion {
-    pub from: Number,
-    pub to: Number,
+    pub from: NumberFormat,
+    pub to: NumberFormat,
     /// What stands for a number that the dataset's type does not have: as many bytes as that type needs, in
     /// its byte order, from the front.
     pub fill: [u8; 8],
@@ -61,7 +61,7 @@ macro_rules! of_kind {
     };
     ($kind:expr, $type:ident => $body:expr; $($name:ident $rust:ty),*) => {
         match $kind {
-            $(Kind::$name => {
+            $(NumberType::$name => {
                 type $type = $rust;
                 $body
             })*
@@ -91,7 +91,7 @@ impl Conversion {
 }
 
 /// The same numbers in the other byte order.
-fn swap<N: Stored>(from: &[u8], to: &mut [u8]) {
+fn swap<N: RawNumber>(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.chunks_exact(N::SIZE).zip(to.chunks_exact_mut(N::SIZE)) {
         N::read::<true>(from).write::<false>(to);
     }
@@ -100,8 +100,8 @@ fn swap<N: Stored>(from: &[u8], to: &mut [u8]) {
 /// One loop for each pair of types and of byte orders, so that none of these is decided inside.
 fn each<F, T, const FROM_BIG: bool, const TO_BIG: bool>(from: &[u8], to: &mut [u8], fill: &[u8; 8])
 where
-    F: Stored + Become<T>,
-    T: Stored,
+    F: RawNumber + Become<T>,
+    T: RawNumber,
 {
     let fill = T::read::<TO_BIG>(&fill[..T::SIZE]);
     for (from, to) in from.chunks_exact(F::SIZE).zip(to.chunks_exact_mut(T::SIZE)) {
@@ -111,7 +111,7 @@ where
 }
 
 /// A number as its bytes.
-trait Stored: Copy {
+trait RawNumber: Copy {
     const SIZE: usize;
     /// From as many bytes as it takes.
     fn read<const BIG: bool>(bytes: &[u8]) -> Self;
@@ -126,7 +126,7 @@ trait Become<T> {
 
 macro_rules! stored {
     ($($type:ty)*) => { $(
-        impl Stored for $type {
+        impl RawNumber for $type {
             const SIZE: usize = size_of::<Self>();
 
             fn read<const BIG: bool>(bytes: &[u8]) -> Self {
@@ -251,17 +251,17 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [Kind; 10] = [
-        Kind::I8,
-        Kind::U8,
-        Kind::I16,
-        Kind::U16,
-        Kind::I32,
-        Kind::U32,
-        Kind::I64,
-        Kind::U64,
-        Kind::F32,
-        Kind::F64,
+    const KINDS: [NumberType; 10] = [
+        NumberType::I8,
+        NumberType::U8,
+        NumberType::I16,
+        NumberType::U16,
+        NumberType::I32,
+        NumberType::U32,
+        NumberType::I64,
+        NumberType::U64,
+        NumberType::F32,
+        NumberType::F64,
     ];
 
     /// A number of any type: an integer, or a floating-point number as a double and as its bits.
@@ -271,7 +271,7 @@ mod tests {
         Float(f64, u64),
     }
 
-    fn read(number: Number, bytes: &[u8]) -> Any {
+    fn read(number: NumberFormat, bytes: &[u8]) -> Any {
         let mut own = bytes.to_vec();
         if number.big_endian {
             own.reverse();
@@ -280,20 +280,20 @@ mod tests {
         own.resize(8, 0);
         let bits = u64::from_le_bytes(own.try_into().unwrap());
         match number.kind {
-            Kind::F32 => Any::Float(f64::from(f32::from_bits(bits as u32)), bits),
-            Kind::F64 => Any::Float(f64::from_bits(bits), bits),
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 if is_negative => {
+            NumberType::F32 => Any::Float(f64::from(f32::from_bits(bits as u32)), bits),
+            NumberType::F64 => Any::Float(f64::from_bits(bits), bits),
+            NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 if is_negative => {
                 Any::Integer(i128::from(bits) - (1 << (8 * number.kind.size())))
             }
             _ => Any::Integer(i128::from(bits)),
         }
     }
 
-    fn limits(kind: Kind) -> Option<(i128, i128)> {
+    fn limits(kind: NumberType) -> Option<(i128, i128)> {
         let bits = 8 * kind.size() as u32;
         match kind {
-            Kind::F32 | Kind::F64 => None,
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {
+            NumberType::F32 | NumberType::F64 => None,
+            NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => {
                 Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
             }
             _ => Some((0, (1 << bits) - 1)),
@@ -301,26 +301,28 @@ mod tests {
     }
 
     /// The rules of section 2.7, word by word. `None` is the fill value; the bits are in little endian.
-    fn model(from: Kind, to: Kind, number: Any) -> Option<u64> {
+    fn model(from: NumberType, to: NumberType, number: Any) -> Option<u64> {
         match (number, limits(to)) {
             (Any::Float(_, bits), _) if from == to => Some(bits),
             (Any::Integer(n), Some((least, most))) => {
                 (least..=most).contains(&n).then_some(n as u64)
             }
-            (Any::Integer(n), None) if to == Kind::F32 => Some(u64::from((n as f32).to_bits())),
+            (Any::Integer(n), None) if to == NumberType::F32 => {
+                Some(u64::from((n as f32).to_bits()))
+            }
             (Any::Integer(n), None) => Some((n as f64).to_bits()),
             (Any::Float(f, _), Some((least, most))) => {
                 if f > most as f64 || f < least as f64 {
                     return None;
                 }
-                if to == Kind::U64 {
+                if to == NumberType::U64 {
                     // Two conversions of 64 signed bits: one of them after 2^63 was taken off.
                     return Some(match f >= 2f64.powi(63) {
                         true => machine(f - 2f64.powi(63), 64) ^ 1 << 63,
                         false => machine(f, 64),
                     });
                 }
-                let width = if matches!(to, Kind::U32 | Kind::I64) {
+                let width = if matches!(to, NumberType::U32 | NumberType::I64) {
                     64
                 } else {
                     32
@@ -328,7 +330,7 @@ mod tests {
                 Some(machine(f, width))
             }
             (Any::Float(f, _), None) if f.is_nan() => None,
-            (Any::Float(f, _), None) if to == Kind::F32 => {
+            (Any::Float(f, _), None) if to == NumberType::F32 => {
                 (f.abs() <= f64::from(f32::MAX)).then(|| u64::from((f as f32).to_bits()))
             }
             (Any::Float(f, _), None) => f.is_finite().then(|| f.to_bits()),
@@ -344,11 +346,11 @@ mod tests {
         }
     }
 
-    fn is_nan(kind: Kind, number: Any) -> bool {
-        matches!((kind, number), (Kind::F32 | Kind::F64, Any::Float(f, _)) if f.is_nan())
+    fn is_nan(kind: NumberType, number: Any) -> bool {
+        matches!((kind, number), (NumberType::F32 | NumberType::F64, Any::Float(f, _)) if f.is_nan())
     }
 
-    fn check(from: Number, to: Number, bytes: &[u8]) {
+    fn check(from: NumberFormat, to: NumberFormat, bytes: &[u8]) {
         let fill = [1, 2, 3, 4, 5, 6, 7, 8];
         let conversion = Conversion { from, to, fill };
         let (size, to_size) = (from.kind.size(), to.kind.size());
@@ -378,12 +380,12 @@ mod tests {
         }
     }
 
-    fn all_pairs(mut test: impl FnMut(Number, Number)) {
+    fn all_pairs(mut test: impl FnMut(NumberFormat, NumberFormat)) {
         for from in KINDS {
             for to in KINDS {
                 for orders in 0..4 {
                     let (from_big, to_big) = (orders & 1 != 0, orders & 2 != 0);
-                    let number = |kind, big_endian| Number { kind, big_endian };
+                    let number = |kind, big_endian| NumberFormat { kind, big_endian };
                     test(number(from, from_big), number(to, to_big));
                 }
             }
@@ -391,10 +393,10 @@ mod tests {
     }
 
     /// The bytes of a double, an integer of its own size or a float, as `number` has it.
-    fn spell(number: Number, value: f64) -> Vec<u8> {
+    fn spell(number: NumberFormat, value: f64) -> Vec<u8> {
         let mut bytes = match number.kind {
-            Kind::F32 => (value as f32).to_le_bytes().to_vec(),
-            Kind::F64 => value.to_le_bytes().to_vec(),
+            NumberType::F32 => (value as f32).to_le_bytes().to_vec(),
+            NumberType::F64 => value.to_le_bytes().to_vec(),
             kind => (value as i128).to_le_bytes()[..kind.size()].to_vec(),
         };
         if number.big_endian {
@@ -433,8 +435,8 @@ mod tests {
         });
     }
 
-    fn one(from: Kind, to: Kind, bytes: &[u8]) -> Vec<u8> {
-        let number = |kind| Number {
+    fn one(from: NumberType, to: NumberType, bytes: &[u8]) -> Vec<u8> {
+        let number = |kind| NumberFormat {
             kind,
             big_endian: false,
         };
@@ -451,18 +453,21 @@ mod tests {
     #[test]
     fn not_a_number() {
         let signalling = f64::from_bits(0xfff0_0000_4000_0001).to_le_bytes();
-        assert_eq!(one(Kind::F64, Kind::F64, &signalling), signalling);
-        let float = one(Kind::F64, Kind::F32, &signalling);
+        assert_eq!(
+            one(NumberType::F64, NumberType::F64, &signalling),
+            signalling
+        );
+        let float = one(NumberType::F64, NumberType::F32, &signalling);
         assert_eq!(float, 0xffc0_0002u32.to_le_bytes());
-        let back = one(Kind::F32, Kind::F64, &float);
+        let back = one(NumberType::F32, NumberType::F64, &float);
         assert_eq!(back, 0xfff8_0000_4000_0000u64.to_le_bytes());
         assert_eq!(
-            one(Kind::F64, Kind::I32, &signalling),
+            one(NumberType::F64, NumberType::I32, &signalling),
             i32::MIN.to_le_bytes()
         );
-        assert_eq!(one(Kind::F64, Kind::I16, &signalling), [0, 0]);
+        assert_eq!(one(NumberType::F64, NumberType::I16, &signalling), [0, 0]);
         assert_eq!(
-            one(Kind::F32, Kind::U64, &float),
+            one(NumberType::F32, NumberType::U64, &float),
             (1u64 << 63).to_le_bytes()
         );
     }
@@ -470,27 +475,54 @@ mod tests {
     #[test]
     fn examples_by_hand() {
         let fill = |n: usize| vec![0x11; n];
-        assert_eq!(one(Kind::I16, Kind::U8, &(-1i16).to_le_bytes()), fill(1));
-        assert_eq!(one(Kind::I16, Kind::U8, &255i16.to_le_bytes()), [255]);
-        assert_eq!(one(Kind::U8, Kind::I8, &[200]), fill(1));
         assert_eq!(
-            one(Kind::F64, Kind::I32, &(-2.9f64).to_le_bytes()),
+            one(NumberType::I16, NumberType::U8, &(-1i16).to_le_bytes()),
+            fill(1)
+        );
+        assert_eq!(
+            one(NumberType::I16, NumberType::U8, &255i16.to_le_bytes()),
+            [255]
+        );
+        assert_eq!(one(NumberType::U8, NumberType::I8, &[200]), fill(1));
+        assert_eq!(
+            one(NumberType::F64, NumberType::I32, &(-2.9f64).to_le_bytes()),
             (-2i32).to_le_bytes()
         );
         // Past the limit by less than one: the test comes before the truncation.
-        assert_eq!(one(Kind::F64, Kind::U8, &255.5f64.to_le_bytes()), fill(1));
-        assert_eq!(one(Kind::F32, Kind::U16, &(-0.5f32).to_le_bytes()), fill(2));
-        assert_eq!(one(Kind::F64, Kind::F32, &1e39f64.to_le_bytes()), fill(4));
         assert_eq!(
-            one(Kind::F32, Kind::F64, &f32::INFINITY.to_le_bytes()),
+            one(NumberType::F64, NumberType::U8, &255.5f64.to_le_bytes()),
+            fill(1)
+        );
+        assert_eq!(
+            one(NumberType::F32, NumberType::U16, &(-0.5f32).to_le_bytes()),
+            fill(2)
+        );
+        assert_eq!(
+            one(NumberType::F64, NumberType::F32, &1e39f64.to_le_bytes()),
+            fill(4)
+        );
+        assert_eq!(
+            one(
+                NumberType::F32,
+                NumberType::F64,
+                &f32::INFINITY.to_le_bytes()
+            ),
             fill(8)
         );
         assert_eq!(
-            one(Kind::F64, Kind::I64, &2f64.powi(63).to_le_bytes()),
+            one(
+                NumberType::F64,
+                NumberType::I64,
+                &2f64.powi(63).to_le_bytes()
+            ),
             i64::MIN.to_le_bytes()
         );
         assert_eq!(
-            one(Kind::I32, Kind::F32, &16_777_217i32.to_le_bytes()),
+            one(
+                NumberType::I32,
+                NumberType::F32,
+                &16_777_217i32.to_le_bytes()
+            ),
             16_777_216f32.to_le_bytes()
         );
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::base::Base;
-use super::model::{Encoding, Record, Selection, Stored};
+use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
 
 /// Records, and what they share. Made by a layout; [`RecordList::put_in_order`] comes last.
@@ -37,7 +37,7 @@ pub type Numbered = (u64, Arc<Selection>);
 /// A record, but for its box.
 #[derive(Debug, Clone, Copy)]
 struct Listed {
-    stored: Stored,
+    stored: StoredBytes,
     /// Those of lower order apply first; of the same order, those of lower offset.
     order: u64,
     /// Which box is its own.
@@ -76,7 +76,7 @@ impl RecordList {
     }
 
     /// Adds a record of one block, of the dataset's rank.
-    pub fn push_block(&mut self, stored: Stored, order: u64, start: &[u64], count: &[u64]) {
+    pub fn push_block(&mut self, stored: StoredBytes, order: u64, start: &[u64], count: &[u64]) {
         self.boxes.extend_from_slice(start);
         self.boxes.extend_from_slice(count);
         self.push(stored, order, NONE, false);
@@ -86,7 +86,7 @@ impl RecordList {
     /// first dimension, where they have one dimension less than the dataset.
     pub fn push_selection(
         &mut self,
-        stored: Stored,
+        stored: StoredBytes,
         order: u64,
         (id, selection): Numbered,
         lead: Option<u64>,
@@ -103,7 +103,7 @@ impl RecordList {
         self.push(stored, order, number, lead.is_some());
     }
 
-    fn push(&mut self, stored: Stored, order: u64, selection: u32, has_lead: bool) {
+    fn push(&mut self, stored: StoredBytes, order: u64, selection: u32, has_lead: bool) {
         self.records.push(Listed {
             stored,
             order,
@@ -157,7 +157,7 @@ impl RecordList {
         &self.boxes[at..at + 2 * self.rank]
     }
 
-    pub fn stored(&self, number: usize) -> &Stored {
+    pub fn stored(&self, number: usize) -> &StoredBytes {
         &self.records[number].stored
     }
 
@@ -197,7 +197,7 @@ impl RecordList {
     }
 
     /// How the bytes of each record are stored.
-    pub fn stored_mut(&mut self) -> impl Iterator<Item = &mut Stored> {
+    pub fn stored_mut(&mut self) -> impl Iterator<Item = &mut StoredBytes> {
         self.records.iter_mut().map(|record| &mut record.stored)
     }
 

@@ -30,12 +30,12 @@ pub const READY: &str = "ready:";
 
 /// What a worker is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Task {
+pub struct ScanTask {
     /// The log file, below the first directory.
     #[serde(with = "bytes_of_path")]
     pub relative: PathBuf,
     /// Paths of the directory and the further ones, as users know them.
-    pub dirs: Vec<Shown>,
+    pub dirs: Vec<PathBytes>,
     /// The files beside it that could make a log of it, where such files can.
     pub companions: Option<Vec<SourcePath>>,
     pub chunking: Chunking,
@@ -46,47 +46,47 @@ pub struct Task {
 
 /// A path for messages.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Shown(#[serde(with = "bytes_of_path")] pub PathBuf);
+pub struct PathBytes(#[serde(with = "bytes_of_path")] pub PathBuf);
 
-impl From<&Path> for Shown {
+impl From<&Path> for PathBytes {
     fn from(path: &Path) -> Self {
-        Shown(path.to_owned())
+        PathBytes(path.to_owned())
     }
 }
 
 /// What a worker asks for, until it is done.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Ask {
+pub enum Request {
     Open(SourcePath),
     List(SourcePath),
-    Done(Outcome),
+    Done(ScanOutcome),
 }
 
 /// What came of a scan.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum ScanOutcome {
     /// A snapshot, in its own form.
     Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
     Io {
-        path: Shown,
+        path: PathBytes,
         errno: i32,
     },
     NotALog {
-        path: Shown,
+        path: PathBytes,
         reason: String,
     },
     BadFile {
-        path: Shown,
+        path: PathBytes,
         reason: String,
     },
     Changed {
-        path: Shown,
+        path: PathBytes,
     },
 }
 
 /// What it is answered. The descriptor of a file that was opened comes with the answer.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum Response {
     Opened,
     Listed(Vec<OsString>),
     Refused(i32),
@@ -102,32 +102,32 @@ pub fn errno(error: &io::Error) -> i32 {
     })
 }
 
-impl From<&Error> for Outcome {
+impl From<&Error> for ScanOutcome {
     fn from(error: &Error) -> Self {
         match error {
-            Error::Io { path, cause } if cause.raw_os_error().is_some() => Outcome::Io {
+            Error::Io { path, cause } if cause.raw_os_error().is_some() => ScanOutcome::Io {
                 path: path.as_path().into(),
                 errno: errno(cause),
             },
-            Error::NotALog { path, reason } => Outcome::NotALog {
+            Error::NotALog { path, reason } => ScanOutcome::NotALog {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            Error::BadFile { path, reason } => Outcome::BadFile {
+            Error::BadFile { path, reason } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            Error::Changed { path } => Outcome::Changed {
+            Error::Changed { path } => ScanOutcome::Changed {
                 path: path.as_path().into(),
             },
-            Error::Remembered(error) => Outcome::from(&**error),
-            Error::Io { path, cause } => Outcome::BadFile {
+            Error::Remembered(error) => ScanOutcome::from(&**error),
+            Error::Io { path, cause } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
                 reason: cause.to_string(),
             },
             Error::BadData { path, .. }
             | Error::ScanDied { path, .. }
-            | Error::Unscanned { path } => Outcome::BadFile {
+            | Error::Unscanned { path } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
                 reason: error.to_string(),
             },
@@ -135,18 +135,20 @@ impl From<&Error> for Outcome {
     }
 }
 
-impl Outcome {
+impl ScanOutcome {
     /// The bytes of the snapshot, or why there is none.
     pub fn into_result(self) -> Result<Vec<u8>, Error> {
         Err(match self {
-            Outcome::Scanned(bytes) => return Ok(bytes),
-            Outcome::Io { path, errno } => Error::io(path.0, io::Error::from_raw_os_error(errno)),
-            Outcome::NotALog { path, reason } => Error::NotALog {
+            ScanOutcome::Scanned(bytes) => return Ok(bytes),
+            ScanOutcome::Io { path, errno } => {
+                Error::io(path.0, io::Error::from_raw_os_error(errno))
+            }
+            ScanOutcome::NotALog { path, reason } => Error::NotALog {
                 path: path.0,
                 reason,
             },
-            Outcome::BadFile { path, reason } => Error::bad_file(path.0, reason),
-            Outcome::Changed { path } => Error::Changed { path: path.0 },
+            ScanOutcome::BadFile { path, reason } => Error::bad_file(path.0, reason),
+            ScanOutcome::Changed { path } => Error::Changed { path: path.0 },
         })
     }
 }

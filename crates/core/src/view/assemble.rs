@@ -9,7 +9,7 @@ use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
 use crate::log::deflate::{inflate, inflate_stream};
-use crate::log::model::{Encoding, Record, Stored};
+use crate::log::model::{Encoding, Record, StoredBytes};
 use crate::log::source_file::SourceFile;
 use crate::snapshot::Dataset;
 
@@ -36,8 +36,8 @@ impl Assembly<'_> {
         let mut sources = BTreeSet::new();
         // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
         // several records in one place.
-        let mut last: Option<((Stored, u64), Bytes)> = None;
-        let element = self.dataset.element;
+        let mut last: Option<((StoredBytes, u64), Bytes)> = None;
+        let element = self.dataset.element_size;
         let mut pieces = Pieces::new(self.sources, element);
         resolver.runs(|record, _, run| {
             if let Some(reason) = record.fault {
@@ -68,7 +68,7 @@ impl Assembly<'_> {
         if self.dataset.references.is_empty() {
             return;
         }
-        for element in chunk.chunks_exact_mut(self.dataset.element as usize) {
+        for element in chunk.chunks_exact_mut(self.dataset.element_size as usize) {
             for &offset in &self.dataset.references {
                 translate_reference(&mut element[offset as usize..], self.addresses);
             }
@@ -116,7 +116,7 @@ fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), St
 }
 
 /// The stored bytes of a record, not decoded.
-pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, String> {
+pub fn stored_bytes(sources: &[SourceFile], stored: StoredBytes) -> Result<Vec<u8>, String> {
     let mut bytes = zeroed(stored.len as usize)?;
     sources[usize::from(stored.source)]
         .read_exact_at(&mut bytes, stored.offset)
@@ -127,7 +127,7 @@ pub fn stored_bytes(sources: &[SourceFile], stored: Stored) -> Result<Vec<u8>, S
 /// The elements of a record, `raw` bytes, out of its stored bytes.
 pub fn decode_record(
     sources: &[SourceFile],
-    stored: Stored,
+    stored: StoredBytes,
     raw: u64,
     dataset: &Dataset,
 ) -> Result<Vec<u8>, String> {

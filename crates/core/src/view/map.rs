@@ -44,7 +44,7 @@ impl Placement {
             Storage::Contiguous if dataset.elements() == Some(0) => Grid::new(&[0], &[1])?,
             Storage::Contiguous => Grid::new(&dataset.dims, &dataset.dims)?,
         };
-        let raw = grid.elements().checked_mul(dataset.element)?;
+        let raw = grid.elements().checked_mul(dataset.element_size)?;
         let stored = match dataset.content {
             Content::Extent { len, .. } => len,
             _ => filters::stored_size(raw, &dataset.filters)?,
@@ -119,7 +119,7 @@ impl AddressMap {
         let too_large = |d: &Dataset| {
             format!(
                 "dataset {} ({:?} elements of {} bytes) cannot be laid out in a file",
-                d.name, d.dims, d.element
+                d.name, d.dims, d.element_size
             )
         };
         let mut datasets = Vec::with_capacity(snapshot.datasets.len());

@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn near_pieces_are_had_whatever_lies_between_them() {
         use crate::log::arrangement::Arrangement;
-        use crate::log::model::{Encoding, Stored};
+        use crate::log::model::{Encoding, StoredBytes};
         use crate::log::source_dir::SourceDir;
 
         let dir = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ mod tests {
                 count: &[2],
                 selection: None,
                 has_lead: false,
-                stored: Stored {
+                stored: StoredBytes {
                     source: 0,
                     offset,
                     len: 2,

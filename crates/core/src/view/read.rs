@@ -71,7 +71,7 @@ impl View {
             address,
             &keys,
             &place.grid.chunk,
-            dataset.element,
+            dataset.element_size,
         );
         Ok(copy_from(&bytes, (offset - range.start) as usize, buf))
     }
@@ -304,7 +304,7 @@ impl View {
     fn decoded(&self, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
         let dataset = &self.snapshot.datasets[number];
         let stored = record.stored;
-        let raw = record.elements().saturating_mul(dataset.element);
+        let raw = record.elements().saturating_mul(dataset.element_size);
         let decode = || decode_record(&self.sources, stored, raw, dataset).map(Arc::new);
         self.check_cache_size("a filtered record", raw.max(stored.len))?;
         let own = record.bounds();
@@ -314,7 +314,7 @@ impl View {
         // For a record of many blocks this is more than the chunk takes, which does no harm.
         let common = own.intersection(bounds);
         let elements = common.map_or(0, |common| common.count().product::<u64>());
-        let asked = 0..elements.saturating_mul(dataset.element).max(1);
+        let asked = 0..elements.saturating_mul(dataset.element_size).max(1);
         let key = BytesKey::Record(self.generation, number as u32, stored, raw);
         self.budget.bytes(&key, asked, decode)
     }

@@ -9,7 +9,7 @@ use super::map::Placement;
 use super::pieces::element_in_log;
 use crate::boxes::Bounds;
 use crate::index::DatasetIndex;
-use crate::log::model::{Block, Encoding, Record, Stored};
+use crate::log::model::{Block, Encoding, Record, StoredBytes};
 use crate::log::numbers::Conversion;
 use crate::snapshot::Dataset;
 
@@ -17,7 +17,7 @@ use crate::snapshot::Dataset;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkSource {
     /// The stored bytes of one record are the stored bytes of the chunk.
-    AsStored(Stored),
+    AsStored(StoredBytes),
     /// All elements of the chunk follow each other in the log, unfiltered.
     InPlace(InPlace),
     /// The chunk has to be put together.
@@ -108,7 +108,7 @@ impl ChunkResolver<'_> {
         });
         let elements = self.place.grid.elements();
         let run = first.filter(|run| run.len == elements)?;
-        let size = element_in_log(record, self.dataset.element);
+        let size = element_in_log(record, self.dataset.element_size);
         let start = run.in_record.checked_mul(size)?;
         let offset = record.stored.offset.checked_add(start)?;
         // Offsets of all its elements can be had without another look.
@@ -225,7 +225,7 @@ impl<'a> Overlap<'a> {
         loop {
             let in_block = linear(&self.at, block.start, block.count);
             let run = Run {
-                in_record: block.before.saturating_add(in_block),
+                in_record: block.elements_before.saturating_add(in_block),
                 in_chunk: linear(&self.at, &self.chunk.start, self.sides),
                 len,
             };

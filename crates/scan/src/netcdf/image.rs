@@ -20,7 +20,7 @@ use names::{Plan, Shown};
 use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
 use crate::tree::Copied;
 use h5logfs_core::log::netcdf::header::{Dimension, Header, Type, Variable};
-use h5logfs_core::log::numbers::Kind;
+use h5logfs_core::log::numbers::NumberType;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
 
@@ -149,7 +149,7 @@ impl<'a> Maker<'a> {
             name: format!("/{}", lossy(&shown.name)),
             header: h5::address(&object)?,
             datatype: h5::describe_type(&datatype),
-            element: element as u64,
+            element_size: element as u64,
             dims: extent.dims,
             max_dims: extent.max_dims,
             storage,
@@ -304,8 +304,12 @@ fn new_datatype(kind: Type) -> Result<Id> {
     };
     let size = kind.size() as u32;
     match kind {
-        Kind::F32 | Kind::F64 => h5::float_type(size, false),
-        Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => h5::integer_type(size, true, false),
-        Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => h5::integer_type(size, false, false),
+        NumberType::F32 | NumberType::F64 => h5::float_type(size, false),
+        NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => {
+            h5::integer_type(size, true, false)
+        }
+        NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => {
+            h5::integer_type(size, false, false)
+        }
     }
 }

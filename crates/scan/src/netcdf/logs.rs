@@ -10,8 +10,8 @@ use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::netcdf::channels::{Channels, arrangement, channels, doubt};
-use h5logfs_core::log::netcdf::metadata::Front;
-use h5logfs_core::log::netcdf::names::{LogName, Part};
+use h5logfs_core::log::netcdf::metadata::HeaderFields;
+use h5logfs_core::log::netcdf::names::{LogFileKind, LogName};
 use h5logfs_core::log::netcdf::{Log, has_log_magic};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
@@ -40,7 +40,7 @@ struct Pair {
 /// One channel of a pair, opened.
 struct Found {
     generation: u32,
-    front: Front,
+    fields: HeaderFields,
     metadata: (SourcePath, SourceFile),
     data: Option<(SourcePath, SourceFile)>,
 }
@@ -99,7 +99,7 @@ impl Logs {
             metadata,
             data,
             generation: found.generation,
-            rank: found.front.rank,
+            rank: found.fields.rank,
         });
         Ok(())
     }
@@ -117,8 +117,8 @@ fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
             .or_default();
         pair.generation = name.generation;
         match name.part {
-            Part::Metadata => pair.metadata = Some(place.clone()),
-            Part::Data => pair.data = Some(place.clone()),
+            LogFileKind::Metadata => pair.metadata = Some(place.clone()),
+            LogFileKind::Data => pair.data = Some(place.clone()),
         }
     }
     pairs.into_values().collect()
@@ -145,7 +145,7 @@ fn open(
     }
     let channels = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
     let written_for = channels.found.first();
-    let written_for = written_for.map_or(&[][..], |(_, front)| &front.path);
+    let written_for = written_for.map_or(&[][..], |(_, fields)| &fields.path);
     let path = String::from_utf8_lossy(written_for);
     match belongs(dir, place, relative, written_for) {
         Belongs::Yes => {}
@@ -176,7 +176,7 @@ fn open(
         Some(format!("{}: {doubt}", data.path().display()))
     });
     diagnostics.extend(doubt.map(Diagnostic::note));
-    let found = channels.found.into_iter().map(|(channel, front)| {
+    let found = channels.found.into_iter().map(|(channel, fields)| {
         // Each channel is a source by itself.
         let part = |place: &SourcePath| {
             let file = open(place)?.arranged(arrangement(channel, number))?;
@@ -184,7 +184,7 @@ fn open(
         };
         Ok(Found {
             generation: pair.generation,
-            front,
+            fields,
             metadata: part(place)?,
             data: pair.data.as_ref().map(part).transpose()?,
         })
@@ -280,7 +280,7 @@ fn put_in_order(found: &mut [Found]) {
     found.sort_by_key(|one| {
         let time = times.get(&one.generation).copied();
         let place = one.metadata.0.dir;
-        (time, one.generation, one.front.rank, place)
+        (time, one.generation, one.fields.rank, place)
     });
 }
 
@@ -288,7 +288,7 @@ fn put_in_order(found: &mut [Found]) {
 fn missing_ranks(found: &[Found]) -> Vec<String> {
     let mut generations: BTreeMap<u32, (u64, BTreeSet<u64>)> = BTreeMap::new();
     for one in found {
-        let header = &one.front;
+        let header = &one.fields;
         let (ranks, there) = generations.entry(one.generation).or_default();
         *ranks = header.ranks.max(*ranks);
         there.insert(header.rank);

@@ -82,7 +82,7 @@ fn present(
     }
     let mut diagnostics = found.diagnostics;
     diagnostics.extend(applied_before(&sources).map(Diagnostic::note));
-    let survey = netcdf::survey(&sources, &tables)?;
+    let survey = netcdf::summarize(&sources, &tables)?;
     diagnostics.extend(survey.diagnostics);
     let in_file = header.records_in(sources[0].len());
     let log = Tables::Netcdf(tables);

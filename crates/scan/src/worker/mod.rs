@@ -19,7 +19,8 @@ use rustix::net::RecvFlags;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{FileOpener, SourceDir, SourcePath};
 use h5logfs_core::scan::protocol::{
-    Answer, Ask, Channel, Direction, Outcome, READY, Task, Wait, errno, poll, receive_some,
+    Channel, Direction, READY, Request, Response, ScanOutcome, ScanTask, Wait, errno, poll,
+    receive_some,
 };
 use h5logfs_core::scan::{ScanRequest, Settings};
 
@@ -144,16 +145,16 @@ fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> 
     let confined = confine::limit_processor(granted.cpu).and_then(|()| no_fork.apply());
     confined.map_err(io::Error::other)?;
     let daemon = Arc::new(Channel::new(socket, Patiently));
-    let (task, _) = daemon.receive::<Task>(LONGEST_ANSWER)?;
+    let (task, _) = daemon.receive::<ScanTask>(LONGEST_ANSWER)?;
     let outcome = match scan(&daemon, task) {
-        Ok(bytes) => Outcome::Scanned(bytes),
-        Err(e) => Outcome::from(&e),
+        Ok(bytes) => ScanOutcome::Scanned(bytes),
+        Err(e) => ScanOutcome::from(&e),
     };
-    daemon.send(&Ask::Done(outcome), None)
+    daemon.send(&Request::Done(outcome), None)
 }
 
 /// The bytes of a snapshot.
-fn scan(daemon: &Arc<Channel<Patiently>>, task: Task) -> Result<Vec<u8>> {
+fn scan(daemon: &Arc<Channel<Patiently>>, task: ScanTask) -> Result<Vec<u8>> {
     let mut dirs = task.dirs.into_iter().map(|shown| shown.0);
     let path = dirs.next().unwrap_or_default();
     let further: Vec<_> = dirs.collect();
@@ -198,10 +199,10 @@ impl Wait for Patiently {
 struct Daemon(Arc<Channel<Patiently>>);
 
 impl Daemon {
-    fn ask(&self, ask: &Ask) -> io::Result<(Answer, Option<OwnedFd>)> {
+    fn ask(&self, ask: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
         self.0.send(ask, None)?;
         match self.0.receive(LONGEST_ANSWER)? {
-            (Answer::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
+            (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
             granted => Ok(granted),
         }
     }
@@ -209,15 +210,15 @@ impl Daemon {
 
 impl FileOpener for Daemon {
     fn open_file(&self, place: &SourcePath) -> io::Result<File> {
-        match self.ask(&Ask::Open(place.clone()))? {
-            (Answer::Opened, Some(file)) => Ok(file.into()),
+        match self.ask(&Request::Open(place.clone()))? {
+            (Response::Opened, Some(file)) => Ok(file.into()),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
     fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>> {
-        match self.ask(&Ask::List(place.clone()))? {
-            (Answer::Listed(names), _) => Ok(names),
+        match self.ask(&Request::List(place.clone()))? {
+            (Response::Listed(names), _) => Ok(names),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

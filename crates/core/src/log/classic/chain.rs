@@ -2,7 +2,7 @@
 
 /// An entry of a dataset: where it is, and which one it names as the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryPosition {
     pub at: u64,
     pub next: i64,
 }
@@ -12,7 +12,7 @@ pub(super) const END: i64 = -1;
 
 /// What is wrong with a chain.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum ChainError {
     /// It says another order than the log, or leaves entries out.
     Disagrees(String),
     /// It never ends.
@@ -22,14 +22,14 @@ pub(super) enum Trouble {
 }
 
 /// Follows a chain from its first position through the entries of its dataset, which are in the order of the log.
-pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
+pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainError> {
     let negative = places.iter().find(|place| place.next < END);
     if let Some(place) = negative {
         let text = format!(
             "entry at byte {}: the next one is at {}",
             place.at, place.next
         );
-        return Err(Trouble::Negative(text));
+        return Err(ChainError::Negative(text));
     }
     // By which walk each entry was met: 1 is that from the anchor.
     let mut met = vec![0; places.len()];
@@ -69,19 +69,19 @@ pub(super) fn follow(first: i64, places: &[Place]) -> Result<(), Trouble> {
             at = next;
         }
     }
-    Err(Trouble::Disagrees(text))
+    Err(ChainError::Disagrees(text))
 }
 
 /// Which of the entries is at a position, if one is.
-fn find(position: i64, places: &[Place]) -> Option<usize> {
+fn find(position: i64, places: &[EntryPosition]) -> Option<usize> {
     let position = u64::try_from(position).ok()?;
     places
         .binary_search_by_key(&position, |place| place.at)
         .ok()
 }
 
-fn cycle(from: &str, to: i64) -> Trouble {
-    Trouble::Cycle(format!(
+fn cycle(from: &str, to: i64) -> ChainError {
+    ChainError::Cycle(format!(
         "{from} names the one at byte {to} as the next: a chain with a cycle"
     ))
 }
@@ -103,8 +103,8 @@ fn disagrees(from: &str, next: i64, expected: Option<u64>) -> String {
 mod tests {
     use super::*;
 
-    fn chain(first: i64, places: &[(u64, i64)]) -> Result<(), Trouble> {
-        let places = places.iter().map(|(at, next)| Place {
+    fn chain(first: i64, places: &[(u64, i64)]) -> Result<(), ChainError> {
+        let places = places.iter().map(|(at, next)| EntryPosition {
             at: *at,
             next: *next,
         });
@@ -113,7 +113,7 @@ mod tests {
 
     fn complaint(first: i64, places: &[(u64, i64)]) -> String {
         match chain(first, places) {
-            Err(Trouble::Disagrees(text)) => text,
+            Err(ChainError::Disagrees(text)) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -137,13 +137,16 @@ mod tests {
             &[(28, 100), (100, 28)],
             &[(28, 100), (100, 200), (200, 100)],
         ] {
-            assert!(matches!(chain(28, places), Err(Trouble::Cycle(_))));
+            assert!(matches!(chain(28, places), Err(ChainError::Cycle(_))));
             // Whether the anchor leads to it or not.
-            assert!(matches!(chain(-1, places), Err(Trouble::Cycle(_))));
+            assert!(matches!(chain(-1, places), Err(ChainError::Cycle(_))));
         }
         let behind = [(28, -1), (100, 200), (200, 300), (300, 200)];
-        assert!(matches!(chain(28, &behind), Err(Trouble::Cycle(_))));
+        assert!(matches!(chain(28, &behind), Err(ChainError::Cycle(_))));
         assert!(complaint(28, &[(28, -1), (100, 200), (200, 28)]).contains("names none"));
-        assert!(matches!(chain(28, &[(28, -2)]), Err(Trouble::Negative(_))));
+        assert!(matches!(
+            chain(28, &[(28, -2)]),
+            Err(ChainError::Negative(_))
+        ));
     }
 }

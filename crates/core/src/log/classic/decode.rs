@@ -1,12 +1,12 @@
 //! From the entries of one dataset to its records.
 
-use super::chain::Place;
-use super::entry::{Covered, Entry, NO_FILTER, Order, ZLIB};
+use super::chain::EntryPosition;
+use super::entry::{ByteOrder, Entry, EntrySelection, NO_FILTER, ZLIB};
 use super::table::EntryTable;
 use super::{DATA_LOG, METADATA_LOG};
 use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
-use crate::log::model::{Encoding, Selection, Selections, Stored};
+use crate::log::model::{Encoding, Selection, Selections, StoredBytes};
 use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
@@ -29,7 +29,7 @@ pub(super) struct Decoder<'a> {
 }
 
 /// Where the bytes of an entry lie, or why they cannot be had.
-type Found = (Stored, Option<String>);
+type Found = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
     /// `anchor`: position of the dataset's anchor.
@@ -57,15 +57,15 @@ impl Decoder<'_> {
     /// Adds the record of an entry. Fails where it cannot be said what it covers.
     fn add(
         &self,
-        place: &Place,
+        place: &EntryPosition,
         window: &mut Window<'_>,
         found: &mut DatasetRecords,
     ) -> Result<(), String> {
         let rank = self.dataset.dims.len();
         let entry = Entry::read(window, place.at, |_| Some(rank as u64))?;
         let list = &mut found.records;
-        let fault = match entry.covered {
-            Covered::Subarray => {
+        let fault = match entry.selection {
+            EntrySelection::Subarray => {
                 let sides = self.block(&entry, window.bytes(entry.coordinates, entry.len)?)?;
                 let (start, count) = sides.split_at(rank);
                 let elements = product(count)?;
@@ -76,8 +76,8 @@ impl Decoder<'_> {
                 list.push_block(stored, entry.at, start, count);
                 fault
             }
-            Covered::Points(0) => return Ok(()),
-            Covered::Points(number) => {
+            EntrySelection::Points(0) => return Ok(()),
+            EntrySelection::Points(number) => {
                 let (stored, fault) = self.stored(&entry, number)?;
                 let selection = match self.selections.get(entry.at) {
                     Some(known) => known,
@@ -143,7 +143,7 @@ impl Decoder<'_> {
 
     /// Where the bytes of so many elements lie.
     fn stored(&self, entry: &Entry, elements: u64) -> Result<Found, String> {
-        let raw = elements.checked_mul(self.dataset.element);
+        let raw = elements.checked_mul(self.dataset.element_size);
         let raw = raw.ok_or("more bytes than can be counted")?;
         let log = self.data.len();
         let offset = u64::try_from(entry.data).unwrap_or(0);
@@ -155,7 +155,7 @@ impl Decoder<'_> {
             _ => (Encoding::Raw, raw),
         };
         let fault = match entry.filter {
-            _ if entry.trouble().is_some() => entry.trouble(),
+            _ if entry.invalid_field().is_some() => entry.invalid_field(),
             NO_FILTER if raw > left => Some(format!(
                 "its data ({raw} bytes at {offset}) end past /{DATA_LOG}, which has {log} bytes"
             )),
@@ -167,7 +167,7 @@ impl Decoder<'_> {
             )),
             _ => None,
         };
-        let stored = Stored {
+        let stored = StoredBytes {
             source: self.data_number,
             offset,
             len,
@@ -187,7 +187,7 @@ fn largest_deflated(raw: u64) -> u64 {
 }
 
 /// Coordinates, none of which is negative.
-fn numbers(order: Order, bytes: &[u8]) -> Result<Vec<u64>, String> {
+fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, String> {
     let number = |bytes: &[u8]| {
         let number = order.i64_at(bytes, 0);
         u64::try_from(number).map_err(|_| format!("a coordinate of {number}"))
@@ -295,7 +295,7 @@ mod tests {
             let logged = Logged {
                 id: 7,
                 dims,
-                element: 4,
+                element_size: 4,
                 filtered: false,
             };
             let found = table.records(&sources, &logged, &Selections::default());
@@ -319,7 +319,7 @@ mod tests {
     fn blocks(record: &Record<'_>) -> Vec<(Vec<u64>, u64)> {
         let mut found = Vec::new();
         let _ = record.visit_back(&record.bounds(), |block| {
-            found.push((block.start.to_vec(), block.before));
+            found.push((block.start.to_vec(), block.elements_before));
             std::ops::ControlFlow::<()>::Continue(())
         });
         found.reverse();
@@ -342,7 +342,7 @@ mod tests {
             (records[0].start, records[0].count),
             (&[1, 2][..], &[3, 4][..])
         );
-        let stored = Stored {
+        let stored = StoredBytes {
             source: 1,
             offset: 16,
             len: 48,

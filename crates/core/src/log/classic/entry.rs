@@ -28,19 +28,19 @@ pub(super) const ZLIB: i32 = 1;
 
 /// In which order the bytes of a number stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// The number at `at` of bytes that are there.
     fn i32_at(self, bytes: &[u8], at: usize) -> i32 {
         let mut number = [0; 4];
         number.copy_from_slice(&bytes[at..at + 4]);
         match self {
-            Order::Little => i32::from_le_bytes(number),
-            Order::Big => i32::from_be_bytes(number),
+            ByteOrder::Little => i32::from_le_bytes(number),
+            ByteOrder::Big => i32::from_be_bytes(number),
         }
     }
 
@@ -48,14 +48,14 @@ impl Order {
         let mut number = [0; 8];
         number.copy_from_slice(&bytes[at..at + 8]);
         match self {
-            Order::Little => i64::from_le_bytes(number),
-            Order::Big => i64::from_be_bytes(number),
+            ByteOrder::Little => i64::from_le_bytes(number),
+            ByteOrder::Big => i64::from_be_bytes(number),
         }
     }
 
     /// The order in which the field `format` says what it has to. No other one does.
     fn of_format(bytes: &[u8], at: usize) -> Result<Self, String> {
-        let orders = [Order::Little, Order::Big];
+        let orders = [ByteOrder::Little, ByteOrder::Big];
         let found = orders.into_iter().find(|o| o.i32_at(bytes, at) == CLASSIC);
         found.ok_or_else(|| format!("byte {at}: the format is none that is known"))
     }
@@ -85,7 +85,7 @@ fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), String> {
 pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, String> {
     let bytes = window.bytes(0, METADATA_HEADER)?;
     check_magic(bytes, METADATA_MAGIC)?;
-    let entries = Order::of_format(bytes, 16)?.i64_at(bytes, 20);
+    let entries = ByteOrder::of_format(bytes, 16)?.i64_at(bytes, 20);
     u64::try_from(entries).map_err(|_| format!("byte 20: {entries} entries"))
 }
 
@@ -94,12 +94,12 @@ pub(super) fn check_data_header(log: &SourceFile) -> Result<(), String> {
     let mut window = Window::over(log);
     let bytes = window.bytes(0, DATA_HEADER)?;
     check_magic(bytes, DATA_MAGIC)?;
-    Order::of_format(bytes, 12).map(drop)
+    ByteOrder::of_format(bytes, 12).map(drop)
 }
 
 /// What an entry covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Covered {
+pub(super) enum EntrySelection {
     /// One block: starts, then counts.
     Subarray,
     /// So many points.
@@ -111,9 +111,9 @@ pub(super) enum Covered {
 pub(super) struct Entry {
     /// Position in the log.
     pub at: u64,
-    pub order: Order,
+    pub order: ByteOrder,
     pub id: i64,
-    pub covered: Covered,
+    pub selection: EntrySelection,
     /// Where its coordinates begin, and how many bytes they are.
     pub coordinates: u64,
     pub len: u64,
@@ -134,21 +134,21 @@ impl Entry {
         let head = window.bytes(at, HEAD)?;
         // The same in both orders: 0, or a 1 at either end.
         let order = match head[..4] {
-            [0, 0, 0, 0] => Order::Little,
-            [1, 0, 0, 0] | [0, 0, 0, 1] => Order::Big,
+            [0, 0, 0, 0] => ByteOrder::Little,
+            [1, 0, 0, 0] | [0, 0, 0, 1] => ByteOrder::Big,
             _ => return Err("its byte order is neither 0 nor 1".into()),
         };
         let (id, kind) = (order.i64_at(head, 4), order.i32_at(head, 12));
         let rank = rank_of(id).ok_or_else(|| format!("no anchor has the id {id}"))?;
         let mut coordinates = end_of(at, HEAD)?;
-        let (covered, len) = match kind {
-            SUBARRAY => (Covered::Subarray, 16 * rank),
+        let (selection, len) = match kind {
+            SUBARRAY => (EntrySelection::Subarray, 16 * rank),
             POINTS => {
                 let points = order.i64_at(window.bytes(coordinates, 8)?, 0);
                 let number = u64::try_from(points).map_err(|_| format!("{points} points"))?;
                 coordinates = end_of(coordinates, 8)?;
                 let len = number.checked_mul(8 * rank).ok_or(PAST_END)?;
-                (Covered::Points(number), len)
+                (EntrySelection::Points(number), len)
             }
             other => return Err(format!("unknown selection {other}")),
         };
@@ -157,7 +157,7 @@ impl Entry {
             at,
             order,
             id,
-            covered,
+            selection,
             coordinates,
             len,
             filter: order.i32_at(tail, 0),
@@ -167,7 +167,7 @@ impl Entry {
     }
 
     /// What of it makes no sense, whatever it covers.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn invalid_field(&self) -> Option<String> {
         match self.filter {
             _ if self.data < DATA_HEADER as i64 => {
                 Some(format!("its data at {} of /{DATA_LOG}", self.data))

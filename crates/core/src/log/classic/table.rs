@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::Tables;
-use super::chain::{self, Place, Trouble};
+use super::chain::{self, ChainError, EntryPosition};
 use super::entry::{
-    Covered, DATA_HEADER, Entry, METADATA_HEADER, check_data_header, read_metadata_header,
+    DATA_HEADER, Entry, EntrySelection, METADATA_HEADER, check_data_header, read_metadata_header,
 };
 use super::{DATA_LOG, METADATA_LOG};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -29,7 +29,7 @@ pub(super) struct EntryTable {
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     /// In the order of the log.
-    pub places: Vec<Place>,
+    pub places: Vec<EntryPosition>,
     /// Why none of the dataset's elements can be read, if so.
     pub unreadable: Option<Diagnostic>,
 }
@@ -48,14 +48,14 @@ impl EntryTable {
         }
         let walked = walk(tables, metadata, |number, entry, window| {
             // Where it has elements these will tell.
-            if let Some(reason) = entry.trouble()
+            if let Some(reason) = entry.invalid_field()
                 && is_empty(entry, window)?
             {
                 let place = format!("/{METADATA_LOG}: entry at byte {}", entry.at);
                 let empty = Diagnostic::new(Severity::Inconsistent, reason);
                 found.diagnostics.push(empty.at(place));
             }
-            let place = Place {
+            let place = EntryPosition {
                 at: entry.at,
                 next: entry.next,
             };
@@ -85,10 +85,10 @@ impl EntryTable {
                 .map(|first| chain::follow(first, &entries.places));
             match followed.unwrap_or(Ok(())) {
                 Ok(()) => {}
-                Err(Trouble::Disagrees(text)) => self
+                Err(ChainError::Disagrees(text)) => self
                     .diagnostics
                     .push(diagnostic(Severity::Inconsistent, text)),
-                Err(Trouble::Cycle(text) | Trouble::Negative(text)) => {
+                Err(ChainError::Cycle(text) | ChainError::Negative(text)) => {
                     entries.unreadable = Some(diagnostic(Severity::Unreadable, text));
                 }
             }
@@ -105,7 +105,7 @@ impl EntryTable {
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let places = self.by_anchor.iter().map(|e| e.places.capacity());
-        let places = places.sum::<usize>() * size_of::<Place>();
+        let places = places.sum::<usize>() * size_of::<EntryPosition>();
         let lists = self.by_anchor.capacity() * size_of::<Entries>();
         let diagnostics = self.diagnostics.iter().map(Diagnostic::bytes);
         places + lists + diagnostics.sum::<usize>() + self.data.capacity() * size_of::<u64>()
@@ -164,12 +164,12 @@ pub(super) fn tilings(
 fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, String> {
     let block = block_of(entry, window)?;
     let has_none = |block: &[(u64, u64)]| block.iter().any(|(_, count)| *count == 0);
-    Ok(entry.covered == Covered::Points(0) || block.is_some_and(|block| has_none(&block)))
+    Ok(entry.selection == EntrySelection::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
 /// Start and count of each side of the block that an entry covers, if it is one.
 fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, String> {
-    if entry.covered != Covered::Subarray {
+    if entry.selection != EntrySelection::Subarray {
         return Ok(None);
     }
     let bytes = window.bytes(entry.coordinates, entry.len)?;

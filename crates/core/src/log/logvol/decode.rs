@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::flags::{DEFL, ENC, MUL};
-use super::selection::{Blocks, Spelling};
-use super::table::{EntryTable, Head, Place, i64_at};
+use super::selection::{Blocks, SelectionEncoding};
+use super::table::{EntryHeader, EntryPosition, EntryTable, i64_at};
 use super::{MERGED, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
-use crate::log::model::{Encoding, Selection, Selections, Stored, check_end};
+use crate::log::model::{Encoding, Selection, Selections, StoredBytes, check_end};
 use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
@@ -34,7 +34,7 @@ pub(super) struct Decoder<'a> {
 }
 
 /// What an entry covers.
-enum Covered {
+enum Coverage {
     Nothing,
     /// One block, whose sides are in the state.
     Block,
@@ -93,7 +93,7 @@ impl<'a> Decoder<'a> {
         self.tables.config & MERGED != 0
     }
 
-    fn name(&self, place: &Place) -> String {
+    fn name(&self, place: &EntryPosition) -> String {
         match self.tables.metadata.get(place.table as usize) {
             Some(md) => {
                 let at = place.position - md.offset;
@@ -104,7 +104,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The source file that has an entry, and its data.
-    fn source_of(&self, place: &Place) -> u16 {
+    fn source_of(&self, place: &EntryPosition) -> u16 {
         let at = place.table as usize;
         let table = self.tables.metadata.get(at).map(|md| md.source);
         let section = self.tables.sections.get(at).map(|section| section.source);
@@ -127,46 +127,46 @@ impl<'a> Decoder<'a> {
     /// Adds the record of an entry.
     fn add(
         &self,
-        place: &Place,
+        place: &EntryPosition,
         state: &mut State<'a>,
         list: &mut RecordList,
     ) -> Result<(), String> {
         let source = self.source_of(place);
         let end = self.sources[usize::from(source)].len();
-        let head = Head::read(self.window(&mut state.window, source), place.position, end)?;
+        let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
         let target = place
             .target()
             .ok_or("shares the selection of no earlier entry")?;
-        let spelled = self.entries.spelled(target);
-        let at = spelled.position();
+        let explicit = self.entries.explicit(target);
+        let at = explicit.position();
         let is_own = at == place.position;
-        let speller = match is_own {
+        let explicit_entry = match is_own {
             true => head,
-            false => Head::read(self.window(&mut state.shared, source), at, end)?,
+            false => EntryHeader::read(self.window(&mut state.shared, source), at, end)?,
         };
-        let lead = head.record.or(speller.record);
+        let lead = head.record.or(explicit_entry.record);
         let lead = lead
             .map(|r| u64::try_from(r).map_err(|_| format!("record number {r} is negative")))
             .transpose()?;
-        let shared = (target, at, &speller, is_own);
+        let shared = (target, at, &explicit_entry, is_own);
         let covered = match self.covered(shared, source, &head, lead, state) {
             Ok(covered) => covered,
             // Blocks of a dataset without elements cannot be told apart, and need not be.
-            Err(_) if head.data_size == 0 => Covered::Nothing,
+            Err(_) if head.data_size == 0 => Coverage::Nothing,
             Err(reason) => return Err(reason),
         };
         let elements = match &covered {
-            Covered::Nothing => 0,
-            Covered::Block => product(&state.sides[self.rank()..])?,
-            Covered::Selection(_, selection) => selection.elements(),
+            Coverage::Nothing => 0,
+            Coverage::Block => product(&state.sides[self.rank()..])?,
+            Coverage::Selection(_, selection) => selection.elements(),
         };
         let raw = elements
-            .checked_mul(self.dataset.element)
+            .checked_mul(self.dataset.element_size)
             .ok_or("more bytes than can be counted")?;
         if raw == 0 {
             return Ok(());
         }
-        let stored = Stored {
+        let stored = StoredBytes {
             source,
             offset: head.data_offset as u64,
             len: head.data_size as u64,
@@ -186,12 +186,12 @@ impl<'a> Decoder<'a> {
             Ok(_) => None,
         };
         match covered {
-            Covered::Nothing => {}
-            Covered::Block => {
+            Coverage::Nothing => {}
+            Coverage::Block => {
                 let (start, count) = state.sides.split_at(self.rank());
                 list.push_block(stored, order, start, count);
             }
-            Covered::Selection(id, selection) => {
+            Coverage::Selection(id, selection) => {
                 list.push_selection(stored, order, (id, selection), lead);
             }
         }
@@ -202,7 +202,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
-    fn data_flush(&self, source: u16, head: &Head) -> Result<u32, String> {
+    fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, String> {
         let range = u64::try_from(head.data_offset)
             .ok()
             .zip(u64::try_from(head.data_size).ok());
@@ -225,44 +225,45 @@ impl<'a> Decoder<'a> {
     /// itself or not (section 6).
     fn covered(
         &self,
-        (target, at, speller, is_own): (u32, u64, &Head, bool),
+        (target, at, explicit_entry, is_own): (u32, u64, &EntryHeader, bool),
         source: u16,
-        head: &Head,
+        head: &EntryHeader,
         lead: Option<u64>,
         state: &mut State<'a>,
-    ) -> Result<Covered, String> {
+    ) -> Result<Coverage, String> {
         let rank = self.rank();
         if lead.is_some() && rank == 0 {
             return Err("a record number for a scalar dataset".into());
         }
         let wanted = rank - usize::from(lead.is_some());
-        if wanted == 0 && !speller.has(MUL) {
+        if wanted == 0 && !explicit_entry.has(MUL) {
             // One element, and nothing that could be spelled out.
-            return Ok(Covered::block(lead, &[], &[], &mut state.sides));
+            return Ok(Coverage::block(lead, &[], &[], &mut state.sides));
         }
-        let own_rank = rank - usize::from(speller.record.is_some() && rank > 0);
-        if !speller.has(MUL | ENC | DEFL) {
+        let own_rank = rank - usize::from(explicit_entry.record.is_some() && rank > 0);
+        if !explicit_entry.has(MUL | ENC | DEFL) {
             let window = match is_own {
                 true => self.window(&mut state.window, source),
                 false => self.window(&mut state.shared, source),
             };
-            let body = window.bytes(at + speller.len(), speller.body_len())?;
+            let body = window.bytes(at + explicit_entry.len(), explicit_entry.body_len())?;
             return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
         }
-        let id = |spelling: Spelling| id(target, (own_rank, wanted), spelling);
+        let id = |spelling: SelectionEncoding| id(target, (own_rank, wanted), spelling);
         let fits = |s: &Selection| {
-            s.elements().checked_mul(self.dataset.element) == u64::try_from(head.data_size).ok()
+            s.elements().checked_mul(self.dataset.element_size)
+                == u64::try_from(head.data_size).ok()
         };
         // Only of encoded and of merged blocks is there more than one way to read them.
-        let ambiguous = self.is_merged() || speller.has(ENC);
-        if let Some(selection) = self.known(id(Spelling::Usual), state)
+        let ambiguous = self.is_merged() || explicit_entry.has(ENC);
+        if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)
             && (!ambiguous || fits(&selection))
         {
-            let id = id(Spelling::Usual);
-            return Ok(Covered::of(id, selection, lead, &mut state.sides));
+            let id = id(SelectionEncoding::Usual);
+            return Ok(Coverage::of(id, selection, lead, &mut state.sides));
         }
-        let body = self.read_body(source, at, speller)?;
-        let mut blocks = Blocks::parse(speller, &body, own_rank, self.is_merged())?;
+        let body = self.read_body(source, at, explicit_entry)?;
+        let mut blocks = Blocks::parse(explicit_entry, &body, own_rank, self.is_merged())?;
         blocks.choose(self.dataset, head.data_size, own_rank - wanted)?;
         let id = id(blocks.spelling());
         let selection = match self.known(id, state) {
@@ -272,7 +273,7 @@ impl<'a> Decoder<'a> {
                 self.keep(id, selection, state)
             }
         };
-        Ok(Covered::of(id, selection, lead, &mut state.sides))
+        Ok(Coverage::of(id, selection, lead, &mut state.sides))
     }
 
     fn known(&self, id: u64, state: &mut State<'_>) -> Option<Arc<Selection>> {
@@ -294,7 +295,7 @@ impl<'a> Decoder<'a> {
         selection
     }
 
-    fn read_body(&self, source: u16, at: u64, head: &Head) -> Result<Vec<u8>, String> {
+    fn read_body(&self, source: u16, at: u64, head: &EntryHeader) -> Result<Vec<u8>, String> {
         let mut body = vec![0; head.body_len() as usize];
         self.sources[usize::from(source)]
             .read_exact_at(&mut body, at + head.len())
@@ -304,17 +305,17 @@ impl<'a> Decoder<'a> {
 
     /// Decodes, in several threads, the selections that the entries will ask for, as far as there is
     /// no doubt how to read them.
-    fn decode_ahead(&self, places: &[Place], state: &mut State<'a>) {
+    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) {
         let mut targets: Vec<(u32, u16)> = places
             .iter()
             .filter_map(|place| Some((place.target()?, self.source_of(place))))
-            .filter(|(target, _)| self.entries.spelled(*target).has_several_blocks())
+            .filter(|(target, _)| self.entries.explicit(*target).has_several_blocks())
             .collect();
         targets.sort_unstable();
         targets.dedup();
         let reach = match targets.as_slice() {
             [(first, _), .., (last, _)] => {
-                let position = |target| self.entries.spelled(target).position();
+                let position = |target| self.entries.explicit(target).position();
                 position(*first).abs_diff(position(*last))
             }
             _ => 0,
@@ -351,13 +352,13 @@ impl<'a> Decoder<'a> {
         source: u16,
         window: &mut Option<(u16, Window<'a>)>,
     ) -> Option<(u64, Selection)> {
-        let at = self.entries.spelled(target).position();
+        let at = self.entries.explicit(target).position();
         let end = self.sources[usize::from(source)].len();
-        let head = Head::read(self.window(window, source), at, end).ok()?;
+        let head = EntryHeader::read(self.window(window, source), at, end).ok()?;
         let wanted = self
             .rank()
             .checked_sub(usize::from(head.record.is_some()))?;
-        let id = id(target, (wanted, wanted), Spelling::Usual);
+        let id = id(target, (wanted, wanted), SelectionEncoding::Usual);
         if wanted == 0 || self.selections.get(id).is_some() {
             return None;
         }
@@ -367,16 +368,16 @@ impl<'a> Decoder<'a> {
     }
 }
 
-impl Covered {
+impl Coverage {
     /// A selection that is one block needs not be kept.
     fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
         match selection.is_one_block() {
             true => {
                 let bounds = selection.bounds();
                 let count: Vec<u64> = bounds.count().collect();
-                Covered::block(lead, &bounds.start, &count, sides)
+                Coverage::block(lead, &bounds.start, &count, sides)
             }
-            false => Covered::Selection(id, selection),
+            false => Coverage::Selection(id, selection),
         }
     }
 
@@ -387,13 +388,13 @@ impl Covered {
         sides.extend_from_slice(start);
         sides.extend(lead.map(|_| 1));
         sides.extend_from_slice(count);
-        Covered::Block
+        Coverage::Block
     }
 }
 
 /// Number of a selection: it depends on the entry that spells it out, the dimensions that it is taken
 /// to have, those of them that are wanted, and how they are read.
-fn id(target: u32, (own, wanted): (usize, usize), spelling: Spelling) -> u64 {
+fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
 
@@ -405,7 +406,7 @@ fn one_block(
     drop: usize,
     lead: Option<u64>,
     sides: &mut Vec<u64>,
-) -> Result<Covered, String> {
+) -> Result<Coverage, String> {
     if body.len() != 16 * rank {
         let len = body.len();
         return Err(format!(
@@ -422,12 +423,12 @@ fn one_block(
     }
     let (start, count) = sides.split_at(sides.len() / 2);
     if count.contains(&0) {
-        return Ok(Covered::Nothing);
+        return Ok(Coverage::Nothing);
     }
     for (start, count) in start.iter().zip(count) {
         check_end(*start, *count)?;
     }
-    Ok(Covered::Block)
+    Ok(Coverage::Block)
 }
 
 fn product(counts: &[u64]) -> Result<u64, String> {

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use super::flags::{DEFL, ENC, MUL};
-use super::table::{Head, i32_at, i64_at, selection_size};
+use super::table::{EntryHeader, i32_at, i64_at, selection_size};
 use crate::log::Logged;
 use crate::log::deflate::{inflate, largest_inflated};
 use crate::log::model::Selection;
 
 /// A way to read a body. Most bodies allow just one; for the others the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Spelling {
+pub(super) enum SelectionEncoding {
     /// As section 6.1 or 6.2 says, encoded counts being 1 or more.
     Usual,
     /// Encoded counts decoded by plain division: right for blocks with a count of zero.
@@ -26,7 +26,7 @@ pub(super) struct Blocks<'a> {
     rank: usize,
     count: usize,
     coordinates: Coordinates<'a>,
-    spelling: Spelling,
+    spelling: SelectionEncoding,
 }
 
 enum Coordinates<'a> {
@@ -45,7 +45,7 @@ impl<'a> Blocks<'a> {
     /// `rank`: of the dataset, less one where the entry carries a record number. `may_be_merged`:
     /// the file was written with merging on.
     pub fn parse(
-        head: &Head,
+        head: &EntryHeader,
         body: &'a [u8],
         rank: usize,
         may_be_merged: bool,
@@ -81,11 +81,11 @@ impl<'a> Blocks<'a> {
             rank,
             count: count as usize,
             coordinates,
-            spelling: Spelling::Usual,
+            spelling: SelectionEncoding::Usual,
         })
     }
 
-    pub fn spelling(&self) -> Spelling {
+    pub fn spelling(&self) -> SelectionEncoding {
         self.spelling
     }
 
@@ -97,35 +97,38 @@ impl<'a> Blocks<'a> {
         data_size: i64,
         drop: usize,
     ) -> Result<(), String> {
-        let fits = |s: Spelling| {
+        let fits = |s: SelectionEncoding| {
             let (_, counts) = self.lists(s).ok()?;
             let elements = match self.rank {
                 0 => self.count as u64,
                 rank => elements(&counts, rank, drop)?,
             };
-            let bytes = i128::from(elements) * i128::from(dataset.element);
+            let bytes = i128::from(elements) * i128::from(dataset.element_size);
             Some(bytes == i128::from(data_size))
         };
         // Where there are no coordinates, nothing but the data bounds the number of blocks.
         let stored = u64::try_from(data_size).unwrap_or(0);
-        let least = (self.count as u64).saturating_mul(dataset.element);
+        let least = (self.count as u64).saturating_mul(dataset.element_size);
         if self.rank == drop && least > largest_inflated(stored) {
             return Err(format!("{} blocks in {stored} bytes of data", self.count));
         }
         match &self.coordinates {
             Coordinates::Encoded { .. } => {
-                if fits(Spelling::Usual) != Some(true) && fits(Spelling::Division) == Some(true) {
-                    self.spelling = Spelling::Division;
+                if fits(SelectionEncoding::Usual) != Some(true)
+                    && fits(SelectionEncoding::Division) == Some(true)
+                {
+                    self.spelling = SelectionEncoding::Division;
                 }
                 Ok(())
             }
             Coordinates::Plain { merged: true, .. } if self.count > 1 => {
-                let inside = |s: &Spelling| self.is_inside(*s, dataset);
-                let possible: Vec<Spelling> = [Spelling::Pairs, Spelling::Usual]
-                    .into_iter()
-                    .filter(inside)
-                    .collect();
-                let fitting: Vec<Spelling> = possible
+                let inside = |s: &SelectionEncoding| self.is_inside(*s, dataset);
+                let possible: Vec<SelectionEncoding> =
+                    [SelectionEncoding::Pairs, SelectionEncoding::Usual]
+                        .into_iter()
+                        .filter(inside)
+                        .collect();
+                let fitting: Vec<SelectionEncoding> = possible
                     .iter()
                     .copied()
                     .filter(|s| fits(*s) == Some(true))
@@ -141,7 +144,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Whether all blocks have elements and lie inside the dataset's extent.
-    fn is_inside(&self, spelling: Spelling, dataset: &Logged<'_>) -> bool {
+    fn is_inside(&self, spelling: SelectionEncoding, dataset: &Logged<'_>) -> bool {
         let Ok((starts, counts)) = self.lists(spelling) else {
             return false;
         };
@@ -157,7 +160,7 @@ impl<'a> Blocks<'a> {
     pub fn selection(&self, drop: usize) -> Result<Selection, String> {
         let (rank, own) = (self.rank - drop, self.rank);
         if let Coordinates::Plain { bytes, .. } = &self.coordinates
-            && self.spelling == Spelling::Usual
+            && self.spelling == SelectionEncoding::Usual
         {
             check_signs(bytes)?;
             let at = |number: usize| i64_at(bytes, 8 * number) as u64;
@@ -180,14 +183,14 @@ impl<'a> Blocks<'a> {
     }
 
     /// Starts and counts of all blocks, `rank` values each.
-    fn lists(&self, spelling: Spelling) -> Result<Lists, String> {
+    fn lists(&self, spelling: SelectionEncoding) -> Result<Lists, String> {
         match &self.coordinates {
             Coordinates::Plain { bytes, .. } => {
                 check_signs(bytes)?;
                 let values = numbers(bytes).into_iter().map(|v| v as u64);
                 let values: Vec<u64> = values.collect();
                 Ok(match spelling {
-                    Spelling::Pairs => unzip(&values, self.rank),
+                    SelectionEncoding::Pairs => unzip(&values, self.rank),
                     _ => {
                         let (starts, counts) = values.split_at(values.len() / 2);
                         (starts.to_vec(), counts.to_vec())
@@ -221,7 +224,11 @@ const LARGEST_UNPACKED: u64 = 64 << 20;
 
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
 /// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
-fn unpack<'a>(head: &Head, body: &'a [u8], rank: usize) -> Result<(u64, Cow<'a, [u8]>), String> {
+fn unpack<'a>(
+    head: &EntryHeader,
+    body: &'a [u8],
+    rank: usize,
+) -> Result<(u64, Cow<'a, [u8]>), String> {
     let wanted = |count| selection_size(rank as u64, count, head.has(ENC));
     let outside = split_count(head, body);
     if !head.has(DEFL) {
@@ -248,7 +255,7 @@ fn unpack<'a>(head: &Head, body: &'a [u8], rank: usize) -> Result<(u64, Cow<'a, 
     Ok((count, Cow::Owned(rest.to_vec())))
 }
 
-fn split_count<'a>(head: &Head, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
     if !head.has(MUL) {
         return Ok((1, body));
     }
@@ -268,7 +275,7 @@ fn decode(
     steps: &[i64],
     starts: &[i64],
     counts: &[i64],
-    spelling: Spelling,
+    spelling: SelectionEncoding,
 ) -> Result<Lists, String> {
     if steps.iter().any(|s| *s <= 0) {
         // Only an extent without elements has such steps: then no block has any.
@@ -287,7 +294,7 @@ fn decode(
         }
         digits(*start as u64, &steps, 0, &mut lists.0);
         let over_ones = i128::from(*count) - of_ones;
-        if spelling == Spelling::Division || over_ones < 0 {
+        if spelling == SelectionEncoding::Division || over_ones < 0 {
             digits(*count as u64, &steps, 0, &mut lists.1);
         } else {
             digits(over_ones as u64, &steps, 1, &mut lists.1);
@@ -332,16 +339,16 @@ mod tests {
     #[test]
     fn a_count_that_equals_its_dimension_is_not_carried() {
         // Section 6.2: extent (16,10), count (1,10) gives 20, which plain division reads as (2,0).
-        let usual = decode(&[10], &[0], &[20], Spelling::Usual).unwrap();
+        let usual = decode(&[10], &[0], &[20], SelectionEncoding::Usual).unwrap();
         assert_eq!(usual.1, [1, 10]);
-        let division = decode(&[10], &[0], &[20], Spelling::Division).unwrap();
+        let division = decode(&[10], &[0], &[20], SelectionEncoding::Division).unwrap();
         assert_eq!(division.1, [2, 0]);
     }
 
     #[test]
     fn a_step_of_zero_is_refused() {
-        assert!(decode(&[0], &[1], &[13], Spelling::Usual).is_err());
-        assert!(decode(&[i64::MIN], &[1], &[13], Spelling::Usual).is_err());
+        assert!(decode(&[0], &[1], &[13], SelectionEncoding::Usual).is_err());
+        assert!(decode(&[i64::MIN], &[1], &[13], SelectionEncoding::Usual).is_err());
     }
 
     proptest! {
@@ -361,7 +368,7 @@ mod tests {
             };
             let starts: Vec<u64> = block.iter().map(|b| b.1).collect();
             let counts: Vec<u64> = block.iter().map(|b| b.2).collect();
-            let lists = decode(&steps, &[encode(starts.clone())], &[encode(counts.clone())], Spelling::Usual);
+            let lists = decode(&steps, &[encode(starts.clone())], &[encode(counts.clone())], SelectionEncoding::Usual);
             prop_assert_eq!(lists.unwrap(), (starts, counts));
         }
     }

@@ -16,7 +16,7 @@ const KNOWN_FLAGS: i32 = 0x3f;
 
 /// The head of an entry, and its record number.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct EntryHeader {
     /// Bytes of the whole entry.
     pub size: u64,
     pub dataset: i64,
@@ -32,7 +32,7 @@ pub(super) struct Head {
 /// the way back to a shared selection.
 const FRONT: u64 = HEADER + 8 + 8;
 
-impl Head {
+impl EntryHeader {
     /// Reads the head of the entry at `at`, which does not reach past `end`.
     pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, String> {
         let left = end.saturating_sub(at);
@@ -56,7 +56,7 @@ impl Head {
         if flags & REC != 0 && size.min(bytes.len() as u64) < HEADER + 8 {
             return Err("too short for a record number".into());
         }
-        Ok(Head {
+        Ok(EntryHeader {
             size,
             dataset: i64::from(i32_at(bytes, 4)),
             flags,
@@ -96,7 +96,7 @@ pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
 
 /// Where an entry lies. What it says is read when the records of its dataset are wanted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EntryPosition {
     /// From byte 0 of the source file.
     pub position: u64,
     /// Which entry spells out the selection, among those that spell one out: itself, or an earlier one
@@ -108,7 +108,7 @@ pub(super) struct Place {
 
 const NO_TARGET: u32 = u32::MAX;
 
-impl Place {
+impl EntryPosition {
     pub fn target(&self) -> Option<u32> {
         (self.target != NO_TARGET).then_some(self.target)
     }
@@ -116,15 +116,15 @@ impl Place {
 
 /// An entry that spells out a selection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spelled(u64);
+pub(super) struct ExplicitSelection(u64);
 
-impl Spelled {
+impl ExplicitSelection {
     /// The bit that no position needs: files end before 2^63.
     const SEVERAL: u64 = 1 << 63;
 
-    fn new(position: u64, head: &Head) -> Self {
+    fn new(position: u64, head: &EntryHeader) -> Self {
         let several = if head.has(MUL) { Self::SEVERAL } else { 0 };
-        Spelled(position | several)
+        ExplicitSelection(position | several)
     }
 
     /// From byte 0 of the source file.
@@ -141,7 +141,7 @@ impl Spelled {
 #[derive(Debug)]
 struct Entries {
     rank: usize,
-    places: Vec<Place>,
+    places: Vec<EntryPosition>,
 }
 
 /// All entries of a log, in the order of the tables: 16 bytes each, and 8 more for those that spell
@@ -150,7 +150,7 @@ struct Entries {
 pub(super) struct EntryTable {
     /// Of each dataset that still has an anchor.
     by_dataset: HashMap<i64, Entries, RandomState>,
-    spelled: Vec<Spelled>,
+    explicit: Vec<ExplicitSelection>,
     /// Sections or whole tables that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -180,15 +180,15 @@ impl EntryTable {
         finder.found
     }
 
-    pub fn of_dataset(&self, id: i64) -> &[Place] {
+    pub fn of_dataset(&self, id: i64) -> &[EntryPosition] {
         self.by_dataset
             .get(&id)
             .map_or(&[], |entries| &entries.places)
     }
 
     /// The entry that is the target of others, or of itself.
-    pub fn spelled(&self, target: u32) -> Spelled {
-        self.spelled[target as usize]
+    pub fn explicit(&self, target: u32) -> ExplicitSelection {
+        self.explicit[target as usize]
     }
 
     /// Of all datasets.
@@ -199,8 +199,8 @@ impl EntryTable {
 
     pub fn bytes(&self) -> usize {
         let lists = self.by_dataset.values();
-        let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + 64);
-        self.spelled.capacity() * 8 + lists.sum::<usize>()
+        let lists = lists.map(|e| e.places.capacity() * size_of::<EntryPosition>() + 64);
+        self.explicit.capacity() * 8 + lists.sum::<usize>()
     }
 }
 
@@ -214,7 +214,7 @@ struct Finder {
 
 impl Visitor for Finder {
     fn section(&mut self) {
-        self.first = self.found.spelled.len();
+        self.first = self.found.explicit.len();
     }
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
@@ -222,24 +222,24 @@ impl Visitor for Finder {
         let target = match entry.head.has(REF) {
             // The target is an earlier entry of the same section, and spells its selection out.
             true => {
-                let section = &self.found.spelled[self.first..];
+                let section = &self.found.explicit[self.first..];
                 let target = entry.shared()?;
                 let find = |at| {
                     section
-                        .binary_search_by_key(&at, |s: &Spelled| s.position())
+                        .binary_search_by_key(&at, |s: &ExplicitSelection| s.position())
                         .ok()
                 };
                 let target = target.and_then(find);
                 target.map(|n| self.first + n)
             }
             false => {
-                let spelled = Spelled::new(entry.position(), &entry.head);
-                self.found.spelled.push(spelled);
-                Some(self.found.spelled.len() - 1)
+                let explicit = ExplicitSelection::new(entry.position(), &entry.head);
+                self.found.explicit.push(explicit);
+                Some(self.found.explicit.len() - 1)
             }
         };
         let target = target.and_then(|t| u32::try_from(t).ok());
-        let place = Place {
+        let place = EntryPosition {
             position: entry.position(),
             target: target.unwrap_or(NO_TARGET),
             table: entry.table,
@@ -311,8 +311,8 @@ pub(super) trait Visitor {
 
 /// An entry that a walk has come to.
 pub(super) struct Entry<'w, 'a> {
-    pub head: Head,
-    /// As in [`Place`].
+    pub head: EntryHeader,
+    /// As in [`EntryPosition`].
     pub table: u32,
     /// Position in what is walked.
     at: u64,
@@ -431,7 +431,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
 
     /// Shows the entry at `at`, a position in the table; returns its size.
     fn entry(&mut self, at: u64, end: u64) -> Result<u64, String> {
-        let head = Head::read(&mut self.window, at, end)?;
+        let head = EntryHeader::read(&mut self.window, at, end)?;
         self.visitor.entry(&mut Entry {
             head,
             table: self.table,
@@ -481,9 +481,9 @@ mod tests {
         });
         let mut window = Window::new(&sources, 0, "the entries".into(), &pieces);
         for at in [0, HEADER] {
-            let head = Head::read(&mut window, at, 2 * HEADER).unwrap();
+            let head = EntryHeader::read(&mut window, at, 2 * HEADER).unwrap();
             assert_eq!((head.size, head.dataset, head.flags), (HEADER, 0, 0));
         }
-        assert!(Head::read(&mut window, HEADER + 1, 2 * HEADER).is_err());
+        assert!(EntryHeader::read(&mut window, HEADER + 1, 2 * HEADER).is_err());
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> HashMap<i64, Tili
 #[derive(Debug, Default)]
 struct Finder {
     found: HashMap<i64, Tiling>,
-    spelled: Spelled,
+    spelled: ExplicitBlocks,
     /// Start and count of each side of the block at hand.
     block: Vec<(u64, u64)>,
     is_damaged: bool,
@@ -111,13 +111,13 @@ fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u
 
 /// The single blocks that the entries of a section spell out, in the order of their places.
 #[derive(Debug, Default)]
-struct Spelled {
+struct ExplicitBlocks {
     /// Position of the entry, its record number, and where its coordinates begin.
     entries: Vec<(u64, Option<i64>, usize)>,
     coordinates: Vec<u8>,
 }
 
-impl Spelled {
+impl ExplicitBlocks {
     fn clear(&mut self) {
         self.entries.clear();
         self.coordinates.clear();

@@ -1,6 +1,6 @@
 //! Logs that several processes share: channels, striped over one pair of files (section 5).
 
-use super::metadata::{Front, MAGIC};
+use super::metadata::{HeaderFields, MAGIC};
 use crate::log::arrangement::Arrangement;
 use crate::log::source_file::SourceFile;
 
@@ -13,7 +13,7 @@ const MOST: u32 = 1 << 16;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Channels {
     /// Their numbers and headers.
-    pub found: Vec<(u32, Front)>,
+    pub found: Vec<(u32, HeaderFields)>,
     /// How many blocks lie between two of one channel: channels, as far as that is known.
     pub number: u32,
 }
@@ -34,13 +34,13 @@ impl Channels {
 /// The headers of all channels of a metadata log, which is read as it lies in its file; just one where
 /// the log is that of a single process. Fails with the reason where it is no metadata log.
 pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
-    let first = Front::read(metadata, 0)?;
+    let first = HeaderFields::read(metadata, 0)?;
     let most = metadata.len().div_ceil(BLOCK).min(first.ranks);
     let most = u32::try_from(most).unwrap_or(MOST).min(MOST);
     let mut found = vec![(0, first)];
     for channel in 1..most {
         // Anything else at this place belongs to a channel that is known, or the process died before it wrote.
-        let next = Front::read(metadata, u64::from(channel) * BLOCK).ok();
+        let next = HeaderFields::read(metadata, u64::from(channel) * BLOCK).ok();
         if let (Some(next), Some((_, last))) = (next, found.last())
             && follows(last, &next)
         {
@@ -52,8 +52,8 @@ pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
 }
 
 /// Whether a header is that of the channel after the one whose header is `last`.
-fn follows(last: &Front, next: &Front) -> bool {
-    let common = |front: &Front| (front.big_endian, front.ranks, front.len);
+fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
+    let common = |fields: &HeaderFields| (fields.big_endian, fields.ranks, fields.len);
     common(last) == common(next)
         && (&last.path, &last.host) == (&next.path, &next.host)
         && last.rank < next.rank
@@ -123,7 +123,11 @@ mod tests {
     fn ranks(bytes: &[u8]) -> Vec<u64> {
         let (_dir, sources) = sources(&[bytes]);
         let channels = channels(&sources[0]).unwrap();
-        channels.found.iter().map(|(_, front)| front.rank).collect()
+        channels
+            .found
+            .iter()
+            .map(|(_, fields)| fields.rank)
+            .collect()
     }
 
     #[test]
@@ -148,7 +152,7 @@ mod tests {
         let numbers: Vec<_> = found
             .found
             .iter()
-            .map(|(n, front)| (*n, front.rank))
+            .map(|(n, fields)| (*n, fields.rank))
             .collect();
         assert_eq!((numbers, found.number), (vec![(0, 1), (2, 6)], 3));
         let last = sources.remove(0).arranged(arrangement(2, 3)).unwrap();

@@ -2,7 +2,7 @@
 //! when it is read.
 
 use super::{Tables, Variable};
-use crate::log::numbers::Kind;
+use crate::log::numbers::NumberType;
 
 /// Logs that are told apart in the order of application.
 const MOST_LOGS: usize = 1 << 23;
@@ -41,7 +41,7 @@ impl Variable {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.is_text && self.kind != Kind::U8 {
+        if self.is_text && self.kind != NumberType::U8 {
             return Err("text of numbers".into());
         }
         if self.is_record && self.dims.first() != Some(&0) {
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_cannot_be_followed_is_refused() {
         let fixed = Variable {
-            kind: Kind::F64,
+            kind: NumberType::F64,
             is_text: false,
             is_record: false,
             dims: vec![4, 5],

@@ -1,14 +1,14 @@
 //! From the entries of one variable to its records, and what lies below them in the netCDF file.
 
 use super::Variable;
-use super::entry::{Call, Entry, Request};
-use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble};
-use super::table::{Place, Table, name, source};
+use super::entry::{CheckedEntry, Entry, PutCall};
+use super::metadata::{EntryError, FIRST_PAYLOAD, LogHeader};
+use super::table::{EntryPosition, Table, name, source};
 use crate::diagnostic::Diagnostic;
 use crate::log::base::Base;
 use crate::log::lattice::Lattice;
-use crate::log::model::{Encoding, Selection, Selections, Stored};
-use crate::log::numbers::{Conversion, Kind, Number};
+use crate::log::model::{Encoding, Selection, Selections, StoredBytes};
+use crate::log::numbers::{Conversion, NumberFormat, NumberType};
 use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
@@ -64,14 +64,14 @@ impl<'a> Decoder<'a> {
             let dims = &self.dataset.dims;
             variable.dims.len() == dims.len()
                 && variable.dims[fixed..] == dims[fixed..]
-                && variable.kind.size() as u64 == self.dataset.element
+                && variable.kind.size() as u64 == self.dataset.element_size
         };
         let variable = variable.filter(is_dataset);
         variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))
     }
 
     /// As messages name an entry.
-    fn name(&self, place: &Place) -> String {
+    fn name(&self, place: &EntryPosition) -> String {
         let log = self.table.tables.logs.get(place.log());
         let log = log.map(|log| name(self.sources, log)).unwrap_or_default();
         let (number, at) = (place.number(), place.position());
@@ -81,7 +81,7 @@ impl<'a> Decoder<'a> {
     /// Adds the record of an entry. `window`: the number of the log that was read last, and a window over it.
     fn add(
         &self,
-        place: &Place,
+        place: &EntryPosition,
         variable: &Variable,
         window: &mut Option<(usize, Window<'a>)>,
         found: &mut DatasetRecords,
@@ -99,12 +99,12 @@ impl<'a> Decoder<'a> {
         let Some((_, window)) = window else {
             return Ok(());
         };
-        let order = header.front.order();
+        let order = header.fields.order();
         let entry = Entry::read(window, order, place.position(), place.number());
-        let entry = entry.map_err(Trouble::reason)?;
+        let entry = entry.map_err(EntryError::reason)?;
         let version = self.table.tables.version;
         let request = entry.check(window, variable, version);
-        let request = request.map_err(Trouble::reason)?;
+        let request = request.map_err(EntryError::reason)?;
         if request.elements == 0 {
             return Ok(());
         }
@@ -115,8 +115,8 @@ impl<'a> Decoder<'a> {
         if found.decoded > MOST_DECODED {
             return Err("the blocks of its variable take too much memory".into());
         }
-        let covered = covered(&entry, &request, window).map_err(Trouble::reason)?;
-        let stored = Stored {
+        let covered = covered(&entry, &request, window).map_err(EntryError::reason)?;
+        let stored = StoredBytes {
             source: log.data.unwrap_or(log.metadata),
             offset: u64::try_from(entry.data_offset).unwrap_or(0),
             len: u64::try_from(entry.data_len).unwrap_or(0),
@@ -133,14 +133,14 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn push(&self, covered: Covered, stored: Stored, order: u64, found: &mut DatasetRecords) {
+    fn push(&self, covered: Coverage, stored: StoredBytes, order: u64, found: &mut DatasetRecords) {
         let list = &mut found.records;
         match covered {
-            Covered::Block(sides) => {
+            Coverage::Block(sides) => {
                 let (start, count) = sides.split_at(sides.len() / 2);
                 list.push_block(stored, order, start, count);
             }
-            Covered::Blocks(selection) => {
+            Coverage::Blocks(selection) => {
                 let (selection, is_new) = self.selections.keep(order, selection);
                 if is_new {
                     found.decoded += selection.bytes();
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a> {
             let begun = there.checked_div(step).map(|_| there.div_ceil(step));
             *rows = begun.unwrap_or(0).min(*rows);
         }
-        let number = |big_endian| Number {
+        let number = |big_endian| NumberFormat {
             kind: variable.kind,
             big_endian,
         };
@@ -175,7 +175,7 @@ impl<'a> Decoder<'a> {
             to: number(false),
             fill: variable.fill,
         });
-        let element = self.dataset.element;
+        let element = self.dataset.element_size;
         Base::new((0, variable.begin), step, dims, element, conversion).map(Some)
     }
 }
@@ -199,21 +199,21 @@ pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> 
 
 /// How the values of a payload become those of the variable; `None` where they are the same bytes.
 fn conversion(
-    request: &Request,
+    request: &CheckedEntry,
     variable: &Variable,
     header: &LogHeader,
     version: u8,
 ) -> Option<Conversion> {
     // Section 2.7: CDF-1 and CDF-2 have no unsigned bytes, so these are taken as they are.
     let kind = match (request.kind, variable.kind, version) {
-        (Kind::U8, Kind::I8, 1 | 2) => Kind::I8,
+        (NumberType::U8, NumberType::I8, 1 | 2) => NumberType::I8,
         (kind, ..) => kind,
     };
-    let big_endian = header.front.big_endian;
+    let big_endian = header.fields.big_endian;
     let is_same = kind == variable.kind && (kind.size() == 1 || !big_endian);
     (!is_same).then_some(Conversion {
-        from: Number { kind, big_endian },
-        to: Number {
+        from: NumberFormat { kind, big_endian },
+        to: NumberFormat {
             kind: variable.kind,
             big_endian: false,
         },
@@ -222,37 +222,41 @@ fn conversion(
 }
 
 /// What an entry covers.
-enum Covered {
+enum Coverage {
     /// One block: the starts, then the counts.
     Block(Vec<u64>),
     Blocks(Selection),
 }
 
-impl Covered {
+impl Coverage {
     /// From `number` blocks, given by their starts and counts.
     fn blocks(
         rank: usize,
         number: usize,
         start: impl Fn(usize, usize) -> u64 + Sync,
         count: impl Fn(usize, usize) -> u64 + Sync,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, EntryError> {
         if number == 1 {
             let starts = (0..rank).map(|d| start(0, d));
-            return Ok(Covered::Block(
+            return Ok(Coverage::Block(
                 starts.chain((0..rank).map(|d| count(0, d))).collect(),
             ));
         }
         let selection = Selection::new(rank, number, start, count);
-        selection.map(Covered::Blocks).map_err(Trouble::Broken)
+        selection.map(Coverage::Blocks).map_err(EntryError::Invalid)
     }
 }
 
 /// What an entry covers that has elements and has passed all checks.
-fn covered(entry: &Entry, request: &Request, window: &mut Window<'_>) -> Result<Covered, Trouble> {
+fn covered(
+    entry: &Entry,
+    request: &CheckedEntry,
+    window: &mut Window<'_>,
+) -> Result<Coverage, EntryError> {
     let rank = entry.rank as usize;
     let mut sides = Vec::new();
-    if let Call::Varn { .. } = entry.call {
-        entry.each_part(window, |part| {
+    if let PutCall::Varn { .. } = entry.call {
+        entry.each_subarray(window, |part| {
             if !part.is_empty() {
                 sides.extend(part.sides().map(|side| side.start));
                 sides.extend(part.sides().map(|side| side.count));
@@ -261,10 +265,10 @@ fn covered(entry: &Entry, request: &Request, window: &mut Window<'_>) -> Result<
         })?;
         let side = |block: usize, at: usize| sides[2 * rank * block + at];
         let number = request.parts as usize;
-        return Covered::blocks(rank, number, side, |block, d| side(block, rank + d));
+        return Coverage::blocks(rank, number, side, |block, d| side(block, rank + d));
     }
     let mut stride = Vec::new();
-    entry.each_part(window, |part| {
+    entry.each_subarray(window, |part| {
         sides.extend(part.sides().map(|side| side.start));
         sides.extend(part.sides().map(|side| side.count));
         stride.extend(part.sides().map(|side| side.stride));
@@ -272,9 +276,9 @@ fn covered(entry: &Entry, request: &Request, window: &mut Window<'_>) -> Result<
     })?;
     let (start, count) = sides.split_at(rank);
     let lattice = Lattice::new(start.to_vec(), count.to_vec(), stride);
-    let lattice = lattice.map_err(Trouble::Broken)?;
+    let lattice = lattice.map_err(EntryError::Invalid)?;
     Ok(match lattice.blocks() {
-        1 => Covered::Block(sides),
-        _ => Covered::Blocks(Selection::strided(lattice)),
+        1 => Coverage::Block(sides),
+        _ => Coverage::Blocks(Selection::strided(lattice)),
     })
 }

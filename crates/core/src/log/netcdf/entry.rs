@@ -1,8 +1,8 @@
 //! One entry of a metadata log: how its bytes are laid out, and which rules it has to follow (2.3 to 2.5).
 
 use super::Variable;
-use super::metadata::{LEAST_ENTRY, Order, Trouble};
-use crate::log::numbers::Kind;
+use super::metadata::{ByteOrder, EntryError, LEAST_ENTRY};
+use crate::log::numbers::NumberType;
 use crate::log::window::Window;
 
 /// Words of index arrays that are read at once.
@@ -27,7 +27,7 @@ pub struct Entry {
     pub at: u64,
     /// Bytes of it.
     pub size: u64,
-    pub call: Call,
+    pub call: PutCall,
     /// The code of the payload's type, unchecked.
     pub kind: i32,
     /// Number of the variable, unchecked.
@@ -37,12 +37,12 @@ pub struct Entry {
     /// Where the payload lies in the data log, unchecked.
     pub data_offset: i64,
     pub data_len: i64,
-    order: Order,
+    order: ByteOrder,
 }
 
 /// What was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum PutCall {
     /// One block.
     Vara,
     /// One block with strides.
@@ -53,7 +53,7 @@ pub enum Call {
 
 /// A part of a request: one block, or one with strides. The arrays have as many numbers as there are dimensions.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+pub struct Subarray<'a> {
     start: &'a [i64],
     /// Where it is missing, all are 1.
     count: Option<&'a [i64]>,
@@ -62,19 +62,19 @@ pub struct Part<'a> {
 
 /// What an entry wrote, once it has passed all checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct CheckedEntry {
     pub elements: u64,
     /// Parts that have elements.
     pub parts: u64,
     /// How many records there have to be for it.
     pub records: u64,
     /// Of the payload.
-    pub kind: Kind,
+    pub kind: NumberType,
 }
 
 /// One side of a part that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Side {
+pub struct DimRange {
     pub start: u64,
     pub count: u64,
     pub stride: u64,
@@ -85,21 +85,21 @@ impl Entry {
     /// knows where the next one begins.
     pub fn read(
         window: &mut Window<'_>,
-        order: Order,
+        order: ByteOrder,
         at: u64,
         number: u64,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, EntryError> {
         let left = window.len().saturating_sub(at);
         if left < LEAST_ENTRY {
-            return Err(Trouble::Broken(format!("has {left} bytes")));
+            return Err(EntryError::Invalid(format!("has {left} bytes")));
         }
         let head = window.bytes(at, LEAST_ENTRY);
-        let head = head.map_err(Trouble::Unreadable)?;
+        let head = head.map_err(EntryError::Unreadable)?;
         let (size, call) = (order.i64(head), order.i32(&head[8..]));
         let rank = order.i32(&head[20..]);
-        let broken = |what: String| Trouble::Broken(what);
+        let broken = |what: String| EntryError::Invalid(what);
         let rank = u64::try_from(rank).map_err(|_| broken(format!("has rank {rank}")))?;
-        let call = Call::of(call, size, rank)
+        let call = PutCall::of(call, size, rank)
             .ok_or_else(|| broken(format!("has {size} bytes, for call {call} of rank {rank}")))?;
         let size = u64::try_from(size).ok().filter(|size| *size <= left);
         Ok(Entry {
@@ -145,9 +145,9 @@ impl Entry {
         window: &mut Window<'_>,
         variable: &Variable,
         version: u8,
-    ) -> Result<Request, Trouble> {
+    ) -> Result<CheckedEntry, EntryError> {
         let rules = Rules { variable, version };
-        let broken = |what: String| Err(Trouble::Broken(what));
+        let broken = |what: String| Err(EntryError::Invalid(what));
         if self.rank != variable.dims.len() as u64 {
             let rank = variable.dims.len();
             return broken(format!("has rank {}, its variable {rank}", self.rank));
@@ -160,7 +160,7 @@ impl Entry {
             };
             return broken(format!("writes {from} to a variable of {to}"));
         }
-        if let Call::Varn { blocks, .. } = self.call
+        if let PutCall::Varn { blocks, .. } = self.call
             && (blocks > MOST_BLOCKS || self.size > LONGEST)
         {
             let size = self.size;
@@ -169,7 +169,7 @@ impl Entry {
             ));
         }
         let (mut elements, mut parts, mut records) = (0u64, 0u64, 0u64);
-        self.each_part(window, |part| {
+        self.each_subarray(window, |part| {
             let (own, end) = rules.check(part)?;
             if own > 0 {
                 parts += 1;
@@ -178,7 +178,7 @@ impl Entry {
             }
             Ok(())
         })?;
-        if let (0, Call::Varn { blocks, .. }) = (self.rank, self.call) {
+        if let (0, PutCall::Varn { blocks, .. }) = (self.rank, self.call) {
             (elements, parts) = (blocks, blocks);
         }
         let len = u64::try_from(self.data_len).ok();
@@ -188,44 +188,44 @@ impl Entry {
             (elements.checked_mul(kind.size() as u64)? == len).then_some(kind)
         });
         let (code, len) = (self.kind, self.data_len);
-        Ok(Request {
+        Ok(CheckedEntry {
             elements,
             parts,
             records,
             kind: kind.ok_or_else(|| {
                 let what = format!("has {len} bytes for {elements} values of type {code}");
-                Trouble::Broken(what)
+                EntryError::Invalid(what)
             })?,
         })
     }
 
     /// Shows `visit` the parts of the request. What it finds wrong breaks the entry.
-    pub fn each_part(
+    pub fn each_subarray(
         &self,
         window: &mut Window<'_>,
-        mut visit: impl FnMut(Part<'_>) -> Result<(), String>,
-    ) -> Result<(), Trouble> {
+        mut visit: impl FnMut(Subarray<'_>) -> Result<(), String>,
+    ) -> Result<(), EntryError> {
         let (begin, rank) = (self.at + LEAST_ENTRY, self.rank as usize);
-        let mut visit = |part: Part<'_>| visit(part).map_err(Trouble::Broken);
+        let mut visit = |part: Subarray<'_>| visit(part).map_err(EntryError::Invalid);
         let mut words = Vec::new();
         match self.call {
-            Call::Vara | Call::Vars => {
+            PutCall::Vara | PutCall::Vars => {
                 self.read_words(window, begin, 3 * self.rank, &mut words)?;
                 let (start, rest) = words.split_at(rank);
                 let (count, stride) = rest.split_at(rank);
-                visit(Part {
+                visit(Subarray {
                     start,
                     count: Some(count),
-                    stride: (self.call == Call::Vars).then_some(stride),
+                    stride: (self.call == PutCall::Vars).then_some(stride),
                 })
             }
             // All are the one element.
-            Call::Varn { .. } if rank == 0 => visit(Part {
+            PutCall::Varn { .. } if rank == 0 => visit(Subarray {
                 start: &[],
                 count: None,
                 stride: None,
             }),
-            Call::Varn { blocks, counts } => {
+            PutCall::Varn { blocks, counts } => {
                 let mut more = Vec::new();
                 let at_once = (WORDS_AT_ONCE / self.rank).max(1);
                 let mut done = 0;
@@ -240,7 +240,7 @@ impl Entry {
                     for (number, start) in words.chunks_exact(rank).enumerate() {
                         let at = number * rank;
                         let count = more.get(at..at + rank);
-                        visit(Part {
+                        visit(Subarray {
                             start,
                             count,
                             stride: None,
@@ -260,15 +260,17 @@ impl Entry {
         at: u64,
         number: u64,
         words: &mut Vec<i64>,
-    ) -> Result<(), Trouble> {
-        let bytes = window.bytes(at, 8 * number).map_err(Trouble::Unreadable)?;
+    ) -> Result<(), EntryError> {
+        let bytes = window
+            .bytes(at, 8 * number)
+            .map_err(EntryError::Unreadable)?;
         words.clear();
         words.extend(bytes.chunks_exact(8).map(|word| self.order.i64(word)));
         Ok(())
     }
 }
 
-impl Call {
+impl PutCall {
     /// What the code stands for, if an entry of this size and rank can be that.
     fn of(code: i32, size: i64, rank: u64) -> Option<Self> {
         let words = |arrays: u64| {
@@ -277,12 +279,12 @@ impl Call {
         };
         let is = |arrays| words(arrays) == Some(size);
         match code {
-            -3 => is(3).then_some(Call::Vara),
-            -4 => is(3).then_some(Call::Vars),
+            -3 => is(3).then_some(PutCall::Vara),
+            -4 => is(3).then_some(PutCall::Vars),
             1.. => {
                 let blocks = code.unsigned_abs().into();
                 let counts = !is(blocks);
-                let call = Call::Varn { blocks, counts };
+                let call = PutCall::Varn { blocks, counts };
                 (!counts || is(2 * blocks)).then_some(call)
             }
             _ => None,
@@ -292,20 +294,20 @@ impl Call {
 
 /// The type of payloads of a code (2.4), of which one value takes `element` bytes, for that where the
 /// code leaves it open.
-fn kind_of(code: i32, element: u64) -> Option<Kind> {
+fn kind_of(code: i32, element: u64) -> Option<NumberType> {
     Some(match code {
-        TEXT | 3 => Kind::U8,
-        2 => Kind::I8,
-        4 => Kind::I16,
-        5 => Kind::U16,
-        6 => Kind::I32,
-        7 => Kind::U32,
-        8 => Kind::F32,
-        9 => Kind::F64,
-        10 => Kind::I64,
-        11 => Kind::U64,
-        LONG if element == 4 => Kind::I32,
-        LONG => Kind::I64,
+        TEXT | 3 => NumberType::U8,
+        2 => NumberType::I8,
+        4 => NumberType::I16,
+        5 => NumberType::U16,
+        6 => NumberType::I32,
+        7 => NumberType::U32,
+        8 => NumberType::F32,
+        9 => NumberType::F64,
+        10 => NumberType::I64,
+        11 => NumberType::U64,
+        LONG if element == 4 => NumberType::I32,
+        LONG => NumberType::I64,
         _ => return None,
     })
 }
@@ -314,22 +316,22 @@ fn too_many() -> String {
     "has more elements than can be counted".into()
 }
 
-impl Part<'_> {
+impl Subarray<'_> {
     pub fn rank(&self) -> usize {
         self.start.len()
     }
 
     /// A side of a part that passed the checks. One that was not checked may be anything.
-    pub fn side(&self, dim: usize) -> Side {
+    pub fn side(&self, dim: usize) -> DimRange {
         let (start, count, stride) = self.words(dim);
-        Side {
+        DimRange {
             start: start as u64,
             count: count as u64,
             stride: stride as u64,
         }
     }
 
-    pub fn sides(&self) -> impl Iterator<Item = Side> {
+    pub fn sides(&self) -> impl Iterator<Item = DimRange> {
         (0..self.rank()).map(|dim| self.side(dim))
     }
 
@@ -353,7 +355,7 @@ struct Rules<'a> {
 
 impl Rules<'_> {
     /// The elements of a part, and how many records there have to be for it.
-    fn check(&self, part: Part<'_>) -> Result<(u64, u64), String> {
+    fn check(&self, part: Subarray<'_>) -> Result<(u64, u64), String> {
         let sides = 0..part.rank();
         if let Some(dim) = sides.clone().find(|dim| part.words(*dim).1 < 0) {
             return Err(format!("has a count below 0 in dimension {dim}"));

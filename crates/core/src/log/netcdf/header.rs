@@ -5,7 +5,7 @@ mod parse;
 mod tests;
 
 use crate::error::Result;
-use crate::log::numbers::Kind;
+use crate::log::numbers::NumberType;
 use crate::log::source_file::SourceFile;
 
 /// What the header says. Names are as they lie in the file: UTF-8, as a rule.
@@ -41,7 +41,7 @@ pub struct Attribute {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Char,
-    Number(Kind),
+    Number(NumberType),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,9 +57,9 @@ pub struct Variable {
 
 impl Type {
     /// As it is in memory; text is of unsigned bytes.
-    pub fn number(self) -> Kind {
+    pub fn number(self) -> NumberType {
         match self {
-            Type::Char => Kind::U8,
+            Type::Char => NumberType::U8,
             Type::Number(kind) => kind,
         }
     }
@@ -76,16 +76,16 @@ impl Type {
         let value: u64 = match self {
             Type::Char => 0,
             Type::Number(kind) => match kind {
-                Kind::I8 => -127i8 as u64,
-                Kind::U8 => u64::from(u8::MAX),
-                Kind::I16 => -32767i16 as u64,
-                Kind::U16 => u64::from(u16::MAX),
-                Kind::I32 => -2_147_483_647i32 as u64,
-                Kind::U32 => u64::from(u32::MAX),
-                Kind::I64 => -9_223_372_036_854_775_806i64 as u64,
-                Kind::U64 => 18_446_744_073_709_551_614,
-                Kind::F32 => u64::from(FLOAT),
-                Kind::F64 => f64::from(f32::from_bits(FLOAT)).to_bits(),
+                NumberType::I8 => -127i8 as u64,
+                NumberType::U8 => u64::from(u8::MAX),
+                NumberType::I16 => -32767i16 as u64,
+                NumberType::U16 => u64::from(u16::MAX),
+                NumberType::I32 => -2_147_483_647i32 as u64,
+                NumberType::U32 => u64::from(u32::MAX),
+                NumberType::I64 => -9_223_372_036_854_775_806i64 as u64,
+                NumberType::U64 => 18_446_744_073_709_551_614,
+                NumberType::F32 => u64::from(FLOAT),
+                NumberType::F64 => f64::from(f32::from_bits(FLOAT)).to_bits(),
             },
         };
         let mut bytes = value.to_le_bytes();

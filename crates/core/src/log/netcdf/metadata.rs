@@ -18,24 +18,24 @@ pub(super) const LEAST_ENTRY: u64 = 40;
 
 /// Why an entry, or what it says, cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum EntryError {
     /// The file cannot be read.
     Unreadable(String),
     /// It breaks a rule of the format.
-    Broken(String),
+    Invalid(String),
 }
 
-impl Trouble {
+impl EntryError {
     pub fn reason(self) -> String {
         match self {
-            Trouble::Unreadable(reason) | Trouble::Broken(reason) => reason,
+            EntryError::Unreadable(reason) | EntryError::Invalid(reason) => reason,
         }
     }
 }
 
 /// What the header says of who wrote the log, and to what file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Front {
+pub struct HeaderFields {
     pub big_endian: bool,
     /// How many processes wrote to the file.
     pub ranks: u64,
@@ -51,7 +51,7 @@ pub struct Front {
     entry_begin: i64,
 }
 
-impl Front {
+impl HeaderFields {
     /// The header at byte `at`, of a file or of a channel. Fails with the reason why it is none.
     pub fn read(source: &SourceFile, at: u64) -> Result<Self, String> {
         let room = source.len().saturating_sub(at);
@@ -71,8 +71,8 @@ impl Front {
             return Err("is the metadata log of no netCDF classic file".into());
         }
         let order = match &fixed[16..20] {
-            [0, 0, 0, 0] => Order { big_endian: false },
-            [0, 0, 0, 1] => Order { big_endian: true },
+            [0, 0, 0, 0] => ByteOrder { big_endian: false },
+            [0, 0, 0, 1] => ByteOrder { big_endian: true },
             other => return Err(format!("has no byte order, but {other:?}")),
         };
         if fixed[20..24] != [0; 4] {
@@ -94,7 +94,7 @@ impl Front {
         // Of the structure 80 bytes count, with its padding.
         let len = (80 + path_len + 1 + 4 + host_len + 1).next_multiple_of(16);
         bytes(len, 0)?;
-        Ok(Front {
+        Ok(HeaderFields {
             big_endian: order.big_endian,
             ranks,
             rank,
@@ -106,8 +106,8 @@ impl Front {
         })
     }
 
-    pub(super) fn order(&self) -> Order {
-        Order {
+    pub(super) fn order(&self) -> ByteOrder {
+        ByteOrder {
             big_endian: self.big_endian,
         }
     }
@@ -127,11 +127,11 @@ fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, String> {
 
 /// The byte order of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub struct ByteOrder {
     pub big_endian: bool,
 }
 
-impl Order {
+impl ByteOrder {
     /// The first bytes as a number; a caller has made sure that they are there.
     pub fn i32(self, bytes: &[u8]) -> i32 {
         let mut own = [0; 4];
@@ -155,7 +155,7 @@ impl Order {
 /// The header of a metadata log, and what it says about the entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHeader {
-    pub front: Front,
+    pub fields: HeaderFields,
     /// How many entries count, from the first one on. A log that was cut has fewer: see [`walk`].
     pub entries: u64,
     /// Why entries are missing, or why there are entries that do not count where they might have to.
@@ -166,35 +166,35 @@ impl LogHeader {
     /// Reads the header, and where it leaves open how many entries count, looks at these. Fails with
     /// the reason where this is no log that could be used.
     pub fn read(source: &SourceFile) -> Result<Self, String> {
-        let front = Front::read(source, 0)?;
-        count(source, front)
+        let fields = HeaderFields::read(source, 0)?;
+        count(source, fields)
     }
 }
 
 /// How many entries count (2.2). The program rewrites the number of entries one field too far, where the header says
 /// where they begin.
-fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
+fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String> {
     /// All but the byte that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
-    let begin = front.len as i64;
-    let fits = (source.len() - front.len) / LEAST_ENTRY;
-    let is_fresh = front.entry_begin == begin;
+    let begin = fields.len as i64;
+    let fits = (source.len() - fields.len) / LEAST_ENTRY;
+    let is_fresh = fields.entry_begin == begin;
     // Of a program that writes the number where it belongs.
-    let is_in_place = is_fresh && front.num_entries & NO_RANK != 0;
+    let is_in_place = is_fresh && fields.num_entries & NO_RANK != 0;
     let claimed = match is_in_place {
-        true => front.num_entries,
-        false => front.entry_begin,
+        true => fields.num_entries,
+        false => fields.entry_begin,
     };
     let mut header = LogHeader {
-        front,
+        fields,
         entries: 0,
         diagnostic: None,
     };
-    let front = &header.front;
+    let fields = &header.fields;
     if is_fresh && !is_in_place {
         // No entry at all, or as many as the header has bytes.
-        let found = chained(source, front, front.len)?;
-        header.entries = if found == front.len { found } else { 0 };
+        let found = chained(source, fields, fields.len)?;
+        header.entries = if found == fields.len { found } else { 0 };
         // The put of one entry may not have returned; of more, nobody knows.
         let note = format!(
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
@@ -204,14 +204,14 @@ fn count(source: &SourceFile, front: Front) -> Result<LogHeader, String> {
         return Ok(header);
     }
     let Some(entries) = u64::try_from(claimed).ok().filter(|n| *n <= fits) else {
-        header.entries = chained(source, front, fits)?;
+        header.entries = chained(source, fields, fits)?;
         header.diagnostic = Some(Diagnostic::lost(missing(claimed, header.entries)));
         return Ok(header);
     };
     header.entries = entries;
-    let was_redefined = !front.big_endian && front.num_entries & !NO_RANK != 0;
+    let was_redefined = !fields.big_endian && fields.num_entries & !NO_RANK != 0;
     if entries == 0 && was_redefined {
-        let found = chained(source, front, fits)?;
+        let found = chained(source, fields, fits)?;
         let note = format!(
             "its number of entries was set to 0 when the file was defined anew: those that are there \
              and complete, {found}, are not shown, for they may be in the file already"
@@ -238,16 +238,16 @@ fn missing(claimed: i64, found: u64) -> String {
 
 /// How many complete entries follow each other from the first one on, at most `most`, of which each has its
 /// payload behind that of the one before (2.5).
-fn chained(source: &SourceFile, front: &Front, most: u64) -> Result<u64, String> {
+fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, String> {
     let mut window = Window::over(source);
-    let (mut at, mut end) = (front.len, Some(FIRST_PAYLOAD));
+    let (mut at, mut end) = (fields.len, Some(FIRST_PAYLOAD));
     for number in 0..most {
-        match Entry::read(&mut window, front.order(), at, number) {
+        match Entry::read(&mut window, fields.order(), at, number) {
             Ok(entry) if entry.is_plausible() && end == Some(entry.data_offset) => {
                 end = entry.data_end();
                 at += entry.size;
             }
-            Err(Trouble::Unreadable(reason)) => return Err(reason),
+            Err(EntryError::Unreadable(reason)) => return Err(reason),
             _ => return Ok(number),
         }
     }
@@ -266,15 +266,15 @@ pub(super) fn walk(
     mut visit: impl FnMut(&Entry, &mut Window<'_>) -> Result<(), String>,
 ) -> Result<Option<String>, String> {
     let mut window = Window::over(source);
-    let mut at = header.front.len;
+    let mut at = header.fields.len;
     for number in 0..header.entries {
-        match Entry::read(&mut window, header.front.order(), at, number) {
+        match Entry::read(&mut window, header.fields.order(), at, number) {
             Ok(entry) => {
                 visit(&entry, &mut window)?;
                 at += entry.size;
             }
-            Err(Trouble::Unreadable(reason)) => return Err(reason),
-            Err(Trouble::Broken(reason)) => {
+            Err(EntryError::Unreadable(reason)) => return Err(reason),
+            Err(EntryError::Invalid(reason)) => {
                 let lost = header.entries - number;
                 return Ok(Some(format!(
                     "entry {number} at byte {at} {reason}: the last {lost} of {} entries are lost",
@@ -310,21 +310,21 @@ mod tests {
         log.entry_begin = Some(3);
         assert_eq!(log.metadata(), REAL);
         let header = read(REAL).unwrap();
-        let front = &header.front;
-        assert_eq!((front.ranks, front.rank, front.len), (1, 0, 112));
-        assert_eq!(front.path, b"/data/run/file.nc");
-        assert_eq!(front.host, HOST.as_bytes());
-        assert!(!front.big_endian);
+        let fields = &header.fields;
+        assert_eq!((fields.ranks, fields.rank, fields.len), (1, 0, 112));
+        assert_eq!(fields.path, b"/data/run/file.nc");
+        assert_eq!(fields.host, HOST.as_bytes());
+        assert!(!fields.big_endian);
         // Its entries are not here.
         assert_eq!(header.entries, 0);
         let loss = header.diagnostic.unwrap().what;
         assert!(loss.contains("of 3 entries"), "{loss}");
         (log.big_endian, log.ranks, log.rank) = (true, 300, 256);
         let other = read(&log.metadata()).unwrap();
-        assert_eq!((other.front.ranks, other.front.rank), (300, 256));
+        assert_eq!((other.fields.ranks, other.fields.rank), (300, 256));
         assert_eq!(
-            (other.front.big_endian, &other.front.path),
-            (true, &front.path)
+            (other.fields.big_endian, &other.fields.path),
+            (true, &fields.path)
         );
     }
 

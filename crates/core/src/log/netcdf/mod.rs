@@ -25,10 +25,10 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use super::numbers::Kind;
+use super::numbers::NumberType;
 use crate::error::Result;
 use crate::log::source_file::SourceFile;
-pub use table::survey;
+pub use table::summarize;
 
 /// Whether a file begins as a netCDF classic file does (section 7).
 pub fn has_magic(file: &SourceFile) -> Result<bool> {
@@ -67,7 +67,7 @@ pub struct Tables {
 /// endian; text is of unsigned bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    pub kind: Kind,
+    pub kind: NumberType,
     pub is_text: bool,
     pub is_record: bool,
     /// Extent; that of the record dimension is 0 here.

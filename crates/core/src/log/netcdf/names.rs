@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Which of the two files of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum LogFileKind {
     Metadata,
     Data,
 }
@@ -18,7 +18,7 @@ pub struct LogName<'a> {
     /// The number that the file had among those that the program had open.
     pub generation: u32,
     pub rank: u64,
-    pub part: Part,
+    pub part: LogFileKind,
 }
 
 impl<'a> LogName<'a> {
@@ -26,8 +26,8 @@ impl<'a> LogName<'a> {
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let name = name.as_bytes();
         let (stem, part) = match (name.strip_suffix(b".meta"), name.strip_suffix(b".data")) {
-            (Some(stem), _) => (stem, Part::Metadata),
-            (_, Some(stem)) => (stem, Part::Data),
+            (Some(stem), _) => (stem, LogFileKind::Metadata),
+            (_, Some(stem)) => (stem, LogFileKind::Data),
             _ => return None,
         };
         let (stem, rank) = number_behind(stem)?;
@@ -65,7 +65,7 @@ mod tests {
         let parsed = LogName::parse(OsStr::new("a_1_2.nc_3_45.data")).unwrap();
         assert_eq!(parsed.master, "a_1_2.nc");
         assert_eq!((parsed.generation, parsed.rank), (3, 45));
-        assert_eq!(parsed.part, Part::Data);
+        assert_eq!(parsed.part, LogFileKind::Data);
         for other in [
             "a.nc",
             "a.nc_1.meta",

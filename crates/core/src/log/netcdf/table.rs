@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::decode::{self, Decoder};
-use super::entry::Call;
-use super::metadata::{FIRST_PAYLOAD, LogHeader, Trouble, walk};
+use super::entry::PutCall;
+use super::metadata::{EntryError, FIRST_PAYLOAD, LogHeader, walk};
 use super::{Log, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ const MOST_DIAGNOSTICS: usize = 100;
 
 /// Where an entry lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EntryPosition {
     /// From byte 0 of its metadata log, and in the bit that no position needs whether its payload does not
     /// follow the one before.
     position: u64,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub order: u64,
 }
 
-impl Place {
+impl EntryPosition {
     const ASTRAY: u64 = 1 << 63;
 
     pub fn position(&self) -> u64 {
@@ -56,7 +56,7 @@ pub(super) struct Table {
     pub tables: Tables,
     /// Of each log; `None` where it could not be read.
     pub headers: Vec<Option<LogHeader>>,
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<EntryPosition>>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -99,11 +99,11 @@ impl Table {
             let astray = if end == Some(entry.data_offset) {
                 0
             } else {
-                Place::ASTRAY
+                EntryPosition::ASTRAY
             };
             end = entry.data_end();
             match entry.variable_of(self.places.len()) {
-                Some(variable) => self.places[variable].push(Place {
+                Some(variable) => self.places[variable].push(EntryPosition {
                     position: entry.at | astray,
                     order: (number as u64) << ENTRY_BITS | entry.number,
                 }),
@@ -129,7 +129,7 @@ impl Table {
     }
 
     /// In the order in which they apply.
-    pub fn of_variable(&self, variable: usize) -> &[Place] {
+    pub fn of_variable(&self, variable: usize) -> &[EntryPosition] {
         self.places.get(variable).map_or(&[], |places| places)
     }
 }
@@ -161,7 +161,7 @@ impl RecordTable for Table {
     fn bytes(&self) -> usize {
         let places = self.places.iter();
         let places: usize = places
-            .map(|places| size_of_val(places) + places.capacity() * size_of::<Place>())
+            .map(|places| size_of_val(places) + places.capacity() * size_of::<EntryPosition>())
             .sum();
         places + self.headers.len() * size_of::<LogHeader>()
     }
@@ -204,17 +204,17 @@ impl Tables {
                 let number = variable.ok_or("a variable that does not exist")?;
                 let tiling = found.entry(number as i64).or_default();
                 let checked = entry.check(window, &self.variables[number], self.version);
-                if checked.is_err() || entry.call != Call::Vara {
+                if checked.is_err() || entry.call != PutCall::Vara {
                     tiling.spoil();
                     return Ok(());
                 }
-                let read = entry.each_part(window, |part| {
+                let read = entry.each_subarray(window, |part| {
                     block.clear();
                     block.extend(part.sides().map(|side| (side.start, side.count)));
                     Ok(())
                 });
                 tiling.add(&block);
-                read.map_err(Trouble::reason)
+                read.map_err(EntryError::reason)
             });
             walked.ok()?;
         }
@@ -224,15 +224,15 @@ impl Tables {
 
 /// What the scan has to know of the entries of all logs.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct LogSummary {
     /// How many records they make. An entry that breaks a rule makes none.
     pub records: u64,
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Walks through all logs. Fails where one cannot be read.
-pub fn survey(sources: &[SourceFile], tables: &Tables) -> Result<Survey> {
-    let mut found = Survey::default();
+pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> {
+    let mut found = LogSummary::default();
     for log in &tables.logs {
         let name = name(sources, log);
         let looked = look(sources, tables, log, &mut found.records);
@@ -264,8 +264,8 @@ fn look(
         };
         match entry.check(window, variable, tables.version) {
             Ok(request) => *records = request.records.max(*records),
-            Err(Trouble::Broken(_)) => {}
-            Err(Trouble::Unreadable(reason)) => return Err(reason),
+            Err(EntryError::Invalid(_)) => {}
+            Err(EntryError::Unreadable(reason)) => return Err(reason),
         }
         Ok(())
     })?;

@@ -8,7 +8,7 @@ use crate::boxes::Bounds;
 use crate::diagnostic::Diagnostic;
 use crate::log::arrangement::Arrangement;
 use crate::log::model::{Encoding, Record, Selections};
-use crate::log::numbers::Kind;
+use crate::log::numbers::NumberType;
 use crate::log::source_dir::SourceDir;
 use crate::log::source_file::SourceFile;
 use crate::log::{Layout, Logged, RecordTable};
@@ -147,7 +147,7 @@ pub fn with_logs(
     (dir, opened, named.collect())
 }
 
-pub fn variable(kind: Kind, dims: &[u64]) -> Variable {
+pub fn variable(kind: NumberType, dims: &[u64]) -> Variable {
     Variable {
         kind,
         is_text: false,
@@ -160,7 +160,7 @@ pub fn variable(kind: Kind, dims: &[u64]) -> Variable {
 
 /// A variable as a reader would see it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownVariable {
     /// The elements in row-major order, in little endian; zeros where nobody wrote.
     pub bytes: Vec<u8>,
     /// Why some elements cannot be had: they are zeros here.
@@ -169,7 +169,7 @@ pub struct Shown {
 }
 
 /// What the records of a variable show, element by element.
-pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> Shown {
+pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> ShownVariable {
     let table = tables.read_tables(sources, &[]).unwrap();
     shown_by(&*table, sources, tables, id, dims)
 }
@@ -180,12 +180,12 @@ fn shown_by(
     tables: &Tables,
     id: usize,
     dims: &[u64],
-) -> Shown {
+) -> ShownVariable {
     let element = tables.variables[id].kind.size();
     let dataset = Logged {
         id: id as i64,
         dims,
-        element: element as u64,
+        element_size: element as u64,
         filtered: false,
     };
     let found = table
@@ -196,7 +196,7 @@ fn shown_by(
         end: dims.to_vec(),
     };
     let elements: u64 = dims.iter().product();
-    let mut shown = Shown {
+    let mut shown = ShownVariable {
         bytes: vec![0; elements as usize * element],
         lost: Vec::new(),
         diagnostics: table
@@ -226,7 +226,7 @@ fn shown_by(
         };
         let mut blocks = Vec::new();
         let _ = record.visit_back(&all, |block| {
-            blocks.push((block.bounds(), block.before as usize * element));
+            blocks.push((block.bounds(), block.elements_before as usize * element));
             ControlFlow::<()>::Continue(())
         });
         for (bounds, at) in blocks.into_iter().rev() {

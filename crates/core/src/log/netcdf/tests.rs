@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::testing::{LogBytes, Shown, rewritten, shown, variable, with_logs};
-use super::{Tables, Variable, survey};
+use super::testing::{LogBytes, ShownVariable, rewritten, shown, variable, with_logs};
+use super::{Tables, Variable, summarize};
 use crate::diagnostic::Severity;
-use crate::log::numbers::Kind;
+use crate::log::numbers::NumberType;
 use crate::log::{Layout, Logged};
 
 const VARA: i32 = -3;
@@ -20,7 +20,7 @@ fn shorts(log: &LogBytes, values: &[i16]) -> Vec<u8> {
     values.iter().flat_map(one).collect()
 }
 
-fn show(master: &[u8], logs: &[LogBytes], variables: &[Variable], dims: &[u64]) -> Shown {
+fn show(master: &[u8], logs: &[LogBytes], variables: &[Variable], dims: &[u64]) -> ShownVariable {
     show_of(5, master, logs, variables, dims)
 }
 
@@ -30,7 +30,7 @@ fn show_of(
     logs: &[LogBytes],
     variables: &[Variable],
     dims: &[u64],
-) -> Shown {
+) -> ShownVariable {
     let (_dir, sources, logs) = with_logs(master, logs);
     let tables = Tables {
         version,
@@ -42,7 +42,7 @@ fn show_of(
     shown(&sources, &tables, 0, dims)
 }
 
-fn values(shown: &Shown) -> Vec<i16> {
+fn values(shown: &ShownVariable) -> Vec<i16> {
     assert_eq!((&shown.lost, &shown.diagnostics), (&vec![], &vec![]));
     let numbers = shown.bytes.chunks_exact(2);
     numbers
@@ -66,7 +66,7 @@ fn all_calls_in_both_byte_orders() {
         let words = [2, 1, 99, -7, 1, 2, 1, 2, 0, 1, 1, 1];
         log.put(3, SHORT, 0, 2, &words, &payload);
         log.put(1, SHORT, 0, 2, &[50, 50, 0, 9], &[]);
-        let found = show(&[], &[log], &[variable(Kind::I16, &[3, 4])], &[3, 4]);
+        let found = show(&[], &[log], &[variable(NumberType::I16, &[3, 4])], &[3, 4]);
         assert_eq!(values(&found), [5, 1, 2, 6, 9, 3, 13, 10, 7, 11, 12, 8]);
     }
 }
@@ -76,7 +76,7 @@ fn scalars_are_one_element() {
     let mut log = LogBytes::new(true);
     let payload = shorts(&log, &[7]);
     log.put(VARA, SHORT, 0, 0, &[], &payload);
-    let scalar = variable(Kind::I16, &[]);
+    let scalar = variable(NumberType::I16, &[]);
     assert_eq!(
         values(&show(
             &[],
@@ -99,7 +99,7 @@ fn later_logs_override_earlier_ones_and_all_override_the_file() {
         log.put(VARA, SHORT, 0, 1, &[value.into(), 2, 0], &payload);
     }
     let file: Vec<u8> = [0, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77].to_vec();
-    let mut fixed = variable(Kind::I16, &[5]);
+    let mut fixed = variable(NumberType::I16, &[5]);
     fixed.begin = 2;
     let found = show(&file, &logs, &[fixed], &[5]);
     // The file ends inside the fourth element, of which one byte is there.
@@ -108,7 +108,7 @@ fn later_logs_override_earlier_ones_and_all_override_the_file() {
 
 #[test]
 fn records_lie_at_distances_in_the_file() {
-    let mut record = variable(Kind::I16, &[0]);
+    let mut record = variable(NumberType::I16, &[0]);
     record.begin = 3;
     let file: Vec<u8> = (0..12).collect();
     let found = show(&file, &[], &[record.clone()], &[4]);
@@ -124,7 +124,7 @@ fn values_are_converted() {
     log.put(VARA, 13, 0, 1, &[3, 1, 0], &(-3i64).to_le_bytes());
     log.put(VARA, 13, 0, 1, &[4, 1, 0], &(-4i32).to_le_bytes());
     log.put(VARA, 9, 0, 1, &[5, 1, 0], &128f64.to_le_bytes());
-    let bytes = variable(Kind::I8, &[6]);
+    let bytes = variable(NumberType::I8, &[6]);
     let of = |version| {
         show_of(
             version,
@@ -150,7 +150,10 @@ fn entries_that_break_a_rule_are_faults_of_their_variable() {
         let payload = shorts(&log, &[1, 2]);
         log.put(VARS, SHORT, 0, 1, &[1, 2, 2], &payload);
         bend(&mut log);
-        let variables = [variable(Kind::I16, &[4]), variable(Kind::I16, &[4])];
+        let variables = [
+            variable(NumberType::I16, &[4]),
+            variable(NumberType::I16, &[4]),
+        ];
         let (_dir, sources, logs) = with_logs(&[], &[log]);
         let tables = Tables {
             version: 5,
@@ -198,7 +201,7 @@ fn an_unknown_variable_is_a_fault_of_all() {
     for number in [-1, 1] {
         let mut log = LogBytes::new(false);
         log.put(VARA, SHORT, number, 1, &[0, 1, 0], &[1, 2]);
-        let found = show(&[], &[log], &[variable(Kind::I16, &[4])], &[4]);
+        let found = show(&[], &[log], &[variable(NumberType::I16, &[4])], &[4]);
         assert!(
             found.diagnostics[0].contains("which does not exist"),
             "{found:?}"
@@ -211,7 +214,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
     let mut log = LogBytes::new(false);
     log.put(VARA, SHORT, 0, 1, &[0, 2, 0], &[1, 0, 2, 0]);
     log.put(VARS, SHORT, 0, 1, &[1, 2, 2], &[3, 0, 4, 0]);
-    let variables = [variable(Kind::I16, &[4])];
+    let variables = [variable(NumberType::I16, &[4])];
     let found = show(&[], &[log.clone()], &variables, &[4]);
     assert_eq!(values(&found), [1, 3, 0, 4]);
 
@@ -248,7 +251,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
         found.lost[0].contains("the data log is missing"),
         "{found:?}"
     );
-    let lost = survey(&sources, &tables).unwrap().diagnostics;
+    let lost = summarize(&sources, &tables).unwrap().diagnostics;
     assert_eq!(lost[0].severity, Severity::Lost);
     let said = lost[0].to_string();
     assert!(
@@ -268,7 +271,7 @@ fn blocks_without_a_payload_are_not_made() {
     let tables = Tables {
         version: 5,
         record_size: 0,
-        variables: vec![variable(Kind::I16, &[1 << 42])],
+        variables: vec![variable(NumberType::I16, &[1 << 42])],
         logs,
     };
     let table = tables.read_tables(&sources, &[]).unwrap();
@@ -276,7 +279,7 @@ fn blocks_without_a_payload_are_not_made() {
     let dataset = Logged {
         id: 0,
         dims: &dims,
-        element: 2,
+        element_size: 2,
         filtered: false,
     };
     let found = table
@@ -301,7 +304,10 @@ fn records_are_counted_and_losses_told() {
     log.put(VARA, SHORT, 1, 1, &[3, 1, 0], &[0; 2]);
     let of = |version, log: &LogBytes, cut: usize| -> (u64, Vec<String>) {
         let (dir, mut sources, logs) = with_logs(&[], &[LogBytes::new(true), log.clone()]);
-        let variables = vec![variable(Kind::I16, &[0]), variable(Kind::I16, &[4])];
+        let variables = vec![
+            variable(NumberType::I16, &[0]),
+            variable(NumberType::I16, &[4]),
+        ];
         let tables = Tables {
             version,
             record_size: 2,
@@ -310,7 +316,7 @@ fn records_are_counted_and_losses_told() {
         };
         let whole = log.metadata();
         sources[3] = rewritten(&dir, 3, &whole[..whole.len() - cut]);
-        let found = survey(&sources, &tables).unwrap();
+        let found = summarize(&sources, &tables).unwrap();
         let lost = found.diagnostics.iter();
         let lost = lost.filter(|d| d.severity == Severity::Lost);
         (found.records, lost.map(|d| d.to_string()).collect())
@@ -360,7 +366,7 @@ fn single_blocks_may_tile() {
     let tables = Tables {
         version: 1,
         record_size: 0,
-        variables: vec![variable(Kind::I16, &[12]); 3],
+        variables: vec![variable(NumberType::I16, &[12]); 3],
         logs,
     };
     let found = tables.tilings(&sources);
@@ -441,7 +447,7 @@ proptest! {
             let payload = shorts(&log, &values);
             log.put(call, SHORT, 0, 3, &words, &payload);
         }
-        let found = show(&[], &[log], &[variable(Kind::I16, &DIMS)], &DIMS);
+        let found = show(&[], &[log], &[variable(NumberType::I16, &DIMS)], &DIMS);
         prop_assert_eq!(values(&found), model);
     }
 
@@ -472,9 +478,9 @@ proptest! {
         }
         sources[1] = rewritten(&dir, 1, &bytes);
         let variables = vec![
-            variable(Kind::I16, &[3, 4]),
-            variable(Kind::I32, &[0]),
-            variable(Kind::F64, &[]),
+            variable(NumberType::I16, &[3, 4]),
+            variable(NumberType::I32, &[0]),
+            variable(NumberType::F64, &[]),
         ];
         let tables = Tables {
             version: 2,
@@ -484,7 +490,7 @@ proptest! {
         };
         let table = tables.read_tables(&sources, &[]).unwrap();
         let _ = tables.tilings(&sources);
-        let records = survey(&sources, &tables).map_or(10, |found| found.records);
+        let records = summarize(&sources, &tables).map_or(10, |found| found.records);
         prop_assert!(records < u64::from(u32::MAX));
         for (id, variable) in tables.variables.iter().enumerate() {
             let mut dims = variable.dims.clone();
@@ -494,7 +500,7 @@ proptest! {
             let dataset = Logged {
                 id: id as i64,
                 dims: &dims,
-                element: variable.kind.size() as u64,
+                element_size: variable.kind.size() as u64,
                 filtered: false,
             };
             let found = table.records(&sources, &dataset, &Default::default()).unwrap();
@@ -503,7 +509,7 @@ proptest! {
                 prop_assert!(bounds.end.iter().zip(&dims).all(|(end, dim)| end <= dim));
                 let end = record.stored.offset.saturating_add(record.stored.len);
                 prop_assert!(record.fault.is_some() || end <= log.data.len() as u64);
-                let element = record.conversion.map_or(dataset.element, |c| c.from.kind.size() as u64);
+                let element = record.conversion.map_or(dataset.element_size, |c| c.from.kind.size() as u64);
                 prop_assert_eq!(record.elements() * element, record.stored.len);
             }
         }

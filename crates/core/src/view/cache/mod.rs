@@ -25,7 +25,7 @@ use super::View;
 use super::readahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
-use crate::log::model::Stored;
+use crate::log::model::StoredBytes;
 use crate::stats::{Share, Stats, Usage};
 pub use shared::Counts;
 use shared::Shared;
@@ -68,7 +68,7 @@ pub(super) enum BytesKey {
     Chunk(Generation, u32, u64),
     /// Decoded bytes of a record of a dataset: how it is stored, and how many bytes come of it. A damaged
     /// log may have several records in one place.
-    Record(Generation, u32, Stored, u64),
+    Record(Generation, u32, StoredBytes, u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

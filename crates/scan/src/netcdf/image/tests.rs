@@ -205,7 +205,7 @@ fn variable(name: &[u8], dimensions: &[usize]) -> Variable {
     }
 }
 
-const INT: Type = Type::Number(Kind::I32);
+const INT: Type = Type::Number(NumberType::I32);
 
 fn header(dimensions: Vec<Dimension>, variables: Vec<Variable>) -> Header {
     Header {
@@ -368,8 +368,8 @@ fn headers() -> impl Strategy<Value = Header> {
     let kinds = [
         Type::Char,
         INT,
-        Type::Number(Kind::F64),
-        Type::Number(Kind::I8),
+        Type::Number(NumberType::F64),
+        Type::Number(NumberType::I8),
     ];
     (
         names(),

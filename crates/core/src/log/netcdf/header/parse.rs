@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::{Attribute, Dimension, Header, Type, Variable};
 use crate::error::{Error, Result};
-use crate::log::numbers::Kind;
+use crate::log::numbers::NumberType;
 use crate::log::source_file::SourceFile;
 
 /// Longer headers are refused: they are held in memory, and libhdf5 makes objects of them. One variable with
@@ -216,17 +216,17 @@ impl Parser<'_> {
             return self.fail(at, format!("type {code} is one of CDF-5 only"));
         }
         Ok(match code {
-            1 => Type::Number(Kind::I8),
+            1 => Type::Number(NumberType::I8),
             2 => Type::Char,
-            3 => Type::Number(Kind::I16),
-            4 => Type::Number(Kind::I32),
-            5 => Type::Number(Kind::F32),
-            6 => Type::Number(Kind::F64),
-            7 => Type::Number(Kind::U8),
-            8 => Type::Number(Kind::U16),
-            9 => Type::Number(Kind::U32),
-            10 => Type::Number(Kind::I64),
-            11 => Type::Number(Kind::U64),
+            3 => Type::Number(NumberType::I16),
+            4 => Type::Number(NumberType::I32),
+            5 => Type::Number(NumberType::F32),
+            6 => Type::Number(NumberType::F64),
+            7 => Type::Number(NumberType::U8),
+            8 => Type::Number(NumberType::U16),
+            9 => Type::Number(NumberType::U32),
+            10 => Type::Number(NumberType::I64),
+            11 => Type::Number(NumberType::U64),
             other => return self.fail(at, format!("unknown type {other}")),
         })
     }

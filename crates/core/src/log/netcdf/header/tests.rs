@@ -123,7 +123,7 @@ fn the_bytes_of_a_small_file_are_read() {
     assert_eq!(header.dimensions[0].name, b"dim");
     let variable = &header.variables[0];
     assert_eq!(variable.name, b"vx");
-    assert_eq!(variable.kind, Type::Number(Kind::I16));
+    assert_eq!(variable.kind, Type::Number(NumberType::I16));
     assert_eq!((variable.begin, header.bytes(variable)), (80, 10));
     assert_eq!((header.record_size(), header.records_in(90)), (0, 0));
 }
@@ -149,7 +149,10 @@ fn all_versions_say_the_same() {
         let described = header.described();
         assert_eq!(described[1].fill, [0xfe, 0xff, 0, 0, 0, 0, 0, 0]);
         assert_eq!(described[1].dims, [2, 5]);
-        assert_eq!((described[2].is_text, described[2].kind), (true, Kind::U8));
+        assert_eq!(
+            (described[2].is_text, described[2].kind),
+            (true, NumberType::U8)
+        );
         assert_eq!(described[3].begin, 504);
         assert_eq!(described[3].fill[..4], 0x7cf0_0000u32.to_le_bytes());
     }
@@ -157,19 +160,28 @@ fn all_versions_say_the_same() {
 
 #[test]
 fn default_fill_values_are_those_of_the_format() {
-    let of = |kind: Kind| Type::Number(kind).default_fill();
-    assert_eq!(of(Kind::I8), [0x81, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(of(Kind::U8), [255, 0, 0, 0, 0, 0, 0, 0]);
+    let of = |kind: NumberType| Type::Number(kind).default_fill();
+    assert_eq!(of(NumberType::I8), [0x81, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(of(NumberType::U8), [255, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(
-        i16::from_le_bytes([of(Kind::I16)[0], of(Kind::I16)[1]]),
+        i16::from_le_bytes([of(NumberType::I16)[0], of(NumberType::I16)[1]]),
         -32767
     );
-    assert_eq!(of(Kind::U16), [255, 255, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(of(Kind::I32)[..4], (-2147483647i32).to_le_bytes());
-    assert_eq!(of(Kind::U32), [255, 255, 255, 255, 0, 0, 0, 0]);
-    assert_eq!(i64::from_le_bytes(of(Kind::I64)), -9223372036854775806);
-    assert_eq!(u64::from_le_bytes(of(Kind::U64)), 18446744073709551614);
-    assert_eq!(f64::from_le_bytes(of(Kind::F64)), 9.969209968386869e36);
+    assert_eq!(of(NumberType::U16), [255, 255, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(of(NumberType::I32)[..4], (-2147483647i32).to_le_bytes());
+    assert_eq!(of(NumberType::U32), [255, 255, 255, 255, 0, 0, 0, 0]);
+    assert_eq!(
+        i64::from_le_bytes(of(NumberType::I64)),
+        -9223372036854775806
+    );
+    assert_eq!(
+        u64::from_le_bytes(of(NumberType::U64)),
+        18446744073709551614
+    );
+    assert_eq!(
+        f64::from_le_bytes(of(NumberType::F64)),
+        9.969209968386869e36
+    );
     assert_eq!(Type::Char.default_fill(), [0; 8]);
 }
 
