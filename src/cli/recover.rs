@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use h5logfs_scan::closing::recover::recover;
+use h5logfs_scan::closing::recover;
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]

@@ -1,7 +1,7 @@
 //! `h5logfs scan-zygote`: the process that forks scan workers. The program starts it by itself.
 
 use clap::Args;
-use h5logfs_scan::worker::{self, Granted};
+use h5logfs_scan::worker::{self, Confinement};
 
 /// Serves scans for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
@@ -18,12 +18,12 @@ pub struct ScanZygoteArgs {
 }
 
 pub fn run(args: &ScanZygoteArgs) -> anyhow::Result<()> {
-    let granted = Granted {
+    let confinement = Confinement {
         memory: args.memory,
         cpu: args.cpu,
         user: args.user,
     };
-    Ok(worker::serve(&granted)?)
+    Ok(worker::serve(&confinement)?)
 }
 
 fn parse_user(text: &str) -> Result<(u32, u32), String> {

@@ -1,59 +1,55 @@
-//! What the classic layout has in a file besides the user's objects (`docs/formats/logvol-classic.md`).
+//! The classic layout (`docs/formats/logvol-classic.md`): finds the log of a file, and knows which objects belong to
+//! the layout.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
-use std::path::Path;
 
 use super::chunks::{self, Hdf5};
 use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
+use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::{
     self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics,
 };
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::ScanRequest;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a file of this layout has.
-#[derive(Debug)]
-pub struct Log {
-    /// The metadata log, and the data log.
-    pub sources: [SourceFile; 2],
-    pub tables: Tables,
-    pub own: Proposal,
-}
-
-/// What of a file is the layout's own.
-#[derive(Debug)]
-pub struct Proposal {
+/// The objects of a file of this layout.
+struct ClassicObjects {
     anchors: BTreeMap<i64, Vec<classic::Anchor>>,
 }
 
-impl LayoutObjects for Proposal {
-    fn present_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
-        let is_log = [METADATA_LOG, DATA_LOG]
-            .map(str::as_bytes)
-            .contains(&stored);
-        (!in_root || !is_log).then_some(stored)
+impl LayoutObjects for ClassicObjects {
+    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
+        let logs = [METADATA_LOG, DATA_LOG].map(str::as_bytes);
+        let is_log = in_root && logs.contains(&stored);
+        (!is_log).then_some(stored)
     }
 
-    fn present_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
-        let is_ours = [ID, DIMS, FIRST].map(str::as_bytes).contains(&stored);
-        (owner != Owner::Anchor || !is_ours).then_some(stored)
+    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
+        let of_anchors = [ID, DIMS, FIRST].map(str::as_bytes);
+        let is_internal = owner == Owner::Anchor && of_anchors.contains(&stored);
+        (!is_internal).then_some(stored)
     }
 
-    fn anchor(&self, dataset: &Id, names: &[CString]) -> Result<Option<Anchor>> {
-        if !names.iter().any(|name| name.as_bytes() == ID.as_bytes()) {
+    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
+        if !attributes
+            .iter()
+            .any(|name| name.as_bytes() == ID.as_bytes())
+        {
             return Ok(None);
         }
-        let integers = |wanted, most| layout_objects::integers(dataset, names, wanted, most);
+        let integers = |wanted, most| layout_objects::integers(dataset, attributes, wanted, most);
         let one = |wanted| match integers(wanted, 1)?.as_deref() {
             Some([value]) => Ok(*value),
             _ => Err(format!("an anchor without {wanted}")),
         };
-        let (id, first) = (one(ID)?, one(FIRST)?);
+        let id = one(ID)?;
+        let first = one(FIRST)?;
         if id < 0 || first < -1 {
             return Err(format!("an anchor with the id {id}, first entry {first}"));
         }
@@ -64,10 +60,8 @@ impl LayoutObjects for Proposal {
             return Err("an anchor that is no scalar".into());
         }
         let dims = integers(DIMS, MOST_DIMS)?.unwrap_or_default();
-        let dims: Vec<u64> = dims
-            .into_iter()
-            .map(layout_objects::extent)
-            .collect::<Result<_>>()?;
+        let dims = dims.into_iter().map(layout_objects::extent);
+        let dims: Vec<u64> = dims.collect::<Result<_>>()?;
         Ok(Some(Anchor {
             id,
             max_dims: dims.iter().copied().map(Some).collect(),
@@ -78,58 +72,56 @@ impl LayoutObjects for Proposal {
     }
 }
 
-/// The log of a file; `None` where it has none.
-pub fn find(
-    dir: &SourceDir,
-    relative: &Path,
-    file: &Id,
-    source: &SourceFile,
-) -> Result<Option<Log>> {
+/// Finds the log in an HDF5 file; `None` if it has none of this layout.
+pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Result<Option<Log>> {
     let root = h5::open_group(file, c"/")?;
-    // Fails where the link is a soft or an external one, which is not followed.
-    let is_there = |name: &str| h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?);
-    let are_there = [METADATA_LOG, DATA_LOG].map(is_there);
-    if are_there.contains(&Ok(false)) {
+    // A soft or external link of the name is an error here, because it is not followed.
+    let exists = |name: &str| h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?);
+    let both_exist = [METADATA_LOG, DATA_LOG].map(exists);
+    if both_exist.contains(&Ok(false)) {
         return Ok(None);
     }
     let base = h5::user_block(&h5::file_creation(file)?)?;
     let open = |name: &str| {
-        let opened = open_log((dir, relative), &root, name, Hdf5 { source, base });
+        let file = Hdf5 {
+            source: &source,
+            base,
+        };
+        let opened = open_log(request, &root, name, file);
         opened.map_err(|e| format!("/{name}: {e}"))
     };
-    let are_there: Result<Vec<bool>> = are_there.into_iter().collect();
-    let sources = are_there.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
-    let is_certain = matches!(&sources, Ok([m, d]) if has_magics(m, d));
+    let both_exist: Result<Vec<bool>> = both_exist.into_iter().collect();
+    let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
+    let has_magics = matches!(&logs, Ok([m, d]) if has_magics(m, d));
     let anchors = anchors(file)?;
-    if !is_certain && anchors.is_empty() {
-        // Datasets of these names, of somebody who has never heard of us.
+    if !has_magics && anchors.is_empty() {
+        // A file of another program, with datasets of the same names.
         return Ok(None);
     }
+    let mut sources = Sources::default();
+    for source in std::iter::once(source).chain(logs?) {
+        sources.push(SourcePath::below(request.relative), source);
+    }
     Ok(Some(Log {
-        sources: sources?,
-        tables: Tables {
+        sources,
+        tables: h5logfs_core::log::Tables::Classic(Tables {
             metadata: 1,
             data: 2,
-            anchors: anchors.values().filter_map(|all| known(all)).collect(),
-        },
-        own: Proposal { anchors },
+            anchors: anchors.values().filter_map(|all| common(all)).collect(),
+        }),
+        layout: Box::new(ClassicObjects { anchors }),
     }))
 }
 
-/// What is known of all anchors with one id: nothing, where they differ in their rank.
-fn known(all: &[classic::Anchor]) -> Option<classic::Anchor> {
+/// What is known of the anchors that share an id; `None` if they differ in rank.
+fn common(all: &[classic::Anchor]) -> Option<classic::Anchor> {
     let (first, others) = all.split_first()?;
     let same = others.iter().all(|other| other.rank == first.rank);
     same.then_some(*first)
 }
 
-/// One of the two log datasets, as a source of its own.
-fn open_log(
-    (dir, relative): (&SourceDir, &Path),
-    root: &Id,
-    name: &str,
-    file: Hdf5<'_>,
-) -> Result<SourceFile> {
+/// Opens one of the two log datasets as a source.
+fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> Result<SourceFile> {
     let dataset = h5::open_dataset(root, &h5::c_name(name.as_bytes())?)?;
     let creation = h5::dataset_creation(&dataset)?;
     let is_chunked = h5::storage_class(&creation)? == StorageClass::Chunked;
@@ -139,11 +131,12 @@ fn open_log(
     if !is_list || !is_chunked || !is_bytes || h5::has_filters(&creation)? {
         return Err("not unsigned bytes in one dimension, chunked and unfiltered".into());
     }
-    // Positions are signed.
+    // Offsets are signed.
     let len = space.elements().filter(|len| *len <= i64::MAX as u64);
     let len = len.ok_or("more bytes than can be counted")?;
     let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
-    let log = SourceFile::open(dir, relative).map_err(|e| e.to_string())?;
+    let log = SourceFile::open(request.dir, request.relative).map_err(|e| e.to_string())?;
+    // The path may lead to another file by now.
     if log.identity() != file.source.identity() {
         return Err("the file was changed meanwhile".into());
     }
@@ -155,8 +148,7 @@ fn open_log(
     arranged.map_err(|e| e.to_string())
 }
 
-/// All anchors, by their ids. What cannot be read of one is no concern here, nor are links that lead nowhere:
-/// who walks the objects says what is wrong with them.
+/// All anchors, by id. Skips damaged anchors and links to nothing: the walk through the objects reports them.
 fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     let root = h5::open_group(file, c"/")?;
@@ -174,7 +166,7 @@ fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
             match h5::object_info(&object)?.kind {
                 Kind::Group => groups.push(object),
                 Kind::Dataset => {
-                    if let Some(anchor) = known_of(&object)? {
+                    if let Some(anchor) = read_anchor(&object)? {
                         found.entry(anchor.id).or_default().push(anchor);
                     }
                 }
@@ -185,8 +177,8 @@ fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     Ok(found)
 }
 
-/// What of an anchor has to be known to walk the metadata log, if a dataset is one and says it.
-fn known_of(dataset: &Id) -> Result<Option<classic::Anchor>> {
+/// What is needed of an anchor to walk the metadata log; `None` if the dataset is no anchor or does not say it.
+fn read_anchor(dataset: &Id) -> Result<Option<classic::Anchor>> {
     let names = h5::attribute_names(dataset)?;
     let integers = |wanted, most| layout_objects::integers(dataset, &names, wanted, most);
     let one = |wanted| Some(*integers(wanted, 1).ok()??.first()?);
@@ -197,7 +189,7 @@ fn known_of(dataset: &Id) -> Result<Option<classic::Anchor>> {
     let rank = dims.map_or(0, |dims| dims.len());
     Ok(Some(classic::Anchor {
         id,
-        // Not more than the most dimensions.
+        // At most MOST_DIMS.
         rank: rank as u8,
         first: one(FIRST),
     }))

@@ -1,194 +1,154 @@
-//! Making datasets: those that anchors stand for, without storage, and those that were never logged.
+//! Copies datasets: those that anchors stand for, without storage, and those that were never logged.
 
 use super::layout_objects::{Anchor, Owner};
 use super::references::Translator;
-use super::tree::{Copier, Later, Pair, Work, has_large_attribute};
+use super::tree::{Copier, Object, Pair, Postponed, Work};
 use crate::hdf5_sys::{self as h5, Id, Link, Shape, Space, StorageClass, Values};
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Filter, Storage};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Contiguous datasets that were never logged are served from the log file from this size on.
-const WORTH_AN_EXTENT: u64 = 64 << 10;
-/// The most bytes of such datasets that are copied into the image.
+/// From this size on, the view reads a contiguous dataset that was never logged from the log file.
+const LARGE_EXTENT: u64 = 64 << 10;
+/// The most bytes of other such datasets that are copied into the image.
 const MOST_COPIED: u64 = 256 << 20;
-/// Bytes of them that are moved at once.
-const STRETCH: u64 = 8 << 20;
+/// Bytes that are copied at once.
+const COPY_STEP: u64 = 8 << 20;
 
-/// Where a new object gets its first name.
-pub(super) struct Spot<'a> {
+/// The first link to an object that is to be made.
+pub(super) struct NewLink<'a> {
     pub parent: &'a Id,
     pub link: &'a Link,
     /// The whole path, for messages.
     pub path: &'a str,
 }
 
+/// What the copy of a dataset takes from the dataset of the file.
+struct Template<'a> {
+    datatype: Id,
+    creation: Id,
+    at: &'a NewLink<'a>,
+}
+
 impl Copier<'_> {
-    /// Makes the dataset `old` anew.
-    pub(super) fn dataset(
-        &mut self,
-        old: &Id,
-        info: &h5::ObjectInfo,
-        spot: &Spot<'_>,
-    ) -> Result<()> {
-        let creation = h5::dataset_creation(old)?;
-        let names = h5::attribute_names(old)?;
-        if has_large_attribute(old, info, &names)? {
-            h5::allow_large_attributes(&creation)?;
-        }
-        h5::track_times(&creation, info.times[2] != 0)?;
-        let new = match self.own.anchor(old, &names) {
-            Ok(Some(anchor)) => self.logged(old, &creation, anchor, spot)?,
-            Ok(None) => self.plain(old, &creation, spot)?,
-            Err(reason) => self.unbelievable(old, &creation, reason, spot)?,
+    pub(super) fn dataset(&mut self, old: &Object, at: &NewLink<'_>) -> Result<()> {
+        let template = Template {
+            datatype: h5::dataset_type(&old.id)?,
+            creation: h5::dataset_creation(&old.id)?,
+            at,
         };
-        self.objects.insert(info.address, h5::address(&new.id)?);
-        if let Some(work) = new.later {
-            self.later.push(Later {
-                old: info.address,
-                new: h5::address(&new.id)?,
-                path: spot.path.to_owned(),
-                work,
-            });
-        }
+        old.allow_large_attributes(&template.creation)?;
+        h5::track_times(&template.creation, old.info.times[2] != 0)?;
+        let (new, owner) = match self.original.layout.anchor(&old.id, &old.attributes) {
+            Ok(Some(anchor)) => (self.logged(&template, anchor)?, Owner::Anchor),
+            Ok(None) => (self.plain(old, &template)?, Owner::Other),
+            Err(reason) => (self.bad_anchor(&template, reason)?, Owner::Anchor),
+        };
+        self.objects.insert(old.info.address, h5::address(&new)?);
         let pair = Pair {
             old,
-            new: &new.id,
-            path: spot.path,
+            new: &new,
+            path: at.path,
         };
-        let owner = if new.anchor {
-            Owner::Anchor
-        } else {
-            Owner::Other
-        };
-        self.finish_object(&pair, owner, (info, &names))
+        self.finish_object(&pair, owner)
     }
 
-    /// The dataset that an anchor stands for. What of it cannot be believed or served makes its
-    /// elements unreadable, not the file.
-    fn logged(&mut self, old: &Id, creation: &Id, anchor: Anchor, spot: &Spot<'_>) -> Result<New> {
-        let datatype = h5::dataset_type(old)?;
-        let shape = Shape::of(&datatype)?;
+    /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
+    /// become unreadable; the rest of the file does not.
+    fn logged(&mut self, template: &Template<'_>, anchor: Anchor) -> Result<Id> {
+        let chooser = self.original.chooser;
+        let shape = Shape::of(&template.datatype)?;
         let filtered = anchor.filters.is_some();
-        let mut plan = Plan::of(&datatype, &anchor, anchor.chunk.clone(), self.chunks)?;
-        let recorded = anchor.filters.clone().unwrap_or(Ok(Vec::new()));
-        let mut trouble = match (&shape, &anchor.chunk, &recorded) {
-            (s, ..) if s.has_pointers() => Some(
-                "variable-length elements were logged as pointers of the writing program".into(),
-            ),
-            (s, ..) if s.has_regions() => Some("region references among logged elements".into()),
-            (_, Some(Err(e)), _) | (_, _, Err(e)) => Some(e.clone()),
-            _ => None,
+        let mut problem = unservable(&shape, &anchor);
+        let mut plan = Plan::logged(template, &anchor, true, chooser)?;
+        let filters = match &anchor.filters {
+            Some(Ok(filters)) if !anchor.dims.is_empty() => filters.as_slice(),
+            _ => &[],
         };
-        let filters = match anchor.dims.is_empty() {
-            true => Vec::new(),
-            false => recorded.unwrap_or_default(),
-        };
-        let made = self.create(creation, &datatype, &plan, &filters, spot);
-        let id = match made {
+        let id = match self.create(template, &plan, filters) {
             Ok(id) => id,
             Err(e) => {
-                // What was recorded is not accepted by libhdf5: show the dataset, not its elements.
-                trouble.get_or_insert(e);
-                plan = Plan::of(&datatype, &anchor, None, self.chunks)?;
-                self.create(creation, &datatype, &plan, &[], spot)?
+                // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
+                problem.get_or_insert(e);
+                plan = Plan::logged(template, &anchor, false, chooser)?;
+                self.create(template, &plan, &[])?
             }
         };
         let mut references = Vec::new();
-        if trouble.is_none() {
-            shape.object_references(0, &mut references);
-        }
-        let content = match trouble {
+        let content = match problem {
             Some(reason) => Content::Unreadable(reason),
-            None => Content::Logged {
-                id: anchor.id,
-                filtered,
-            },
+            None => {
+                shape.object_references(0, &mut references);
+                Content::Logged {
+                    id: anchor.id,
+                    filtered,
+                }
+            }
         };
-        let content = (content, references);
-        self.describe((&id, spot.path), creation, &datatype, plan, content)?;
-        Ok(New {
-            id,
-            anchor: true,
-            later: None,
-        })
+        self.describe(template, &id, plan, content, references)?;
+        Ok(id)
     }
 
-    /// A dataset whose anchor does not say what it is: shown as a scalar that cannot be read.
-    fn unbelievable(
-        &mut self,
-        old: &Id,
-        creation: &Id,
-        reason: String,
-        spot: &Spot<'_>,
-    ) -> Result<New> {
-        let scalar = Space::Simple {
-            dims: Vec::new(),
-            max: Vec::new(),
-        };
-        let datatype = h5::dataset_type(old)?;
-        let new = self.unreadable(&datatype, creation, scalar, reason, spot)?;
-        Ok(New {
-            anchor: true,
-            ..new
-        })
+    /// A dataset whose anchor is damaged: shown as a scalar that cannot be read.
+    fn bad_anchor(&mut self, template: &Template<'_>, reason: String) -> Result<Id> {
+        self.unreadable(template, Space::scalar(), reason)
     }
 
     /// Makes a dataset without storage.
-    fn create(
-        &mut self,
-        creation: &Id,
-        datatype: &Id,
-        plan: &Plan,
-        filters: &[Filter],
-        spot: &Spot<'_>,
-    ) -> Result<Id> {
+    fn create(&mut self, template: &Template<'_>, plan: &Plan, filters: &[Filter]) -> Result<Id> {
+        let creation = &template.creation;
         h5::remove_filters(creation)?;
-        match &plan.storage {
-            Storage::Contiguous => h5::set_contiguous(creation)?,
-            Storage::Chunked(chunk) => h5::set_chunked(creation, chunk)?,
-        }
+        h5::set_storage(creation, &plan.storage)?;
         for filter in filters {
-            h5::add_filter(creation, filter.id, filter.flags, &filter.values)?;
+            h5::add_filter(creation, filter)?;
         }
-        let datatype = self.type_in_image(datatype)?;
+        self.create_as_is(template, &plan.space())
+    }
+
+    /// Makes a dataset with the creation properties of the template.
+    fn create_as_is(&mut self, template: &Template<'_>, space: &Space) -> Result<Id> {
+        let datatype = self.type_in_image(&template.datatype)?;
+        let NewLink { parent, link, .. } = template.at;
         h5::create_dataset(
-            spot.parent,
-            spot.link,
+            parent,
+            link,
             &datatype,
-            &plan.space().create()?,
-            creation,
+            &space.create()?,
+            &template.creation,
         )
     }
 
-    /// Puts a dataset just made into the snapshot. `references`: where in an element they lie.
+    /// Puts a dataset just made into the snapshot. `references`: their offsets in an element.
     fn describe(
         &mut self,
-        (id, path): (&Id, &str),
-        creation: &Id,
-        datatype: &Id,
+        template: &Template<'_>,
+        id: &Id,
         plan: Plan,
-        (content, references): (Content, Vec<u64>),
+        content: Content,
+        references: Vec<u64>,
     ) -> Result<()> {
-        // Filters may have put values of their own into the pipeline when the dataset was made.
-        let filters = match h5::has_filters(creation)? {
-            true => h5::filters(&h5::dataset_creation(id)?)?,
-            false => Vec::new(),
+        let Template {
+            datatype, creation, ..
+        } = template;
+        // A filter may have added values of its own when libhdf5 made the dataset.
+        let filters = if h5::has_filters(creation)? {
+            h5::filters(&h5::dataset_creation(id)?)?
+        } else {
+            Vec::new()
         };
-        let filters = filters.into_iter();
-        let filters = filters.map(|(id, flags, values)| Filter { id, flags, values });
-        let has_pointers = Shape::of(datatype)?.has_pointers();
+        let fill = if Shape::of(datatype)?.has_pointers() {
+            Vec::new()
+        } else {
+            h5::fill_value(creation, datatype)?
+        };
         self.out.datasets.push(Dataset {
-            name: path.to_owned(),
+            name: template.at.path.to_owned(),
             header: h5::address(id)?,
             datatype: h5::describe_type(datatype),
             element_size: h5::type_size(datatype)? as u64,
-            fill: match has_pointers {
-                true => Vec::new(),
-                false => h5::fill_value(creation, datatype)?,
-            },
-            filters: filters.collect(),
+            fill,
+            filters,
             dims: plan.dims,
             max_dims: plan.max_dims,
             storage: plan.storage,
@@ -198,108 +158,92 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// A dataset that was never logged: copied with its elements; a large contiguous one is served
-    /// from where it lies.
-    fn plain(&mut self, old: &Id, creation: &Id, spot: &Spot<'_>) -> Result<New> {
-        let datatype = h5::dataset_type(old)?;
-        let space = h5::dataset_space(old)?;
-        let shape = Shape::of(&datatype)?;
-        let class = h5::storage_class(creation)?;
-        let stored = h5::storage_size(old);
-        let movable = !shape.has_pointers() && !shape.has_references();
+    /// Makes a dataset that was never logged. The view reads a large contiguous one from the file; others are copied
+    /// with their elements.
+    fn plain(&mut self, old: &Object, template: &Template<'_>) -> Result<Id> {
+        let space = h5::dataset_space(&old.id)?;
+        let shape = Shape::of(&template.datatype)?;
+        let class = h5::storage_class(&template.creation)?;
+        let stored = h5::storage_size(&old.id);
         if class == StorageClass::Contiguous
-            && movable
-            && stored >= WORTH_AN_EXTENT
-            && let Some(offset) = h5::dataset_offset(old)
+            && !shape.has_pointers()
+            && !shape.has_references()
+            && stored >= LARGE_EXTENT
+            && let Some(offset) = h5::dataset_offset(&old.id)
         {
             let content = Content::Extent {
                 source: 0,
                 offset,
                 len: stored,
             };
-            let plan = Plan::contiguous(space);
-            return self.placed(&datatype, creation, plan, content, spot);
+            return self.without_storage(template, Plan::contiguous(space), content);
         }
-        let bytes = space
-            .elements()
-            .and_then(|n| n.checked_mul(h5::type_size(&datatype).unwrap_or(1) as u64));
-        let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
-        let elsewhere = class == StorageClass::Elsewhere;
-        let nothing = elsewhere || (stored == 0 && class != StorageClass::Compact);
-        if !nothing && total.is_none_or(|t| t > MOST_COPIED) {
-            let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
-            return self.unreadable(&datatype, creation, space, reason, spot);
-        }
-        let in_image = self.type_in_image(&datatype)?;
-        let new = h5::create_dataset(
-            spot.parent,
-            spot.link,
-            &in_image,
-            &space.create()?,
-            creation,
-        )?;
-        let mut made = New {
-            id: new,
-            anchor: false,
-            later: None,
+        let has_elements = match class {
+            StorageClass::Elsewhere => false,
+            StorageClass::Compact => true,
+            _ => stored > 0,
         };
-        if nothing {
-            return Ok(made);
+        if !has_elements {
+            return self.create_as_is(template, &space);
         }
-        self.copied_bytes = total.unwrap_or(MOST_COPIED);
+        let element = h5::type_size(&template.datatype)? as u64;
+        let bytes = space.elements().and_then(|n| n.checked_mul(element));
+        let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
+        let Some(total) = total.filter(|total| *total <= MOST_COPIED) else {
+            let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
+            return self.unreadable(template, space, reason);
+        };
+        let new = self.create_as_is(template, &space)?;
+        self.copied_bytes = total;
         if shape.has_references() {
-            made.later = Some(Work::Elements);
-            return Ok(made);
+            self.postponed.push(Postponed {
+                old: old.info.address,
+                new: h5::address(&new)?,
+                path: template.at.path.to_owned(),
+                work: Work::Elements,
+            });
+            return Ok(new);
         }
-        match elements(old, &made.id, None) {
-            Ok(()) => Ok(made),
+        match copy_elements(&old.id, &new, None) {
+            Ok(()) => Ok(new),
             Err(reason) => {
-                drop(made);
-                h5::delete_link(spot.parent, spot.link)?;
-                self.unreadable(&datatype, creation, space, reason, spot)
+                drop(new);
+                h5::delete_link(template.at.parent, template.at.link)?;
+                self.unreadable(template, space, reason)
             }
         }
     }
 
-    fn unreadable(
-        &mut self,
-        datatype: &Id,
-        creation: &Id,
-        space: Space,
-        reason: String,
-        spot: &Spot<'_>,
-    ) -> Result<New> {
-        let plan = Plan::chosen(space, h5::type_size(datatype)? as u64, self.chunks);
-        let content = Content::Unreadable(reason);
-        self.placed(datatype, creation, plan, content, spot)
+    fn unreadable(&mut self, template: &Template<'_>, space: Space, reason: String) -> Result<Id> {
+        let plan = Plan::chosen(template, space, self.original.chooser)?;
+        self.without_storage(template, plan, Content::Unreadable(reason))
     }
 
-    /// A dataset that was never logged, and whose bytes are not in the image.
-    fn placed(
+    /// Makes a dataset that was never logged and has no bytes in the image.
+    fn without_storage(
         &mut self,
-        datatype: &Id,
-        creation: &Id,
+        template: &Template<'_>,
         plan: Plan,
         content: Content,
-        spot: &Spot<'_>,
-    ) -> Result<New> {
-        let id = self.create(creation, datatype, &plan, &[], spot)?;
-        let content = (content, Vec::new());
-        self.describe((&id, spot.path), creation, datatype, plan, content)?;
-        Ok(New {
-            id,
-            anchor: false,
-            later: None,
-        })
+    ) -> Result<Id> {
+        let id = self.create(template, &plan, &[])?;
+        self.describe(template, &id, plan, content, Vec::new())?;
+        Ok(id)
     }
 }
 
-/// A dataset just made in the image.
-struct New {
-    id: Id,
-    anchor: bool,
-    /// What is left to do when all objects are there.
-    later: Option<Work>,
+/// Why the elements of a logged dataset cannot be shown.
+fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
+    if shape.has_pointers() {
+        let reason = "variable-length elements were logged as pointers of the writing program";
+        return Some(reason.into());
+    }
+    if shape.has_regions() {
+        return Some("region references among logged elements".into());
+    }
+    let chunk = anchor.chunk.as_ref().and_then(|c| c.as_ref().err());
+    let filters = anchor.filters.as_ref().and_then(|f| f.as_ref().err());
+    chunk.or(filters).cloned()
 }
 
 /// Extent and storage of a dataset to be made.
@@ -310,27 +254,29 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(
-        datatype: &Id,
+    /// For the dataset of an anchor. `recorded`: in the chunks that the anchor records, if it does.
+    fn logged(
+        template: &Template<'_>,
         anchor: &Anchor,
-        recorded: Option<Result<Vec<u64>>>,
-        chunks: &Chooser<'_>,
+        recorded: bool,
+        chooser: &Chooser<'_>,
     ) -> Result<Self> {
-        let element = h5::type_size(datatype)? as u64;
-        let chosen = || chunks.logged(anchor.id, &anchor.dims, &anchor.max_dims, element);
-        let storage = match (anchor.dims.is_empty(), recorded) {
-            (true, _) => Storage::Contiguous,
-            (false, Some(Ok(chunk))) => Storage::Chunked(chunk),
-            (false, _) => Storage::Chunked(chosen()),
+        let (dims, max_dims) = (anchor.dims.clone(), anchor.max_dims.clone());
+        let element = h5::type_size(&template.datatype)? as u64;
+        let storage = match &anchor.chunk {
+            _ if dims.is_empty() => Storage::Contiguous,
+            Some(Ok(chunk)) if recorded => Storage::Chunked(chunk.clone()),
+            _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
         };
         Ok(Plan {
-            dims: anchor.dims.clone(),
-            max_dims: anchor.max_dims.clone(),
+            dims,
+            max_dims,
             storage,
         })
     }
 
     fn contiguous(space: Space) -> Self {
+        let limit = |max: u64| (max != h5::UNLIMITED).then_some(max);
         let (dims, max_dims) = match space {
             Space::Null => (vec![0], vec![Some(0)]),
             Space::Simple { dims, max } => (dims, max.into_iter().map(limit).collect()),
@@ -342,29 +288,22 @@ impl Plan {
         }
     }
 
-    fn chosen(space: Space, element: u64, chunks: &Chooser<'_>) -> Self {
+    fn chosen(template: &Template<'_>, space: Space, chooser: &Chooser<'_>) -> Result<Self> {
+        let element = h5::type_size(&template.datatype)? as u64;
         let mut plan = Self::contiguous(space);
         if !plan.dims.is_empty() {
-            plan.storage = Storage::Chunked(chunks.plain(&plan.dims, &plan.max_dims, element));
+            plan.storage = Storage::Chunked(chooser.plain(&plan.dims, &plan.max_dims, element));
         }
-        plan
+        Ok(plan)
     }
 
     fn space(&self) -> Space {
-        let max = self.max_dims.iter().map(|m| m.unwrap_or(h5::UNLIMITED));
-        Space::Simple {
-            dims: self.dims.clone(),
-            max: max.collect(),
-        }
+        Space::with_limits(&self.dims, &self.max_dims)
     }
 }
 
-fn limit(max: u64) -> Option<u64> {
-    (max != h5::UNLIMITED).then_some(max)
-}
-
 /// Copies the elements of a dataset, some rows at a time.
-pub(super) fn elements(
+pub(super) fn copy_elements(
     old: &Id,
     new: &Id,
     mut translator: Option<&mut Translator<'_>>,
@@ -377,7 +316,7 @@ pub(super) fn elements(
     }
     let datatype = h5::dataset_type(old)?;
     let row = dims.iter().skip(1).product::<u64>() * h5::type_size(&datatype)? as u64;
-    let step = (STRETCH / row.max(1)).max(1);
+    let step = (COPY_STEP / row.max(1)).max(1);
     let rows = dims.first().copied().unwrap_or(1);
     let mut at = 0;
     while at < rows {
@@ -391,11 +330,7 @@ pub(super) fn elements(
         if !dims.is_empty() {
             h5::select_block(&file_space, &start, &count, false)?;
         }
-        let memory = Space::Simple {
-            max: count.clone(),
-            dims: count,
-        };
-        let memory = memory.create()?;
+        let memory = Space::fixed(&count).create()?;
         let mut values = Values::zeros(datatype.clone(), memory.clone())?;
         h5::read_elements(old, &mut values, &memory, &file_space)?;
         if let Some(translator) = translator.as_deref_mut() {

@@ -1,5 +1,5 @@
-//! What of a file is its layout's own, and what stands for the user's objects: all that a walk through
-//! the objects has to know of a layout.
+//! What a walk through the objects of an HDF5 file has to know of a layout: which objects belong to the layout, and
+//! which stand for datasets of the user.
 
 use std::ffi::CString;
 
@@ -11,20 +11,20 @@ type Result<T> = std::result::Result<T, String>;
 /// The largest rank of a dataspace in HDF5.
 pub const MOST_DIMS: u64 = 32;
 
-/// One implementation for each layout.
+/// Each HDF5 layout implements this.
 pub trait LayoutObjects {
-    /// Under which name a stored name of a link is shown; `None` where it is internal.
-    fn present_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]>;
+    /// The name under which the view shows a link; `None` if the link belongs to the layout.
+    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]>;
 
-    /// The same for attributes.
-    fn present_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]>;
+    /// The name under which the view shows an attribute; `None` if the attribute belongs to the layout.
+    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]>;
 
-    /// What a dataset stands for; `None` where it is a plain one. `names`: of its attributes. Fails where
-    /// what they say makes no sense.
-    fn anchor(&self, dataset: &Id, names: &[CString]) -> Result<Option<Anchor>>;
+    /// What a dataset stands for; `None` for a plain one. `attributes` are the names of its attributes. Fails if their
+    /// values are invalid.
+    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>>;
 }
 
-/// Whose attribute a name is.
+/// What kind of object has an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Root,
@@ -35,30 +35,32 @@ pub enum Owner {
 /// The user's dataset that an anchor stands for.
 #[derive(Debug)]
 pub struct Anchor {
-    /// The layout's number of it.
+    /// The number by which the log knows the dataset.
     pub id: i64,
     pub dims: Vec<u64>,
     /// `None` is unlimited.
     pub max_dims: Vec<Option<u64>>,
-    /// Chunk shape and filters where they were recorded, or why they cannot be believed.
+    /// The recorded chunk shape, or why it is invalid; `None` if there is none.
     pub chunk: Option<Result<Vec<u64>>>,
+    /// The recorded filters, in the same way.
     pub filters: Option<Result<Vec<Filter>>>,
 }
 
-/// The values of the attribute `wanted` of a dataset, at most so many, if it has that.
+/// At most `most` integers from the attribute `wanted` of a dataset; `None` if it has no such attribute.
 pub fn integers(
     dataset: &Id,
-    names: &[CString],
+    attributes: &[CString],
     wanted: &str,
     most: u64,
 ) -> Result<Option<Vec<i64>>> {
-    let found = names.iter().find(|n| n.as_bytes() == wanted.as_bytes());
+    let mut names = attributes.iter();
+    let found = names.find(|n| n.as_bytes() == wanted.as_bytes());
     let read = |name: &CString| h5::read_integers(&h5::open_attribute(dataset, name)?, most);
     let values = found.map(read).transpose();
     values.map_err(|e| format!("attribute {wanted}: {e}"))
 }
 
-/// An extent that an anchor states.
+/// Checks an extent that an anchor records.
 pub fn extent(value: i64) -> Result<u64> {
     u64::try_from(value).map_err(|_| format!("an extent of {value}"))
 }

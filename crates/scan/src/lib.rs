@@ -1,16 +1,24 @@
-//! From a log file to a [`Snapshot`]. This crate alone uses libhdf5. It needs no more than a directory and a
-//! path, so that a scan can run in another process.
+//! Turns a log file into a [`Snapshot`]. No other crate uses libhdf5 on files.
 //!
-//! * [`layout_objects`] is what a walk has to know of a layout; [`logvol`] and [`classic`] know it, and find the log.
-//! * [`netcdf`] makes the objects of a netCDF classic file.
-//! * [`chunks`] tells where the chunks of a log dataset lie.
-//! * [`tree`] walks the user's objects and makes them anew in an image.
-//! * [`dataset`] makes the datasets among them.
-//! * [`unclosed`] starts from the journal of a log that was not closed.
-//! * [`references`] translates what points from one object to another.
-//! * [`hdf5_sys`] wraps the raw calls of libhdf5.
-//! * [`closing`] turns a log that is not closed into a closed one.
-//! * [`worker`] serves scans in processes without rights.
+//! [`scan`] opens the file, recognizes its layout, and calls one of these:
+//!
+//! * [`unclosed`]: a log that was not closed. It makes the objects from the journal.
+//! * [`netcdf`]: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
+//! * `scan_hdf5` below: an HDF5 file. It asks [`logvol`] and [`classic`] for the log, and walks the objects.
+//!
+//! What these have in common:
+//!
+//! * [`layout_objects`]: what a walk has to know of an HDF5 layout. Each layout implements it.
+//! * [`tree`] copies the objects of a file into an image, [`dataset`] the datasets among them, and [`references`]
+//!   the references between them.
+//! * [`chunks`]: where the chunks of a log dataset lie.
+//! * [`sources`]: the open files of a log.
+//! * [`hdf5_sys`]: the raw calls of libhdf5.
+//!
+//! Besides scans:
+//!
+//! * [`closing`] closes a log, for the writer and for `h5logfs recover`.
+//! * [`worker`] serves scans in confined processes (feature `worker`).
 
 mod chunks;
 mod classic;
@@ -21,12 +29,14 @@ mod layout_objects;
 mod logvol;
 mod netcdf;
 mod references;
+mod sources;
 mod tree;
 mod unclosed;
+#[cfg(feature = "worker")]
 pub mod worker;
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use parking_lot::Mutex;
 
@@ -34,18 +44,18 @@ use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal;
 use h5logfs_core::log::netcdf as netcdf_log;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Tables, carries_mark, find_signature};
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::scan::{Chunking, ScanRequest, Scanner};
-use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::snapshot::Snapshot;
 use layout_objects::LayoutObjects;
+use sources::Sources;
 
-/// User blocks up to this size are shown; they are kept in memory.
+/// The largest user block that is shown. User blocks are kept in memory.
 const LARGEST_USER_BLOCK: u64 = 64 << 20;
 
-/// Scans with the libhdf5 of this process, one file at a time: for files that are trusted.
+/// Scans trusted files with the libhdf5 of this process, one file at a time.
 #[derive(Debug, Default)]
 pub struct InProcess(Mutex<()>);
 
@@ -60,150 +70,125 @@ impl Scanner for InProcess {
     }
 }
 
-/// Scans one file.
-///
-/// [`Error::NotALog`] says that the file is not a log; every other error is about a log file.
-pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
-    let ScanRequest {
-        dir,
-        relative,
-        companions,
-        settings,
-    } = request;
-    let chunking = settings.chunking;
-    let source = SourceFile::open(dir, relative)?;
-    let path = source.path().to_owned();
-    let not_a_log = |reason: String| Error::NotALog {
-        path: path.clone(),
-        reason,
-    };
-    if let Some((path, journal)) = journal::of_file(dir, relative, &source)? {
-        return unclosed::scan(dir, relative, source, (path, journal), chunking);
-    }
-    if source.is_empty() || netcdf_log::has_magic(&source)? {
-        return netcdf::scan(dir, (relative, source), companions, settings);
-    }
-    let Some(signature) = find_signature(&source)? else {
-        let reason = match netcdf_log::has_log_magic(&source)? {
-            true => {
-                "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood"
-            }
-            false => "no HDF5 signature (a log file that was never closed has none either)",
-        };
-        return Err(not_a_log(reason.into()));
-    };
-    let file = match open(&source) {
-        Ok(file) => file,
-        Err(e) => {
-            granted(&path)?;
-            return Err(match carries_mark(&source, signature)? {
-                true => Error::bad_file(path, e),
-                false => not_a_log(e),
-            });
-        }
-    };
-    let found = find_log(dir, relative, &file, source);
-    let scan = |found: Found| scan_log(&file, found, chunking);
-    match found.and_then(|found| found.map(scan).transpose()) {
-        Ok(Some(snapshot)) => Ok(snapshot),
-        Ok(None) => Err(not_a_log("plain HDF5".into())),
-        Err(e) => {
-            granted(&path)?;
-            Err(Error::bad_file(path, e))
-        }
-    }
-}
-
-/// Fails where it was the system that refused something to libhdf5, which does not tell: a lack of
-/// descriptors or a bad disk says nothing about the file, and must not make it a plain one.
-fn granted(path: &Path) -> Result<()> {
-    let refused = h5::refused().map(|errno| Error::io(path, errno.into()));
-    refused.map_or(Ok(()), Err)
-}
-
-/// A log in an HDF5 file.
-struct Found {
-    /// The file itself is the first.
-    sources: Vec<(PathBuf, SourceFile)>,
-    log: Tables,
-    /// What of the file is the layout's own.
-    own: Box<dyn LayoutObjects>,
-}
-
-/// Asks each layout whether it knows the file.
-fn find_log(
-    dir: &SourceDir,
-    relative: &Path,
-    file: &Id,
-    source: SourceFile,
-) -> std::result::Result<Option<Found>, String> {
-    if let Some(header) = logvol::Header::read(file)? {
-        let (sources, tables) = logvol::find_log(dir, relative, (file, source), header)?;
-        return Ok(Some(Found {
-            sources,
-            log: Tables::LogVol(tables),
-            own: Box::new(logvol::Connector),
-        }));
-    }
-    let classic = classic::find(dir, relative, file, &source)?;
-    Ok(classic.map(|found| Found {
-        sources: std::iter::once(source)
-            .chain(found.sources)
-            .map(|source| (relative.to_owned(), source))
-            .collect(),
-        log: Tables::Classic(found.tables),
-        own: Box::new(found.own),
-    }))
-}
-
 /// Name and version of the library that makes images.
 pub fn library() -> String {
     let (major, minor, release) = hdf5::library_version();
     format!("libhdf5 {major}.{minor}.{release}")
 }
 
-/// The very file that we hold, whatever its path leads to by now.
+/// Scans one file.
+///
+/// [`Error::NotALog`] says that the file is not a log. Every other error is about a log file.
+pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
+    let source = SourceFile::open(request.dir, request.relative)?;
+    if let Some((path, journal)) = journal::of_file(request.dir, request.relative, &source)? {
+        return unclosed::scan(request, source, path, journal);
+    }
+    if source.is_empty() || netcdf_log::has_magic(&source)? {
+        return netcdf::scan(request, source);
+    }
+    scan_hdf5(request, source)
+}
+
+fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
+    Error::NotALog {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
+    let path = source.path().to_owned();
+    let Some(signature) = find_signature(&source)? else {
+        let reason = if netcdf_log::has_log_magic(&source)? {
+            "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood"
+        } else {
+            "no HDF5 signature (a log file that was never closed has none either)"
+        };
+        return Err(not_a_log(&path, reason));
+    };
+    let file = match open(&source) {
+        Ok(file) => file,
+        Err(e) => {
+            check_refusal(&path)?;
+            return Err(if carries_mark(&source, signature)? {
+                Error::bad_file(path, e)
+            } else {
+                not_a_log(&path, e)
+            });
+        }
+    };
+    let log = find_log(request, &file, source);
+    let scan = |log: Log| scan_log(&file, log, request.settings.chunking);
+    match log.and_then(|log| log.map(scan).transpose()) {
+        Ok(Some(snapshot)) => Ok(snapshot),
+        Ok(None) => Err(not_a_log(&path, "plain HDF5")),
+        Err(e) => {
+            check_refusal(&path)?;
+            Err(Error::bad_file(path, e))
+        }
+    }
+}
+
+/// Opens the file of the held descriptor, because its path may lead to another file by now.
 fn open(source: &SourceFile) -> std::result::Result<Id, String> {
     h5::forbid_plugins()?;
-    // What was refused before is none of this file's business.
-    h5::refused();
+    // Forget refusals that belong to other files.
+    h5::take_refusal();
     h5::open_descriptor(source.as_fd())
 }
 
-fn scan_log(
-    file: &Id,
-    Found { sources, log, own }: Found,
-    chunking: Chunking,
-) -> std::result::Result<Snapshot, String> {
-    let (paths, sources): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
-    let user_block = read_user_block(file, &sources[0])?;
-    let places = paths.into_iter().map(SourcePath::below).collect();
-    let chooser = Chooser::new(chunking, log.layout(), &sources);
-    let layout = (own.as_ref(), &chooser);
-    let copied = tree::copy(file, &sources[0], user_block.len() as u64, layout)?;
-    for source in &sources {
-        source.check_unchanged().map_err(|e| e.to_string())?;
+/// Fails if libhdf5 failed because the system refused something, which libhdf5 does not tell. A lack of
+/// descriptors or a bad disk says nothing about the file, so it must not pass for plain HDF5.
+fn check_refusal(path: &Path) -> Result<()> {
+    match h5::take_refusal() {
+        Some(errno) => Err(Error::io(path, errno.into())),
+        None => Ok(()),
     }
+}
+
+/// A log in an HDF5 file.
+struct Log {
+    /// The HDF5 file is the first.
+    sources: Sources,
+    tables: Tables,
+    layout: Box<dyn LayoutObjects>,
+}
+
+/// Asks each layout whether it knows the file.
+fn find_log(
+    request: ScanRequest<'_>,
+    file: &Id,
+    source: SourceFile,
+) -> std::result::Result<Option<Log>, String> {
+    if let Some(header) = logvol::Header::read(file)? {
+        return logvol::find_log(request, file, source, header).map(Some);
+    }
+    classic::find_log(request, file, source)
+}
+
+fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snapshot, String> {
+    let files = &log.sources.files;
+    let source = files.first().ok_or("a log without files")?;
+    let user_block = read_user_block(file, source)?;
+    let copied = tree::copy(tree::Original {
+        file,
+        source,
+        base: user_block.len() as u64,
+        layout: log.layout.as_ref(),
+        chooser: &Chooser::new(chunking, log.tables.layout(), files),
+    })?;
+    log.sources.check_unchanged().map_err(|e| e.to_string())?;
     Ok(Snapshot {
-        sources: described(places, &sources),
+        sources: log.sources.describe(),
         journal: None,
         user_block,
         image: copied.image,
         datasets: copied.datasets,
-        log,
+        log: log.tables,
         addresses: copied.addresses,
         diagnostics: copied.diagnostics,
     })
-}
-
-fn described(places: Vec<SourcePath>, sources: &[SourceFile]) -> Vec<Source> {
-    let describe = |(place, file): (SourcePath, &SourceFile)| Source {
-        place,
-        identity: file.identity(),
-        grows: file.grows(),
-        arrangement: file.arrangement().clone(),
-    };
-    places.into_iter().zip(sources).map(describe).collect()
 }
 
 fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {
@@ -212,8 +197,7 @@ fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8
         return Err(format!("a user block of {size} bytes"));
     }
     let mut bytes = vec![0; size as usize];
-    source
-        .read_exact_at(&mut bytes, 0)
-        .map_err(|e| e.to_string())?;
+    let read = source.read_exact_at(&mut bytes, 0);
+    read.map_err(|e| e.to_string())?;
     Ok(bytes)
 }

@@ -1,24 +1,25 @@
-//! What the Log VOL connector leaves in a file besides the user's objects (`docs/formats/logvol.md`,
-//! sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
+//! The layout of the Log VOL connector (`docs/formats/logvol.md`, sections 1, 2 and 10, and
+//! `docs/formats/logvol-extensions.md`): finds the log of a file, and knows which objects belong to the layout.
 
 use std::ffi::CString;
-use std::path::{Path, PathBuf};
 
 use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
+use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
 use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::ScanRequest;
 use h5logfs_core::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Values in the longest description of a filter pipeline that is believed.
+/// The most values of a recorded filter pipeline.
 const MOST_PIPELINE_VALUES: u64 = 4096;
-/// Filter flag: the dataset can do without.
+/// Filter flag: a chunk may be stored without it.
 const OPTIONAL: u32 = 1;
 
 /// The root attribute `_int_att`.
@@ -54,20 +55,17 @@ impl Header {
     }
 }
 
-/// What of a file is the layout's own.
-#[derive(Debug)]
-pub struct Connector;
+/// The objects of a file of this layout.
+pub struct LogVolObjects;
 
-impl LayoutObjects for Connector {
+impl LayoutObjects for LogVolObjects {
     /// Section 1.3.
-    fn present_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
-        match stored {
-            _ if in_root && stored == LOG_GROUP.as_bytes() => None,
-            _ => Some(unescape(stored)),
-        }
+    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
+        let is_log = in_root && stored == LOG_GROUP.as_bytes();
+        (!is_log).then(|| unescape(stored))
     }
 
-    fn present_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
+    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
         let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
         match owner {
             Owner::Root if is(&[MARK, WRITER]) => None,
@@ -77,16 +75,14 @@ impl LayoutObjects for Connector {
     }
 
     /// Section 2.
-    fn anchor(&self, dataset: &Id, names: &[CString]) -> Result<Option<Anchor>> {
+    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
         if h5::dataset_space(dataset)? != Space::Null {
             return Ok(None);
         }
-        let integers = |wanted, most| layout_objects::integers(dataset, names, wanted, most);
-        let (dims, max, id) = (
-            integers(DIMS, MOST_DIMS)?,
-            integers(MAX_DIMS, MOST_DIMS)?,
-            integers(ID, 1)?,
-        );
+        let integers = |wanted, most| layout_objects::integers(dataset, attributes, wanted, most);
+        let dims = integers(DIMS, MOST_DIMS)?;
+        let max = integers(MAX_DIMS, MOST_DIMS)?;
+        let id = integers(ID, 1)?;
         let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
             return Ok(None);
         };
@@ -109,10 +105,9 @@ impl LayoutObjects for Connector {
         for (dim, max) in dims.into_iter().zip(max) {
             let dim = layout_objects::extent(dim)?;
             anchor.dims.push(dim);
-            // The connector writes -1 for unlimited; a limit under the extent could not be presented.
-            anchor
-                .max_dims
-                .push(u64::try_from(max).ok().map(|m| m.max(dim)));
+            // The connector writes -1 for unlimited. HDF5 allows no limit below the extent.
+            let max = u64::try_from(max).ok();
+            anchor.max_dims.push(max.map(|m| m.max(dim)));
         }
         Ok(Some(anchor))
     }
@@ -138,12 +133,12 @@ fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
 /// `id, flags, n, value[0..n]` for each filter.
 fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     let broken = || format!("{FILTERS} is {values:?}");
-    let words: Vec<u32> = values
+    let numbers: Vec<u32> = values
         .iter()
         .map(|v| u32::try_from(*v).map_err(|_| broken()))
         .collect::<Result<_>>()?;
     let mut filters = Vec::new();
-    let mut rest = words.as_slice();
+    let mut rest = numbers.as_slice();
     while let [id, flags, count, tail @ ..] = rest {
         let count = *count as usize;
         let values = tail.get(..count).ok_or_else(broken)?;
@@ -156,7 +151,7 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
             values: values.to_vec(),
         };
         if !filter.can_apply() {
-            // Our chunks do without it, which a mandatory filter would not allow.
+            // The view's chunks are stored without it, which HDF5 allows for optional filters only.
             filter.flags |= OPTIONAL;
         }
         filters.push(filter);
@@ -169,56 +164,63 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     }
 }
 
-/// The files that hold the log, the master first, and where the tables and the data lie in them.
+/// Finds the files of the log, the master first, and where the tables and the data lie in them.
 pub fn find_log(
-    dir: &SourceDir,
-    relative: &Path,
-    master: (&Id, SourceFile),
+    request: ScanRequest<'_>,
+    file: &Id,
+    master: SourceFile,
     header: Header,
-) -> Result<(Vec<(PathBuf, SourceFile)>, Tables)> {
-    let (file, master_file) = master;
+) -> Result<Log> {
     let mut tables = Tables {
         config: header.config as i32,
         ..Tables::default()
     };
-    let mut sources = vec![(relative.to_owned(), master_file)];
+    let mut sources = Sources::default();
+    sources.push(SourcePath::below(request.relative), master);
     if header.is_subfiled() {
-        for path in find_subfiles(dir, relative, header.subfiles)? {
-            let source = SourceFile::open(dir, &path).map_err(|e| format!("subfile {e}"))?;
-            let name = source.path().display().to_string();
-            let file = super::open(&source).map_err(|e| format!("subfile {name}: {e}"))?;
-            let header = Header::read(&file)
-                .and_then(|h| h.ok_or_else(|| format!("no attribute {MARK}")))
-                .map_err(|e| format!("subfile {name}: {e}"))?;
-            let number = sources.len() as u16;
-            find_tables(&file, header, number, &mut tables)
-                .map_err(|e| format!("subfile {name}: {e}"))?;
-            sources.push((path, source));
+        let paths = find_subfiles(request.dir, request.relative, header.subfiles)?;
+        for (path, number) in paths.into_iter().zip(1..) {
+            let subfile = SourceFile::open(request.dir, &path);
+            let subfile = subfile.map_err(|e| format!("subfile {e}"))?;
+            find_subfile_tables(&subfile, number, &mut tables)
+                .map_err(|e| format!("subfile {}: {e}", subfile.path().display()))?;
+            sources.push(SourcePath::below(path), subfile);
         }
     } else {
         find_tables(file, header, 0, &mut tables)?;
     }
     tables.data.sort_by_key(|e| (e.source, e.offset));
-    Ok((sources, tables))
+    Ok(Log {
+        sources,
+        tables: h5logfs_core::log::Tables::LogVol(tables),
+        layout: Box::new(LogVolObjects),
+    })
 }
 
-/// The `_md_N` and `_ld_N` of one file. A crash in the middle of the close leaves the numbers in the
-/// header behind (section 12): what is there counts, and nothing that was promised may be missing.
+fn find_subfile_tables(subfile: &SourceFile, number: u16, tables: &mut Tables) -> Result<()> {
+    let file = super::open(subfile)?;
+    let header = Header::read(&file)?.ok_or_else(|| format!("no attribute {MARK}"))?;
+    find_tables(&file, header, number, tables)
+}
+
+/// Finds the datasets `_md_N` and `_ld_N` of one file. There may be more than the header promises, because a crash
+/// during the close leaves old numbers in the header (section 12). There must not be fewer.
 fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> Result<()> {
     let root = h5::open_group(file, c"/")?;
-    let group = match h5::hard_link_exists(&root, c"_LOG")? {
-        true => Some(h5::open_group(file, c"/_LOG")?),
-        false => None,
+    let group = if h5::hard_link_exists(&root, c"_LOG")? {
+        Some(h5::open_group(file, c"/_LOG")?)
+    } else {
+        None
     };
     let kinds = [
         ("_md", header.metadata_logs, &mut tables.metadata),
         ("_ld", header.data_logs, &mut tables.data),
     ];
-    for (kind, promised, list) in kinds {
+    for (kind, promised, extents) in kinds {
         let mut found = 0;
         if let Some(group) = &group {
             while let Some(extent) = extent(group, kind, found, source)? {
-                list.extend((extent.len > 0).then_some(extent));
+                extents.extend((extent.len > 0).then_some(extent));
                 found += 1;
             }
         }
@@ -229,6 +231,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
     Ok(())
 }
 
+/// Where the dataset `kind_number` lies; `None` if there is none.
 fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Extent>> {
     let name = format!("{kind}_{number}");
     let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
@@ -237,8 +240,8 @@ fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Ext
     }
     let dataset = h5::open_dataset(group, &path)?;
     let len = h5::storage_size(&dataset);
-    let contiguous = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
-    if contiguous != h5::StorageClass::Contiguous {
+    let class = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
+    if class != h5::StorageClass::Contiguous {
         return Err(format!("/_LOG/{name} is not contiguous"));
     }
     let offset = match h5::dataset_offset(&dataset) {
@@ -246,10 +249,8 @@ fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Ext
         None if len == 0 => 0,
         None => return Err(format!("/_LOG/{name} has no place in the file")),
     };
-    if offset
-        .checked_add(len)
-        .is_none_or(|end| end > i64::MAX as u64)
-    {
+    let end = offset.checked_add(len);
+    if end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("/_LOG/{name}: {len} bytes at {offset}"));
     }
     Ok(Some(Extent {
@@ -266,21 +267,24 @@ mod tests {
 
     #[test]
     fn names_are_unescaped_and_internal_ones_hidden() {
-        assert_eq!(Connector.present_link(b"_LOG", true), None);
-        assert_eq!(Connector.present_link(b"_LOG", false), Some(&b"_LOG"[..]));
-        assert_eq!(Connector.present_link(b"__LOG", true), Some(&b"_LOG"[..]));
-        assert_eq!(Connector.present_link(b"_b", true), Some(&b"_b"[..]));
-        assert_eq!(Connector.present_attribute(b"_int_att", Owner::Root), None);
+        assert_eq!(LogVolObjects.shown_link(b"_LOG", true), None);
+        assert_eq!(LogVolObjects.shown_link(b"_LOG", false), Some(&b"_LOG"[..]));
+        assert_eq!(LogVolObjects.shown_link(b"__LOG", true), Some(&b"_LOG"[..]));
+        assert_eq!(LogVolObjects.shown_link(b"_b", true), Some(&b"_b"[..]));
         assert_eq!(
-            Connector.present_attribute(b"_int_att", Owner::Anchor),
-            Some(&b"_int_att"[..])
-        );
-        assert_eq!(
-            Connector.present_attribute(b"_h5logfs_chunk", Owner::Anchor),
+            LogVolObjects.shown_attribute(b"_int_att", Owner::Root),
             None
         );
         assert_eq!(
-            Connector.present_attribute(b"__FillValue", Owner::Anchor),
+            LogVolObjects.shown_attribute(b"_int_att", Owner::Anchor),
+            Some(&b"_int_att"[..])
+        );
+        assert_eq!(
+            LogVolObjects.shown_attribute(b"_h5logfs_chunk", Owner::Anchor),
+            None
+        );
+        assert_eq!(
+            LogVolObjects.shown_attribute(b"__FillValue", Owner::Anchor),
             Some(&b"_FillValue"[..])
         );
     }

@@ -176,9 +176,10 @@ fn select(space: &Id, extent: &Space, serialized: &[u8]) -> Result<()> {
         (HYPERSLABS, 3) => {
             let is_regular = reader.number(1)? & 1 != 0;
             let width = reader.number(1)? as usize;
-            match is_regular {
-                true => regular(space, extent, &mut reader, width),
-                false => blocks(space, extent, &mut reader, width),
+            if is_regular {
+                regular(space, extent, &mut reader, width)
+            } else {
+                blocks(space, extent, &mut reader, width)
             }
         }
         other => Err(format!("a selection of kind and version {other:?}")),

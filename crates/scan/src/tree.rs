@@ -1,10 +1,10 @@
-//! Walking the user's objects and making them anew in an image, in which every dataset has its true
-//! shape and none has a byte of storage, but for small ones that were never logged.
+//! Copies the user's objects into an image. There every dataset has its true shape. Only small datasets that were
+//! never logged have storage there.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 
-use super::dataset::{Spot, elements};
+use super::dataset::{NewLink, copy_elements};
 use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
@@ -16,50 +16,50 @@ use h5logfs_core::snapshot::Dataset;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Attributes from this size on do not fit into the header of an object (64 KiB, less its own words).
+/// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
 const LARGE_ATTRIBUTE: u64 = 64_000;
+
+/// The log file that is copied.
+pub(super) struct Original<'a> {
+    /// The file as libhdf5 sees it.
+    pub file: &'a Id,
+    pub source: &'a SourceFile,
+    /// Bytes of the user block.
+    pub base: u64,
+    pub layout: &'a dyn LayoutObjects,
+    pub chooser: &'a Chooser<'a>,
+}
 
 /// What a walk through a file yields.
 #[derive(Debug, Default)]
 pub struct Copied {
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
+    /// Addresses of the objects in the file and in the image.
     pub addresses: Vec<(u64, u64)>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Makes the image of an open log file. `base`: bytes of its user block. `own`: what of it is the layout's.
-pub(super) fn copy(
-    file: &Id,
-    source: &SourceFile,
-    base: u64,
-    (own, chunks): (&dyn LayoutObjects, &Chooser<'_>),
-) -> Result<Copied> {
-    let root = h5::open_group(file, c"/")?;
+/// Makes the image of an open log file.
+pub(super) fn copy(original: Original<'_>) -> Result<Copied> {
+    let root = Object::of(h5::open_group(original.file, c"/")?)?;
     let creation = h5::new_file_creation()?;
-    h5::copy_group_properties(&h5::group_creation(&root)?, &creation)?;
-    let (info, names) = (h5::object_info(&root)?, h5::attribute_names(&root)?);
-    if has_large_attribute(&root, &info, &names)? {
-        h5::allow_large_attributes(&creation)?;
-    }
+    h5::copy_group_properties(&h5::group_creation(&root.id)?, &creation)?;
+    root.allow_large_attributes(&creation)?;
     let image = h5::create_in_memory(&creation)?;
+    let new_root = h5::open_group(&image, c"/")?;
     let mut copier = Copier {
-        file,
-        source,
-        base,
-        own,
-        chunks,
+        original,
         image: image.clone(),
         objects: HashMap::new(),
         committed: HashMap::new(),
-        later: Vec::new(),
+        postponed: Vec::new(),
         copied_bytes: 0,
         times: Vec::new(),
         out: Copied::default(),
     };
-    let new_root = h5::open_group(&image, c"/")?;
-    copier.tree(root, new_root, (&info, &names))?;
-    copier.references()?;
+    copier.tree(root, new_root)?;
+    copier.postponed_work()?;
     let mut out = copier.out;
     out.addresses = copier.objects.into_iter().collect();
     out.addresses.sort_unstable();
@@ -72,31 +72,69 @@ pub(super) fn copy(
     Ok(out)
 }
 
-pub(super) struct Copier<'a> {
-    pub(super) file: &'a Id,
-    pub(super) source: &'a SourceFile,
-    pub(super) base: u64,
-    pub(super) own: &'a dyn LayoutObjects,
-    pub(super) chunks: &'a Chooser<'a>,
-    pub(super) image: Id,
-    /// Addresses of the objects made so far, by those in the file.
-    pub(super) objects: HashMap<u64, u64>,
-    /// Committed types in the image, by their addresses in the file.
-    pub(super) committed: HashMap<u64, Id>,
-    /// Objects with references among their attributes or elements: these can be written only when
-    /// all objects have their addresses.
-    pub(super) later: Vec<Later>,
-    pub(super) copied_bytes: u64,
-    /// libhdf5 writes the time of the scan; the user wants those of the objects.
-    times: Vec<ObjectTimes>,
-    pub(super) out: Copied,
+/// An object of the log file.
+pub(super) struct Object {
+    pub id: Id,
+    pub info: h5::ObjectInfo,
+    pub attributes: Vec<CString>,
 }
 
-pub(super) struct Later {
-    pub(super) old: u64,
-    pub(super) new: u64,
-    pub(super) path: String,
-    pub(super) work: Work,
+impl Object {
+    fn of(id: Id) -> Result<Self> {
+        Ok(Object {
+            info: h5::object_info(&id)?,
+            attributes: h5::attribute_names(&id)?,
+            id,
+        })
+    }
+
+    /// Lets the copy have large attributes if the object has some. Only version 2 object headers can hold them.
+    pub fn allow_large_attributes(&self, creation: &Id) -> Result<()> {
+        if self.info.version < 2 {
+            return Ok(());
+        }
+        for name in &self.attributes {
+            let attribute = h5::open_attribute(&self.id, name)?;
+            if h5::attribute_storage(&attribute) >= LARGE_ATTRIBUTE {
+                return h5::allow_large_attributes(creation);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A group whose links are still to be copied.
+struct Group {
+    old: Id,
+    new: Id,
+    /// Without a slash at the end: the root group has an empty path.
+    path: String,
+}
+
+pub(super) struct Copier<'a> {
+    pub original: Original<'a>,
+    image: Id,
+    /// Addresses of the objects made so far, by their addresses in the file.
+    pub objects: HashMap<u64, u64>,
+    /// Committed types in the image, by their addresses in the file.
+    committed: HashMap<u64, Id>,
+    /// References can be written only when all objects have their addresses.
+    pub postponed: Vec<Postponed>,
+    /// Bytes of elements copied into the image.
+    pub copied_bytes: u64,
+    /// libhdf5 stores the time of the scan. These times of the file's objects replace it.
+    times: Vec<ObjectTimes>,
+    pub out: Copied,
+}
+
+/// An object with references among its attributes or elements.
+pub(super) struct Postponed {
+    /// Its address in the file.
+    pub old: u64,
+    /// Its address in the image.
+    pub new: u64,
+    pub path: String,
+    pub work: Work,
 }
 
 pub(super) enum Work {
@@ -106,124 +144,114 @@ pub(super) enum Work {
 
 /// One object on both sides.
 pub(super) struct Pair<'a> {
-    pub(super) old: &'a Id,
-    pub(super) new: &'a Id,
-    pub(super) path: &'a str,
+    pub old: &'a Object,
+    pub new: &'a Id,
+    pub path: &'a str,
 }
 
 impl Copier<'_> {
-    fn tree(
-        &mut self,
-        root: Id,
-        new_root: Id,
-        (info, names): (&h5::ObjectInfo, &[CString]),
-    ) -> Result<()> {
-        self.objects.insert(info.address, h5::address(&new_root)?);
+    fn tree(&mut self, root: Object, new_root: Id) -> Result<()> {
+        self.objects
+            .insert(root.info.address, h5::address(&new_root)?);
         let pair = Pair {
             old: &root,
             new: &new_root,
             path: "/",
         };
-        self.finish_object(&pair, Owner::Root, (info, names))?;
-        let mut groups = vec![(root, new_root, String::new())];
-        while let Some((old, new, path)) = groups.pop() {
-            let mut found = Vec::new();
-            self.group(&old, &new, &path, &mut found)
-                .map_err(|e| format!("group {}/: {e}", path))?;
-            // The first group met is the next one walked.
-            found.reverse();
-            groups.extend(found);
+        self.finish_object(&pair, Owner::Root)?;
+        let mut groups = vec![Group {
+            old: root.id,
+            new: new_root,
+            path: String::new(),
+        }];
+        while let Some(group) = groups.pop() {
+            let found = self.group(&group);
+            let found = found.map_err(|e| format!("group {}/: {e}", group.path))?;
+            // The first group found is walked next.
+            groups.extend(found.into_iter().rev());
         }
         Ok(())
     }
 
-    /// Makes the links of one group, and the objects that they are the first to name. Groups among
-    /// them are left to the caller.
-    fn group(
-        &mut self,
-        old: &Id,
-        new: &Id,
-        path: &str,
-        groups: &mut Vec<(Id, Id, String)>,
-    ) -> Result<()> {
-        for link in self.presented_links(old, path)? {
-            let shown = format!("{path}/{}", String::from_utf8_lossy(&link.name));
-            let made = self.link(new, &link, &shown, groups);
-            made.map_err(|e| format!("link {shown}: {e}"))?;
+    /// Makes the links of one group, and the objects that have no other link yet. Returns the groups among these.
+    fn group(&mut self, group: &Group) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        for link in self.shown_links(group)? {
+            let path = format!("{}/{}", group.path, String::from_utf8_lossy(&link.name));
+            let made = self.link(&NewLink {
+                parent: &group.new,
+                link: &link,
+                path: &path,
+            });
+            groups.extend(made.map_err(|e| format!("link {path}: {e}"))?);
         }
-        Ok(())
+        Ok(groups)
     }
 
-    fn link(
-        &mut self,
-        parent: &Id,
-        link: &Link,
-        path: &str,
-        groups: &mut Vec<(Id, Id, String)>,
-    ) -> Result<()> {
-        let address = match link.target {
+    /// Makes a link. Returns the group if it made one.
+    fn link(&mut self, at: &NewLink<'_>) -> Result<Option<Group>> {
+        let address = match at.link.target {
             Target::Hard(address) => address,
             Target::Soft(_) | Target::External { .. } => {
-                return h5::create_symbolic_link(parent, link);
+                return h5::create_symbolic_link(at.parent, at.link).map(|()| None);
             }
             Target::Other(kind) => {
-                let text = format!("link {path} of the unknown kind {kind} is not shown");
+                let text = format!("link {} of the unknown kind {kind} is not shown", at.path);
                 self.out.diagnostics.push(Diagnostic::note(text));
-                return Ok(());
+                return Ok(None);
             }
         };
         if let Some(new) = self.objects.get(&address) {
-            return h5::link_object(&h5::open_object(&self.image, *new)?, parent, link);
+            let object = h5::open_object(&self.image, *new)?;
+            return h5::link_object(&object, at.parent, at.link).map(|()| None);
         }
-        let old = h5::open_object(self.file, address)?;
-        let info = h5::object_info(&old)?;
-        match info.kind {
+        let old = Object::of(h5::open_object(self.original.file, address)?)?;
+        match old.info.kind {
             Kind::Datatype => {
-                let datatype = self.committed_type(&old, address)?;
-                h5::link_object(&datatype, parent, link)
+                let datatype = self.commit_type(&old)?;
+                h5::link_object(&datatype, at.parent, at.link).map(|()| None)
             }
-            Kind::Dataset => {
-                let spot = Spot { parent, link, path };
-                self.dataset(&old, &info, &spot)
-            }
-            Kind::Group => {
-                let creation = h5::group_creation(&old)?;
-                let names = h5::attribute_names(&old)?;
-                if has_large_attribute(&old, &info, &names)? {
-                    h5::allow_large_attributes(&creation)?;
-                }
-                let new = h5::create_group(parent, link, &creation)?;
-                self.objects.insert(address, h5::address(&new)?);
-                let pair = Pair {
-                    old: &old,
-                    new: &new,
-                    path,
-                };
-                self.finish_object(&pair, Owner::Other, (&info, &names))?;
-                groups.push((old, new, path.to_owned()));
-                Ok(())
-            }
+            Kind::Dataset => self.dataset(&old, at).map(|()| None),
+            Kind::Group => self.make_group(old, at).map(Some),
         }
     }
 
-    /// The links that a group shows, under the names that it shows. Where an escaped name falls on
-    /// one that was never escaped, the escaped one keeps its stored form.
-    fn presented_links(&mut self, group: &Id, path: &str) -> Result<Vec<Link>> {
-        let mut links = h5::links(group)?;
-        let stored: Vec<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
-        let taken: HashSet<&[u8]> = stored.iter().map(Vec::as_slice).collect();
-        let in_root = path.is_empty();
+    fn make_group(&mut self, old: Object, at: &NewLink<'_>) -> Result<Group> {
+        let creation = h5::group_creation(&old.id)?;
+        old.allow_large_attributes(&creation)?;
+        let new = h5::create_group(at.parent, at.link, &creation)?;
+        self.objects.insert(old.info.address, h5::address(&new)?);
+        let pair = Pair {
+            old: &old,
+            new: &new,
+            path: at.path,
+        };
+        self.finish_object(&pair, Owner::Other)?;
+        Ok(Group {
+            old: old.id,
+            new,
+            path: at.path.to_owned(),
+        })
+    }
+
+    /// The links that the copy of a group has. An escaped name keeps its stored form if its unescaped form is the
+    /// name of another link.
+    fn shown_links(&mut self, group: &Group) -> Result<Vec<Link>> {
+        let mut links = h5::links(&group.old)?;
+        let stored: HashSet<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
+        let in_root = group.path.is_empty();
+        let layout = self.original.layout;
         links.retain_mut(|link| {
-            let Some(shown) = self.own.present_link(&link.name, in_root) else {
+            let Some(shown) = layout.shown_link(&link.name, in_root) else {
                 return false;
             };
-            if shown == link.name.as_slice() {
+            if shown == link.name {
                 return true;
             }
-            // Only one that is itself shown as it is stands in the way.
-            if taken.contains(shown) && self.own.present_link(shown, in_root) == Some(shown) {
+            // Another link has this name only if it is shown under it.
+            if stored.contains(shown) && layout.shown_link(shown, in_root) == Some(shown) {
                 let name = String::from_utf8_lossy(&link.name);
-                let text = format!("link {path}/{name}: its unescaped name is taken");
+                let text = format!("link {}/{name}: its unescaped name is taken", group.path);
                 self.out.diagnostics.push(Diagnostic::note(text));
                 return true;
             }
@@ -233,16 +261,12 @@ impl Copier<'_> {
         Ok(links)
     }
 
-    /// What all objects have besides their content: attributes, comment, times.
-    pub(super) fn finish_object(
-        &mut self,
-        pair: &Pair<'_>,
-        owner: Owner,
-        (info, names): (&h5::ObjectInfo, &[CString]),
-    ) -> Result<()> {
-        if let Some(text) = h5::comment(pair.old)? {
+    /// Copies what objects of all kinds have: attributes, comment and times.
+    pub fn finish_object(&mut self, pair: &Pair<'_>, owner: Owner) -> Result<()> {
+        if let Some(text) = h5::comment(&pair.old.id)? {
             h5::set_comment(pair.new, &text)?;
         }
+        let info = &pair.old.info;
         let new = h5::address(pair.new)?;
         let [access, modification, change, birth] = info.times;
         if change != 0 {
@@ -255,8 +279,8 @@ impl Copier<'_> {
                 birth: or_change(birth),
             });
         }
-        if !self.attributes(pair, owner, names, None)? {
-            self.later.push(Later {
+        if !self.attributes(pair, owner, None)? {
+            self.postponed.push(Postponed {
                 old: info.address,
                 new,
                 path: pair.path.to_owned(),
@@ -268,30 +292,15 @@ impl Copier<'_> {
 
     // --- attributes ------------------------------------------------------------------------------
 
-    /// Copies the attributes of an object; without a `translator` only if none has references.
-    /// Returns whether it did.
+    /// Copies the attributes of an object. If one has references and there is no `translator`, it copies none and
+    /// returns false.
     fn attributes(
         &mut self,
         pair: &Pair<'_>,
         owner: Owner,
-        names: &[CString],
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
-        let mut shown = Vec::new();
-        let mut taken = HashSet::new();
-        for stored in names {
-            let Some(name) = self.own.present_attribute(stored.to_bytes(), owner) else {
-                continue;
-            };
-            // An escaped name that falls on one that was never escaped keeps its stored form.
-            let clashes = name != stored.to_bytes()
-                && names.iter().any(|n| n.to_bytes() == name)
-                && self.own.present_attribute(name, owner) == Some(name);
-            let name = if clashes { stored.to_bytes() } else { name };
-            if taken.insert(name) {
-                shown.push((name.to_vec(), h5::open_attribute(pair.old, stored)?));
-            }
-        }
+        let shown = self.shown_attributes(pair.old, owner)?;
         if translator.is_none() {
             for (_, attribute) in &shown {
                 if Shape::of(&h5::attribute_type(attribute)?)?.has_references() {
@@ -300,18 +309,40 @@ impl Copier<'_> {
             }
         }
         for (name, attribute) in &shown {
-            self.attribute(pair, name, attribute, translator.as_deref_mut())
-                .map_err(|e| {
-                    let name = String::from_utf8_lossy(name);
-                    format!("attribute {name} of {}: {e}", pair.path)
-                })?;
+            let copied = self.attribute(pair.new, name, attribute, translator.as_deref_mut());
+            copied.map_err(|e| {
+                let name = String::from_utf8_lossy(name);
+                format!("attribute {name} of {}: {e}", pair.path)
+            })?;
         }
         Ok(true)
     }
 
+    /// The attributes that the copy of an object has, with their names there.
+    fn shown_attributes(&self, object: &Object, owner: Owner) -> Result<Vec<(Vec<u8>, Id)>> {
+        let layout = self.original.layout;
+        let names = &object.attributes;
+        let mut shown = Vec::new();
+        let mut taken = HashSet::new();
+        for stored in names {
+            let Some(name) = layout.shown_attribute(stored.to_bytes(), owner) else {
+                continue;
+            };
+            // As for links: an escaped name keeps its stored form if the unescaped one is taken.
+            let is_taken = name != stored.to_bytes()
+                && names.iter().any(|n| n.to_bytes() == name)
+                && layout.shown_attribute(name, owner) == Some(name);
+            let name = if is_taken { stored.to_bytes() } else { name };
+            if taken.insert(name) {
+                shown.push((name.to_vec(), h5::open_attribute(&object.id, stored)?));
+            }
+        }
+        Ok(shown)
+    }
+
     fn attribute(
         &mut self,
-        pair: &Pair<'_>,
+        new: &Id,
         name: &[u8],
         attribute: &Id,
         translator: Option<&mut Translator<'_>>,
@@ -321,43 +352,47 @@ impl Copier<'_> {
             values.change_references(&mut |r| translator.translate(r))?;
         }
         let datatype = self.type_in_image(values.datatype())?;
-        let name = (name, h5::attribute_is_utf8(attribute)?);
-        h5::write_attribute(pair.new, name, &datatype, &values)
+        let name = h5::Name {
+            bytes: name,
+            utf8: h5::attribute_is_utf8(attribute)?,
+        };
+        h5::write_attribute(new, name, &datatype, &values)
     }
 
     /// Writes what had to wait for the addresses of all objects.
-    fn references(&mut self) -> Result<()> {
+    fn postponed_work(&mut self) -> Result<()> {
         let (objects, image) = (self.objects.clone(), self.image.clone());
         let mut translator = Translator {
-            source: self.source,
-            base: self.base,
+            source: self.original.source,
+            base: self.original.base,
             image: &image,
             objects: &objects,
             lost: 0,
         };
-        for later in std::mem::take(&mut self.later) {
-            let old = h5::open_object(self.file, later.old)?;
-            let new = h5::open_object(&self.image, later.new)?;
+        for Postponed {
+            old,
+            new,
+            path,
+            work,
+        } in std::mem::take(&mut self.postponed)
+        {
+            let old = Object::of(h5::open_object(self.original.file, old)?)?;
             let pair = Pair {
                 old: &old,
-                new: &new,
-                path: &later.path,
+                new: &h5::open_object(&image, new)?,
+                path: &path,
             };
-            let lost = translator.lost;
-            match later.work {
+            let lost_before = translator.lost;
+            match work {
                 Work::Attributes(owner) => {
-                    let names = h5::attribute_names(&old)?;
-                    self.attributes(&pair, owner, &names, Some(&mut translator))?;
+                    self.attributes(&pair, owner, Some(&mut translator))?;
                 }
-                Work::Elements => elements(&old, &new, Some(&mut translator))
-                    .map_err(|e| format!("dataset {}: {e}", later.path))?,
+                Work::Elements => copy_elements(&old.id, pair.new, Some(&mut translator))
+                    .map_err(|e| format!("dataset {path}: {e}"))?,
             }
-            if translator.lost > lost {
-                let text = format!(
-                    "{}: {} references to nothing became null references",
-                    later.path,
-                    translator.lost - lost
-                );
+            let lost = translator.lost - lost_before;
+            if lost > 0 {
+                let text = format!("{path}: {lost} references to nothing became null references");
                 self.out.diagnostics.push(Diagnostic::note(text));
             }
         }
@@ -366,22 +401,22 @@ impl Copier<'_> {
 
     // --- datatypes -------------------------------------------------------------------------------
 
-    /// The form of a type of the file that objects of the image can be made with.
-    pub(super) fn type_in_image(&mut self, datatype: &Id) -> Result<Id> {
-        match h5::committed(datatype)? {
-            Some(address) => {
-                let old = h5::open_object(self.file, address)?;
-                self.committed_type(&old, address)
-            }
-            None => Ok(datatype.clone()),
-        }
-    }
-
-    fn committed_type(&mut self, old: &Id, address: u64) -> Result<Id> {
+    /// The form of a type of the file with which objects of the image can be made.
+    pub fn type_in_image(&mut self, datatype: &Id) -> Result<Id> {
+        let Some(address) = h5::committed(datatype)? else {
+            return Ok(datatype.clone());
+        };
         if let Some(known) = self.committed.get(&address) {
             return Ok(known.clone());
         }
-        let new = h5::commit_copy(&self.image, old)?;
+        let old = h5::open_object(self.original.file, address)?;
+        self.commit_type(&Object::of(old)?)
+    }
+
+    /// Makes the copy of a committed type that has none yet.
+    fn commit_type(&mut self, old: &Object) -> Result<Id> {
+        let new = h5::commit_copy(&self.image, &old.id)?;
+        let address = old.info.address;
         self.objects.insert(address, h5::address(&new)?);
         self.committed.insert(address, new.clone());
         let pair = Pair {
@@ -389,26 +424,7 @@ impl Copier<'_> {
             new: &new,
             path: "a committed datatype",
         };
-        let (info, names) = (h5::object_info(old)?, h5::attribute_names(old)?);
-        self.finish_object(&pair, Owner::Other, (&info, &names))?;
+        self.finish_object(&pair, Owner::Other)?;
         Ok(new)
     }
-}
-
-/// Whether an object has an attribute that only the newer object headers can hold. In the older
-/// ones there can be none.
-pub(super) fn has_large_attribute(
-    object: &Id,
-    info: &h5::ObjectInfo,
-    names: &[CString],
-) -> Result<bool> {
-    if info.version < 2 {
-        return Ok(false);
-    }
-    for name in names {
-        if h5::attribute_storage(&h5::open_attribute(object, name)?) >= LARGE_ATTRIBUTE {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -1,11 +1,12 @@
-//! A log that was not closed, or is still being written: its objects are made of the journal's
-//! definitions, in memory, and then walked as those of any other log.
+//! A log that was not closed, or is still written: makes its objects in memory from the definitions in the journal,
+//! and then walks them like those of any other log.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::logvol::Connector;
-use super::{described, tree};
-use crate::closing::objects;
+use super::logvol::LogVolObjects;
+use super::sources::Sources;
+use super::tree;
+use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
@@ -14,63 +15,63 @@ use h5logfs_core::journal::extent::{FRONT, file_id, sections};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::logvol::{self, Extent};
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{Chunking, shape::Chooser};
+use h5logfs_core::scan::{ScanRequest, shape::Chooser};
 use h5logfs_core::snapshot::{Snapshot, Source};
 
-/// Scans what the last complete flush left.
+/// Scans the log up to its last complete flush.
 pub fn scan(
-    dir: &SourceDir,
-    relative: &Path,
+    request: ScanRequest<'_>,
     master: SourceFile,
-    (journal, found): (PathBuf, Recorded),
-    chunking: Chunking,
+    journal_path: PathBuf,
+    journal: Recorded,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
-    let objects = make_objects(&found).map_err(bad)?;
-
-    let mut files = vec![(relative.to_owned(), master)];
-    for path in found.header.subfile_paths(dir, relative)? {
-        let source = SourceFile::open(dir, &path)?;
-        if file_id(&source)? != Some(found.id) {
-            return Err(Error::bad_file(source.path(), "it belongs to another log"));
-        }
-        files.push((path, source));
-    }
+    let objects = objects_in_memory(&journal).map_err(bad)?;
+    let mut sources = Sources::default();
     let mut tables = logvol::Tables {
-        config: found.header.config,
+        config: journal.header.config,
         ..logvol::Tables::default()
     };
-    let subfiled = found.header.subfiles > 0;
-    let (mut places, mut sources) = (Vec::new(), Vec::new());
-    for (number, (path, source)) in files.into_iter().enumerate() {
-        let log = match (subfiled, number) {
-            (false, _) => Some(0),
-            (true, 0) => None,
-            (true, n) => Some(n - 1),
-        };
-        let len = log.map_or(FRONT, |log| found.end(log));
-        let source = source.first_bytes(len)?;
-        if let Some(log) = log {
-            add_log(&source, number as u16, &found, log, &mut tables)?;
+    let subfiles = journal
+        .header
+        .subfile_paths(request.dir, request.relative)?;
+    let master = if subfiles.is_empty() {
+        add_log(master, 0, &journal, 0, &mut tables)?
+    } else {
+        master.first_bytes(FRONT)?
+    };
+    sources.push(SourcePath::below(request.relative), master);
+    for (log, path) in subfiles.into_iter().enumerate() {
+        let subfile = SourceFile::open(request.dir, &path)?;
+        if file_id(&subfile)? != Some(journal.id) {
+            return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
         }
-        places.push(SourcePath::below(path));
-        sources.push(source);
+        let number = sources.files.len() as u16;
+        let subfile = add_log(subfile, number, &journal, log, &mut tables)?;
+        sources.push(SourcePath::below(path), subfile);
     }
     let log = Tables::LogVol(tables);
-    let chooser = Chooser::new(chunking, log.layout(), &sources);
-    let copied = tree::copy(&objects, &sources[0], 0, (&Connector, &chooser)).map_err(bad)?;
+    let files = &sources.files;
+    let copied = tree::copy(tree::Original {
+        file: &objects,
+        source: &files[0],
+        base: 0,
+        layout: &LogVolObjects,
+        chooser: &Chooser::new(request.settings.chunking, log.layout(), files),
+    });
+    let copied = copied.map_err(bad)?;
     let mut diagnostics = copied.diagnostics;
-    let shown = format!("not closed: shown as flush {} left it", found.flushes());
+    let shown = format!("not closed: shown as flush {} left it", journal.flushes());
     diagnostics.push(Diagnostic::note(shown));
-    diagnostics.extend(found.torn.map(|torn| Diagnostic::note(torn.to_string())));
+    diagnostics.extend(journal.torn.map(|torn| Diagnostic::note(torn.to_string())));
     Ok(Snapshot {
-        sources: described(places, &sources),
+        sources: sources.describe(),
         journal: Some(Source {
-            place: SourcePath::below(journal),
-            identity: found.identity,
+            place: SourcePath::below(journal_path),
+            identity: journal.identity,
             grows: false,
             arrangement: Arrangement::Whole,
         }),
@@ -83,24 +84,26 @@ pub fn scan(
     })
 }
 
-fn make_objects(found: &Recorded) -> std::result::Result<h5::Id, String> {
+fn objects_in_memory(journal: &Recorded) -> std::result::Result<h5::Id, String> {
     let file = h5::create_in_memory(&h5::new_file_creation()?)?;
-    objects::create(&file, &found.definitions, &found.outline.datasets)?;
+    make_objects(&file, &journal.definitions, &journal.outline.datasets)?;
     Ok(file)
 }
 
-/// What the data file `log` holds. `number`: of the file among the sources.
+/// Adds what the data file `log` holds to the tables. `number` is the source number of the file. Returns the file up
+/// to its last complete flush.
 fn add_log(
-    source: &SourceFile,
+    file: SourceFile,
     number: u16,
-    found: &Recorded,
+    journal: &Recorded,
     log: usize,
     tables: &mut logvol::Tables,
-) -> Result<()> {
-    let (sections, diagnostics) = sections(source, number, found.ends(log))?;
+) -> Result<SourceFile> {
+    let end = journal.end(log);
+    let file = file.first_bytes(end)?;
+    let (sections, diagnostics) = sections(&file, number, journal.ends(log))?;
     tables.sections.extend(sections);
     tables.diagnostics.extend(diagnostics);
-    let end = found.end(log);
     if end > FRONT {
         tables.data.push(Extent {
             source: number,
@@ -109,5 +112,5 @@ fn add_log(
             len: end - FRONT,
         });
     }
-    Ok(())
+    Ok(file)
 }

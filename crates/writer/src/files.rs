@@ -16,8 +16,7 @@ use h5logfs_core::journal::{self, Commit, FileId, Header, Journal, Line};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
-use h5logfs_scan::closing::front::Role;
-use h5logfs_scan::closing::{parent, sync, write_front, write_objects};
+use h5logfs_scan::closing::{Role, parent, sync, write_front, write_objects};
 
 /// The data file that this rank writes to, and what the first rank of the job has besides.
 pub(super) struct Files {
@@ -259,7 +258,7 @@ impl Files {
                 len: self.ends[self.number] - FRONT,
             };
             let role = Role::Log { data, table };
-            write_front(&self.data_path, (&self.header, &self.id), datasets, role)
+            write_front(&self.data_path, &self.header, &self.id, datasets, role)
         } else {
             Ok(())
         };
@@ -317,8 +316,8 @@ impl Files {
         };
         let datasets = &outline.datasets;
         if self.header.subfiles > 0 {
-            let named = (&self.header, &self.id);
-            write_front(&self.path, named, datasets.len(), Role::Master)?;
+            let role = Role::Master;
+            write_front(&self.path, &self.header, &self.id, datasets.len(), role)?;
         }
         write_objects(&self.path, &self.id, &root.definitions, datasets)?;
         if fsync != Fsync::None {

@@ -1,7 +1,7 @@
-//! The front of a closed file: superblock, root group, and the log's own objects, made by libhdf5 in
-//! memory, with the addresses patched in that lead to the log behind them.
+//! The front of a closed file: superblock, root group, and the log's own objects. libhdf5 makes it in memory; then
+//! the addresses of the log are patched in.
 
-use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
+use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
 use h5logfs_core::image::Image;
 use h5logfs_core::journal::extent::{FRONT, set_mark};
 use h5logfs_core::journal::{FileId, Header};
@@ -10,12 +10,12 @@ use h5logfs_core::log::window::Piece;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a file to be closed is in its log.
+/// The part that a file plays in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Data and table of the log, which lie in this file behind the front, the table last.
+    /// It has data and their table, behind the front and in this order.
     Log { data: Piece, table: Piece },
-    /// The user's objects of a log whose data lie in subfiles.
+    /// It has only the user's objects. The data lie in subfiles.
     Master,
 }
 
@@ -33,14 +33,21 @@ impl Role {
     }
 }
 
-/// The bytes of the front, [`FRONT`] of them. `datasets`: IDs ever handed out.
-pub fn closed_front(header: &Header, id: &FileId, datasets: usize, role: Role) -> Result<Vec<u8>> {
+/// The [`FRONT`] bytes of the front.
+pub(super) fn closed_front(
+    header: &Header,
+    id: &FileId,
+    datasets: usize,
+    role: Role,
+) -> Result<Vec<u8>> {
     let file = h5::create_in_memory(&h5::new_file_creation()?)?;
     let root = h5::open_group(&file, c"/")?;
     mark(&root, header, datasets, role)?;
+    // Object headers, and the addresses of their data.
     let mut addresses = Vec::new();
     if let Role::Log { data, table } = role {
-        let group = h5::create_group(&root, &named(names::LOG_GROUP), &h5::group_creation(&root)?)?;
+        let creation = h5::group_creation(&root)?;
+        let group = h5::create_group(&root, &Link::ascii(names::LOG_GROUP), &creation)?;
         if role.has_log() {
             for (name, piece) in [("_ld_0", data), ("_md_0", table)] {
                 let dataset = extent_of_bytes(&group, name, piece.len)?;
@@ -56,9 +63,9 @@ pub fn closed_front(header: &Header, id: &FileId, datasets: usize, role: Role) -
     }
     image.set_superblock(0, role.end())?;
     let mut front = image.into_bytes();
-    // The file in memory grows by large steps; what lies past its end is not part of it.
-    const ROOM: usize = FRONT as usize - 32;
-    if front.iter().skip(ROOM).any(|b| *b != 0) {
+    // The file ID takes the last 32 bytes. The file in memory grows in large steps: zeros past its end are unused.
+    const AVAILABLE: usize = FRONT as usize - 32;
+    if front.iter().skip(AVAILABLE).any(|b| *b != 0) {
         return Err(format!(
             "{} bytes of metadata in front of a log",
             front.len()
@@ -81,37 +88,19 @@ fn mark(root: &Id, header: &Header, datasets: usize, role: Role) -> Result<()> {
     let numbers = [datasets, logs, logs, config, subfiles];
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
     let integers = h5::integer_type(4, true, false)?;
-    let name = (MARK.as_bytes(), false);
-    h5::write_plain_attribute(root, name, &integers, &list(5).create()?, &bytes)?;
+    let list = Space::fixed(&[5]).create()?;
+    h5::write_plain_attribute(root, Name::ascii(MARK), &integers, &list, &bytes)?;
     let writer = header.writer.as_bytes();
     let text = h5::text_type(writer.len() as u32, false)?;
-    let scalar = Space::Simple {
-        dims: Vec::new(),
-        max: Vec::new(),
-    };
-    let name = (names::WRITER.as_bytes(), false);
-    h5::write_plain_attribute(root, name, &text, &scalar.create()?, writer)
+    let scalar = Space::scalar().create()?;
+    h5::write_plain_attribute(root, Name::ascii(names::WRITER), &text, &scalar, writer)
 }
 
-/// A dataset that is one stretch of bytes, whose place is yet unknown (section 1.2).
+/// A contiguous dataset of bytes, whose address is set later (section 1.2).
 fn extent_of_bytes(group: &Id, name: &str, len: u64) -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
     h5::set_contiguous(&creation)?;
     let bits = h5::bitfield_type(1, false)?;
-    h5::create_dataset(group, &named(name), &bits, &list(len).create()?, &creation)
-}
-
-fn list(len: u64) -> Space {
-    Space::Simple {
-        dims: vec![len],
-        max: vec![len],
-    }
-}
-
-fn named(name: &str) -> Link {
-    Link {
-        name: name.as_bytes().to_vec(),
-        utf8: false,
-        target: Target::Hard(0),
-    }
+    let list = Space::fixed(&[len]).create()?;
+    h5::create_dataset(group, &Link::ascii(name), &bits, &list, &creation)
 }

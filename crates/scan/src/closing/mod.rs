@@ -1,13 +1,17 @@
-//! From a log as it is while a job writes it to a closed file: valid HDF5, in the Log VOL layout.
+//! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
-//! The data stay where they are. Behind them goes the table of entries; in front of them, into the
-//! room that was left, the superblock and the log's own objects ([`front`]); last, behind everything,
-//! libhdf5 adds the user's objects ([`objects`]). Until the journal is removed, all of this can be
-//! done anew, whatever there is of it: the writer does it at a clean close, [`recover`] later.
+//! The data stay where they are. The table of entries goes behind them. The superblock and the log's own objects go
+//! into the space in front of them ([`front`]). Last, libhdf5 adds the user's objects at the end ([`objects`]). Until
+//! the journal is removed, all of this can be repeated, however far it came. The writer does it at a clean close,
+//! [`recover()`] later.
 
-pub mod front;
-pub mod objects;
-pub mod recover;
+mod front;
+mod objects;
+mod recover;
+
+pub use front::Role;
+pub(crate) use objects::make_objects;
+pub use recover::{Recovered, recover};
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -17,16 +21,18 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::hdf5_sys as h5;
-use front::{Role, closed_front};
+use front::closed_front;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::check_id;
 use h5logfs_core::journal::{FileId, Header};
 
-/// Writes the front of a file whose log is complete, and cuts off what lies behind it.
+/// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
+/// dataset IDs in use.
 pub fn write_front(
     path: &Path,
-    (header, id): (&Header, &FileId),
+    header: &Header,
+    id: &FileId,
     datasets: usize,
     role: Role,
 ) -> Result<()> {
@@ -40,35 +46,35 @@ pub fn write_front(
     write().map_err(|e: io::Error| Error::io(path, e))
 }
 
-/// Adds the user's objects to a file that has its front. `datasets`: by ID.
+/// Adds the user's objects to a file that has its front. `datasets` are in the order of their IDs.
 pub fn write_objects(
     path: &Path,
     id: &FileId,
     definitions: &[Definition],
     datasets: &[Defined],
 ) -> Result<()> {
-    // About what a definition takes, so that little room is left over.
+    // About the size of the objects, so that little space stays unused.
     let block = (definitions.len() as u64 * 512).clamp(2 << 10, 1 << 20);
     let opened = OpenOptions::new().read(true).write(true).open(path);
     let file = opened.and_then(|file| check_id(&file, id).map(|()| file));
     let file = file.map_err(|e| Error::io(path, e))?;
     let write = || {
-        // The very file that was checked.
+        // Opens the file that was checked: the path may lead to another one by now.
         let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let opened = h5::open_to_write(&name.map_err(|e| e.to_string())?, block)?;
-        objects::create(&opened, definitions, datasets)?;
+        make_objects(&opened, definitions, datasets)?;
         h5::close_file(opened)
     };
     write().map_err(|e: String| Error::bad_file(path, e))
 }
 
-/// Waits until a file, or the names in a directory, are on the disk.
+/// Waits until the content of a file or directory is on the disk.
 pub fn sync(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|f| f.sync_all());
     synced.map_err(|e| Error::io(path, e))
 }
 
-/// The directory that a file lies in.
+/// The directory of a file.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,26 +1,30 @@
-//! The user's objects, made by libhdf5 of their definitions as the layout wants them
-//! (`docs/formats/logvol.md`, sections 1.3 and 2).
+//! Makes the user's objects from their definitions, in the form of the Log VOL layout (`docs/formats/logvol.md`,
+//! sections 1.3 and 2).
 
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
+use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Value};
 use h5logfs_core::log::logvol::names;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Makes groups, anchors and attributes in an open file. `datasets`: by ID, with the extents that they
-/// have now.
-pub fn create(file: &Id, definitions: &[Definition], datasets: &[Defined]) -> Result<()> {
+/// Makes groups, anchors and attributes in an open file. `datasets` are in the order of their IDs, with their current
+/// extents.
+pub(crate) fn make_objects(
+    file: &Id,
+    definitions: &[Definition],
+    datasets: &[Defined],
+) -> Result<()> {
     let mut maker = Maker {
         root: h5::open_group(file, c"/")?,
         null: Space::Null.create()?,
-        plain: h5::default_dataset_creation()?,
-        integers: h5::integer_type(8, true, false)?,
-        small_integers: h5::integer_type(4, true, false)?,
-        words: h5::integer_type(4, false, false)?,
+        creation: h5::default_dataset_creation()?,
+        int64: h5::integer_type(8, true, false)?,
+        int32: h5::integer_type(4, true, false)?,
+        uint32: h5::integer_type(4, false, false)?,
         datatypes: HashMap::new(),
         spaces: HashMap::new(),
         last: None,
@@ -40,39 +44,40 @@ pub fn create(file: &Id, definitions: &[Definition], datasets: &[Defined]) -> Re
             } => maker
                 .attribute(object, name, value)
                 .map_err(|e| format!("attribute {name} of {object}: {e}")),
-            // Its outcome is among the datasets.
+            // The extents of `datasets` are the result.
             Definition::Extent { .. } => Ok(()),
         }?;
     }
     Ok(())
 }
 
-/// The stored form of a path: names that begin with an underscore get one more.
+/// The stored form of a path: each name that begins with an underscore gets another one.
 fn stored_path(path: &str) -> String {
     let names = path.split('/').map(stored_name);
     names.collect::<Vec<_>>().join("/")
 }
 
 fn stored_name(name: &str) -> String {
-    match name.starts_with('_') {
-        true => format!("_{name}"),
-        false => name.to_owned(),
+    if name.starts_with('_') {
+        format!("_{name}")
+    } else {
+        name.to_owned()
     }
 }
 
 struct Maker {
     root: Id,
     null: Id,
-    /// Creation properties of a dataset without any.
-    plain: Id,
-    integers: Id,
-    small_integers: Id,
-    words: Id,
-    /// Thousands of datasets have the same few types.
+    /// Default creation properties.
+    creation: Id,
+    int64: Id,
+    int32: Id,
+    uint32: Id,
+    /// Thousands of datasets share a few types.
     datatypes: HashMap<Datatype, Id>,
-    /// Of one dimension, by extent.
+    /// One-dimensional spaces, by extent.
     spaces: HashMap<u64, Id>,
-    /// The object made or opened last, by its path: attributes come right after it.
+    /// The object used last. Its attributes usually follow.
     last: Option<(String, Id)>,
 }
 
@@ -94,24 +99,21 @@ impl Maker {
 
     fn make_anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<Id> {
         let datatype = self.datatype(&layout.datatype)?;
-        let creation = match layout.fill.is_empty() {
-            true => self.plain.clone(),
-            false => filled(&datatype, &layout.fill)?,
+        let creation = if layout.fill.is_empty() {
+            self.creation.clone()
+        } else {
+            with_fill_value(&datatype, &layout.fill)?
         };
         let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
-        let long = |v: u64| (v as i64).to_le_bytes();
-        let dims: Vec<u8> = layout.dims.iter().flat_map(|d| long(*d)).collect();
-        let max = layout.max_dims.iter();
-        let max: Vec<u8> = max.flat_map(|m| long(m.unwrap_or(u64::MAX))).collect();
-        let integers = self.integers.clone();
-        self.internal(&object, names::DIMS, &integers, &dims)?;
-        self.internal(&object, names::MAX_DIMS, &integers, &max)?;
+        let (int64, int32) = (self.int64.clone(), self.int32.clone());
+        self.internal(&object, names::DIMS, &int64, &to_bytes(&layout.dims))?;
+        let max = layout.max_dims.iter().map(|m| m.unwrap_or(u64::MAX));
+        let max: Vec<u64> = max.collect();
+        self.internal(&object, names::MAX_DIMS, &int64, &to_bytes(&max))?;
         let id = i32::try_from(id).map_err(|e| e.to_string())?;
-        let small = self.small_integers.clone();
-        self.internal(&object, names::ID, &small, &id.to_le_bytes())?;
+        self.internal(&object, names::ID, &int32, &id.to_le_bytes())?;
         if let Some(chunk) = &layout.chunk {
-            let chunk: Vec<u8> = chunk.iter().flat_map(|c| long(*c)).collect();
-            self.internal(&object, names::CHUNK, &integers, &chunk)?;
+            self.internal(&object, names::CHUNK, &int64, &to_bytes(chunk))?;
         }
         if !layout.filters.is_empty() {
             let pipeline = layout.filters.iter().flat_map(|f| {
@@ -119,18 +121,17 @@ impl Maker {
                 head.into_iter().chain(f.values.iter().copied())
             });
             let pipeline: Vec<u8> = pipeline.flat_map(u32::to_le_bytes).collect();
-            let words = self.words.clone();
-            self.internal(&object, names::FILTERS, &words, &pipeline)?;
+            let uint32 = self.uint32.clone();
+            self.internal(&object, names::FILTERS, &uint32, &pipeline)?;
         }
         Ok(object)
     }
 
-    /// An attribute of the layout's own, a list of numbers.
+    /// Writes an attribute that belongs to the layout: a list of numbers.
     fn internal(&mut self, object: &Id, name: &str, datatype: &Id, bytes: &[u8]) -> Result<()> {
         let count = bytes.len() / h5::type_size(datatype)?;
         let space = self.space(count as u64)?;
-        let name = (name.as_bytes(), false);
-        h5::write_plain_attribute(object, name, datatype, &space, bytes)
+        h5::write_plain_attribute(object, Name::ascii(name), datatype, &space, bytes)
     }
 
     fn attribute(&mut self, object: &str, name: &str, value: &Value) -> Result<()> {
@@ -144,7 +145,10 @@ impl Maker {
             }
         };
         let stored = stored_name(name);
-        let name = (stored.as_bytes(), !stored.is_ascii());
+        let name = Name {
+            bytes: stored.as_bytes(),
+            utf8: !stored.is_ascii(),
+        };
         let text = |text: &String| CString::new(text.as_str()).map_err(|e| e.to_string());
         match value {
             Value::Elements {
@@ -153,11 +157,11 @@ impl Maker {
                 bytes,
             } => {
                 let datatype = self.datatype(datatype)?;
-                let space = simple(dims).create()?;
+                let space = Space::fixed(dims).create()?;
                 h5::write_plain_attribute(&id, name, &datatype, &space, bytes)
             }
             Value::Text(value) => {
-                h5::write_texts(&id, name, &simple(&[]).create()?, &[text(value)?])
+                h5::write_texts(&id, name, &Space::scalar().create()?, &[text(value)?])
             }
             Value::Texts(values) => {
                 let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
@@ -172,7 +176,7 @@ impl Maker {
         if let Some(known) = self.spaces.get(&count) {
             return Ok(known.clone());
         }
-        let new = simple(&[count]).create()?;
+        let new = Space::fixed(&[count]).create()?;
         self.spaces.insert(count, new.clone());
         Ok(new)
     }
@@ -224,7 +228,11 @@ impl Maker {
     }
 }
 
-fn filled(datatype: &Id, fill: &[u8]) -> Result<Id> {
+fn to_bytes(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
+}
+
+fn with_fill_value(datatype: &Id, fill: &[u8]) -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
     h5::set_fill_value(&creation, datatype, fill)?;
     Ok(creation)
@@ -236,13 +244,6 @@ fn link(path: &str) -> Link {
         utf8: !stored.is_ascii(),
         name: stored.into_bytes(),
         target: Target::Hard(0),
-    }
-}
-
-fn simple(dims: &[u64]) -> Space {
-    Space::Simple {
-        dims: dims.to_vec(),
-        max: dims.to_vec(),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Closing a log whose job died before it could: `h5logfs recover`.
+//! Closes a log whose job died before it could close it: `h5logfs recover`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::front::Role;
 use super::{parent, sync, write_front, write_objects};
@@ -18,129 +18,162 @@ use h5logfs_core::log::window::Piece;
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Flushes that are in the file now.
+    /// Flushes that the file has now.
     pub flushes: u64,
     pub datasets: usize,
-    /// What the journal had besides.
+    /// What was dropped from the end of the journal.
     pub torn: Option<Torn>,
 }
 
-/// Closes the log at `path` by its journal. All that the flushes up to `last` (or all that returned)
-/// wrote is kept, and nothing else. Interrupted at any point, it can be done again.
+/// A data file of the log, with its records up to the last flush that is kept.
+struct DataFile {
+    path: PathBuf,
+    sections: Vec<Section>,
+    /// Where its data end.
+    end: u64,
+}
+
+/// Closes the log at `path` from its journal. Keeps the flushes up to `last` (or all that were complete), and nothing
+/// else. If it is interrupted, it can be repeated.
 pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
-    let journal = journal::path_of(path);
-    let refused = |e: io::Error| Error::io(&journal, e);
-    // Open for writing: else NFS would not lock it.
-    let locked = OpenOptions::new().read(true).write(true).open(&journal);
-    let locked = locked.map_err(|e| match e.kind() {
+    let journal_path = journal::path_of(path);
+    // The lock holds until the log is closed.
+    let _lock = lock(path, &journal_path)?;
+    let (dir, name) = SourceDir::of_file(path)?;
+    let master = SourceFile::open(&dir, &name)?;
+    let Some((_, all)) = journal::of_file(&dir, &name, &master)? else {
+        let reason = format!("{} does not belong to it", journal_path.display());
+        return Err(Error::bad_file(path, reason));
+    };
+    let flushes = all.flushes();
+    let kept = choose_flushes(path, &dir, &name, all, last)?;
+    // First all reads, because they can fail, then the writes.
+    let data_files = read_data_files(&dir, &name, &kept)?;
+    for file in &data_files {
+        let failed = |e: io::Error| Error::io(&file.path, e);
+        if kept.flushes() < flushes {
+            copy_anew(&file.path, file.end).map_err(failed)?;
+        }
+        let data = Piece {
+            offset: FRONT,
+            len: file.end - FRONT,
+        };
+        let table = write_table(file).map_err(failed)?;
+        write_front_of(&file.path, &kept, Role::Log { data, table })?;
+    }
+    if kept.header.subfiles > 0 {
+        write_front_of(path, &kept, Role::Master)?;
+    }
+    let datasets = &kept.outline.datasets;
+    write_objects(path, &kept.id, &kept.definitions, datasets)?;
+    for file in &data_files {
+        sync(&file.path)?;
+    }
+    sync(path)?;
+    std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
+    sync(parent(path))?;
+    Ok(Recovered {
+        flushes: kept.flushes(),
+        datasets: datasets.len(),
+        torn: kept.torn,
+    })
+}
+
+/// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock.
+fn lock(path: &Path, journal_path: &Path) -> Result<File> {
+    // NFS locks only files that are open for writing.
+    let opened = OpenOptions::new().read(true).write(true).open(journal_path);
+    let file = opened.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound if path.exists() => Error::bad_file(
             path,
             "it has no journal: it is closed already, or its journal is lost",
         ),
-        _ => refused(e),
+        _ => Error::io(journal_path, e),
     })?;
-    journal::lock(&locked).map_err(|e| match e.kind() {
+    journal::lock(&file).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => {
             Error::bad_file(path, "the job that writes it is still running")
         }
-        _ => Error::io(&journal, e),
+        _ => Error::io(journal_path, e),
     })?;
-    let (dir, name) = SourceDir::of_file(path)?;
-    let master = SourceFile::open(&dir, &name)?;
-    let Some((_, found)) = journal::of_file(&dir, &name, &master)? else {
-        let reason = format!("{} does not belong to it", journal.display());
-        return Err(Error::bad_file(path, reason));
-    };
-    let all = found.flushes();
-    let found = match last {
-        Some(last) if last > found.flushes() => {
-            let reason = format!("it has {} flushes, not {last}", found.flushes());
-            return Err(Error::bad_file(path, reason));
-        }
-        Some(last) => {
-            Recorded::read_until(&SourceFile::open(&dir, &journal::path_of(&name))?, last)?
-        }
-        None => match found.torn {
-            Some(torn) if torn.damaged => {
-                let reason = format!("{torn}; `--last-flush {}` drops them", found.flushes());
-                return Err(Error::bad_file(path, reason));
-            }
-            _ => found,
-        },
-    };
-    // First all of the reading, which can fail, then the writing.
-    let mut logs = Vec::new();
-    let mut files = found.header.subfile_paths(&dir, &name)?;
-    if files.is_empty() {
-        files.push(name);
-    }
-    for (number, file) in files.into_iter().enumerate() {
-        let source = SourceFile::open(&dir, &file)?;
-        let file = source.path().to_owned();
-        if file_id(&source)? != Some(found.id) {
-            return Err(Error::bad_file(file, "it belongs to another log"));
-        }
-        let (sections, diagnostics) = sections(&source, number as u16, found.ends(number))?;
-        if let Some(diagnostic) = diagnostics.first() {
-            return Err(Error::bad_file(&file, diagnostic));
-        }
-        logs.push((file, sections, found.end(number)));
-    }
-    for (file, sections, end) in &logs {
-        if found.flushes() < all {
-            renew(file, *end).map_err(|e| Error::io(file, e))?;
-        }
-        let table = write_table(file, sections, *end).map_err(|e| Error::io(file, e))?;
-        let data = Piece {
-            offset: FRONT,
-            len: end - FRONT,
-        };
-        let role = Role::Log { data, table };
-        let datasets = found.outline.datasets.len();
-        write_front(file, (&found.header, &found.id), datasets, role)?;
-    }
-    let datasets = &found.outline.datasets;
-    if found.header.subfiles > 0 {
-        write_front(
-            path,
-            (&found.header, &found.id),
-            datasets.len(),
-            Role::Master,
-        )?;
-    }
-    write_objects(path, &found.id, &found.definitions, datasets)?;
-    for (file, ..) in &logs {
-        sync(file)?;
-    }
-    sync(path)?;
-    std::fs::remove_file(&journal).map_err(refused)?;
-    sync(parent(path))?;
-    Ok(Recovered {
-        flushes: found.flushes(),
-        datasets: datasets.len(),
-        torn: found.torn,
-    })
+    Ok(file)
 }
 
-/// Puts the first `end` bytes of a data file into a new file of its name. Who has the old one open goes
-/// on to read the flushes that are dropped; other bytes in their place would not be noticed.
-fn renew(path: &Path, end: u64) -> io::Result<()> {
+/// The journal up to the flush `last`, or all of it. A damaged journal is read up to `last` only.
+fn choose_flushes(
+    path: &Path,
+    dir: &SourceDir,
+    name: &Path,
+    all: Recorded,
+    last: Option<u64>,
+) -> Result<Recorded> {
+    let flushes = all.flushes();
+    match (last, all.torn) {
+        (Some(last), _) if last > flushes => {
+            let reason = format!("it has {flushes} flushes, not {last}");
+            Err(Error::bad_file(path, reason))
+        }
+        (Some(last), _) => {
+            let journal = SourceFile::open(dir, &journal::path_of(name))?;
+            Recorded::read_until(&journal, last)
+        }
+        (None, Some(torn)) if torn.damaged => {
+            let reason = format!("{torn}; `--last-flush {flushes}` drops them");
+            Err(Error::bad_file(path, reason))
+        }
+        (None, _) => Ok(all),
+    }
+}
+
+fn read_data_files(dir: &SourceDir, name: &Path, journal: &Recorded) -> Result<Vec<DataFile>> {
+    let mut paths = journal.header.subfile_paths(dir, name)?;
+    if paths.is_empty() {
+        paths.push(name.to_owned());
+    }
+    let read = |(number, path): (usize, PathBuf)| {
+        let source = SourceFile::open(dir, &path)?;
+        let path = source.path().to_owned();
+        if file_id(&source)? != Some(journal.id) {
+            return Err(Error::bad_file(path, "it belongs to another log"));
+        }
+        let (sections, diagnostics) = sections(&source, number as u16, journal.ends(number))?;
+        if let Some(diagnostic) = diagnostics.first() {
+            return Err(Error::bad_file(&path, diagnostic));
+        }
+        Ok(DataFile {
+            path,
+            sections,
+            end: journal.end(number),
+        })
+    };
+    paths.into_iter().enumerate().map(read).collect()
+}
+
+fn write_front_of(path: &Path, journal: &Recorded, role: Role) -> Result<()> {
+    let datasets = journal.outline.datasets.len();
+    write_front(path, &journal.header, &journal.id, datasets, role)
+}
+
+/// Replaces a data file by a new one with its first `end` bytes. A program that has the old file open keeps reading
+/// the dropped flushes. In the same file it would read other bytes in their place, and not notice.
+fn copy_anew(path: &Path, end: u64) -> io::Result<()> {
     let old = File::open(path)?;
-    let about = old.metadata()?;
+    let stat = old.metadata()?;
     let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
     io::copy(&mut old.take(end), new.as_file_mut())?;
-    new.as_file().set_permissions(about.permissions())?;
-    // Who may not give files away leaves it to be the own one.
-    let _ = fchown(new.as_file(), Some(about.uid()), Some(about.gid()));
+    new.as_file().set_permissions(stat.permissions())?;
+    // Only root may give a file away. Otherwise it belongs to the user who recovers it.
+    let _ = fchown(new.as_file(), Some(stat.uid()), Some(stat.gid()));
     new.as_file().sync_all()?;
     new.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
 
-/// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section
-/// a rank.
-fn write_table(path: &Path, sections: &[Section], end: u64) -> io::Result<Piece> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+/// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.
+fn write_table(data_file: &DataFile) -> io::Result<Piece> {
+    let (sections, end) = (&data_file.sections, data_file.end);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).open(&data_file.path)?;
     file.set_len(end)?;
     if sections.is_empty() {
         return Ok(Piece {
@@ -148,16 +181,17 @@ fn write_table(path: &Path, sections: &[Section], end: u64) -> io::Result<Piece>
             len: 0,
         });
     }
-    let head = 8 * (sections.len() as u64 + 1);
-    let mut words = vec![sections.len() as u64];
-    let mut at = head;
+    // The number of sections, and where each ends.
+    let head_len = 8 * (sections.len() as u64 + 1);
+    let mut head = vec![sections.len() as u64];
+    let mut at = head_len;
     for section in sections {
         at += section.pieces.iter().map(|p| p.len).sum::<u64>();
-        words.push(at);
+        head.push(at);
     }
-    let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    file.write_all_at(&words, end)?;
-    let mut to = end + head;
+    let head: Vec<u8> = head.iter().flat_map(|n| n.to_le_bytes()).collect();
+    file.write_all_at(&head, end)?;
+    let mut to = end + head_len;
     for piece in sections.iter().flat_map(|s| &s.pieces) {
         copy(&file, *piece, to)?;
         to += piece.len;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The names of an object's attributes: in creation order where the object keeps it, else in that
-/// of its header.
+/// The names of an object's attributes: in creation order if the object tracks it, otherwise in the order of the
+/// object header.
 pub fn attribute_names(object: &Id) -> Result<Vec<CString>> {
     unsafe extern "C" fn visit(
         _: hid_t,
@@ -11,7 +11,7 @@ pub fn attribute_names(object: &Id) -> Result<Vec<CString>> {
         _: *const H5A_info_t,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: libhdf5 passes a name and our own list.
+        // SAFETY: libhdf5 passes a C string, and the pointer to `names` that it was given.
         unsafe {
             let names = &mut *data.cast::<Vec<CString>>();
             names.push(CStr::from_ptr(name).to_owned());
@@ -50,6 +50,7 @@ pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
 }
 
 pub fn attribute_storage(attribute: &Id) -> u64 {
+    // SAFETY: see `h5!`.
     hdf5::sync::sync(|| unsafe { H5Aget_storage_size(attribute.0) })
 }
 
@@ -73,13 +74,12 @@ pub fn read_attribute(attribute: &Id) -> Result<Values> {
     Ok(values)
 }
 
-/// The integers of an attribute, whatever their width in the file; at most `most` of them.
+/// The integers of an attribute, of any width; at most `most` of them.
 pub fn read_integers(attribute: &Id, most: u64) -> Result<Vec<i64>> {
     let count = Space::of(&attribute_space(attribute)?)?.elements();
     let count = count.filter(|n| *n <= most).ok_or("too many values")?;
     let datatype = attribute_type(attribute)?;
-    let class = hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) });
-    if class != H5T_class_t::H5T_INTEGER {
+    if type_class(&datatype) != H5T_class_t::H5T_INTEGER {
         return Err("not integers".into());
     }
     let mut values = vec![0i64; count as usize];
@@ -90,13 +90,25 @@ pub fn read_integers(attribute: &Id, most: u64) -> Result<Vec<i64>> {
     Ok(values)
 }
 
-fn create_attribute(
-    object: &Id,
-    (name, utf8): (&[u8], bool),
-    datatype: &Id,
-    space: &Id,
-) -> Result<Id> {
-    let (name, acpl) = (c_name(name)?, name_properties(Named::Attribute, utf8)?);
+/// The name of an attribute.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    pub bytes: &'a [u8],
+    pub utf8: bool,
+}
+
+impl<'a> Name<'a> {
+    pub fn ascii(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Name {
+            bytes: name.as_ref(),
+            utf8: false,
+        }
+    }
+}
+
+fn create_attribute(object: &Id, name: Name<'_>, datatype: &Id, space: &Id) -> Result<Id> {
+    let acpl = name_properties(Named::Attribute, name.utf8)?;
+    let name = c_name(name.bytes)?;
     Id::new(h5!(H5Acreate2(
         object.0,
         name.as_ptr(),
@@ -107,14 +119,9 @@ fn create_attribute(
     )))
 }
 
-/// Makes an attribute of the values' type (or `datatype`, its committed form) and space.
-pub fn write_attribute(
-    object: &Id,
-    (name, utf8): (&[u8], bool),
-    datatype: &Id,
-    values: &Values,
-) -> Result<()> {
-    let attribute = create_attribute(object, (name, utf8), datatype, &values.space)?;
+/// Makes an attribute with these values. `datatype` is their type, or its committed form.
+pub fn write_attribute(object: &Id, name: Name<'_>, datatype: &Id, values: &Values) -> Result<()> {
+    let attribute = create_attribute(object, name, datatype, &values.space)?;
     if values.bytes.is_empty() {
         return Ok(());
     }
@@ -122,10 +129,10 @@ pub fn write_attribute(
     h5!(H5Awrite(attribute.0, values.datatype.0, buffer)).map(drop)
 }
 
-/// Makes an attribute of elements without pointers: `bytes` are those of `space`, in `datatype`.
+/// Makes an attribute of elements without pointers. `bytes` are the elements of `space`.
 pub fn write_plain_attribute(
     object: &Id,
-    (name, utf8): (&[u8], bool),
+    name: Name<'_>,
     datatype: &Id,
     space: &Id,
     bytes: &[u8],
@@ -138,7 +145,7 @@ pub fn write_plain_attribute(
             bytes.len()
         ));
     }
-    let attribute = create_attribute(object, (name, utf8), datatype, space)?;
+    let attribute = create_attribute(object, name, datatype, space)?;
     match bytes {
         [] => Ok(()),
         bytes => h5!(H5Awrite(attribute.0, datatype.0, bytes.as_ptr().cast())).map(drop),
@@ -146,28 +153,24 @@ pub fn write_plain_attribute(
 }
 
 /// Makes an attribute of variable-length texts.
-pub fn write_texts(
-    object: &Id,
-    (name, utf8): (&[u8], bool),
-    space: &Id,
-    texts: &[CString],
-) -> Result<()> {
+pub fn write_texts(object: &Id, name: Name<'_>, space: &Id, texts: &[CString]) -> Result<()> {
     let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
     if Space::of(space)?.elements() != Some(pointers.len() as u64) {
         return Err("another number of texts than elements".into());
     }
     let datatype = variable_text_type()?;
-    let attribute = create_attribute(object, (name, utf8), &datatype, space)?;
-    match pointers.is_empty() {
-        true => Ok(()),
-        false => h5!(H5Awrite(attribute.0, datatype.0, pointers.as_ptr().cast())).map(drop),
+    let attribute = create_attribute(object, name, &datatype, space)?;
+    if pointers.is_empty() {
+        Ok(())
+    } else {
+        h5!(H5Awrite(attribute.0, datatype.0, pointers.as_ptr().cast())).map(drop)
     }
 }
 
-/// Makes an attribute of sequences, `datatype`: one of each item, which holds the bytes of its elements.
+/// Makes an attribute of sequences of type `datatype`. Each item holds the bytes of one sequence.
 pub fn write_sequences(
     object: &Id,
-    (name, utf8): (&[u8], bool),
+    name: Name<'_>,
     datatype: &Id,
     space: &Id,
     items: &[&[u8]],
@@ -181,15 +184,16 @@ pub fn write_sequences(
             "a sequence of elements that are not of {size} bytes"
         ));
     }
-    // libhdf5 only reads them.
+    // libhdf5 only reads through these mutable pointers.
     let sequences = items.iter().map(|item| hvl_t {
         len: item.len() / size,
         p: item.as_ptr().cast_mut().cast(),
     });
     let sequences: Vec<hvl_t> = sequences.collect();
-    let attribute = create_attribute(object, (name, utf8), datatype, space)?;
-    match sequences.is_empty() {
-        true => Ok(()),
-        false => h5!(H5Awrite(attribute.0, datatype.0, sequences.as_ptr().cast())).map(drop),
+    let attribute = create_attribute(object, name, datatype, space)?;
+    if sequences.is_empty() {
+        Ok(())
+    } else {
+        h5!(H5Awrite(attribute.0, datatype.0, sequences.as_ptr().cast())).map(drop)
     }
 }

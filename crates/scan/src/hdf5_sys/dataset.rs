@@ -1,5 +1,7 @@
 //! Datasets and their creation properties.
 
+use h5logfs_core::snapshot::{Filter, Storage};
+
 use super::*;
 
 pub fn open_dataset(group: &Id, name: &CStr) -> Result<Id> {
@@ -18,13 +20,15 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
     Id::new(h5!(H5Dget_create_plist(dataset.0)))
 }
 
-/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` where it has none.
+/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Option<u64> {
+    // SAFETY: see `h5!`.
     let offset = hdf5::sync::sync(|| unsafe { H5Dget_offset(dataset.0) });
     (offset != UNDEFINED).then_some(offset)
 }
 
 pub fn storage_size(dataset: &Id) -> u64 {
+    // SAFETY: see `h5!`.
     hdf5::sync::sync(|| unsafe { H5Dget_storage_size(dataset.0) })
 }
 
@@ -33,7 +37,7 @@ pub enum StorageClass {
     Compact,
     Contiguous,
     Chunked,
-    /// Its elements lie in other files.
+    /// The elements lie in other files.
     Elsewhere,
 }
 
@@ -53,15 +57,14 @@ pub fn new_dataset_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_DATASET_CREATE)))
 }
 
-/// Creation properties that nobody has changed. They are libhdf5's own, which it need not copy for
-/// each dataset.
+/// The unchanged creation properties of libhdf5 itself. It need not copy these for each dataset.
 pub fn default_dataset_creation() -> Result<Id> {
     let shared = *H5P_LST_DATASET_CREATE;
     h5!(H5Iinc_ref(shared))?;
     Ok(Id(shared))
 }
 
-/// `value`: one element of the type.
+/// `value` is one element of the type.
 pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
     if value.len() != type_size(datatype)? {
         return Err(format!("a fill value of {} bytes", value.len()));
@@ -74,6 +77,13 @@ pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> 
     .map(drop)
 }
 
+pub fn set_storage(creation: &Id, storage: &Storage) -> Result<()> {
+    match storage {
+        Storage::Contiguous => set_contiguous(creation),
+        Storage::Chunked(chunk) => set_chunked(creation, chunk),
+    }
+}
+
 pub fn set_contiguous(creation: &Id) -> Result<()> {
     h5!(H5Pset_layout(creation.0, H5D_layout_t::H5D_CONTIGUOUS))?;
     h5!(H5Pset_alloc_time(
@@ -83,7 +93,7 @@ pub fn set_contiguous(creation: &Id) -> Result<()> {
     .map(drop)
 }
 
-pub fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
+fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
     h5!(H5Pset_chunk(
         creation.0,
         chunk.len() as c_int,
@@ -96,7 +106,7 @@ pub fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
     .map(drop)
 }
 
-/// Whether an object keeps the times of its changes.
+/// Sets whether an object stores the times of its changes.
 pub fn track_times(creation: &Id, track: bool) -> Result<()> {
     h5!(H5Pset_obj_track_times(creation.0, track.into())).map(drop)
 }
@@ -107,28 +117,29 @@ pub fn has_filters(creation: &Id) -> Result<bool> {
 
 pub fn remove_filters(creation: &Id) -> Result<()> {
     const ALL: c_int = 0;
-    match has_filters(creation)? {
-        true => h5!(H5Premove_filter(creation.0, ALL)).map(drop),
-        false => Ok(()),
+    if has_filters(creation)? {
+        h5!(H5Premove_filter(creation.0, ALL)).map(drop)
+    } else {
+        Ok(())
     }
 }
 
-pub fn add_filter(creation: &Id, id: i32, flags: u32, values: &[u32]) -> Result<()> {
+pub fn add_filter(creation: &Id, filter: &Filter) -> Result<()> {
     h5!(H5Pset_filter(
         creation.0,
-        id,
-        flags,
-        values.len(),
-        values.as_ptr()
+        filter.id,
+        filter.flags,
+        filter.values.len(),
+        filter.values.as_ptr()
     ))
     .map(drop)
 }
 
-/// Values of one filter that are believed.
+/// The most values of one filter.
 pub const MOST_FILTER_VALUES: usize = 256;
 
-/// The filters of a pipeline: identifier, flags, values.
-pub fn filters(creation: &Id) -> Result<Vec<(i32, u32, Vec<u32>)>> {
+/// The filters of a pipeline.
+pub fn filters(creation: &Id) -> Result<Vec<Filter>> {
     let mut filters = Vec::new();
     for number in 0..h5!(H5Pget_nfilters(creation.0))? as c_uint {
         let (mut flags, mut config) = (0, 0);
@@ -148,19 +159,19 @@ pub fn filters(creation: &Id) -> Result<Vec<(i32, u32, Vec<u32>)>> {
             return Err(format!("filter {id} has {count} values"));
         }
         values.truncate(count);
-        filters.push((id, flags, values));
+        filters.push(Filter { id, flags, values });
     }
     Ok(filters)
 }
 
-/// One element of fill value in the given type; empty where none was defined by the user.
+/// The fill value as one element of the given type; empty if the user defined none.
 pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
     h5!(H5Pfill_value_defined(creation.0, &mut state))?;
     if state != H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED {
         return Ok(Vec::new());
     }
-    // It is a message of an object header, whose length has 16 bits.
+    // It lies in a message of an object header, and the length of a message has 16 bits.
     const LARGEST: usize = 1 << 16;
     let size = type_size(datatype)?;
     if size > LARGEST {
@@ -182,10 +193,7 @@ pub fn create_dataset(
     space: &Id,
     creation: &Id,
 ) -> Result<Id> {
-    let (name, lcpl) = (
-        c_name(&link.name)?,
-        name_properties(Named::Link, link.utf8)?,
-    );
+    let (name, lcpl) = link.name_and_properties()?;
     Id::new(h5!(H5Dcreate2(
         parent.0,
         name.as_ptr(),
@@ -197,7 +205,7 @@ pub fn create_dataset(
     )))
 }
 
-/// The selected elements of a dataset, in its own type.
+/// Reads the elements of the selection `file` into the selection `memory` of `values`.
 pub fn read_elements(dataset: &Id, values: &mut Values, memory: &Id, file: &Id) -> Result<()> {
     h5!(H5Dread(
         dataset.0,

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Space {
     Null,
-    /// Without dimensions: a scalar. `max` holds [`UNLIMITED`] for unlimited dimensions.
+    /// A scalar has no dimensions. `max` is [`UNLIMITED`] for unlimited dimensions.
     Simple {
         dims: Vec<u64>,
         max: Vec<u64>,
@@ -14,7 +14,29 @@ pub enum Space {
 }
 
 impl Space {
+    pub fn scalar() -> Self {
+        Space::fixed(&[])
+    }
+
+    /// A space that cannot grow.
+    pub fn fixed(dims: &[u64]) -> Self {
+        Space::Simple {
+            dims: dims.to_vec(),
+            max: dims.to_vec(),
+        }
+    }
+
+    /// `None` is unlimited.
+    pub fn with_limits(dims: &[u64], max_dims: &[Option<u64>]) -> Self {
+        let max = max_dims.iter().map(|m| m.unwrap_or(UNLIMITED));
+        Space::Simple {
+            dims: dims.to_vec(),
+            max: max.collect(),
+        }
+    }
+
     pub fn of(id: &Id) -> Result<Self> {
+        // SAFETY: see `h5!`.
         let class = hdf5::sync::sync(|| unsafe { H5Sget_simple_extent_type(id.0) });
         if class == H5S_class_t::H5S_NULL {
             return Ok(Space::Null);
@@ -29,7 +51,7 @@ impl Space {
         Ok(Space::Simple { dims, max })
     }
 
-    /// Number of dimensions; `None` of a null dataspace.
+    /// The number of dimensions; `None` for a null dataspace.
     pub fn rank(&self) -> Option<usize> {
         match self {
             Space::Null => None,
@@ -37,7 +59,7 @@ impl Space {
         }
     }
 
-    /// Number of elements; `None` past what can be counted.
+    /// The number of elements; `None` if it does not fit.
     pub fn elements(&self) -> Option<u64> {
         match self {
             Space::Null => Some(0),
@@ -59,10 +81,12 @@ impl Space {
     }
 }
 
+/// Selects a block. With `add`, the elements selected before stay selected.
 pub fn select_block(space: &Id, start: &[u64], count: &[u64], add: bool) -> Result<()> {
-    let how = match add {
-        true => H5S_seloper_t::H5S_SELECT_OR,
-        false => H5S_seloper_t::H5S_SELECT_SET,
+    let how = if add {
+        H5S_seloper_t::H5S_SELECT_OR
+    } else {
+        H5S_seloper_t::H5S_SELECT_SET
     };
     h5!(H5Sselect_hyperslab(
         space.0,
@@ -75,7 +99,7 @@ pub fn select_block(space: &Id, start: &[u64], count: &[u64], add: bool) -> Resu
     .map(drop)
 }
 
-/// A hyperslab in libhdf5's own four terms.
+/// Selects a hyperslab.
 pub fn select_regular(space: &Id, [start, stride, count, block]: [&[u64]; 4]) -> Result<()> {
     h5!(H5Sselect_hyperslab(
         space.0,
@@ -88,7 +112,7 @@ pub fn select_regular(space: &Id, [start, stride, count, block]: [&[u64]; 4]) ->
     .map(drop)
 }
 
-/// Points, the coordinates of each in turn.
+/// Selects points. `coordinates` holds those of the first point, then those of the second, and so on.
 pub fn select_points(space: &Id, number: usize, coordinates: &[u64]) -> Result<()> {
     h5!(H5Sselect_elements(
         space.0,

@@ -1,9 +1,9 @@
-//! Datatypes, and what of them matters for moving values.
+//! Datatypes, and what must be known of them to copy values.
 
 use super::*;
 
-/// What matters of a datatype for moving values: where references and variable-length parts lie.
-/// Offsets and sizes are those of memory.
+/// What must be known of a datatype to copy values: where references and variable-length parts lie, with offsets and
+/// sizes in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// Bytes that can be copied as they are.
@@ -12,7 +12,7 @@ pub enum Shape {
     VariableString,
     ObjectReference,
     RegionReference,
-    /// Members that are not plain.
+    /// Offsets and shapes of the members that are not plain.
     Compound(Vec<(usize, Shape)>),
     Array {
         count: usize,
@@ -26,7 +26,7 @@ pub enum Shape {
     },
 }
 
-/// Nesting that no sane type has.
+/// The deepest nesting that is followed. No real type comes close.
 const DEEPEST: usize = 64;
 
 impl Shape {
@@ -38,12 +38,11 @@ impl Shape {
         if depth > DEEPEST {
             return Err("a datatype nested too deeply".into());
         }
-        let class = hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) });
         let base = || {
             let base = Id::new(h5!(H5Tget_super(datatype.0)))?;
             Ok::<_, String>((type_size(&base)?, Self::nested(&base, depth + 1)?))
         };
-        Ok(match class {
+        Ok(match type_class(datatype) {
             H5T_class_t::H5T_STRING if h5!(H5Tis_variable_str(datatype.0))? > 0 => {
                 Shape::VariableString
             }
@@ -58,15 +57,17 @@ impl Shape {
                     let member = Id::new(h5!(H5Tget_member_type(datatype.0, number)))?;
                     let shape = Self::nested(&member, depth + 1)?;
                     if shape != Shape::Plain {
+                        // SAFETY: see `h5!`.
                         let offset = hdf5::sync::sync(|| unsafe {
                             H5Tget_member_offset(datatype.0, number)
                         });
                         members.push((offset, shape));
                     }
                 }
-                match members.is_empty() {
-                    true => Shape::Plain,
-                    false => Shape::Compound(members),
+                if members.is_empty() {
+                    Shape::Plain
+                } else {
+                    Shape::Compound(members)
                 }
             }
             H5T_class_t::H5T_ARRAY => match base()? {
@@ -88,7 +89,7 @@ impl Shape {
         })
     }
 
-    /// Whether values hold pointers to memory of libhdf5.
+    /// Whether values hold pointers to memory that libhdf5 allocated.
     pub fn has_pointers(&self) -> bool {
         match self {
             Shape::VariableString | Shape::Sequence { .. } => true,
@@ -135,22 +136,35 @@ impl Shape {
     }
 }
 
+pub(super) fn type_class(datatype: &Id) -> H5T_class_t {
+    // SAFETY: see `h5!`.
+    hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) })
+}
+
+fn is_unsigned(datatype: &Id) -> bool {
+    // SAFETY: see `h5!`.
+    let sign = hdf5::sync::sync(|| unsafe { H5Tget_sign(datatype.0) });
+    sign == H5T_sign_t::H5T_SGN_NONE
+}
+
 pub fn type_size(datatype: &Id) -> Result<usize> {
+    // SAFETY: see `h5!`.
     match hdf5::sync::sync(|| unsafe { H5Tget_size(datatype.0) }) {
         0 => Err("a datatype without a size".into()),
         size => Ok(size),
     }
 }
 
-/// The address of a committed type; `None` for one that belongs to its user alone.
+/// The address of a committed type; `None` for a type that is not committed.
 pub fn committed(datatype: &Id) -> Result<Option<u64>> {
-    match h5!(H5Tcommitted(datatype.0))? > 0 {
-        true => address(datatype).map(Some),
-        false => Ok(None),
+    if h5!(H5Tcommitted(datatype.0))? > 0 {
+        address(datatype).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
-/// Commits a copy of a type to a file, as yet without a name.
+/// Commits a copy of a type to a file, without a link.
 pub fn commit_copy(file: &Id, datatype: &Id) -> Result<Id> {
     let copy = Id::new(h5!(H5Tcopy(datatype.0)))?;
     let creation = Id::new(h5!(H5Tget_create_plist(datatype.0)))?;
@@ -160,25 +174,19 @@ pub fn commit_copy(file: &Id, datatype: &Id) -> Result<Id> {
 
 /// Whether elements are unsigned integers of one byte.
 pub fn is_unsigned_byte(datatype: &Id) -> Result<bool> {
-    let is_integer = || unsafe { H5Tget_class(datatype.0) } == H5T_class_t::H5T_INTEGER;
-    let is_unsigned = || unsafe { H5Tget_sign(datatype.0) } == H5T_sign_t::H5T_SGN_NONE;
-    let fits = hdf5::sync::sync(|| is_integer() && is_unsigned());
-    Ok(fits && type_size(datatype)? == 1)
+    let is_integer = type_class(datatype) == H5T_class_t::H5T_INTEGER;
+    Ok(is_integer && is_unsigned(datatype) && type_size(datatype)? == 1)
 }
 
-/// The type in the words of a person: `32-bit integer`, `compound of 24 bytes`.
+/// A short description for people: `i32`, `compound of 24`.
 pub fn describe_type(datatype: &Id) -> String {
     let size = type_size(datatype).unwrap_or(0);
+    // SAFETY: see `h5!`.
     let big = hdf5::sync::sync(|| unsafe { H5Tget_order(datatype.0) }) == H5T_order_t::H5T_ORDER_BE;
     let order = if big { ", big-endian" } else { "" };
-    match hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) }) {
+    match type_class(datatype) {
         H5T_class_t::H5T_INTEGER => {
-            let sign = hdf5::sync::sync(|| unsafe { H5Tget_sign(datatype.0) });
-            let letter = if sign == H5T_sign_t::H5T_SGN_NONE {
-                'u'
-            } else {
-                'i'
-            };
+            let letter = if is_unsigned(datatype) { 'u' } else { 'i' };
             format!("{letter}{}{order}", size * 8)
         }
         H5T_class_t::H5T_FLOAT => format!("f{}{order}", size * 8),
@@ -205,7 +213,7 @@ pub fn integer_type(size: u32, signed: bool, big_endian: bool) -> Result<Id> {
         (2, true, false) => *H5T_STD_I16LE,
         (4, true, false) => *H5T_STD_I32LE,
         (8, true, false) => *H5T_STD_I64LE,
-        // Of one byte there is no order, but libhdf5 tells the types apart.
+        // One byte has no order, but libhdf5 tells these types apart.
         (1, true, true) => *H5T_STD_I8BE,
         (2, true, true) => *H5T_STD_I16BE,
         (4, true, true) => *H5T_STD_I32BE,
@@ -258,7 +266,7 @@ pub fn opaque_type(size: u32, tag: &str) -> Result<Id> {
     Ok(new)
 }
 
-/// Text of a fixed number of bytes, padded with zeros.
+/// Text of a fixed length in bytes, padded with zeros.
 pub fn text_type(size: u32, utf8: bool) -> Result<Id> {
     let new = Id::new(h5!(H5Tcopy(*H5T_C_S1)))?;
     h5!(H5Tset_size(new.0, size as usize))?;
@@ -269,24 +277,24 @@ pub fn text_type(size: u32, utf8: bool) -> Result<Id> {
     Ok(new)
 }
 
-/// Text of a fixed number of bytes that ends at a zero, if there is one.
+/// Text of a fixed length in bytes that ends at the first zero.
 pub fn terminated_text_type(size: u32, utf8: bool) -> Result<Id> {
     let new = text_type(size, utf8)?;
     h5!(H5Tset_strpad(new.0, H5T_str_t::H5T_STR_NULLTERM))?;
     Ok(new)
 }
 
-/// A reference to an object: in memory its address.
+/// A reference to an object. In memory it is the address of the object.
 pub fn object_reference_type() -> Result<Id> {
     Id::new(h5!(H5Tcopy(*H5T_STD_REF_OBJ)))
 }
 
-/// Any number of elements of `base`.
+/// A variable-length sequence of elements of `base`.
 pub fn sequence_type(base: &Id) -> Result<Id> {
     Id::new(h5!(H5Tvlen_create(base.0)))
 }
 
-/// Text of any length, in UTF-8.
+/// Variable-length text in UTF-8.
 pub fn variable_text_type() -> Result<Id> {
     let new = Id::new(h5!(H5Tcopy(*H5T_C_S1)))?;
     h5!(H5Tset_size(new.0, H5T_VARIABLE))?;
@@ -294,7 +302,7 @@ pub fn variable_text_type() -> Result<Id> {
     Ok(new)
 }
 
-/// Names for the values of an integer type `base` of `size` bytes.
+/// Names for values of the integer type `base`.
 pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tenum_create(base.0)))?;
     for (name, value) in members {
@@ -307,6 +315,7 @@ pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> 
     Ok(new)
 }
 
+/// `members`: name, offset and type.
 pub fn compound_type(size: u32, members: &[(&str, u32, Id)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tcreate(H5T_class_t::H5T_COMPOUND, size as usize)))?;
     for (name, offset, datatype) in members {

@@ -1,7 +1,7 @@
-//! A file driver of libhdf5 that reads a descriptor which somebody else has opened.
+//! A file driver for libhdf5 that reads from an open descriptor.
 //!
-//! libhdf5's own drivers open a path: a process that may open nothing could not use them, and a path
-//! may lead to another file than the one that was looked at. See "HDF5 Virtual File Layer".
+//! The drivers of libhdf5 open a path. A confined process may open nothing, and a path may lead to another file than
+//! the one that was checked. See "HDF5 Virtual File Layer".
 
 use std::cell::Cell;
 use std::ffi::c_ulong;
@@ -14,23 +14,24 @@ use rustix::io::Errno;
 
 use super::*;
 
-/// The part of an open file that is libhdf5's own (`H5FD_t`): it fills it, and it grows from version
-/// to version; none needs more than 88 bytes.
+/// The part of an open file that libhdf5 fills (`H5FD_t`). Its size differs between versions; none needs more than
+/// 88 bytes.
 #[repr(C, align(16))]
 struct Library([u8; 256]);
 
-/// An open file. libhdf5 knows its first part only.
+/// An open file. libhdf5 uses its first part only.
 #[repr(C)]
 struct Opened {
     library: Library,
     descriptor: OwnedFd,
-    /// End of the file, and of what libhdf5 thinks is allocated in it.
+    /// The end of the file when it was opened.
     eof: u64,
+    /// The end of the addresses that libhdf5 has allocated.
     eoa: u64,
 }
 
-/// The functions of a driver, from `sb_size` to `get_handle` in the order of `H5FD_class_t`, which is the
-/// same in all versions since 1.10. Those that are not there libhdf5 does not call.
+/// The functions of a driver, from `sb_size` on in the order of `H5FD_class_t`, which is the same in all versions since
+/// 1.10. A zero stands for a function that the driver does not have.
 #[repr(C)]
 struct Functions {
     sb_size: usize,
@@ -71,7 +72,7 @@ struct Class {
     fl_map: [c_int; 7],
 }
 
-/// That of 1.14 and later.
+/// `H5FD_class_t` of libhdf5 1.14 and later.
 #[repr(C)]
 struct ClassWithVersion {
     version: c_uint,
@@ -89,10 +90,10 @@ struct ClassWithVersion {
 const NAME: &CStr = c"h5logfs_descriptor";
 /// Offsets are signed.
 const MAX_ADDRESS: haddr_t = i64::MAX as haddr_t;
-/// `H5FD_CLASS_VERSION`, and a number from those that are free to use.
+/// `H5FD_CLASS_VERSION`, and a number from the range for private drivers.
 const CLASS_VERSION: c_uint = 1;
 const CLASS_VALUE: c_int = 511;
-/// All kinds of allocation in one file (`H5FD_FLMAP_SINGLE`).
+/// One free list for all kinds of memory (`H5FD_FLMAP_SINGLE`).
 const ONE_KIND: [c_int; 7] = [1; 7];
 
 const FUNCTIONS: Functions = Functions {
@@ -121,8 +122,8 @@ const FUNCTIONS: Functions = Functions {
     write,
 };
 
-/// The driver's number, registered once.
-fn registered() -> Result<hid_t> {
+/// The identifier of the driver, which is registered once.
+fn driver() -> Result<hid_t> {
     static DRIVER: OnceLock<Result<hid_t>> = OnceLock::new();
     DRIVER.get_or_init(register).clone()
 }
@@ -148,7 +149,7 @@ fn register() -> Result<hid_t> {
         rest: [0; 10],
         fl_map: ONE_KIND,
     };
-    // libhdf5 copies what it is given.
+    // libhdf5 copies the class.
     let class = match hdf5::library_version() {
         (1, ..=12, _) => (&raw const class).cast(),
         _ => (&raw const with_version).cast(),
@@ -156,31 +157,30 @@ fn register() -> Result<hid_t> {
     h5!(H5FDregister(class))
 }
 
-/// Makes files opened with `access` be read through this driver; the name is then that of [`name_of`].
+/// Makes libhdf5 open files with this driver. Their names must come from [`name_of`].
 pub(super) fn use_descriptor(access: &Id) -> Result<()> {
-    h5!(H5Pset_driver(access.0, registered()?, ptr::null())).map(drop)
+    h5!(H5Pset_driver(access.0, driver()?, ptr::null())).map(drop)
 }
 
-/// The name by which the driver knows a descriptor of this process. The descriptor is copied when the
-/// file is opened.
+/// The name of a descriptor for this driver, which copies the descriptor when it opens the file.
 pub(super) fn name_of(descriptor: BorrowedFd<'_>) -> Result<CString> {
     c_name(descriptor.as_raw_fd().to_string().as_bytes())
 }
 
 thread_local! {
-    /// What the system last refused to a driver of this thread; libhdf5 does not tell.
-    static REFUSED: Cell<Option<Errno>> = const { Cell::new(None) };
+    /// The last system error in a driver function of this thread. libhdf5 does not report it.
+    static REFUSAL: Cell<Option<Errno>> = const { Cell::new(None) };
 }
 
-/// What the system has refused since this was last asked, by this thread: then a failure of libhdf5 says
-/// nothing of the file.
-pub fn refused() -> Option<Errno> {
-    REFUSED.take()
+/// The last system error of this thread's driver functions since the last call. If there is one, a failure of libhdf5
+/// says nothing about the file.
+pub fn take_refusal() -> Option<Errno> {
+    REFUSAL.take()
 }
 
-fn granted<T>(outcome: io::Result<T>) -> Option<T> {
+fn note_refusal<T>(outcome: io::Result<T>) -> Option<T> {
     outcome
-        .inspect_err(|e| REFUSED.set(Errno::from_io_error(e)))
+        .inspect_err(|e| REFUSAL.set(Errno::from_io_error(e)))
         .ok()
 }
 
@@ -189,21 +189,21 @@ fn duplicate(name: &CStr) -> Option<OwnedFd> {
     if number < 0 {
         return None;
     }
-    // SAFETY: the name was made of a descriptor that is borrowed until the file is open.
-    let lent = unsafe { BorrowedFd::borrow_raw(number) };
-    granted(lent.try_clone_to_owned())
+    // SAFETY: `open_descriptor` borrows the descriptor of this name until the file is open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    note_refusal(borrowed.try_clone_to_owned())
 }
 
-// SAFETY of all of these: libhdf5 calls them with the files that `open` gave it, until `close`; it holds
-// its lock, so no two calls are at the same time.
+// SAFETY of all driver functions: libhdf5 calls them with the pointers that `open` returned, and not after `close`. It
+// holds its lock, so no two calls run at the same time.
 
 unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: hid_t, _: haddr_t) -> *mut H5FD_t {
-    // SAFETY: libhdf5 passes the name that `H5Fopen` was given.
+    // SAFETY: libhdf5 passes the C string that `H5Fopen` was given.
     let descriptor = duplicate(unsafe { CStr::from_ptr(name) });
     let opened = descriptor.filter(|_| flags & H5F_ACC_RDWR == 0);
     let opened = opened.and_then(|descriptor| {
         let stat = rustix::fs::fstat(&descriptor).map_err(io::Error::from);
-        let eof = granted(stat)?.st_size;
+        let eof = note_refusal(stat)?.st_size;
         Some(Opened {
             library: Library([0; 256]),
             descriptor,
@@ -217,7 +217,7 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: hid_t, _: haddr
 }
 
 unsafe extern "C" fn close(file: *mut H5FD_t) -> herr_t {
-    // SAFETY: made by `open`, and not used any more.
+    // SAFETY: `open` made it, and libhdf5 does not use it any more.
     drop(unsafe { Box::from_raw(file.cast::<Opened>()) });
     0
 }
@@ -225,25 +225,25 @@ unsafe extern "C" fn close(file: *mut H5FD_t) -> herr_t {
 unsafe extern "C" fn query(_: *const H5FD_t, flags: *mut c_ulong) -> herr_t {
     let features = H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE;
     if !flags.is_null() {
-        // SAFETY: libhdf5's own variable.
+        // SAFETY: libhdf5 passes a pointer to its variable.
         unsafe { *flags = c_ulong::from(features) };
     }
     0
 }
 
 unsafe extern "C" fn get_eoa(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: made by `open`.
+    // SAFETY: `open` made it.
     unsafe { (*file.cast::<Opened>()).eoa }
 }
 
 unsafe extern "C" fn set_eoa(file: *mut H5FD_t, _: c_int, eoa: haddr_t) -> herr_t {
-    // SAFETY: made by `open`.
+    // SAFETY: `open` made it.
     unsafe { (*file.cast::<Opened>()).eoa = eoa };
     0
 }
 
 unsafe extern "C" fn get_eof(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: made by `open`.
+    // SAFETY: `open` made it.
     unsafe { (*file.cast::<Opened>()).eof }
 }
 
@@ -255,7 +255,7 @@ unsafe extern "C" fn read(
     size: usize,
     buffer: *mut c_void,
 ) -> herr_t {
-    // SAFETY: made by `open`; libhdf5's buffer has `size` bytes, which are written before they are read.
+    // SAFETY: `open` made the file; the buffer has `size` bytes, and it is initialized before a reference to it exists.
     let (file, buffer) = unsafe {
         let file = &*file.cast::<Opened>();
         ptr::write_bytes(buffer.cast::<u8>(), 0, size);
@@ -265,10 +265,10 @@ unsafe extern "C" fn read(
         )
     };
     let filled = fill(file, buffer, address);
-    granted(filled.map_err(io::Error::from)).map_or(-1, |()| 0)
+    note_refusal(filled.map_err(io::Error::from)).map_or(-1, |()| 0)
 }
 
-/// No driver may be without; files are opened for reading only.
+/// A driver must have this function. It always fails, because files are opened for reading only.
 unsafe extern "C" fn write(
     _: *mut H5FD_t,
     _: c_int,
@@ -280,8 +280,8 @@ unsafe extern "C" fn write(
     -1
 }
 
-/// Reads as far as the file goes; what libhdf5 asks for behind the end is zeros, as in its own drivers. But not
-/// where bytes are gone that were there when it was opened.
+/// Fills a buffer of zeros from the file. Behind the end of the file it leaves zeros, like the drivers of libhdf5. It
+/// fails if the file has become shorter since it was opened.
 fn fill(file: &Opened, mut buffer: &mut [u8], mut at: u64) -> std::result::Result<(), Errno> {
     while !buffer.is_empty() {
         match rustix::io::pread(&file.descriptor, &mut *buffer, at) {
@@ -298,5 +298,5 @@ fn fill(file: &Opened, mut buffer: &mut [u8], mut at: u64) -> std::result::Resul
     Ok(())
 }
 
-// The order of the functions is the same only where these have the size of a pointer.
+// `Functions` has zeros of the size of a pointer where some members are sizes of the type `hsize_t`.
 const _: () = assert!(size_of::<hsize_t>() == size_of::<usize>());

@@ -4,14 +4,14 @@ use super::*;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Address of an object.
+    /// The address of an object. It is not used for links that are to be made.
     Hard(u64),
     Soft(CString),
     External {
         file: CString,
         path: CString,
     },
-    /// A class of links that only the writing program knew.
+    /// A link class that only the writing program knows.
     Other(i32),
 }
 
@@ -22,26 +22,66 @@ pub struct Link {
     pub target: Target,
 }
 
-/// The links of a group, by creation order where the group keeps it, else by name.
-pub fn links(group: &Id) -> Result<Vec<Link>> {
-    struct Seen {
-        links: Vec<(Vec<u8>, bool, i32, u64)>,
+impl Link {
+    /// A hard link to be made.
+    pub fn ascii(name: &str) -> Self {
+        Link {
+            name: name.as_bytes().to_vec(),
+            utf8: false,
+            target: Target::Hard(0),
+        }
     }
+
+    /// What a call that makes the link needs: its name, and the property list for its character set.
+    pub(super) fn name_and_properties(&self) -> Result<(CString, hid_t)> {
+        let properties = name_properties(Named::Link, self.utf8)?;
+        Ok((c_name(&self.name)?, properties))
+    }
+}
+
+/// A link as libhdf5 reports it.
+struct RawLink {
+    name: Vec<u8>,
+    utf8: bool,
+    class: c_int,
+    /// The address of a hard link, the length of the value of another one.
+    value: u64,
+}
+
+impl RawLink {
+    fn target(&self, group: &Id) -> Result<Target> {
+        const HARD: c_int = 0;
+        const SOFT: c_int = 1;
+        const EXTERNAL: c_int = 64;
+        let value = || link_value(group, &self.name, self.value as usize);
+        match self.class {
+            HARD => Ok(Target::Hard(self.value)),
+            SOFT => soft_target(value()?),
+            EXTERNAL => external_target(&value()?),
+            other => Ok(Target::Other(other)),
+        }
+    }
+}
+
+/// The links of a group: in creation order if the group tracks it, otherwise by name.
+pub fn links(group: &Id) -> Result<Vec<Link>> {
     unsafe extern "C" fn visit(
         _: hid_t,
         name: *const c_char,
         info: *const H5L_info1_t,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: libhdf5 passes a name, a filled info and our own `Seen`. The kind is read as a
-        // number, for it may be none of the enumeration; `u` is 8 bytes in every case.
+        // SAFETY: libhdf5 passes a C string, a filled info, and the pointer to `found` that it was given. The class
+        // and the character set are read as numbers, because a file may hold values outside the enumerations; `u` has
+        // 8 bytes in every case.
         unsafe {
-            let seen = &mut *data.cast::<Seen>();
-            let kind = (&raw const (*info).type_).cast::<c_int>().read();
-            let utf8 = (&raw const (*info).cset).cast::<c_int>().read() == 1;
-            let value = (&raw const (*info).u).cast::<u64>().read();
-            let name = CStr::from_ptr(name).to_bytes().to_vec();
-            seen.links.push((name, utf8, kind, value));
+            let found = &mut *data.cast::<Vec<RawLink>>();
+            found.push(RawLink {
+                name: CStr::from_ptr(name).to_bytes().to_vec(),
+                utf8: (&raw const (*info).cset).cast::<c_int>().read() == 1,
+                class: (&raw const (*info).type_).cast::<c_int>().read(),
+                value: (&raw const (*info).u).cast::<u64>().read(),
+            });
         }
         0
     }
@@ -49,7 +89,7 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
         0 => H5_index_t::H5_INDEX_NAME,
         _ => H5_index_t::H5_INDEX_CRT_ORDER,
     };
-    let mut seen = Seen { links: Vec::new() };
+    let mut found: Vec<RawLink> = Vec::new();
     let mut position = 0;
     h5!(H5Literate(
         group.0,
@@ -57,20 +97,16 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
         H5_iter_order_t::H5_ITER_INC,
         &mut position,
         Some(visit),
-        (&raw mut seen).cast()
+        (&raw mut found).cast()
     ))?;
-    seen.links
-        .into_iter()
-        .map(|(name, utf8, kind, value)| {
-            let target = match kind {
-                0 => Target::Hard(value),
-                1 => soft_target(group, &name, value as usize)?,
-                64 => external_target(group, &name, value as usize)?,
-                other => Target::Other(other),
-            };
-            Ok(Link { name, utf8, target })
+    let link = |raw: RawLink| {
+        Ok(Link {
+            target: raw.target(group)?,
+            name: raw.name,
+            utf8: raw.utf8,
         })
-        .collect()
+    };
+    found.into_iter().map(link).collect()
 }
 
 fn link_value(group: &Id, name: &[u8], size: usize) -> Result<Vec<u8>> {
@@ -90,17 +126,15 @@ fn link_value(group: &Id, name: &[u8], size: usize) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-fn soft_target(group: &Id, name: &[u8], size: usize) -> Result<Target> {
-    let mut value = link_value(group, name, size)?;
+fn soft_target(mut value: Vec<u8>) -> Result<Target> {
     let len = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     value.truncate(len);
     c_name(&value).map(Target::Soft)
 }
 
-/// The value of an external link: a byte of version and flags, then file name and object path, each
-/// ended by a zero byte (HDF5 File Format Specification, IV.A.2.g).
-fn external_target(group: &Id, name: &[u8], size: usize) -> Result<Target> {
-    let value = link_value(group, name, size)?;
+/// The value of an external link is a byte with version and flags, then the file name and the object path, each with a
+/// zero byte at its end (HDF5 File Format Specification, IV.A.2.g).
+fn external_target(value: &[u8]) -> Result<Target> {
     let mut parts = value.get(1..).unwrap_or_default().split(|b| *b == 0);
     match (parts.next(), parts.next()) {
         (Some(file), Some(path)) => Ok(Target::External {
@@ -111,7 +145,7 @@ fn external_target(group: &Id, name: &[u8], size: usize) -> Result<Target> {
     }
 }
 
-/// Of a file's root group too: the file's own list does not know what the group was made with.
+/// The creation properties of a group. For the root group they say more than those of the file.
 pub fn group_creation(group: &Id) -> Result<Id> {
     Id::new(h5!(H5Gget_create_plist(group.0)))
 }
@@ -122,7 +156,7 @@ fn creation_order(creation: &Id) -> Result<c_uint> {
     Ok(flags)
 }
 
-/// Copies what a group's creation properties say of its links and attributes.
+/// Copies the creation properties that concern the links, attributes and times of a group.
 pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset_link_creation_order(to.0, creation_order(from)?))?;
     let (mut compact, mut dense) = (0, 0);
@@ -138,8 +172,8 @@ pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset_obj_track_times(to.0, times)).map(drop)
 }
 
-/// Makes an object keep attributes that are too large for its header: only headers that track the
-/// order of attributes can.
+/// Lets an object have attributes that are too large for its header. Only objects that track the order of their
+/// attributes can have them.
 pub fn allow_large_attributes(creation: &Id) -> Result<()> {
     let mut flags = 0;
     h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
@@ -150,13 +184,13 @@ pub fn allow_large_attributes(creation: &Id) -> Result<()> {
     .map(drop)
 }
 
-/// Makes a group keep the order in which its links were made, so that readers can list them in it.
+/// Lets readers list the links of a group in creation order.
 pub fn order_links(creation: &Id) -> Result<()> {
     let flags = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
     h5!(H5Pset_link_creation_order(creation.0, flags)).map(drop)
 }
 
-/// The same for the attributes of an object; they may be of any size then.
+/// Lets readers list the attributes of an object in creation order. The attributes may then have any size.
 pub fn order_attributes(creation: &Id) -> Result<()> {
     let flags = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
     h5!(H5Pset_attr_creation_order(creation.0, flags)).map(drop)
@@ -167,30 +201,21 @@ pub fn open_group(file: &Id, path: &CStr) -> Result<Id> {
 }
 
 pub fn create_group(parent: &Id, link: &Link, creation: &Id) -> Result<Id> {
-    let (name, lcpl) = (
-        c_name(&link.name)?,
-        name_properties(Named::Link, link.utf8)?,
-    );
+    let (name, lcpl) = link.name_and_properties()?;
     let name = name.as_ptr();
     Id::new(h5!(H5Gcreate2(parent.0, name, lcpl, creation.0, DEFAULT)))
 }
 
-/// One more name for an object, or the first one for an anonymous one.
+/// Adds a hard link to an object.
 pub fn link_object(object: &Id, parent: &Id, link: &Link) -> Result<()> {
-    let (name, lcpl) = (
-        c_name(&link.name)?,
-        name_properties(Named::Link, link.utf8)?,
-    );
+    let (name, lcpl) = link.name_and_properties()?;
     let name = name.as_ptr();
     h5!(H5Olink(object.0, parent.0, name, lcpl, DEFAULT)).map(drop)
 }
 
-/// A soft or an external link.
+/// Makes a soft or an external link.
 pub fn create_symbolic_link(parent: &Id, link: &Link) -> Result<()> {
-    let (name, lcpl) = (
-        c_name(&link.name)?,
-        name_properties(Named::Link, link.utf8)?,
-    );
+    let (name, lcpl) = link.name_and_properties()?;
     let name = name.as_ptr();
     match &link.target {
         Target::Soft(path) => {
@@ -209,21 +234,21 @@ pub fn create_symbolic_link(parent: &Id, link: &Link) -> Result<()> {
     }
 }
 
-/// Takes a name away, and with its last name the object.
+/// Deletes a link, and with its last link the object.
 pub fn delete_link(parent: &Id, link: &Link) -> Result<()> {
     let name = c_name(&link.name)?;
     h5!(H5Ldelete(parent.0, name.as_ptr(), DEFAULT)).map(drop)
 }
 
-/// Whether a hard link of this name exists in the group. A link of another kind is an error: to
-/// follow it could lead libhdf5 anywhere in the file system.
+/// Whether the group has a hard link of this name. A link of another class is an error: libhdf5 would follow it to any
+/// file of the system.
 pub fn hard_link_exists(group: &Id, name: &CStr) -> Result<bool> {
     if h5!(H5Lexists(group.0, name.as_ptr(), DEFAULT))? == 0 {
         return Ok(false);
     }
     let mut info = H5L_info1_t::default();
     h5!(H5Lget_info1(group.0, name.as_ptr(), &mut info, DEFAULT))?;
-    // SAFETY: `info` is ours; the kind is read as a number, for it may be none of the enumeration.
+    // SAFETY: `info` is a local variable; the class is read as a number, because it may lie outside the enumeration.
     match unsafe { (&raw const info.type_).cast::<c_int>().read() } {
         0 => Ok(true),
         _ => Err(format!("{name:?} is no hard link")),

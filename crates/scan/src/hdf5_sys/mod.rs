@@ -1,7 +1,7 @@
-//! The raw libhdf5 calls that the safe crate lacks, each wrapped once.
+//! Safe wrappers for the libhdf5 calls that the crate `hdf5` lacks.
 //!
-//! libhdf5 is not reentrant: every call takes the process-wide lock. Errors are libhdf5's own words.
-//! Names that come from a file are bytes, not necessarily UTF-8.
+//! libhdf5 is not reentrant: every call takes the process-wide lock. Error texts come from libhdf5. Names from a file
+//! are bytes, not necessarily UTF-8.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::fd::BorrowedFd;
@@ -34,11 +34,11 @@ const DEFAULT: hid_t = H5P_DEFAULT;
 
 /// Calls libhdf5 under its lock; a negative result is an error.
 ///
-/// SAFETY of the calls: identifiers come from libhdf5 itself and are held by an [`Id`], so that they
-/// are alive; pointers are to memory of this process that outlives the call, of the size that the
-/// call is told or documents.
+/// SAFETY of the calls: an [`Id`] keeps its identifier alive, and pointers lead to memory that outlives the call and has
+/// the size that the call is told or documents.
 macro_rules! h5 {
     ($call:expr) => {
+        // SAFETY: as said above.
         hdf5::sync::sync(|| check(unsafe { $call }))
     };
 }
@@ -66,12 +66,12 @@ pub use attribute::*;
 pub use dataset::*;
 pub use dataspace::*;
 pub use datatype::*;
-pub use driver::refused;
+pub use driver::take_refusal;
 pub use group::*;
 pub use object::*;
 pub use values::*;
 
-/// An identifier that is given back when dropped.
+/// A reference to an identifier of libhdf5, which counts references.
 #[derive(Debug)]
 pub struct Id(hid_t);
 
@@ -83,7 +83,7 @@ impl Id {
 
 impl Clone for Id {
     fn clone(&self) -> Self {
-        // Fails for a dead identifier only, which an Id never is.
+        // It fails only for invalid identifiers, which an Id never holds.
         let _ = h5!(H5Iinc_ref(self.0));
         Id(self.0)
     }
@@ -99,13 +99,13 @@ pub fn c_name(name: &[u8]) -> Result<CString> {
     CString::new(name).map_err(|_| "a name with a zero byte".to_owned())
 }
 
-/// Forbids libhdf5 to load filter plugins: code that a user's file or environment names.
+/// Forbids libhdf5 to load filter plugins, because a user's file or environment names their code.
 pub fn forbid_plugins() -> Result<()> {
     let mut none: c_int = 0;
     h5!(H5PLset_loading_state(&mut none)).map(drop)
 }
 
-/// Opens a file for reading that is open already: `descriptor` is copied. Never locks it.
+/// Opens the file of a descriptor for reading, without a lock. Copies the descriptor.
 pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     driver::use_descriptor(&access)?;
@@ -113,8 +113,8 @@ pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.0)))
 }
 
-/// Opens a file for writing; never locks it. What is added to it goes behind its end, in blocks of
-/// `block` bytes, each of which is written in few pieces; the last one stays as large as it is.
+/// Opens a file for writing, without a lock. New metadata go behind its end in blocks of `block` bytes, each written in
+/// a few pieces. The unused part of the last block stays in the file.
 pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_file_locking(access.0, 0, 1))?;
@@ -127,7 +127,7 @@ pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
     Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDWR, access.0)))
 }
 
-/// Closes a file, and with it what is open of it: what was written is with the system then.
+/// Closes a file. Then everything written to it has reached the system.
 pub fn close_file(file: Id) -> Result<()> {
     h5!(H5Fflush(file.0, H5F_scope_t::H5F_SCOPE_LOCAL))?;
     let id = file.0;
@@ -135,8 +135,7 @@ pub fn close_file(file: Id) -> Result<()> {
     h5!(H5Fclose(id)).map(drop)
 }
 
-/// Creates a file in memory only, of the oldest format that can hold what is put into it.
-/// `creation`: of the root group.
+/// Creates a file in memory, in the oldest format that can hold its objects.
 pub fn create_in_memory(creation: &Id) -> Result<Id> {
     const INCREMENT: usize = 64 << 10;
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
@@ -146,7 +145,7 @@ pub fn create_in_memory(creation: &Id) -> Result<Id> {
         H5F_libver_t::H5F_LIBVER_EARLIEST,
         H5F_LIBVER_LATEST
     ))?;
-    // The in-memory driver takes files of one name for one file.
+    // For the in-memory driver, files of the same name are the same file.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = c_name(format!("image {number}").as_bytes())?;
@@ -179,7 +178,7 @@ pub fn new_file_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_CREATE)))
 }
 
-/// Bytes of the user block in front of a file.
+/// The size of the user block in front of a file, in bytes.
 pub fn user_block(creation: &Id) -> Result<u64> {
     let mut size = 0;
     h5!(H5Pget_userblock(creation.0, &mut size))?;

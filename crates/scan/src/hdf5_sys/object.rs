@@ -15,7 +15,7 @@ pub struct ObjectInfo {
     pub kind: Kind,
     /// Version of the object header.
     pub version: u32,
-    /// Access, modification, change, birth, in seconds since 1970; 0 where not kept.
+    /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
     pub times: [u32; 4],
 }
 
@@ -23,7 +23,7 @@ pub fn open_object(file: &Id, address: u64) -> Result<Id> {
     Id::new(h5!(H5Oopen_by_addr(file.0, address)))
 }
 
-/// The object of a path below `group`.
+/// Opens the object at a path below `group`.
 pub fn open_path(group: &Id, path: &CStr) -> Result<Id> {
     Id::new(h5!(H5Oopen(group.0, path.as_ptr(), DEFAULT)))
 }
@@ -47,7 +47,7 @@ pub fn object_info(object: &Id) -> Result<ObjectInfo> {
     })
 }
 
-/// The address of an open object, in its file.
+/// The address of an open object in its file.
 pub fn address(object: &Id) -> Result<u64> {
     let mut info = H5O_info1_t::default();
     h5!(H5Oget_info2(object.0, &mut info, H5O_INFO_BASIC))?;
@@ -70,19 +70,19 @@ pub fn comment(object: &Id) -> Result<Option<CString>> {
 }
 
 pub fn set_comment(object: &Id, text: &CStr) -> Result<()> {
-    #[allow(deprecated)] // The comment is what the user's file has.
+    #[allow(deprecated)] // The user's file has the comment, so the view has it.
     h5!(H5Oset_comment(object.0, text.as_ptr())).map(drop)
 }
 
-/// What a name to be made belongs to.
+/// What has a name.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Link,
     Attribute,
 }
 
-/// Properties of a link or an attribute to be made: the character set of its name. There are four
-/// such lists in all; making one for every name would cost as much as the rest of a scan.
+/// The property list for a new link or attribute: it says the character set of the name. There are only four such
+/// lists. A new one for every name would take as long as the rest of a scan.
 pub(super) fn name_properties(named: Named, utf8: bool) -> Result<hid_t> {
     static LISTS: [OnceLock<Id>; 4] = [const { OnceLock::new() }; 4];
     let list = &LISTS[2 * named as usize + usize::from(utf8)];
@@ -93,9 +93,10 @@ pub(super) fn name_properties(named: Named, utf8: bool) -> Result<hid_t> {
         Named::Link => &H5P_CLS_LINK_CREATE,
         Named::Attribute => &H5P_CLS_ATTRIBUTE_CREATE,
     };
-    let set = match utf8 {
-        true => H5T_cset_t::H5T_CSET_UTF8,
-        false => H5T_cset_t::H5T_CSET_ASCII,
+    let set = if utf8 {
+        H5T_cset_t::H5T_CSET_UTF8
+    } else {
+        H5T_cset_t::H5T_CSET_ASCII
     };
     let new = Id::new(h5!(H5Pcreate(**class)))?;
     h5!(H5Pset_char_encoding(new.0, set))?;

@@ -1,8 +1,8 @@
-//! Values in memory, on their way from one file to another.
+//! Values in memory, while they are copied from one file to another.
 
 use super::*;
 
-/// Values in memory as libhdf5 lays them out; variable-length parts are its own allocations.
+/// Values in memory in the layout of libhdf5, which allocates their variable-length parts.
 #[derive(Debug)]
 pub struct Values {
     pub(super) datatype: Id,
@@ -12,11 +12,11 @@ pub struct Values {
     size: usize,
 }
 
-/// Bytes of one attribute, or of one stretch of a dataset, that are moved at once.
+/// The most bytes that are copied at once: an attribute, or a part of a dataset.
 const LARGEST_VALUES: u64 = 1 << 30;
 
 impl Values {
-    /// Room for the elements of `space`.
+    /// Zeros for the elements of `space`.
     pub fn zeros(datatype: Id, space: Id) -> Result<Self> {
         let size = type_size(&datatype)?;
         let bytes = Space::of(&space)?
@@ -37,7 +37,7 @@ impl Values {
         &self.datatype
     }
 
-    /// Calls `change` with every reference: 8 bytes of an object's, 12 of a region's.
+    /// Calls `change` with every reference: 8 bytes for an object reference, 12 for a region reference.
     pub fn change_references(
         &mut self,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
@@ -72,20 +72,21 @@ fn change_in(
                 len: 0,
                 p: ptr::null_mut(),
             };
-            // SAFETY: a sequence in memory is one `hvl_t`, which libhdf5 filled when it read the
-            // value: `len` elements of `size` bytes at `p`, or nothing.
+            // SAFETY: a sequence in memory is one `hvl_t`. libhdf5 filled it when it read the value: there are `len`
+            // elements of `size` bytes at `p`, or `p` is null.
             let elements = unsafe {
                 ptr::copy_nonoverlapping(
                     value.as_ptr(),
                     (&raw mut sequence).cast(),
                     size_of::<hvl_t>(),
                 );
-                match sequence.p.is_null() {
-                    true => &mut [],
-                    false => std::slice::from_raw_parts_mut(
+                if sequence.p.is_null() {
+                    &mut []
+                } else {
+                    std::slice::from_raw_parts_mut(
                         sequence.p.cast::<u8>(),
                         sequence.len.saturating_mul(*size),
-                    ),
+                    )
                 }
             };
             elements
@@ -100,7 +101,7 @@ impl Drop for Values {
     fn drop(&mut self) {
         if self.shape.has_pointers() && !self.bytes.is_empty() {
             let buffer = self.bytes.as_mut_ptr().cast();
-            // What libhdf5 allocated it frees; there is nobody to tell if it cannot.
+            // libhdf5 frees what it allocated. A destructor cannot report an error.
             let _ = h5!(H5Dvlen_reclaim(
                 self.datatype.0,
                 self.space.0,

@@ -1,11 +1,11 @@
 //! The netCDF-4 form of a netCDF classic file, in memory and without its elements
 //! (`docs/formats/pnetcdf-burst-buffer.md`, section 9).
 //!
-//! Every dimension is a dataset, a *scale*: a coordinate variable, or a placeholder that nobody reads.
-//! What refers to other objects is written when all of them have their addresses.
+//! Every dimension is a dataset, a *scale*: a coordinate variable, or a placeholder that has no elements. References
+//! are written last, when all objects have their addresses.
 //!
-//! Names have ASCII as their character set, whatever they are: so netCDF-C writes them, every reader takes them
-//! for UTF-8, and a name that is none can be shown too.
+//! All names have the character set ASCII, whatever their bytes are. netCDF-C does the same, every reader takes them
+//! for UTF-8, and names that are not UTF-8 can be shown, too.
 
 mod attributes;
 mod names;
@@ -14,8 +14,8 @@ mod tests;
 
 use std::borrow::Cow;
 
-use attributes::Attributes;
-use names::{Plan, Shown};
+use attributes::{Attributes, ScaleUse};
+use names::{Plan, ShownVariable};
 
 use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
 use crate::tree::Copied;
@@ -26,9 +26,9 @@ use h5logfs_core::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Makes the image of a file with so many records. The datasets have the numbers of their variables, and read
-/// as zeros where nothing was written; libhdf5 alone knows the fill values of netCDF.
-pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copied> {
+/// Makes the image of a file with so many records. The IDs of the datasets are the numbers of their variables. Elements
+/// that were never written read as zeros in the view; the image has the fill values of netCDF for its readers.
+pub fn make(header: &Header, records: u64, chooser: &Chooser<'_>) -> Result<Copied> {
     let creation = h5::new_file_creation()?;
     h5::order_links(&creation)?;
     h5::order_attributes(&creation)?;
@@ -38,18 +38,18 @@ pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copie
     let mut maker = Maker {
         header,
         records,
-        chunks,
+        chooser,
         root: h5::open_group(&image, c"/")?,
         attributes: Attributes::new()?,
         scales: vec![0; header.dimensions.len()],
-        users: Vec::new(),
+        variables: Vec::new(),
         out: Copied {
             diagnostics: plan.diagnostics,
             ..Copied::default()
         },
     };
-    // Some readers have dimensions in the order of their scales: it is kept as far as that of the variables
-    // allows.
+    // Some readers list dimensions in the order of their scales. This keeps the order of the dimensions as far as that
+    // of the variables allows.
     let mut placeholders = plan.placeholders.into_iter().peekable();
     for shown in &plan.variables {
         let scale = shown.scale_of.unwrap_or(0);
@@ -62,7 +62,7 @@ pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copie
         maker.placeholder(number)?;
     }
     maker.references(&image)?;
-    maker.file()?;
+    maker.file_attributes()?;
     let Maker { mut out, .. } = maker;
     out.image = h5::file_image(&image)?;
     Ok(out)
@@ -71,21 +71,20 @@ pub fn make(header: &Header, records: u64, chunks: &Chooser<'_>) -> Result<Copie
 struct Maker<'a> {
     header: &'a Header,
     records: u64,
-    chunks: &'a Chooser<'a>,
+    chooser: &'a Chooser<'a>,
     root: Id,
     attributes: Attributes,
     /// Addresses of the scales, by the numbers of their dimensions.
     scales: Vec<u64>,
-    /// Variables that are no scale, and their addresses.
-    users: Vec<(u64, &'a Variable)>,
+    /// The variables that are no scales, and their addresses.
+    variables: Vec<(u64, &'a Variable)>,
     out: Copied,
 }
 
 impl<'a> Maker<'a> {
     // --- dimensions ------------------------------------------------------------------------------
 
-    /// The scale of a dimension without a coordinate variable: a dataset without storage. Who reads it
-    /// nevertheless reads zeros.
+    /// Makes the scale of a dimension without a coordinate variable: a dataset without storage, which reads as zeros.
     fn placeholder(&mut self, number: usize) -> Result<()> {
         let dimension = &self.header.dimensions[number];
         let made = self.make_placeholder(number, dimension);
@@ -95,19 +94,18 @@ impl<'a> Maker<'a> {
     fn make_placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
         let datatype = h5::float_type(4, true)?;
         let creation = new_creation()?;
-        let extent = match dimension.len {
-            0 => Extent {
+        let (extent, storage) = if dimension.len == 0 {
+            let extent = Extent {
                 dims: vec![self.records],
                 max_dims: vec![None],
-            },
-            len => Extent::fixed(vec![len]),
+            };
+            let chunk = self.chooser.plain(&extent.dims, &extent.max_dims, 4);
+            (extent, Storage::Chunked(chunk))
+        } else {
+            (Extent::fixed(vec![dimension.len]), Storage::Contiguous)
         };
-        let storage = match dimension.len {
-            0 => Storage::Chunked(self.chunks.plain(&extent.dims, &extent.max_dims, 4)),
-            _ => Storage::Contiguous,
-        };
-        let name = (dimension.name.as_slice(), &datatype);
-        let id = self.create(name, &creation, &extent, &storage)?;
+        h5::set_storage(&creation, &storage)?;
+        let id = self.create(&dimension.name, &datatype, &creation, &extent)?;
         let title = format!(
             "This is a netCDF dimension but not a netCDF variable.{:>10}",
             dimension.len
@@ -117,21 +115,22 @@ impl<'a> Maker<'a> {
 
     fn make_scale(&mut self, id: &Id, dimension: usize, title: &[u8]) -> Result<()> {
         self.scales[dimension] = h5::address(id)?;
-        self.attributes.title(id, "CLASS", b"DIMENSION_SCALE")?;
-        self.attributes.title(id, "NAME", title)?;
+        self.attributes
+            .terminated_text(id, "CLASS", b"DIMENSION_SCALE")?;
+        self.attributes.terminated_text(id, "NAME", title)?;
         let number = i32::try_from(dimension).map_err(|e| e.to_string())?;
         self.attributes.number(id, "_Netcdf4Dimid", number)
     }
 
     // --- variables -------------------------------------------------------------------------------
 
-    fn variable(&mut self, shown: &Shown) -> Result<()> {
+    fn variable(&mut self, shown: &ShownVariable) -> Result<()> {
         let variable = &self.header.variables[shown.number];
         let made = self.make_variable(shown, variable);
         made.map_err(|e| format!("variable {}: {e}", lossy(&variable.name)))
     }
 
-    fn make_variable(&mut self, shown: &Shown, variable: &'a Variable) -> Result<()> {
+    fn make_variable(&mut self, shown: &ShownVariable, variable: &'a Variable) -> Result<()> {
         let datatype = self.attributes.datatype(variable.kind)?;
         let element = variable.kind.size();
         let creation = new_creation()?;
@@ -139,12 +138,15 @@ impl<'a> Maker<'a> {
         h5::set_fill_value(&creation, &datatype, &fill[..element])?;
         let extent = self.extent(variable);
         let id = i64::try_from(shown.number).map_err(|e| e.to_string())?;
-        let storage = match (&extent.dims, &extent.max_dims) {
-            (dims, _) if dims.is_empty() => Storage::Contiguous,
-            (dims, max) => Storage::Chunked(self.chunks.logged(id, dims, max, element as u64)),
+        let Extent { dims, max_dims } = &extent;
+        let storage = if dims.is_empty() {
+            Storage::Contiguous
+        } else {
+            Storage::Chunked(self.chooser.logged(id, dims, max_dims, element as u64))
         };
-        let object = self.create((&shown.name, &datatype), &creation, &extent, &storage)?;
-        self.describe(&object, shown, variable)?;
+        h5::set_storage(&creation, &storage)?;
+        let object = self.create(&shown.name, &datatype, &creation, &extent)?;
+        self.variable_attributes(&object, shown, variable)?;
         self.out.datasets.push(Dataset {
             name: format!("/{}", lossy(&shown.name)),
             header: h5::address(&object)?,
@@ -153,7 +155,7 @@ impl<'a> Maker<'a> {
             dims: extent.dims,
             max_dims: extent.max_dims,
             storage,
-            // Not that of netCDF: what was never written lies as zeros in the netCDF file.
+            // Not the fill value of netCDF: the netCDF file has zeros for elements that were never written.
             fill: Vec::new(),
             filters: Vec::new(),
             references: Vec::new(),
@@ -165,11 +167,16 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// The attributes of a variable, but for those that refer to other objects.
-    fn describe(&mut self, object: &Id, shown: &Shown, variable: &'a Variable) -> Result<()> {
+    /// Writes the attributes of a variable, except references to other objects.
+    fn variable_attributes(
+        &mut self,
+        object: &Id,
+        shown: &ShownVariable,
+        variable: &'a Variable,
+    ) -> Result<()> {
         match shown.scale_of {
             Some(dimension) => self.make_scale(object, dimension, &variable.name)?,
-            None => self.users.push((h5::address(object)?, variable)),
+            None => self.variables.push((h5::address(object)?, variable)),
         }
         if !variable.dimensions.is_empty() {
             let numbers = &variable.dimensions;
@@ -179,7 +186,7 @@ impl<'a> Maker<'a> {
         let of = lossy(&variable.name);
         let diagnostics = &mut self.out.diagnostics;
         self.attributes
-            .own(object, &variable.attributes, &of, diagnostics)
+            .user_attributes(object, &variable.attributes, &of, diagnostics)
     }
 
     fn extent(&self, variable: &Variable) -> Extent {
@@ -193,31 +200,24 @@ impl<'a> Maker<'a> {
     }
 
     /// Makes a dataset without storage.
-    fn create(
-        &self,
-        (name, datatype): (&[u8], &Id),
-        creation: &Id,
-        extent: &Extent,
-        storage: &Storage,
-    ) -> Result<Id> {
-        match storage {
-            Storage::Contiguous => h5::set_contiguous(creation)?,
-            Storage::Chunked(chunk) => h5::set_chunked(creation, chunk)?,
-        }
-        let space = extent.space().create()?;
+    fn create(&self, name: &[u8], datatype: &Id, creation: &Id, extent: &Extent) -> Result<Id> {
+        let space = Space::with_limits(&extent.dims, &extent.max_dims).create()?;
         h5::create_dataset(&self.root, &link(name)?, datatype, &space, creation)
     }
 
-    // --- what refers to other objects ------------------------------------------------------------
+    // --- references ------------------------------------------------------------------------------
 
-    /// Variables refer to the scales of their dimensions, and the scales to their users.
+    /// Writes the references from variables to the scales of their dimensions, and back.
     fn references(&mut self, image: &Id) -> Result<()> {
         let mut uses = vec![Vec::new(); self.scales.len()];
-        for (address, variable) in &self.users {
+        for (address, variable) in &self.variables {
             let mut scales = Vec::new();
             for (position, dimension) in (0u32..).zip(&variable.dimensions) {
                 scales.push(self.scales[*dimension]);
-                uses[*dimension].push((*address, position));
+                uses[*dimension].push(ScaleUse {
+                    variable: *address,
+                    position,
+                });
             }
             if !scales.is_empty() {
                 let object = h5::open_object(image, *address)?;
@@ -233,8 +233,8 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// The attributes of the file.
-    fn file(&mut self) -> Result<()> {
+    /// Writes the attributes of the file.
+    fn file_attributes(&mut self) -> Result<()> {
         let (major, minor, release) = hdf5::library_version();
         let made_by = format!(
             "version=2,h5logfs={},hdf5={major}.{minor}.{release}",
@@ -243,13 +243,13 @@ impl<'a> Maker<'a> {
         let (root, header) = (&self.root, self.header);
         self.attributes
             .text(root, b"_NCProperties", made_by.as_bytes())?;
-        // The types of CDF-5 are more than the classic data model has.
+        // CDF-5 has types that the classic data model does not have.
         if header.version != 5 {
             self.attributes.number(root, "_nc3_strict", 1)?;
         }
         let diagnostics = &mut self.out.diagnostics;
         self.attributes
-            .own(root, &header.attributes, "the file", diagnostics)
+            .user_attributes(root, &header.attributes, "the file", diagnostics)
     }
 }
 
@@ -264,20 +264,12 @@ impl Extent {
         let max_dims = dims.iter().map(|d| Some(*d)).collect();
         Extent { dims, max_dims }
     }
-
-    fn space(&self) -> Space {
-        let max = self.max_dims.iter().map(|m| m.unwrap_or(h5::UNLIMITED));
-        Space::Simple {
-            dims: self.dims.clone(),
-            max: max.collect(),
-        }
-    }
 }
 
 fn new_creation() -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
     h5::order_attributes(&creation)?;
-    // An image made again is the same.
+    // Two images of the same file must be equal.
     h5::track_times(&creation, false)?;
     Ok(creation)
 }

@@ -1,4 +1,4 @@
-//! Which logs a netCDF file has, and in which order they apply (`docs/formats/pnetcdf-burst-buffer.md`,
+//! Finds the logs of a netCDF file, and the order in which they apply (`docs/formats/pnetcdf-burst-buffer.md`,
 //! sections 1, 5 and 6).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::sources::Sources;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
@@ -15,21 +16,23 @@ use h5logfs_core::log::netcdf::names::{LogFileKind, LogName};
 use h5logfs_core::log::netcdf::{Log, has_log_magic};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::ScanRequest;
 
-/// Bytes of a data log without data.
+/// Length of a data log without data.
 const EMPTY_DATA: u64 = 8;
 
 /// The logs of one netCDF file.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Their files: those of each channel a source by itself, to be numbered from `first` on.
-    pub sources: Vec<(SourcePath, SourceFile)>,
+    /// The files of the logs. Each channel is a source of its own. Their source numbers begin with 1, because 0 is the
+    /// netCDF file.
+    pub sources: Sources,
     /// In the order in which they apply.
     pub logs: Vec<Log>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The two files of one log, as their names tell.
+/// The two files of one log, by their names.
 #[derive(Debug, Default)]
 struct Pair {
     generation: u32,
@@ -37,75 +40,64 @@ struct Pair {
     data: Option<SourcePath>,
 }
 
-/// One channel of a pair, opened.
-struct Found {
+/// The open files of one channel of a pair.
+struct OpenLog {
     generation: u32,
     fields: HeaderFields,
-    metadata: (SourcePath, SourceFile),
-    data: Option<(SourcePath, SourceFile)>,
+    metadata: OpenFile,
+    data: Option<OpenFile>,
 }
 
-/// Looks through the files whose names make them logs of the one at `relative`. `first`: the number that the first of
-/// their sources will have. Fails where one of them is a log that cannot be read: what it holds would be
+struct OpenFile {
+    place: SourcePath,
+    file: SourceFile,
+}
+
+/// Finds the logs of a file among its companion files. Fails if one of them cannot be read, because its data would be
 /// missing.
-pub fn find(
-    dir: &SourceDir,
-    relative: &Path,
-    companions: &[SourcePath],
-    first: u16,
-) -> Result<Logs> {
-    let mut diagnostics = Vec::new();
+pub fn find(request: ScanRequest<'_>, companions: &[SourcePath]) -> Result<Logs> {
+    let mut logs = Logs::default();
     let mut found = Vec::new();
-    // The other half is for other files.
+    // The other half of the descriptors is for other files.
     let most = descriptors::limit() / 2;
     for pair in pairs(companions) {
         let left = most.saturating_sub(2 * found.len() as u64);
-        found.extend(open((dir, relative), &pair, left, &mut diagnostics)?);
+        found.extend(open(request, &pair, left, &mut logs.diagnostics)?);
     }
     put_in_order(&mut found);
-    diagnostics.extend(missing_ranks(&found).into_iter().map(Diagnostic::lost));
-    let mut said = HashSet::new();
-    diagnostics.retain(|diagnostic| said.insert(diagnostic.clone()));
-    let mut logs = Logs {
-        diagnostics,
-        ..Logs::default()
-    };
-    for one in found {
-        logs.add(one, first, dir, relative)?;
+    logs.diagnostics.extend(missing_ranks(&found));
+    let mut known = HashSet::new();
+    logs.diagnostics.retain(|one| known.insert(one.clone()));
+    for log in found {
+        logs.add(request, log)?;
     }
     Ok(logs)
 }
 
 impl Logs {
-    fn add(&mut self, found: Found, first: u16, dir: &SourceDir, relative: &Path) -> Result<()> {
-        let number = |sources: usize| {
-            let number = u16::try_from(sources).ok();
-            number.and_then(|n| n.checked_add(first)).ok_or_else(|| {
-                let file = dir.full_path(relative);
-                Error::bad_file(file, "more log files than there are numbers for")
-            })
-        };
-        let metadata = number(self.sources.len())?;
-        self.sources.push(found.metadata);
-        let data = match found.data {
-            Some(data) => {
-                let number = number(self.sources.len())?;
-                self.sources.push(data);
-                Some(number)
-            }
-            None => None,
-        };
+    fn add(&mut self, request: ScanRequest<'_>, log: OpenLog) -> Result<()> {
+        let metadata = self.add_source(request, log.metadata)?;
+        let data = log.data.map(|data| self.add_source(request, data));
         self.logs.push(Log {
             metadata,
-            data,
-            generation: found.generation,
-            rank: found.fields.rank,
+            data: data.transpose()?,
+            generation: log.generation,
+            rank: log.fields.rank,
         });
         Ok(())
     }
+
+    /// Returns the source number of the file.
+    fn add_source(&mut self, request: ScanRequest<'_>, open: OpenFile) -> Result<u16> {
+        self.sources.push(open.place, open.file);
+        u16::try_from(self.sources.files.len()).map_err(|_| {
+            let file = request.dir.full_path(request.relative);
+            Error::bad_file(file, "more log files than there are numbers for")
+        })
+    }
 }
 
-/// Pairs of files, by directory, generation, and rank.
+/// The pairs of files, in the order of directory, generation and rank.
 fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
     let mut pairs: BTreeMap<_, Pair> = BTreeMap::new();
     for place in companions {
@@ -124,23 +116,24 @@ fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
     pairs.into_values().collect()
 }
 
-/// The channels of a pair; none where it is no log of this file. Fails where they take more descriptors than are
-/// `left`.
+/// Opens the channels of a pair. There are none if it is no log of this file. Fails if they need more than `left`
+/// descriptors.
 fn open(
-    (dir, relative): (&SourceDir, &Path),
+    request: ScanRequest<'_>,
     pair: &Pair,
     left: u64,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<OpenLog>> {
+    let ScanRequest { dir, relative, .. } = request;
     let open = |place: &SourcePath| SourceFile::open_at(dir, place);
     let data = pair.data.as_ref().map(open).transpose()?;
     let Some(place) = &pair.metadata else {
-        diagnostics.extend(data.and_then(without_metadata).map(Diagnostic::lost));
+        diagnostics.extend(data.and_then(without_metadata));
         return Ok(Vec::new());
     };
     let metadata = open(place)?;
-    if let Some(note) = no_log(&metadata, data.as_ref())? {
-        diagnostics.push(Diagnostic::note(note));
+    if let Some(note) = not_a_log(&metadata, data.as_ref())? {
+        diagnostics.push(note);
         return Ok(Vec::new());
     }
     let channels = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
@@ -149,7 +142,7 @@ fn open(
     let path = String::from_utf8_lossy(written_for);
     match belongs(dir, place, relative, written_for) {
         Belongs::Yes => {}
-        // Said once, however many there are.
+        // `find` keeps only one such note.
         Belongs::Moved => {
             let note = format!("its logs were written for {path}");
             diagnostics.push(Diagnostic::note(note));
@@ -169,35 +162,37 @@ fn open(
         );
         return Err(Error::bad_file(dir.full_path(relative), reason));
     }
-    let gaps = gaps(&channels, &metadata, data.as_ref())?;
-    diagnostics.extend(gaps.map(Diagnostic::lost));
+    diagnostics.extend(gaps(&channels, &metadata, data.as_ref())?);
     let doubt = data.and_then(|data| {
         let doubt = doubt(&data, number)?;
-        Some(format!("{}: {doubt}", data.path().display()))
+        let text = format!("{}: {doubt}", data.path().display());
+        Some(Diagnostic::note(text))
     });
-    diagnostics.extend(doubt.map(Diagnostic::note));
-    let found = channels.found.into_iter().map(|(channel, fields)| {
-        // Each channel is a source by itself.
+    diagnostics.extend(doubt);
+    let logs = channels.found.into_iter().map(|(channel, fields)| {
+        // Each channel is a source of its own.
         let part = |place: &SourcePath| {
-            let file = open(place)?.arranged(arrangement(channel, number))?;
-            Ok((place.clone(), file))
+            Ok(OpenFile {
+                file: open(place)?.arranged(arrangement(channel, number))?,
+                place: place.clone(),
+            })
         };
-        Ok(Found {
+        Ok(OpenLog {
             generation: pair.generation,
             fields,
             metadata: part(place)?,
             data: pair.data.as_ref().map(part).transpose()?,
         })
     });
-    found.collect()
+    logs.collect()
 }
 
-/// What is to be said of channels that have no header. Fails where nobody knows then where the blocks of the others lie.
+/// What is missing if some channels have no header. Fails if the blocks of the other channels can then not be found.
 fn gaps(
     channels: &Channels,
     metadata: &SourceFile,
     data: Option<&SourceFile>,
-) -> Result<Option<String>> {
+) -> Result<Option<Diagnostic>> {
     if !channels.has_gaps() {
         return Ok(None);
     }
@@ -207,100 +202,105 @@ fn gaps(
         channels.number
     );
     let mut files = std::iter::once(metadata).chain(data);
-    match files.all(|file| channels.has_first_blocks_only(file)) {
-        true => Ok(Some(format!("{}: {text}", metadata.path().display()))),
-        false => {
-            let reason = format!("{text}: where the blocks of the others lie is not known");
-            Err(Error::bad_file(metadata.path(), reason))
-        }
+    if files.all(|file| channels.has_first_blocks_only(file)) {
+        let text = format!("{}: {text}", metadata.path().display());
+        Ok(Some(Diagnostic::lost(text)))
+    } else {
+        let reason = format!("{text}: where the blocks of the others lie is not known");
+        Err(Error::bad_file(metadata.path(), reason))
     }
 }
 
-/// What is to be said of a data log alone.
-fn without_metadata(data: SourceFile) -> Option<String> {
-    // Of one that cannot be read nobody knows better.
+/// What is missing if there is a data log without its metadata log.
+fn without_metadata(data: SourceFile) -> Option<Diagnostic> {
+    // A file that cannot be read may be a log.
     let is_log = has_log_magic(&data).unwrap_or(true);
     is_log.then(|| {
         let name = data.path().display();
-        format!("{name}: its metadata log is not there, which says what it holds")
+        let text = format!("{name}: its metadata log is not there, which says what it holds");
+        Diagnostic::lost(text)
     })
 }
 
-/// Why files with the names of a log are none, or one without anything in it.
-fn no_log(metadata: &SourceFile, data: Option<&SourceFile>) -> Result<Option<String>> {
-    let name = metadata.path().display();
+/// Why files with the names of a log are no log, or an empty one.
+fn not_a_log(metadata: &SourceFile, data: Option<&SourceFile>) -> Result<Option<Diagnostic>> {
+    let note = |reason| Diagnostic::note(format!("{}: {reason}", metadata.path().display()));
     if metadata.is_empty() && data.map_or(0, SourceFile::len) <= EMPTY_DATA {
-        return Ok(Some(format!("{name}: empty, like its data log")));
+        return Ok(Some(note("empty, like its data log")));
     }
     // One of the two may be damaged.
     let is_data_log = data.map(has_log_magic).transpose()? == Some(true);
-    match is_data_log || has_log_magic(metadata)? {
-        true => Ok(None),
-        false => Ok(Some(format!("{name}: no log, in spite of its name"))),
-    }
+    let is_log = is_data_log || has_log_magic(metadata)?;
+    Ok((!is_log).then(|| note("no log, in spite of its name")))
 }
 
-/// Whether a log is that of a file.
+/// Whether a log belongs to a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Belongs {
     Yes,
-    /// The file, or both, are no longer where they were when the log was written.
+    /// The file, or both, were moved after the log was written.
     Moved,
     No,
 }
 
-/// `written_for`: the path of the netCDF file as the log has it. Beside the file the name of the log
-/// decides; in a further directory there may be logs of many files that have one name.
+/// `written_for` is the path of the netCDF file in the log. For a log in the directory of the file its name decides. A
+/// further directory may have logs of many files with the same name.
 fn belongs(dir: &SourceDir, log: &SourcePath, relative: &Path, written_for: &[u8]) -> Belongs {
     let written_for = Path::new(OsStr::from_bytes(written_for));
     let own = dir.full_path(relative);
     if own == written_for {
         return Belongs::Yes;
     }
-    let is_beside = log.dir == 0;
+    let is_in_same_dir = log.dir == 0;
     let is_below = dir.of(log).is_ok_and(|further| {
-        let beside = own.parent();
         let same_name = written_for.file_name() == own.file_name();
-        same_name && beside.is_some_and(|beside| further.path().starts_with(beside))
+        let own_dir = own.parent();
+        same_name && own_dir.is_some_and(|own_dir| further.path().starts_with(own_dir))
     });
-    match is_beside || is_below || written_for.ends_with(relative) {
-        true => Belongs::Moved,
-        false => Belongs::No,
+    if is_in_same_dir || is_below || written_for.ends_with(relative) {
+        Belongs::Moved
+    } else {
+        Belongs::No
     }
 }
 
 /// Section 6: generations by the time of their last entry, ranks in ascending order.
-fn put_in_order(found: &mut [Found]) {
+fn put_in_order(logs: &mut [OpenLog]) {
     let mut times: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
-    for one in found.iter() {
-        let modified = one.metadata.1.identity().modified;
-        let time = times.entry(one.generation).or_insert(modified);
+    for log in logs.iter() {
+        let modified = log.metadata.file.identity().modified;
+        let time = times.entry(log.generation).or_insert(modified);
         *time = modified.max(*time);
     }
-    found.sort_by_key(|one| {
-        let time = times.get(&one.generation).copied();
-        let place = one.metadata.0.dir;
-        (time, one.generation, one.fields.rank, place)
+    logs.sort_by_key(|log| {
+        let time = times.get(&log.generation).copied();
+        let dir = log.metadata.place.dir;
+        (time, log.generation, log.fields.rank, dir)
     });
 }
 
-/// What is known to be lost: the logs of other nodes may lie where we do not look.
-fn missing_ranks(found: &[Found]) -> Vec<String> {
-    let mut generations: BTreeMap<u32, (u64, BTreeSet<u64>)> = BTreeMap::new();
-    for one in found {
-        let header = &one.fields;
-        let (ranks, there) = generations.entry(one.generation).or_default();
-        *ranks = header.ranks.max(*ranks);
-        there.insert(header.rank);
+/// What is missing: processes may have written logs to directories that are not searched.
+fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
+    #[derive(Default)]
+    struct Generation {
+        /// Processes of the job.
+        ranks: u64,
+        /// Processes with a log here.
+        present: BTreeSet<u64>,
+    }
+    let mut generations: BTreeMap<u32, Generation> = BTreeMap::new();
+    for log in logs {
+        let generation = generations.entry(log.generation).or_default();
+        generation.ranks = generation.ranks.max(log.fields.ranks);
+        generation.present.insert(log.fields.rank);
     }
     let mut missing = Vec::new();
-    for (generation, (ranks, there)) in generations {
-        let there = there.len() as u64;
-        if there < ranks {
-            let left = ranks - there;
-            missing.push(format!(
-                "of {ranks} processes {left} have no log here (number {generation}): what they wrote may be missing"
-            ));
+    for (number, Generation { ranks, present }) in generations {
+        let left = ranks.saturating_sub(present.len() as u64);
+        if left > 0 {
+            missing.push(Diagnostic::lost(format!(
+                "of {ranks} processes {left} have no log here (number {number}): what they wrote may be missing"
+            )));
         }
     }
     missing

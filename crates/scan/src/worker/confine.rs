@@ -1,7 +1,7 @@
-//! How a process that will see hostile files gives up everything that it does not need for that.
+//! Takes from a process that reads hostile files every right that it does not need.
 //!
-//! What is left: the memory and the processor time that it was granted, the descriptors that it is
-//! handed, and answers on its socket. Each layer holds where another one fails.
+//! It keeps limited memory and processor time, the descriptors that it is sent, and its socket. Each layer of the
+//! confinement holds if another one fails.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,7 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
     move |e| format!("{what}: {e}")
 }
 
-/// Becomes `uid` and `gid`, without further groups and without any capability. Needs the right to do
-/// so.
+/// Changes to `uid` and `gid`, without supplementary groups. Needs the right to change users.
 pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::thread::set_thread_groups(&[]).map_err(failed("setgroups"))?;
@@ -32,7 +31,7 @@ pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("setresuid"))
 }
 
-/// Whoever this process is: no capability is left, and none comes back.
+/// Drops all capabilities for good, whatever user the process has.
 pub fn drop_capabilities() -> Result<()> {
     rustix::thread::clear_ambient_capability_set().map_err(failed("ambient capabilities"))?;
     let none = CapabilitySets {
@@ -47,17 +46,17 @@ pub fn drop_capabilities() -> Result<()> {
 /// `memory`: bytes of address space.
 pub fn limit_memory(memory: u64) -> Result<()> {
     limit(Resource::As, memory, 0)?;
-    // Nothing of a user's file shall lie about as a core dump, and nothing is to be written at all.
+    // A core dump would hold parts of a user's file. No other file is to be written, either.
     limit(Resource::Core, 0, 0)?;
     limit(Resource::Fsize, 0, 0)
 }
 
-/// The kernel ends the process after so many seconds of processor time: with a signal of its own, and should
-/// that be ignored, a second later.
+/// After so many seconds of processor time the kernel sends SIGXCPU, and a second later SIGKILL.
 pub fn limit_processor(seconds: u64) -> Result<()> {
     limit(Resource::Cpu, seconds, 1)
 }
 
+/// Lowers a limit. The hard limit is higher than the soft one by `grace`.
 fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     let before = rustix::process::getrlimit(resource).maximum;
     let within = |most: u64| Some(before.map_or(most, |before| before.min(most)));
@@ -68,9 +67,9 @@ fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     rustix::process::setrlimit(resource, limits).map_err(failed("setrlimit"))
 }
 
-/// Shuts the process off from the file system, from TCP, and from signalling others: with Landlock, as
-/// far as the kernel knows that. Returns what is lacking, for the log.
-pub fn shut_off_files() -> Result<Option<String>> {
+/// Forbids the process to use the file system and TCP and to send signals, with Landlock, as far as the kernel
+/// supports it. Returns what is missing, for the log.
+pub fn restrict_files() -> Result<Option<String>> {
     let abi = ABI::V6;
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -88,7 +87,7 @@ pub fn shut_off_files() -> Result<Option<String>> {
     })
 }
 
-/// The calls that a worker needs.
+/// The system calls that a worker needs.
 const CALLS: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -128,9 +127,9 @@ const CALLS: &[c_long] = &[
     libc::SYS_set_robust_list,
     libc::SYS_ppoll,
     libc::SYS_membarrier,
-    // More filters, which only forbid more.
+    // For another filter, which can only forbid more.
     libc::SYS_seccomp,
-    // Answered by another filter.
+    // Another filter answers it.
     libc::SYS_clone3,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_dup2,
@@ -153,7 +152,7 @@ fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule> {
     SeccompRule::new(conditions).map_err(failed("seccomp"))
 }
 
-/// A filter: `matching` for the calls of `rules`, `other` for all others.
+/// A filter that does `matching` for the calls of `rules` and `other` for all others.
 fn filter(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     other: SeccompAction,
@@ -163,8 +162,8 @@ fn filter(
     filter.try_into().map_err(failed("seccomp"))
 }
 
-/// What a worker may do to a descriptor with `fcntl`. The rest of it reaches others: locks and leases keep those
-/// waiting who write to the file, and `F_SETOWN` sends any process of the same user a signal.
+/// The `fcntl` commands that a worker may use. The others affect other processes: locks and leases delay programs that
+/// write to the file, and `F_SETOWN` sends signals to any process of the same user.
 const DESCRIPTOR_COMMANDS: [i32; 5] = [
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -173,69 +172,60 @@ const DESCRIPTOR_COMMANDS: [i32; 5] = [
     libc::F_GETFL,
 ];
 
-/// How a process makes another one that is its sibling: the flags of `clone` for that.
+/// The flags of `clone` that fork a sibling: the new process has the parent of the old one.
 pub const FORK: c_long = (libc::CLONE_PARENT | libc::SIGCHLD) as c_long;
 
 fn refusal(errno: i32) -> SeccompAction {
     SeccompAction::Errno(errno as u32)
 }
 
-/// Only the calls that a worker needs, and the one that makes workers. What is forbidden fails, and with
-/// it the scan: no network, no exec, no opening of files.
-fn allowed() -> Result<BpfProgram> {
+/// Allows the system calls that a worker needs, and the fork of the zygote. Every other call fails with EPERM, and
+/// with it the scan: there is no network, no exec, and no opening of files.
+fn allowed_calls() -> Result<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    let (is, masked) = (|| SeccompCmpOp::Eq, SeccompCmpOp::MaskedEq);
-    let not_executable = |argument| {
-        let exec = libc::PROT_EXEC as u64;
-        rule(vec![condition(argument, masked(exec), 0)?])
+    let equals = |argument, value: u64| {
+        let condition = condition(argument, SeccompCmpOp::Eq, value)?;
+        rule(vec![condition])
     };
-    let own_descriptor = |command: &i32| rule(vec![condition(1, is(), *command as u64)?]);
-    let own_descriptor = DESCRIPTOR_COMMANDS.iter().map(own_descriptor);
+    let not_executable = |argument| {
+        let exec = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
+        rule(vec![condition(argument, exec, 0)?])
+    };
+    let commands = DESCRIPTOR_COMMANDS.iter();
+    let commands = commands.map(|command| equals(1, *command as u64));
+    let no_new_privs = libc::PR_SET_NO_NEW_PRIVS as u64;
     rules.extend([
-        (libc::SYS_fcntl, own_descriptor.collect::<Result<_>>()?),
+        (libc::SYS_fcntl, commands.collect::<Result<_>>()?),
         (libc::SYS_mmap, vec![not_executable(2)?]),
         (libc::SYS_mprotect, vec![not_executable(2)?]),
-        (
-            libc::SYS_clone,
-            vec![rule(vec![condition(0, is(), FORK as u64)?])?],
-        ),
-        // Its own limits, which it can only lower.
-        (
-            libc::SYS_prlimit64,
-            vec![rule(vec![condition(0, is(), 0)?])?],
-        ),
-        (
-            libc::SYS_prctl,
-            vec![rule(vec![condition(
-                0,
-                is(),
-                libc::PR_SET_NO_NEW_PRIVS as u64,
-            )?])?],
-        ),
+        (libc::SYS_clone, vec![equals(0, FORK as u64)?]),
+        // The limits of the process itself, which it can only lower.
+        (libc::SYS_prlimit64, vec![equals(0, 0)?]),
+        (libc::SYS_prctl, vec![equals(0, no_new_privs)?]),
     ]);
     filter(rules, refusal(libc::EPERM), SeccompAction::Allow)
 }
 
-/// Nobody can look into the arguments of `clone3`: the C library does without it when it is not there.
+/// Hides `clone3`, because filters cannot look into its arguments. The C library then uses `clone`.
 fn without_clone3() -> Result<BpfProgram> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     filter(rules, SeccompAction::Allow, refusal(libc::ENOSYS))
 }
 
-/// Forbids to make processes and threads: no limit of memory or of processor time counts what the kernel holds for these.
+/// Forbids new processes and threads: no limit counts the memory and time that the kernel spends on them.
 fn without_fork() -> Result<BpfProgram> {
     let rules = BTreeMap::from([(libc::SYS_clone, Vec::new())]);
     filter(rules, SeccompAction::Allow, refusal(libc::EPERM))
 }
 
-/// Forbids all system calls that neither a worker nor the one who makes workers needs.
+/// Forbids all system calls that neither zygote nor worker needs.
 pub fn filter_calls() -> Result<()> {
     seccompiler::apply_filter(&without_clone3()?).map_err(failed("seccomp"))?;
-    seccompiler::apply_filter(&allowed()?).map_err(failed("seccomp"))
+    seccompiler::apply_filter(&allowed_calls()?).map_err(failed("seccomp"))
 }
 
-/// What a worker has to do to forbid itself to make others; prepared once for all of them.
+/// The filter with which a worker forbids itself to fork. The zygote prepares it once for all workers.
 #[derive(Debug)]
 pub struct NoFork(BpfProgram);
 
@@ -263,12 +253,12 @@ mod tests {
 
     use super::*;
 
-    /// What `attempt` comes to in a thread that has shut itself in: filters and Landlock are of threads.
+    /// Runs `attempt` in a confined thread. Filters and Landlock apply to single threads.
     fn confined<T: Send + 'static>(attempt: impl FnOnce() -> T + Send + 'static) -> T {
         let attempt = move || {
             let no_fork = NoFork::prepare().unwrap();
             drop_capabilities().unwrap();
-            shut_off_files().unwrap();
+            restrict_files().unwrap();
             filter_calls().unwrap();
             no_fork.apply().unwrap();
             attempt()
@@ -316,13 +306,13 @@ mod tests {
         confined(move || {
             use std::os::fd::{AsRawFd, BorrowedFd};
             let fcntl = |fd: BorrowedFd<'_>, command, argument: libc::c_long| {
-                // SAFETY: none of the commands takes a pointer, but for the lock, where the kernel refuses address 0.
+                // SAFETY: only the lock command takes a pointer, and the kernel refuses address 0.
                 match unsafe { libc::fcntl(fd.as_raw_fd(), command, argument) } {
                     -1 => Err(io::Error::last_os_error()),
                     _ => Ok(()),
                 }
             };
-            // The C library's crate has no name for it.
+            // The crate `libc` does not name it.
             const F_SETSIG: i32 = 10;
             let itself = rustix::process::getpid().as_raw_nonzero().get().into();
             let (file, socket) = (file.as_fd(), socket.as_fd());
@@ -348,13 +338,13 @@ mod tests {
         confined(|| {
             use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
             let map = |protection| {
-                // SAFETY: the kernel chooses the place, and nobody looks at it.
+                // SAFETY: the kernel chooses the address, and no code uses the memory.
                 unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, protection, MapFlags::PRIVATE) }
             };
             let code = map(ProtFlags::READ | ProtFlags::EXEC);
             assert_eq!(code.err(), Some(Errno::PERM));
             let data = map(ProtFlags::READ | ProtFlags::WRITE).unwrap();
-            // SAFETY: it was mapped just now.
+            // SAFETY: it was mapped above, and no code uses it.
             unsafe { munmap(data, 4096) }.unwrap();
         });
     }

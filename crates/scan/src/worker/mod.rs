@@ -1,9 +1,9 @@
-//! The side without rights: the stem, which makes a worker for each scan, and the worker.
+//! Serves scans in confined processes: the zygote, which forks a worker for each scan, and the worker.
 //!
-//! The stem is this program, started once by the daemon. It sees no user's file: it gives up its rights,
-//! and then forks a worker whenever it is asked to. That costs less than a millisecond, where a program
-//! that is started anew needs five to load libhdf5 and what that needs. Each worker does one scan and
-//! ends, so that no file can do anything to the scan of another one.
+//! The daemon starts the zygote once, as another process of this program. The zygote opens no user's file. It gives
+//! up its rights, and then forks a worker whenever the daemon asks. A fork takes less than a millisecond; a new
+//! program needs five to load libhdf5 and its libraries. Each worker does one scan and ends, so no file can affect
+//! the scan of another one.
 
 mod confine;
 
@@ -24,12 +24,12 @@ use h5logfs_core::scan::protocol::{
 };
 use h5logfs_core::scan::{ScanRequest, Settings};
 
-/// Directory listings that the daemon answers with are not longer than this, in bytes.
-const LONGEST_ANSWER: usize = 64 << 20;
+/// The largest response of the daemon, in bytes. Listings of directories are the large ones.
+const LARGEST_RESPONSE: usize = 64 << 20;
 
-/// What a zygote grants itself and its workers.
+/// How a zygote confines itself and its workers.
 #[derive(Debug, Clone)]
-pub struct Granted {
+pub struct Confinement {
     /// Bytes of address space.
     pub memory: u64,
     /// Seconds of processor time, for each worker.
@@ -38,79 +38,85 @@ pub struct Granted {
     pub user: Option<(u32, u32)>,
 }
 
-/// The stem: serves the daemon at the other end of standard input until that goes. Its first word is
-/// [`READY`] and what the system lacks; anything else is a complaint, and its last.
-pub fn serve(granted: &Granted) -> io::Result<()> {
+/// Runs the zygote: serves the daemon at the other end of standard input until that closes. The first message is
+/// [`READY`], the library, and what the system lacks for the confinement. If the confinement fails, the first message
+/// is the reason, and the last message, too.
+pub fn serve(confinement: &Confinement) -> io::Result<()> {
     let control = rustix::stdio::stdin();
-    match confine(granted) {
-        Ok((no_fork, lacking)) => {
-            say(
-                control,
-                format!(
-                    "{READY}{}\n{}",
-                    crate::library(),
-                    lacking.unwrap_or_default()
-                )
-                .as_bytes(),
-            )?;
-            serve_confined(control, granted, &no_fork)
+    match confine(confinement) {
+        Ok(confined) => {
+            let missing = confined.missing.unwrap_or_default();
+            let ready = format!("{READY}{}\n{missing}", crate::library());
+            send(control, ready.as_bytes())?;
+            fork_workers(control, confinement, &confined.no_fork)
         }
-        Err(complaint) => say(control, complaint.as_bytes()),
+        Err(reason) => send(control, reason.as_bytes()),
     }
 }
 
-fn confine(granted: &Granted) -> confine::Result<(NoFork, Option<String>)> {
+/// The outcome of the confinement.
+struct Confined {
+    /// For the workers.
+    no_fork: NoFork,
+    /// What the system lacks for it.
+    missing: Option<String>,
+}
+
+fn confine(confinement: &Confinement) -> confine::Result<Confined> {
     close_inherited()?;
-    // Whatever is loaded lazily has to be there before nothing can be opened any more.
+    // This loads what libhdf5 loads lazily. Later nothing can be opened.
     crate::library();
     let no_fork = NoFork::prepare()?;
-    if let Some((uid, gid)) = granted.user {
+    if let Some((uid, gid)) = confinement.user {
         confine::become_user(uid, gid)?;
     }
     confine::drop_capabilities()?;
-    confine::limit_memory(granted.memory)?;
-    let lacking = confine::shut_off_files()?;
+    confine::limit_memory(confinement.memory)?;
+    let missing = confine::restrict_files()?;
     confine::filter_calls()?;
-    Ok((no_fork, lacking))
+    Ok(Confined { no_fork, missing })
 }
 
-/// Whoever started the daemon may have left descriptors open; what they lead to is not for workers.
+/// Closes the descriptors that this process inherited through the daemon. They are not for workers.
 fn close_inherited() -> confine::Result<()> {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing was opened by this process yet but the standard ones, so nobody's descriptor is
-    // closed behind their back.
+    // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
     match unsafe { libc::close_range(FIRST, libc::c_uint::MAX, 0) } {
         0 => Ok(()),
         _ => Err(format!("close_range: {}", io::Error::last_os_error())),
     }
 }
 
-fn say(control: BorrowedFd<'_>, words: &[u8]) -> io::Result<()> {
-    let sent = rustix::io::write(control, words)?;
-    match sent == words.len() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::WriteZero.into()),
+fn send(control: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
+    if rustix::io::write(control, message)? == message.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }
 
-/// For each socket that comes, a worker; the answer is its process number, or the negative number of an
-/// error of the system.
-fn serve_confined(control: BorrowedFd<'_>, granted: &Granted, no_fork: &NoFork) -> io::Result<()> {
-    while let Some(socket) = next_socket(control)? {
+/// Forks a worker for each socket that the daemon sends. Answers with its process number, or the negative number of a
+/// system error.
+fn fork_workers(
+    control: BorrowedFd<'_>,
+    confinement: &Confinement,
+    no_fork: &NoFork,
+) -> io::Result<()> {
+    while let Some(socket) = receive_socket(control)? {
         match fork() {
             Ok(0) => {
-                let done = work(socket, granted, no_fork);
-                end(done.is_ok());
+                let done = work(socket, confinement, no_fork);
+                exit(done.is_ok());
             }
-            Ok(process) => say(control, &process.to_le_bytes())?,
-            Err(e) => say(control, &(-i64::from(errno(&e))).to_le_bytes())?,
+            Ok(process) => send(control, &process.to_le_bytes())?,
+            Err(e) => send(control, &(-i64::from(errno(&e))).to_le_bytes())?,
         }
     }
     Ok(())
 }
 
-/// `None` when the daemon has gone.
-fn next_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+/// `None` if the daemon has ended.
+fn receive_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let receive = || receive_some(control, &mut [0], RecvFlags::empty());
     match rustix::io::retry_on_intr(receive)? {
         (0, _) => Ok(None),
@@ -119,11 +125,11 @@ fn next_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Makes a process like this one, whose parent is the daemon: that can tell how it ended, and end it. 0 in
+/// Forks this process. The parent of the new one is the daemon, so that it can wait for it and kill it. Returns 0 in
 /// the new process.
 fn fork() -> io::Result<i64> {
-    // SAFETY: this process has one thread, so that nobody holds a lock which the new process would wait
-    // for; without CLONE_VM both have memory of their own, and no stack or pointer is passed.
+    // SAFETY: no stack or pointer is passed, and without CLONE_VM the processes share no memory; this process has one
+    // thread, so no other thread can hold a lock that the new process would wait for.
     let process = unsafe { libc::syscall(libc::SYS_clone, confine::FORK, 0, 0, 0, 0) };
     match process {
         -1 => Err(io::Error::last_os_error()),
@@ -131,21 +137,21 @@ fn fork() -> io::Result<i64> {
     }
 }
 
-/// Ends this process at once: what the libraries would tidy up is the stem's, and looking at it would copy
-/// it.
-fn end(well: bool) -> ! {
-    // SAFETY: it takes a number, and does not come back.
-    unsafe { libc::_exit(i32::from(!well)) }
+/// Ends this process at once, without exit handlers. These would clean up what belongs to the zygote, and copy its
+/// memory pages for it.
+fn exit(success: bool) -> ! {
+    // SAFETY: it takes a number and does not return.
+    unsafe { libc::_exit(i32::from(!success)) }
 }
 
-/// The worker: one scan.
-fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> {
-    // The way to the stem's daemon is not the worker's.
+/// Runs the worker: one scan.
+fn work(socket: OwnedFd, confinement: &Confinement, no_fork: &NoFork) -> io::Result<()> {
+    // The worker must not read the zygote's control socket.
     rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
-    let confined = confine::limit_processor(granted.cpu).and_then(|()| no_fork.apply());
+    let confined = confine::limit_processor(confinement.cpu).and_then(|()| no_fork.apply());
     confined.map_err(io::Error::other)?;
-    let daemon = Arc::new(Channel::new(socket, Patiently));
-    let (task, _) = daemon.receive::<ScanTask>(LONGEST_ANSWER)?;
+    let daemon = Arc::new(Channel::new(socket, Forever));
+    let (task, _) = daemon.receive::<ScanTask>(LARGEST_RESPONSE)?;
     let outcome = match scan(&daemon, task) {
         Ok(bytes) => ScanOutcome::Scanned(bytes),
         Err(e) => ScanOutcome::from(&e),
@@ -153,8 +159,8 @@ fn work(socket: OwnedFd, granted: &Granted, no_fork: &NoFork) -> io::Result<()> 
     daemon.send(&Request::Done(outcome), None)
 }
 
-/// The bytes of a snapshot.
-fn scan(daemon: &Arc<Channel<Patiently>>, task: ScanTask) -> Result<Vec<u8>> {
+/// Returns the snapshot as bytes.
+fn scan(daemon: &Arc<Channel<Forever>>, task: ScanTask) -> Result<Vec<u8>> {
     let mut dirs = task.dirs.into_iter().map(|shown| shown.0);
     let path = dirs.next().unwrap_or_default();
     let further: Vec<_> = dirs.collect();
@@ -163,52 +169,49 @@ fn scan(daemon: &Arc<Channel<Patiently>>, task: ScanTask) -> Result<Vec<u8>> {
         log_dirs: further.clone(),
         without_logs: task.without_logs,
     };
-    let lender = Arc::new(Daemon(Arc::clone(daemon)));
-    let dir = SourceDir::remote(path, further, lender);
-    let companions = task.companions.as_deref();
+    let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
+    let dir = SourceDir::remote(path, further, opener);
     let snapshot = crate::scan(ScanRequest {
         dir: &dir,
         relative: &task.relative,
-        companions,
+        companions: task.companions.as_deref(),
         settings: &settings,
     })?;
     let bad = |reason: String| Error::bad_file(dir.full_path(&task.relative), reason);
     let bytes = snapshot.to_bytes().map_err(bad)?;
-    match bytes.len() as u64 > task.most {
-        true => Err(bad(format!(
-            "{} bytes of metadata are more than index_memory, {} bytes",
-            bytes.len(),
-            task.most
-        ))),
-        false => Ok(bytes),
+    if bytes.len() as u64 > task.most {
+        let (len, most) = (bytes.len(), task.most);
+        let reason = format!("{len} bytes of metadata are more than index_memory, {most} bytes");
+        return Err(bad(reason));
     }
+    Ok(bytes)
 }
 
-/// The daemon may take its time; when it goes, the socket tells.
+/// Waits for the daemon without a limit: it may be slow. If it ends, the socket closes.
 #[derive(Debug)]
-struct Patiently;
+struct Forever;
 
-impl Wait for Patiently {
+impl Wait for Forever {
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
         poll(socket, to, None).map(drop)
     }
 }
 
-/// Opens what the worker may not.
+/// Asks the daemon to open files, because the worker may open none.
 #[derive(Debug)]
-struct Daemon(Arc<Channel<Patiently>>);
+struct DaemonOpener(Arc<Channel<Forever>>);
 
-impl Daemon {
-    fn ask(&self, ask: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
-        self.0.send(ask, None)?;
-        match self.0.receive(LONGEST_ANSWER)? {
+impl DaemonOpener {
+    fn ask(&self, request: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
+        self.0.send(request, None)?;
+        match self.0.receive(LARGEST_RESPONSE)? {
             (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
-            granted => Ok(granted),
+            response => Ok(response),
         }
     }
 }
 
-impl FileOpener for Daemon {
+impl FileOpener for DaemonOpener {
     fn open_file(&self, place: &SourcePath) -> io::Result<File> {
         match self.ask(&Request::Open(place.clone()))? {
             (Response::Opened, Some(file)) => Ok(file.into()),

@@ -1,15 +1,15 @@
-//! Attributes, as netCDF-4 has them (section 9.4).
+//! Attributes in their netCDF-4 form (section 9.4).
 
 use std::collections::HashMap;
 
 use super::new_datatype;
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Id, Name, Space};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::{Attribute, Type};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Names that netCDF-4 and its readers keep for themselves.
+/// Names that netCDF-4 and its readers use themselves.
 const RESERVED: [&[u8]; 8] = [
     b"CLASS",
     b"NAME",
@@ -21,24 +21,33 @@ const RESERVED: [&[u8]; 8] = [
     b"_nc3_strict",
 ];
 
-/// Writes attributes. Thousands of them have the same few types and extents, which are made once.
+/// Writes attributes. Thousands of them share a few types and spaces, so each of these is made once.
 pub(super) struct Attributes {
     scalar: Id,
     null: Id,
-    /// Of one dimension, by extent.
+    /// One-dimensional spaces, by extent.
     lists: HashMap<u64, Id>,
-    /// By size, and whether they are UTF-8.
+    /// Text types, by size and whether the text is UTF-8.
     texts: HashMap<(u32, bool), Id>,
     numbers: Vec<(Type, Id)>,
     integer: Id,
-    /// A sequence of references to objects.
-    scales: Id,
-    /// A reference to an object, and the position of a dimension in it.
-    user: Id,
+    /// The type of an item of `DIMENSION_LIST`: a sequence of references to objects.
+    dimension_list: Id,
+    /// The type of an item of `REFERENCE_LIST`: a reference to an object, and the position of a dimension in it.
+    reference_list: Id,
 }
 
-/// Bytes of the type of one use of a dimension: a reference, a position, and what C puts behind them.
-const USER: u32 = 16;
+/// Size of an item of `REFERENCE_LIST`: a reference, a position, and the padding of a C structure.
+const REFERENCE_LIST_ITEM: u32 = 16;
+
+/// One use of a scale by a variable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScaleUse {
+    /// Address of the variable.
+    pub variable: u64,
+    /// Which dimension of the variable the scale is for.
+    pub position: u32,
+}
 
 impl Attributes {
     pub(super) fn new() -> Result<Self> {
@@ -49,18 +58,18 @@ impl Attributes {
             ("dimension", 8, integer.clone()),
         ];
         Ok(Attributes {
-            scalar: simple(Vec::new())?,
+            scalar: Space::scalar().create()?,
             null: Space::Null.create()?,
             lists: HashMap::new(),
             texts: HashMap::new(),
             numbers: Vec::new(),
-            user: h5::compound_type(USER, &members)?,
-            scales: h5::sequence_type(&reference)?,
+            reference_list: h5::compound_type(REFERENCE_LIST_ITEM, &members)?,
+            dimension_list: h5::sequence_type(&reference)?,
             integer,
         })
     }
 
-    /// The HDF5 type of variables and attributes of a type.
+    /// The HDF5 type of a netCDF type.
     pub(super) fn datatype(&mut self, kind: Type) -> Result<Id> {
         if let Some((_, known)) = self.numbers.iter().find(|(k, _)| *k == kind) {
             return Ok(known.clone());
@@ -70,8 +79,8 @@ impl Attributes {
         Ok(new)
     }
 
-    /// All attributes of the file, or of a variable, that can be shown. `of`: whose they are.
-    pub(super) fn own(
+    /// Writes the user's attributes of the file or of a variable, which `of` names.
+    pub(super) fn user_attributes(
         &mut self,
         object: &Id,
         attributes: &[Attribute],
@@ -85,28 +94,27 @@ impl Attributes {
                 diagnostics.push(Diagnostic::note(text));
                 continue;
             }
-            self.one(object, attribute)
+            self.user_attribute(object, attribute)
                 .map_err(|e| format!("attribute {name}: {e}"))?;
         }
         Ok(())
     }
 
-    fn one(&mut self, object: &Id, attribute: &Attribute) -> Result<()> {
-        let name = attribute.name.as_slice();
-        if attribute.len == 0 {
-            let datatype = self.datatype(attribute.kind)?;
-            return h5::write_plain_attribute(object, (name, false), &datatype, &self.null, &[]);
-        }
-        if attribute.kind == Type::Char {
-            return self.text(object, name, &attribute.values);
+    fn user_attribute(&mut self, object: &Id, attribute: &Attribute) -> Result<()> {
+        if attribute.len > 0 && attribute.kind == Type::Char {
+            return self.text(object, &attribute.name, &attribute.values);
         }
         let datatype = self.datatype(attribute.kind)?;
+        let name = Name::ascii(&attribute.name);
+        if attribute.len == 0 {
+            return h5::write_plain_attribute(object, name, &datatype, &self.null, &[]);
+        }
         let space = self.list(attribute.len)?;
         let values = attribute.little_endian();
-        h5::write_plain_attribute(object, (name, false), &datatype, &space, &values)
+        h5::write_plain_attribute(object, name, &datatype, &space, &values)
     }
 
-    /// A text, which is not empty. netCDF-C calls it ASCII in all cases; h5netcdf believes that.
+    /// Writes a text, which must not be empty. netCDF-C calls every text ASCII, but h5netcdf then fails for UTF-8.
     pub(super) fn text(&mut self, object: &Id, name: &[u8], text: &[u8]) -> Result<()> {
         let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
         let utf8 = !text.is_ascii() && std::str::from_utf8(text).is_ok();
@@ -118,16 +126,16 @@ impl Attributes {
                 new
             }
         };
-        h5::write_plain_attribute(object, (name, false), &datatype, &self.scalar, text)
+        h5::write_plain_attribute(object, Name::ascii(name), &datatype, &self.scalar, text)
     }
 
-    /// A text with a zero behind it.
-    pub(super) fn title(&mut self, object: &Id, name: &str, text: &[u8]) -> Result<()> {
+    /// Writes a text with a zero at its end.
+    pub(super) fn terminated_text(&mut self, object: &Id, name: &str, text: &[u8]) -> Result<()> {
         self.text(object, name.as_bytes(), &[text, b"\0"].concat())
     }
 
     pub(super) fn number(&mut self, object: &Id, name: &str, number: i32) -> Result<()> {
-        let (name, bytes) = ((name.as_bytes(), false), number.to_le_bytes());
+        let (name, bytes) = (Name::ascii(name), number.to_le_bytes());
         h5::write_plain_attribute(object, name, &self.integer, &self.scalar, &bytes)
     }
 
@@ -138,48 +146,37 @@ impl Attributes {
             bytes.extend(number.to_le_bytes());
         }
         let space = self.list(numbers.len() as u64)?;
-        let name = (name.as_bytes(), false);
-        h5::write_plain_attribute(object, name, &self.integer, &space, &bytes)
+        h5::write_plain_attribute(object, Name::ascii(name), &self.integer, &space, &bytes)
     }
 
-    /// The scales of a variable, one for each of its dimensions.
+    /// Writes the scales of a variable, one for each of its dimensions.
     pub(super) fn dimension_list(&mut self, object: &Id, scales: &[u64]) -> Result<()> {
         let references: Vec<_> = scales.iter().map(|scale| scale.to_ne_bytes()).collect();
         let items: Vec<&[u8]> = references.iter().map(|r| r.as_slice()).collect();
         let space = self.list(items.len() as u64)?;
-        h5::write_sequences(
-            object,
-            (b"DIMENSION_LIST", false),
-            &self.scales,
-            &space,
-            &items,
-        )
+        let name = Name::ascii("DIMENSION_LIST");
+        h5::write_sequences(object, name, &self.dimension_list, &space, &items)
     }
 
-    /// The users of a scale: their addresses, and in which of their dimensions they use it.
-    pub(super) fn reference_list(&mut self, object: &Id, uses: &[(u64, u32)]) -> Result<()> {
-        let mut bytes = Vec::with_capacity(uses.len() * USER as usize);
-        for (address, position) in uses {
-            bytes.extend(address.to_ne_bytes());
-            bytes.extend(position.to_le_bytes());
+    /// Writes which variables use a scale.
+    pub(super) fn reference_list(&mut self, object: &Id, uses: &[ScaleUse]) -> Result<()> {
+        let mut bytes = Vec::with_capacity(uses.len() * REFERENCE_LIST_ITEM as usize);
+        for one in uses {
+            bytes.extend(one.variable.to_ne_bytes());
+            bytes.extend(one.position.to_le_bytes());
             bytes.extend([0; 4]);
         }
         let space = self.list(uses.len() as u64)?;
-        let name: (&[u8], bool) = (b"REFERENCE_LIST", false);
-        h5::write_plain_attribute(object, name, &self.user, &space, &bytes)
+        let name = Name::ascii("REFERENCE_LIST");
+        h5::write_plain_attribute(object, name, &self.reference_list, &space, &bytes)
     }
 
     fn list(&mut self, len: u64) -> Result<Id> {
         if let Some(known) = self.lists.get(&len) {
             return Ok(known.clone());
         }
-        let new = simple(vec![len])?;
+        let new = Space::fixed(&[len]).create()?;
         self.lists.insert(len, new.clone());
         Ok(new)
     }
-}
-
-fn simple(dims: Vec<u64>) -> Result<Id> {
-    let max = dims.clone();
-    Space::Simple { dims, max }.create()
 }

@@ -1,24 +1,24 @@
-//! Which variable is the scale of a dimension, and under what names variables are shown (section 9.3).
+//! Decides which variable is the scale of a dimension, and under what names variables are shown (section 9.3).
 
 use std::collections::{HashMap, HashSet};
 
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::Header;
 
-/// In front of the name of a variable whose own name is that of a dimension which it is not the scale of.
+/// The prefix for a variable that has the name of a dimension but is not its scale.
 const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";
 
-/// Which datasets are made.
+/// Which datasets the image gets.
 pub(super) struct Plan {
-    /// The numbers of dimensions without a coordinate variable.
+    /// The numbers of the dimensions without a coordinate variable.
     pub placeholders: Vec<usize>,
-    pub variables: Vec<Shown>,
-    /// What cannot be shown.
+    pub variables: Vec<ShownVariable>,
+    /// Which variables cannot be shown.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A variable that is shown.
-pub(super) struct Shown {
+pub(super) struct ShownVariable {
     pub number: usize,
     pub name: Vec<u8>,
     /// The dimension whose coordinate variable it is.
@@ -43,7 +43,7 @@ impl Plan {
             };
             has_coordinate.extend(scale_of);
             if scale_of.is_some() || taken.insert(name.clone()) {
-                variables.push(Shown {
+                variables.push(ShownVariable {
                     number,
                     name,
                     scale_of,
