@@ -100,7 +100,7 @@ fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f6
     let (dir, name) = SourceDir::of_file(log)?;
     // Each chunk costs a little more than its bytes.
     let memory = MemoryLimits {
-        cache_size: CACHED * (CHUNK * CHUNK * ELEMENT + 128),
+        cache_size: CACHED * (CHUNK * CHUNK * ELEMENT + 256),
         index_memory: 64 << 20,
     };
     let view = Catalog::new(dir, memory, InProcess::default()).open(&name)?;

@@ -33,6 +33,7 @@ pub mod journal;
 pub mod log;
 pub mod parallel;
 pub mod scan;
+pub mod single_flight;
 pub mod snapshot;
 pub mod stats;
 pub mod view;

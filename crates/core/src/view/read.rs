@@ -9,7 +9,6 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::assemble::{Assembly, Decoded, decode_record, stored_bytes};
@@ -163,8 +162,9 @@ impl View {
             // The rest of the slot. The length of a filtered chunk is known once it was made.
             return Ok(zeros(buf, place.slot - offset));
         }
+        let cached = self.budget.bytes().get(&self.cache_key(number, chunk));
         let mut source = None;
-        if !is_filtered && dataset.logged().is_some() && !self.has_chunk(number, chunk) {
+        if cached.is_none() && !is_filtered && dataset.logged().is_some() {
             let index = self.index(number)?;
             let found = self.checked_resolver(&index, number, chunk)?.source();
             if let ChunkSource::InPlace(elements) = &found
@@ -175,8 +175,10 @@ impl View {
             source = Some(found);
         }
         self.read_ahead(number, chunk);
-        let asked = offset..offset + buf.len() as u64;
-        let bytes = self.cached_chunk(number, chunk, asked, source)?;
+        let bytes = match cached {
+            Some(bytes) => bytes,
+            None => self.cached_chunk(number, chunk, source)?,
+        };
         if offset >= bytes.len() as u64 {
             return Ok(zeros(buf, place.slot - offset));
         }
@@ -215,37 +217,35 @@ impl View {
 
     /// Stored bytes of a chunk, as the canonical file has them.
     pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
-        self.cached_chunk(number, chunk, 0..u64::MAX, None)
+        self.cached_chunk(number, chunk, None)
     }
 
-    /// All bytes of a chunk, of which those in the range `asked` are used now. `source`: how the chunk is
-    /// served, where that is known.
+    /// All bytes of a chunk. `source`: how the chunk is served, where that is known.
     fn cached_chunk(
         &self,
         number: usize,
         chunk: u64,
-        asked: Range<u64>,
         source: Option<ChunkSource>,
     ) -> Result<Bytes> {
         let make = || self.make_timed(number, chunk, source);
-        self.budget
-            .bytes(&self.cache_key(number, chunk), asked, make)
+        let bytes = self.budget.bytes();
+        bytes.get_or_make(&self.cache_key(number, chunk), make)
     }
 
     fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
         BytesKey::Chunk(self.generation, number as u32, chunk)
     }
 
-    /// Whether a chunk is cached, or being made.
+    /// Whether a chunk is cached.
     pub(super) fn has_chunk(&self, number: usize, chunk: u64) -> bool {
-        self.budget.has_bytes(&self.cache_key(number, chunk))
+        self.budget.bytes().contains(&self.cache_key(number, chunk))
     }
 
     /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
     pub(super) fn prefetch(&self, number: usize, chunk: u64) {
         let make = || self.make_timed(number, chunk, None);
         let key = self.cache_key(number, chunk);
-        let _ = self.budget.bytes_ahead(&key, make);
+        let _ = self.budget.bytes().make_ahead(&key, make);
     }
 
     fn make_timed(&self, number: usize, chunk: u64, source: Option<ChunkSource>) -> Result<Bytes> {
@@ -307,16 +307,11 @@ impl View {
         let raw = record.elements().saturating_mul(dataset.element_size);
         let decode = || decode_record(&self.sources, stored, raw, dataset).map(Arc::new);
         self.check_cache_size("a filtered record", raw.max(stored.len))?;
-        let own = record.bounds();
-        if bounds.contains(&own) {
+        if bounds.contains(&record.bounds()) {
             return decode();
         }
-        // For a record of many blocks this is more than the chunk takes, which does no harm.
-        let common = own.intersection(bounds);
-        let elements = common.map_or(0, |common| common.count().product::<u64>());
-        let asked = 0..elements.saturating_mul(dataset.element_size).max(1);
         let key = BytesKey::Record(self.generation, number as u32, stored, raw);
-        self.budget.bytes(&key, asked, decode)
+        self.budget.bytes().get_or_make(&key, decode)
     }
 
     /// Memory is bounded by options, whatever a file asks for.

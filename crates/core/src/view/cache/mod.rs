@@ -1,25 +1,14 @@
 //! The memory budget of the process, and what it is spent on.
 //!
 //! It has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded.
-//! `index_memory` is for what leads to bytes: views, record tables, indexes. A reader that goes once
+//! `index_memory` is for what finds bytes: views, record tables, indexes. A reader that goes once
 //! through a large dataset fills the first, and must not make the daemon forget what it knows of every
 //! file.
-//!
-//! Bytes are kept by a policy of our own (`policy`): how chunks are used again is not what general
-//! caches are made for. Leads are few and used at each read; `quick_cache` weighs them in bytes, lets
-//! one thread make one while the others wait, and keeps what is used again and again.
 
-mod experts;
-mod policy;
-mod queue;
-mod shared;
+mod lru;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::View;
 use super::readahead::Pool;
@@ -27,8 +16,8 @@ use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 use crate::log::model::StoredBytes;
 use crate::stats::{Share, Stats, Usage};
-pub use shared::Counts;
-use shared::Shared;
+pub use lru::Counts;
+use lru::{Cache, Weight};
 
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
@@ -72,33 +61,32 @@ pub(super) enum BytesKey {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum LeadKey {
+enum IndexKey {
     View(Generation),
     Table(Generation),
     Index(Generation, u32),
 }
 
 #[derive(Debug, Clone)]
-enum Lead {
+enum Indexed {
     View(Arc<View>),
     Table(Arc<dyn RecordTable>),
     Index(Arc<DatasetIndex>),
 }
 
-/// Bytes that a lead is charged besides its value.
-const OVERHEAD: u64 = 128;
+impl Weight for Bytes {
+    fn weight(&self) -> u64 {
+        self.len() as u64
+    }
+}
 
-#[derive(Debug, Clone)]
-struct Weights;
-
-impl Weighter<LeadKey, Lead> for Weights {
-    fn weight(&self, _: &LeadKey, lead: &Lead) -> u64 {
-        OVERHEAD
-            + match lead {
-                Lead::View(view) => view.weight,
-                Lead::Table(table) => table.bytes() as u64,
-                Lead::Index(index) => index.bytes() as u64,
-            }
+impl Weight for Indexed {
+    fn weight(&self) -> u64 {
+        match self {
+            Indexed::View(view) => view.weight,
+            Indexed::Table(table) => table.bytes() as u64,
+            Indexed::Index(index) => index.bytes() as u64,
+        }
     }
 }
 
@@ -107,8 +95,8 @@ impl Weighter<LeadKey, Lead> for Weights {
 pub struct Budget {
     /// Bytes of the metadata of all views that are there, kept or not.
     views: AtomicU64,
-    leads: Cache<LeadKey, Lead, Weights>,
-    bytes: Shared<BytesKey>,
+    index_cache: Cache<IndexKey, Indexed>,
+    bytes: Cache<BytesKey, Bytes>,
     ahead: Pool,
     limits: MemoryLimits,
     stats: Arc<Stats>,
@@ -118,8 +106,8 @@ impl Budget {
     pub fn new(limits: MemoryLimits) -> Self {
         Budget {
             views: AtomicU64::new(0),
-            leads: leads(limits.index_memory),
-            bytes: Shared::new(limits.cache_size),
+            index_cache: Cache::new(limits.index_memory),
+            bytes: Cache::new(limits.cache_size),
             ahead: Pool::default(),
             limits,
             stats: Arc::default(),
@@ -132,7 +120,7 @@ impl Budget {
 
     /// Bytes in use now.
     pub fn used(&self) -> u64 {
-        self.leads.weight() + self.bytes.weight()
+        self.index_cache.weight() + self.bytes.weight()
     }
 
     /// What was asked of the cache of bytes.
@@ -157,7 +145,7 @@ impl Budget {
                 limit: self.limits.cache_size,
             },
             index_memory: Share {
-                used: self.leads.weight(),
+                used: self.index_cache.weight(),
                 limit: self.limits.index_memory,
             },
             ..Usage::default()
@@ -167,7 +155,7 @@ impl Budget {
     /// Lets go of all that it keeps. Views that are open go on working, and fill it again.
     pub fn clear(&self) {
         self.bytes.clear();
-        self.leads.clear();
+        self.index_cache.clear();
     }
 
     /// Reserves memory for the `bytes` of metadata of a view, until the reservation is dropped. Views that are
@@ -183,19 +171,20 @@ impl Budget {
     }
 
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
-        match self.leads.get(&LeadKey::View(generation)) {
-            Some(Lead::View(view)) => Some(view),
+        match self.index_cache.get(&IndexKey::View(generation)) {
+            Some(Indexed::View(view)) => Some(view),
             _ => None,
         }
     }
 
     pub fn drop_view(&self, generation: Generation) {
-        self.leads.remove(&LeadKey::View(generation));
+        self.index_cache.remove(&IndexKey::View(generation));
     }
 
     pub fn keep_view(&self, view: &Arc<View>) {
-        let key = LeadKey::View(view.generation());
-        self.leads.insert(key, Lead::View(Arc::clone(view)));
+        let key = IndexKey::View(view.generation());
+        self.index_cache
+            .insert(key, Indexed::View(Arc::clone(view)));
     }
 
     /// The record tables of a log, made by one thread while others that want them wait.
@@ -204,12 +193,12 @@ impl Budget {
         generation: Generation,
         make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
     ) -> Result<Arc<dyn RecordTable>, E> {
-        let key = LeadKey::Table(generation);
+        let key = IndexKey::Table(generation);
         match self
-            .leads
-            .get_or_insert_with(&key, || make().map(Lead::Table))?
+            .index_cache
+            .get_or_make(&key, || make().map(Indexed::Table))?
         {
-            Lead::Table(table) => Ok(table),
+            Indexed::Table(table) => Ok(table),
             _ => unreachable!("under the key of a table lies a table"),
         }
     }
@@ -221,38 +210,19 @@ impl Budget {
         dataset: u32,
         make: impl FnOnce() -> Result<Arc<DatasetIndex>, E>,
     ) -> Result<Arc<DatasetIndex>, E> {
-        let key = LeadKey::Index(generation, dataset);
+        let key = IndexKey::Index(generation, dataset);
         match self
-            .leads
-            .get_or_insert_with(&key, || make().map(Lead::Index))?
+            .index_cache
+            .get_or_make(&key, || make().map(Indexed::Index))?
         {
-            Lead::Index(index) => Ok(index),
+            Indexed::Index(index) => Ok(index),
             _ => unreachable!("under the key of an index lies an index"),
         }
     }
 
-    /// Bytes of a chunk or a record, likewise; `asked` is the range of them that is handed out now.
-    pub(super) fn bytes<E>(
-        &self,
-        key: &BytesKey,
-        asked: Range<u64>,
-        make: impl FnOnce() -> Result<Bytes, E>,
-    ) -> Result<Bytes, E> {
-        self.bytes.get_or_make(key, asked, make)
-    }
-
-    /// Whether these bytes are there, or being made.
-    pub(super) fn has_bytes(&self, key: &BytesKey) -> bool {
-        self.bytes.has(key)
-    }
-
-    /// Makes bytes that will be wanted soon, unless they are there or being made.
-    pub(super) fn bytes_ahead<E>(
-        &self,
-        key: &BytesKey,
-        make: impl FnOnce() -> Result<Bytes, E>,
-    ) -> Result<(), E> {
-        self.bytes.make_ahead(key, make)
+    /// Stored bytes of chunks, and decoded records.
+    pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
+        &self.bytes
     }
 
     /// The threads that make chunks ahead of their readers.
@@ -271,27 +241,6 @@ pub(super) struct Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.views.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A cache that holds leads of `bytes` bytes together.
-fn leads(bytes: u64) -> Cache<LeadKey, Lead, Weights> {
-    /// It makes room for more when they come.
-    const ENTRIES: usize = 1024;
-    // One shard: of several each would have its share only, and a large index would fit into none.
-    let options = OptionsBuilder::new()
-        .shards(1)
-        .estimated_items_capacity(ENTRIES)
-        .weight_capacity(bytes)
-        .build();
-    match options {
-        Ok(options) => Cache::with_options(
-            options,
-            Weights,
-            DefaultHashBuilder::default(),
-            DefaultLifecycle::default(),
-        ),
-        Err(_) => Cache::with_weighter(ENTRIES, bytes, Weights),
     }
 }
 
@@ -324,7 +273,9 @@ mod tests {
         let budget = Budget::new(limits);
         for chunk in 0..1000 {
             let key = BytesKey::Chunk(1, 0, chunk);
-            let made = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(10_000)));
+            let made = budget
+                .bytes
+                .get_or_make(&key, || Ok::<_, ()>(bytes(10_000)));
             assert_eq!(made.unwrap().len(), 10_000);
             assert!(budget.used() <= limits.cache_size);
         }
@@ -332,7 +283,9 @@ mod tests {
         // What does not fit at all is made each time, and kept never.
         for misses in 1001..1003 {
             let key = BytesKey::Chunk(2, 0, 0);
-            let large = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(1 << 20)));
+            let large = budget
+                .bytes
+                .get_or_make(&key, || Ok::<_, ()>(bytes(1 << 20)));
             assert_eq!(large.unwrap().len(), 1 << 20);
             assert!(budget.used() <= limits.cache_size);
             assert_eq!(budget.counts().misses, misses);
@@ -344,7 +297,7 @@ mod tests {
         let budget = Budget::new(MemoryLimits::each(1 << 20));
         let key = BytesKey::Chunk(1, 0, 0);
         for misses in 1..3 {
-            let made = budget.bytes(&key, 0..1, || Ok::<_, ()>(bytes(1000)));
+            let made = budget.bytes.get_or_make(&key, || Ok::<_, ()>(bytes(1000)));
             assert_eq!(made.unwrap().len(), 1000);
             assert_eq!(budget.counts().misses, misses);
             assert!(budget.usage().cache_size.used > 1000);

@@ -1,0 +1,102 @@
+//! Single flight: of several threads that miss the same thing one makes it, and the others wait.
+//!
+//! A cache is asked first. After a miss a thread takes the key, and asks the cache once more: another thread may
+//! have made the thing in the meantime. No lock is held while something is made.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+/// The keys that are taken, each with what its waiters wait for.
+#[derive(Debug)]
+pub struct SingleFlight<K> {
+    taken: Mutex<HashMap<K, Arc<Condvar>>>,
+}
+
+/// A key that is taken, until this is dropped.
+#[derive(Debug)]
+pub struct Guard<'a, K: Hash + Eq> {
+    flights: &'a SingleFlight<K>,
+    key: K,
+}
+
+impl<K> Default for SingleFlight<K> {
+    fn default() -> Self {
+        SingleFlight {
+            taken: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> SingleFlight<K> {
+    /// Waits until no thread has the key. A thread that has it already would wait for ever.
+    pub fn take(&self, key: K) -> Guard<'_, K> {
+        let mut taken = self.taken.lock();
+        while let Some(released) = taken.get(&key).map(Arc::clone) {
+            released.wait(&mut taken);
+        }
+        taken.insert(key.clone(), Arc::default());
+        Guard { flights: self, key }
+    }
+
+    /// The same without waiting: `None` where another thread has the key.
+    pub fn try_take(&self, key: K) -> Option<Guard<'_, K>> {
+        let mut taken = self.taken.lock();
+        if taken.contains_key(&key) {
+            return None;
+        }
+        taken.insert(key.clone(), Arc::default());
+        Some(Guard { flights: self, key })
+    }
+}
+
+impl<K: Hash + Eq> Drop for Guard<'_, K> {
+    fn drop(&mut self) {
+        if let Some(released) = self.flights.taken.lock().remove(&self.key) {
+            released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_thread_at_a_time() {
+        let flights = SingleFlight::default();
+        let (elsewhere, there) = (flights.take("b"), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let _guard = flights.take("a");
+                        assert_eq!(there.fetch_add(1, Ordering::SeqCst), 0);
+                        thread::yield_now();
+                        there.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(flights.try_take("b").is_none());
+        drop(elsewhere);
+        assert!(flights.taken.lock().is_empty());
+        assert!(flights.try_take("b").is_some());
+    }
+
+    #[test]
+    fn a_panic_releases_the_key() {
+        let flights = SingleFlight::default();
+        let died = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = flights.take(1);
+            panic!("while making");
+        }));
+        assert!(died.is_err() && flights.try_take(1).is_some());
+    }
+}
