@@ -110,7 +110,7 @@ pub fn run(args: MountArgs) -> anyhow::Result<()> {
 }
 
 pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
-    Ok(fs::watch(args.mount)?)
+    Ok(fs::run_watcher(args.mount)?)
 }
 
 pub fn unmount_dead(args: UnmountDeadArgs) -> anyhow::Result<()> {

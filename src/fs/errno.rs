@@ -1,4 +1,4 @@
-//! The one place where an error becomes an errno for the reader and a line in the log.
+//! Turns an error into an errno for the reader and a line in the log.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,83 +10,76 @@ use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::io::Errno as Os;
 
-use h5logfs_catalog::without_waiting;
+use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
 
-/// Runs the work of one request. A failure, and a panic too, becomes the errno of the answer: one
-/// bad file must not end a thread that serves everybody.
+/// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
+/// end a thread that serves all users.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
-    answered(caught(work))
-}
-
-/// The same, without waiting for a scan: `None` where that would be needed.
-pub fn guarded_now<T>(work: impl FnOnce() -> Result<T>) -> Option<Result<T, Errno>> {
-    match caught(|| without_waiting(work)) {
-        Err(Some(Error::Unscanned { .. })) => None,
-        outcome => Some(answered(outcome)),
-    }
-}
-
-fn answered<T>(outcome: Result<T, Option<Error>>) -> Result<T, Errno> {
-    outcome.map_err(|failure| failure.map_or(Errno::EIO, |error| answer(&error)))
-}
-
-/// The error of what failed; of a panic, which is logged, there is none.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Option<Error>> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(outcome) => outcome.map_err(Some),
+        Ok(outcome) => outcome.map_err(|error| answer(&error)),
         Err(panic) => {
             log::error!("internal error: {}", panic_text(panic.as_ref()));
-            Err(None)
+            Err(Errno::EIO)
         }
     }
 }
 
-/// Logs `error` and gives the errno that a reader sees: its own for an error of the operating
-/// system, `EIO` for everything else.
+/// The same for a request that may wait for scans.
+pub fn guarded_waiting<T>(work: impl FnOnce(Wait) -> Result<Lookup<T>>) -> Result<T, Errno> {
+    match guarded(|| work(Wait::Yes))? {
+        Lookup::Known(outcome) => Ok(outcome),
+        Lookup::NeedsScan => {
+            log::error!("internal error: no answer after the scan");
+            Err(Errno::EIO)
+        }
+    }
+}
+
+/// Logs `error` and returns the errno for the reader: that of an error of the operating system, or `EIO`.
 fn answer(error: &Error) -> Errno {
     let source = match error {
         Error::Io { cause: source, .. } => source,
         Error::Remembered(error) => return answer(error),
-        // The log has it from when it happened.
+        // The catalog logged it at the time of the scan.
         Error::ScanDied { .. } => {
             log::debug!("{error}");
             return Errno::EIO;
         }
         _ => {
-            complain(error);
+            log_once(error);
             return Errno::EIO;
         }
     };
     if is_ordinary(source) {
         log::debug!("{error}");
     } else {
-        complain(error);
+        log_once(error);
     }
     source.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
 }
 
-/// A failure that is met again this soon is told at the level of debugging only: a kernel that asks
-/// for each page of a damaged chunk must not fill the log.
-const QUIET: Duration = Duration::from_secs(10);
-/// Failures that are remembered for that.
-const REMEMBERED: usize = 64;
+/// An error that occurs again within this time is logged at level debug only: the kernel may ask for each page of a
+/// damaged chunk.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// The number of errors that are remembered to detect repetitions.
+const MAX_REMEMBERED: usize = 64;
 
-fn complain(error: &Error) {
+fn log_once(error: &Error) {
     static RECENT: Mutex<VecDeque<(Instant, String)>> = Mutex::new(VecDeque::new());
     let text = error.to_string();
     let mut recent = RECENT.lock();
-    recent.retain(|(when, _)| when.elapsed() < QUIET);
+    recent.retain(|(when, _)| when.elapsed() < REPEAT_INTERVAL);
     if recent.iter().any(|(_, known)| *known == text) {
         log::debug!("{text}");
         return;
     }
     log::error!("{text}");
-    recent.truncate(REMEMBERED - 1);
+    recent.truncate(MAX_REMEMBERED - 1);
     recent.push_front((Instant::now(), text));
 }
 
-/// Answers that belong to everyday work, such as looking for a file that is not there.
+/// Whether the error is a usual answer, such as for a file that does not exist.
 fn is_ordinary(error: &io::Error) -> bool {
     matches!(
         Os::from_io_error(error),
@@ -99,6 +92,7 @@ fn is_ordinary(error: &io::Error) -> bool {
                 | Os::LOOP
                 | Os::NAMETOOLONG
                 | Os::OPNOTSUPP
+                | Os::NODATA
         )
     )
 }

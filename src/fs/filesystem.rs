@@ -1,7 +1,7 @@
-//! The adapter between fuser and `service`: requests taken apart, answers put together.
+//! The adapter between fuser and `service`: it takes requests apart and puts answers together.
 //!
-//! Requests that only cost a round trip are answered `ENOSYS` on purpose, without a log line: the
-//! kernel remembers that for the life of the mount and stops asking.
+//! Requests that are of no use to this file system are answered `ENOSYS`, without a log line. The kernel remembers that
+//! for the life of the mount and stops asking.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -10,11 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::access::Caller;
-use super::errno::{guarded, guarded_now};
-use super::lane::Lane;
-use super::reply::{Page, TTL, file_attr, file_type, position, reply_bytes};
-use super::service::{Pages, Service};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode,
@@ -24,56 +19,62 @@ use fuser::{
     WriteFlags,
 };
 
-/// Requests that the kernel may have waiting, read-ahead above all.
+use h5logfs_catalog::{Lookup, Wait};
+
+use super::access::Caller;
+use super::errno::{guarded, guarded_waiting};
+use super::reply::{Page, TTL, file_attr, file_type, position, reply_bytes};
+use super::scheduler::Scheduler;
+use super::service::{PageCache, Service};
+
+/// The number of background requests, such as read-ahead, that the kernel may have pending.
 const MAX_BACKGROUND: u16 = 64;
 
 thread_local! {
-    /// One buffer a worker, reused: no allocation and no zeroing for each read.
+    /// Each thread reuses one buffer, which saves an allocation and zeroing for each read.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-#[derive(Debug)]
 pub struct LogFilesystem {
     service: Arc<Service>,
-    /// For what may take long.
-    lane: Lane,
-    /// Users other than that of this process get in.
+    scheduler: Scheduler,
+    /// Users other than the user of this process may use the mount.
     allow_other: bool,
 }
 
 impl LogFilesystem {
-    /// `threads`: those that serve the kernel.
+    /// `threads`: how many serve the kernel.
     pub fn new(service: Service, threads: usize, allow_other: bool) -> Self {
         let service = Arc::new(service);
         LogFilesystem {
-            lane: Lane::new(Arc::clone(&service), threads, allow_other),
+            scheduler: Scheduler::new(Arc::clone(&service), threads, allow_other),
             service,
             allow_other,
         }
     }
 
-    /// Who asks, where that may be anybody.
+    /// The calling user, where that may be another one than the user of this process.
     fn caller(&self, request: &Request) -> Option<Caller> {
         let caller = || Caller::new(request.uid(), request.gid(), request.pid());
         self.allow_other.then(caller)
     }
 }
 
-/// Asks for one capability at a time: fuser refuses all of a set when the kernel lacks one.
+/// Requests capabilities one at a time: fuser refuses a whole set when the kernel lacks one of them.
 fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
     let mut wanted = vec![
-        // Attributes come with a listing where the kernel expects to be asked for them next: at
-        // the start of a directory, and as long as somebody looks up what was listed.
+        // A listing includes attributes where the kernel expects requests for them: at the start of a directory, and
+        // as long as listed names are looked up.
         InitFlags::FUSE_DO_READDIRPLUS,
         InitFlags::FUSE_READDIRPLUS_AUTO,
         // Look-ups and listings in one directory at the same time.
         InitFlags::FUSE_PARALLEL_DIROPS,
-        // Cached pages of a plain file go when its time stamp or size changes.
+        // The kernel drops the cached pages of a plain file when its time stamp or size changes.
         InitFlags::FUSE_AUTO_INVAL_DATA,
     ];
     if allow_other {
-        // The kernel's own checks look at access control lists, too, and it keeps these as long as attributes. It would
-        // also make the checks where only one user gets in, which are the system's when that user's process opens a file.
+        // The kernel then checks access control lists too, and caches them as long as attributes. A mount for one user
+        // does not need this: the system checks when the daemon of that user opens a file.
         wanted.push(InitFlags::FUSE_POSIX_ACL);
     }
     for capability in wanted {
@@ -86,7 +87,7 @@ fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
 impl Filesystem for LogFilesystem {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         request_capabilities(config, self.allow_other);
-        // Both settings are wishes; on refusal the value that the kernel offers is taken.
+        // Where the kernel refuses a value, it offers another one.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
         }
@@ -99,15 +100,15 @@ impl Filesystem for LogFilesystem {
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let answer = |found| match found {
             Ok((number, attributes)) => {
-                // Numbers are never used again, so there is one generation only.
+                // Inode numbers are never used again, so one generation is enough.
                 reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
             }
             Err(errno) => reply.error(errno),
         };
         let (name, last) = (name.to_owned(), name.to_owned());
-        let work = move |service: &Service| service.look_up(parent.0, &name);
+        let work = move |service: &Service, wait| service.look_up(parent.0, &name, wait);
         let then = move |service: &Service| service.scan_after(parent.0, &last);
-        self.lane.run_then(req.uid(), work, answer, then);
+        self.scheduler.run_then(req.uid(), work, answer, then);
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
@@ -115,11 +116,12 @@ impl Filesystem for LogFilesystem {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let work = move |service: &Service| service.attributes(ino.0);
-        self.lane.run(req.uid(), work, move |found| match found {
-            Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
-            Err(errno) => reply.error(errno),
-        });
+        let work = move |service: &Service, wait| service.attributes(ino.0, wait);
+        self.scheduler
+            .run(req.uid(), work, move |found| match found {
+                Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
+                Err(errno) => reply.error(errno),
+            });
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -134,13 +136,13 @@ impl Filesystem for LogFilesystem {
             return reply.error(Errno::EROFS);
         }
         let caller = self.caller(req);
-        let work = move |service: &Service| service.open_file(ino.0, caller.as_ref());
-        self.lane.run(req.uid(), work, |opened| match opened {
+        let work = move |service: &Service, wait| service.open_file(ino.0, caller.as_ref(), wait);
+        self.scheduler.run(req.uid(), work, |opened| match opened {
             Ok(open) => {
                 let flags = match open.pages {
-                    Pages::Kept => FopenFlags::FOPEN_KEEP_CACHE,
-                    Pages::Fresh => FopenFlags::empty(),
-                    Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+                    PageCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+                    PageCache::Refresh => FopenFlags::empty(),
+                    PageCache::Bypass => FopenFlags::FOPEN_DIRECT_IO,
                 };
                 reply.opened(FileHandle(open.handle), flags);
             }
@@ -159,7 +161,7 @@ impl Filesystem for LogFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.lane.read(req.uid(), move |service| {
+        self.scheduler.read(req.uid(), move |service| {
             BUFFER.with_borrow_mut(|buffer| {
                 let size = size as usize;
                 if buffer.len() < size {
@@ -204,8 +206,8 @@ impl Filesystem for LogFilesystem {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let work = move |service: &Service| service.listing(fh.0, offset == 0);
-        self.lane.run(req.uid(), work, move |listing| {
+        let work = move |service: &Service, wait| service.listing(fh.0, offset == 0, wait);
+        self.scheduler.run(req.uid(), work, move |listing| {
             let listing = match listing {
                 Ok(listing) => listing,
                 Err(errno) => return reply.error(errno),
@@ -242,12 +244,13 @@ impl Filesystem for LogFilesystem {
             offset,
             reply,
         };
-        match guarded_now(|| page.fill(&self.service)) {
-            Some(filled) => page.send(filled),
-            None => self.lane.wait(req.uid(), move |service| {
-                let filled = guarded(|| page.scan_and_fill(service));
+        match guarded(|| page.fill(&self.service, Wait::No)) {
+            Ok(Lookup::Known(())) => page.send(Ok(())),
+            Ok(Lookup::NeedsScan) => self.scheduler.wait(req.uid(), move |service| {
+                let filled = guarded_waiting(|wait| page.fill(service, wait));
                 page.send(filled);
             }),
+            Err(errno) => page.send(Err(errno)),
         }
     }
 
@@ -284,24 +287,29 @@ impl Filesystem for LogFilesystem {
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let caller = self.caller(req);
         let name = name.to_owned();
-        let work = move |service: &Service| service.xattr(ino.0, &name, caller.as_ref());
-        self.lane.run(req.uid(), work, move |value| match value {
-            Ok(Some(value)) => reply_bytes(reply, size, &value),
-            Ok(None) => reply.error(Errno::NO_XATTR),
-            Err(errno) => reply.error(errno),
-        });
+        let work =
+            move |service: &Service, wait| service.xattr(ino.0, &name, caller.as_ref(), wait);
+        self.scheduler
+            .run(req.uid(), work, move |value| match value {
+                Ok(value) => reply_bytes(reply, size, &value),
+                Err(errno) => reply.error(errno),
+            });
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = self.caller(req);
-        let work = move |service: &Service| service.xattrs(ino.0, caller.as_ref());
-        self.lane.run(req.uid(), work, move |names| match names {
-            Ok(names) => reply_bytes(reply, size, &names),
-            Err(errno) => reply.error(errno),
-        });
+        let work = move |service: &Service, _| {
+            let names = service.xattrs(ino.0, caller.as_ref());
+            names.map(Lookup::Known)
+        };
+        self.scheduler
+            .run(req.uid(), work, move |names| match names {
+                Ok(names) => reply_bytes(reply, size, &names),
+                Err(errno) => reply.error(errno),
+            });
     }
 
-    // Answers that the kernel remembers.
+    // Requests that are of no use here. The kernel remembers the answer.
 
     fn flush(
         &self,
@@ -414,8 +422,8 @@ impl Filesystem for LogFilesystem {
         reply.error(Errno::ENOSYS);
     }
 
-    // Whatever would change something. The mount is read-only, so the kernel refuses most of it
-    // itself; an administrator can remount it writable, and then these stand.
+    // Requests that would change something. The mount is read-only, and the kernel refuses most of them itself. After a
+    // remount as writable they arrive here.
 
     fn setattr(
         &self,

@@ -16,25 +16,25 @@ use h5logfs_core::log::descriptors;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::Generation;
 
-use super::mirror::Listed;
+use super::source_tree::Listed;
 
 #[derive(Debug)]
 pub enum Handle {
-    /// The view as it was when the file was opened, whatever becomes of the log.
+    /// The view of the log at the time of the open. Later changes of the log do not show in it.
     View(Arc<View>),
     Plain {
         file: File,
-        /// For messages only.
+        /// For error messages.
         path: PathBuf,
     },
     Directory(Directory),
-    /// A virtual file as it was when it was opened.
+    /// The content of a virtual file at the time of the open.
     Virtual(Vec<u8>),
     VirtualDirectory,
 }
 
 impl Handle {
-    /// How many the daemon holds for it. A view has its own, however often it is open.
+    /// How many descriptors it takes. A view takes the same ones for all its handles.
     fn descriptors(&self) -> usize {
         match self {
             Handle::View(view) => view.files().count(),
@@ -43,8 +43,7 @@ impl Handle {
         }
     }
 
-    /// Fills `buf` from `offset`, as far as there are bytes before the end of the file. The kernel
-    /// takes a shorter answer for the end of the file.
+    /// Fills `buf` from `offset`. Returns less only at the end of the file: the kernel takes a short answer for that.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match self {
             Handle::View(view) => view.read_at(offset, buf),
@@ -79,7 +78,7 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// An open directory, and its names as they were when reading last began.
+/// An open directory and the listing that was read last.
 #[derive(Debug)]
 pub struct Directory {
     pub fd: OwnedFd,
@@ -96,102 +95,88 @@ impl Directory {
         }
     }
 
-    /// The listing that was made last.
-    fn last(&self) -> Arc<Vec<Listed>> {
+    pub fn listing(&self) -> Arc<Vec<Listed>> {
         self.listing.lock().clone()
     }
 
-    /// Positions stay valid while the directory changes because they count in one listing;
-    /// reading from the start (`rewinddir`) makes a new one.
-    pub fn listing(
-        &self,
-        from_start: bool,
-        list: impl FnOnce() -> Result<Vec<Listed>>,
-    ) -> Result<Arc<Vec<Listed>>> {
-        if from_start {
-            let fresh = Arc::new(list()?);
-            *self.listing.lock() = fresh.clone();
-            return Ok(fresh);
-        }
-        Ok(self.last())
-    }
-
-    /// Lets go of the names.
-    pub fn forget(&self) {
-        *self.listing.lock() = Arc::default();
+    pub fn set_listing(&self, names: Vec<Listed>) -> Arc<Vec<Listed>> {
+        let listing = Arc::new(names);
+        *self.listing.lock() = Arc::clone(&listing);
+        listing
     }
 }
 
-/// What one user may have open, where several get in: each open file takes descriptors of the daemon, and each open
-/// directory memory for its names. Of either, one may have twice as much where it is all that the user has.
+/// What one user may have open on a mount that users share. Open files take descriptors of the daemon, and open
+/// directories take memory for names. A single file or directory may take twice the share.
 #[derive(Debug, Clone, Copy)]
-pub struct Share {
+struct UserShare {
     descriptors: usize,
     names: usize,
 }
 
-impl Share {
-    fn permits(share: usize, used: usize, more: usize) -> bool {
-        let most = match used {
-            0 => share.saturating_mul(2),
-            _ => share,
-        };
-        used.saturating_add(more) <= most
-    }
+/// Whether `more` may be added to what the user has.
+fn permits(share: usize, used: usize, more: usize) -> bool {
+    let limit = if used == 0 {
+        share.saturating_mul(2)
+    } else {
+        share
+    };
+    used.saturating_add(more) <= limit
 }
 
-impl Default for Share {
+impl Default for UserShare {
     fn default() -> Self {
         let descriptors = usize::try_from(descriptors::limit() / 4).unwrap_or(usize::MAX);
-        Share {
+        UserShare {
             descriptors,
-            names: MOST_NAMES,
+            names: MAX_NAMES,
         }
     }
 }
 
-/// About a hundred bytes each.
-const MOST_NAMES: usize = 8 << 20;
+/// Listed names in memory for one user, of about a hundred bytes each.
+const MAX_NAMES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub struct Handles {
     last: AtomicU64,
-    share: Share,
+    share: UserShare,
     open: RwLock<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    handles: HashMap<u64, Held>,
-    /// By the numbers of users; none has nothing.
-    users: HashMap<u32, Used>,
+    handles: HashMap<u64, OpenHandle>,
+    /// The usage of each user who has handles, on a mount that users share.
+    users: HashMap<u32, Usage>,
 }
 
 #[derive(Debug)]
-struct Held {
-    /// Who opened it, where several users get in.
+struct OpenHandle {
+    /// The user who opened it, on a mount that users share.
     user: Option<u32>,
+    /// The number of listed names in memory.
     names: usize,
     handle: Arc<Handle>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct Usage {
     handles: usize,
     descriptors: usize,
     names: usize,
-    /// How often each view is open, by its generation.
+    /// How often each view is open.
     views: HashMap<Generation, usize>,
 }
 
-impl Used {
-    /// Whether one handle more is within the share.
-    fn open(&mut self, handle: &Handle, share: Share) -> bool {
+impl Usage {
+    /// Counts one more handle. Returns false where that exceeds the share.
+    fn open(&mut self, handle: &Handle, share: UserShare) -> bool {
         let more = match handle {
             Handle::View(view) if self.views.contains_key(&view.generation()) => 0,
             handle => handle.descriptors(),
         };
-        if more > 0 && !Share::permits(share.descriptors, self.descriptors, more) {
+        if more > 0 && !permits(share.descriptors, self.descriptors, more) {
             return false;
         }
         if let Handle::View(view) = handle {
@@ -202,10 +187,10 @@ impl Used {
         true
     }
 
-    fn close(&mut self, held: &Held) {
+    fn close(&mut self, open: &OpenHandle) {
         self.handles -= 1;
-        self.names -= held.names;
-        if let Handle::View(view) = &*held.handle
+        self.names -= open.names;
+        if let Handle::View(view) = &*open.handle
             && let Some(times) = self.views.get_mut(&view.generation())
         {
             *times -= 1;
@@ -214,54 +199,54 @@ impl Used {
             }
             self.views.remove(&view.generation());
         }
-        self.descriptors -= held.handle.descriptors();
+        self.descriptors -= open.handle.descriptors();
     }
 }
 
 impl Handles {
-    /// The number of a handle that `user` opens; `None` where he has too many.
+    /// Adds a handle and returns its number. `None` where the user has too many.
     pub fn insert(&self, handle: Handle, user: Option<u32>) -> Option<u64> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut table = self.open.write();
         if let Some(user) = user {
-            let used = table.users.entry(user).or_default();
-            if !used.open(&handle, self.share) {
-                if used.handles == 0 {
+            let usage = table.users.entry(user).or_default();
+            if !usage.open(&handle, self.share) {
+                if usage.handles == 0 {
                     table.users.remove(&user);
                 }
                 return None;
             }
         }
-        let held = Held {
+        let open = OpenHandle {
             user,
             names: 0,
             handle: Arc::new(handle),
         };
-        table.handles.insert(number, held);
+        table.handles.insert(number, open);
         Some(number)
     }
 
-    /// Whether its user may have so many names in memory for this directory.
+    /// Counts `names` listed names for an open directory. Returns false where that exceeds the share of its user.
     pub fn may_hold(&self, number: u64, names: usize) -> bool {
         let table = &mut *self.open.write();
-        let Some(held) = table.handles.get_mut(&number) else {
+        let Some(open) = table.handles.get_mut(&number) else {
             return true;
         };
-        let Some(used) = held.user.and_then(|user| table.users.get_mut(&user)) else {
+        let Some(usage) = open.user.and_then(|user| table.users.get_mut(&user)) else {
             return true;
         };
-        used.names -= held.names;
-        let may = Share::permits(self.share.names, used.names, names);
-        held.names = if may { names } else { 0 };
-        used.names += held.names;
+        usage.names -= open.names;
+        let may = permits(self.share.names, usage.names, names);
+        open.names = if may { names } else { 0 };
+        usage.names += open.names;
         may
     }
 
-    /// What was last listed of the directory at `path`, where somebody has it open.
+    /// The last listing of the directory at `path`, if it is open.
     pub fn listing_of(&self, path: &Path) -> Option<Arc<Vec<Listed>>> {
         let table = self.open.read();
-        let listing = |held: &Held| match &*held.handle {
-            Handle::Directory(directory) if directory.path == path => Some(directory.last()),
+        let listing = |open: &OpenHandle| match &*open.handle {
+            Handle::Directory(directory) if directory.path == path => Some(directory.listing()),
             _ => None,
         };
         let mut listings = table.handles.values().filter_map(listing);
@@ -273,28 +258,28 @@ impl Handles {
         table
             .handles
             .get(&number)
-            .map(|held| Arc::clone(&held.handle))
+            .map(|open| Arc::clone(&open.handle))
     }
 
-    /// The handle goes when the last request that uses it is done.
+    /// Removes a handle. It closes when the last request that uses it ends.
     pub fn remove(&self, number: u64) {
-        // Closing may take a while: not under the lock.
+        // Closing may take a while, so it happens without the lock.
         let _removed = self.open.write().remove(number);
     }
 }
 
 impl Table {
-    fn remove(&mut self, number: u64) -> Option<Held> {
-        let held = self.handles.remove(&number)?;
-        if let Some(user) = held.user
-            && let Some(used) = self.users.get_mut(&user)
+    fn remove(&mut self, number: u64) -> Option<OpenHandle> {
+        let open = self.handles.remove(&number)?;
+        if let Some(user) = open.user
+            && let Some(usage) = self.users.get_mut(&user)
         {
-            used.close(&held);
-            if used.handles == 0 {
+            usage.close(&open);
+            if usage.handles == 0 {
                 self.users.remove(&user);
             }
         }
-        Some(held)
+        Some(open)
     }
 }
 
@@ -350,10 +335,10 @@ mod tests {
         assert!(handles.get(b).is_some());
     }
 
-    /// Shares of five descriptors and ten names.
+    /// Each user has a share of five descriptors and ten names.
     fn shared() -> Handles {
         Handles {
-            share: Share {
+            share: UserShare {
                 descriptors: 5,
                 names: 10,
             },
@@ -375,7 +360,7 @@ mod tests {
         assert!(open(Some(8)).is_some() && open(None).is_some());
         let (a, b) = (opened[0], opened[1]);
         assert!(!handles.may_hold(a, 21));
-        // A large one, and nothing beside that.
+        // One large directory may take twice the share, and then no other directory has room.
         assert!(handles.may_hold(a, 20) && !handles.may_hold(b, 1));
         assert!(handles.may_hold(a, 6) && handles.may_hold(b, 4));
         assert!(!handles.may_hold(b, 5) && handles.may_hold(b, 4));

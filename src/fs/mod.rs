@@ -1,49 +1,49 @@
-//! The mount: everything that knows FUSE, and the only part of the crate that does.
+//! The mount: the only part of the program that knows FUSE.
 //!
 //! | module | its job |
 //! |---|---|
 //! | `session` | the life of one mount: start, serve, signals, end |
-//! | `mounting` | a `/dev/fuse` descriptor, mounted and unmounted |
-//! | `mounts` | reading the kernel's table of mounts: which mount is ours |
-//! | `watching` | what those see who watch the mount: reports, summaries |
+//! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
+//! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
+//! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
+//! | `monitor` | reports on a mount: statistics, state, caches |
 //! | `virtual_files` | the directory `.h5logfs` |
-//! | `watch` | the small process that unmounts after the daemon has crashed |
-//! | `filesystem` | the adapter: fuser's requests and answers |
-//! | `reply` | answers as fuser wants them: attributes, pages of listings |
+//! | `filesystem` | the adapter between fuser and `service` |
+//! | `scheduler` | decides which thread serves a request |
+//! | `reply` | answers in the form of fuser: attributes, pages of listings |
+//! | `errno` | turns an error into an errno and a log line |
 //! | `service` | what each request means |
-//! | `lane` | requests that have to wait for a scan |
-//! | `mirror` | what a path below the mounted directory is now |
-//! | `gate` | who is let through to the bytes of a file |
-//! | `access` | the kernel's rules for that, as a function |
-//! | `xattr` | extended attributes: the source's, and those of log files |
-//! | `tree` | inode numbers |
+//! | `source_tree` | the present state of each path of the source |
+//! | `permission_check` | whether a user may open a file now |
+//! | `access` | the kernel's rules for permissions, as a function |
+//! | `xattr` | extended attributes, of the source and of logs |
+//! | `inodes` | the table of inodes |
 //! | `handles` | open files and directories |
-//! | `attributes` | what `stat` tells of one file |
-//! | `errno` | the one place where an error becomes an errno and a log line |
+//! | `attributes` | what `stat` reports of one file |
 //!
-//! Only `filesystem`, `reply`, `lane`, `errno` and `session` name types of fuser; the rest can be tested without a
+//! Only `filesystem`, `reply`, `scheduler`, `errno` and `session` name types of fuser. The rest can be tested without a
 //! kernel.
 
 mod access;
 mod attributes;
+mod auto_unmount;
 mod errno;
 mod filesystem;
-mod gate;
 mod handles;
-mod lane;
-mod mirror;
+mod inodes;
+mod monitor;
 mod mounting;
 mod mounts;
+mod permission_check;
 mod reply;
+mod scheduler;
 mod service;
 mod session;
-mod tree;
+mod source_tree;
 mod virtual_files;
-mod watch;
-mod watching;
 mod xattr;
 
+pub use auto_unmount::run_watcher;
 pub use mounting::{NOTIFY_SOCKET, unmount_dead};
 pub use mounts::MountId;
 pub use session::{IndexDir, Options, Running, start};
-pub use watch::watch;

@@ -1,4 +1,4 @@
-//! Answers as fuser wants them: attributes, extended attributes, pages of listings.
+//! Answers in the form of fuser: attributes, extended attributes, pages of listings.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use fuser::{
     Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyDirectoryPlus, ReplyXattr,
 };
 
-use h5logfs_core::error::{Error, Result};
+use h5logfs_catalog::{Lookup, Wait};
+use h5logfs_core::error::Result;
 
 use super::attributes::Attributes;
 use super::service::{SCANNED_AHEAD, Service};
 
-/// How long the kernel may use a name or attributes without asking again; the time it takes at
-/// most until a grown log shows.
+/// How long the kernel may use a name or attributes without asking again. A log that has grown shows after this time
+/// at the latest.
 pub const TTL: Duration = Duration::from_secs(1);
 
-/// What `stat` recommends for one read.
+/// The size of one read that `stat` recommends, in bytes.
 const BLOCK_SIZE: u32 = 4096;
 
-/// What `stat` tells of the inode `number`.
 pub fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
@@ -53,16 +53,16 @@ pub fn file_type(kind: rustix::fs::FileType) -> FileType {
     }
 }
 
-/// Answers with `bytes`, or with how many they are, which is what no room for them asks.
-pub fn reply_bytes(reply: ReplyXattr, room: u32, bytes: &[u8]) {
+/// Answers with `bytes`, or with their number if the caller's buffer has size 0.
+pub fn reply_bytes(reply: ReplyXattr, buffer_size: u32, bytes: &[u8]) {
     match u32::try_from(bytes.len()) {
-        Ok(len) if room == 0 => reply.size(len),
-        Ok(len) if len <= room => reply.data(bytes),
+        Ok(len) if buffer_size == 0 => reply.size(len),
+        Ok(len) if len <= buffer_size => reply.data(bytes),
         _ => reply.error(Errno::ERANGE),
     }
 }
 
-/// The place of an entry in a listing, from what the kernel was told to come back with.
+/// The position in a listing that the kernel continues from.
 pub fn position(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
@@ -71,59 +71,55 @@ pub fn position(offset: u64) -> usize {
 pub struct Page {
     pub directory: INodeNo,
     pub handle: FileHandle,
-    /// Behind which entry it begins.
+    /// The page begins after the entry with this offset.
     pub offset: u64,
     pub reply: ReplyDirectoryPlus,
 }
 
 impl Page {
-    /// Adds what follows `offset`, as far as there is room. The kernel counts each as looked up, but for
-    /// the first two.
-    pub fn fill(&mut self, service: &Service) -> Result<()> {
-        let listing = service.listing(self.handle.0, self.offset == 0)?;
+    /// Adds the entries after `offset` that fit. The kernel counts a look-up for each, except for `.` and `..`. A request
+    /// that may wait first scans a number of files at a time.
+    pub fn fill(&mut self, service: &Service, wait: Wait) -> Result<Lookup<()>> {
+        let Lookup::Known(listing) = service.listing(self.handle.0, self.offset == 0, wait)? else {
+            return Ok(Lookup::NeedsScan);
+        };
         let parent = service.parent(self.directory.0)?;
-        let itself = file_attr(self.directory.0, &parent.attributes);
         let dots = [".", ".."];
+        let first = position(self.offset).saturating_sub(dots.len());
+        if wait == Wait::Yes {
+            let rest = listing.get(first..).unwrap_or_default();
+            service.scan_listed(&parent, &rest[..rest.len().min(SCANNED_AHEAD)]);
+        }
+        let attr = file_attr(self.directory.0, &parent.attributes);
         for (name, next) in dots.iter().zip(1..).skip(position(self.offset)) {
-            if self.add(next, OsStr::new(name), &TTL, &itself) {
-                return Ok(());
+            if self.add(next, OsStr::new(name), &TTL, &attr) {
+                return Ok(Lookup::Known(()));
             }
         }
-        let first = position(self.offset).saturating_sub(dots.len());
         let after_dots = dots.len() as u64 + 1;
         for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let found = match service.look_up_listed(&parent, listed) {
-                Ok(Some(found)) => found,
-                Ok(None) => continue,
-                // What is there already need not wait for the rest, which the kernel asks for next.
-                Err(Error::Unscanned { .. }) if next > self.offset + 1 => return Ok(()),
-                Err(error) => return Err(error),
+            let found = match service.look_up_listed(&parent, listed, wait)? {
+                Lookup::Known(Some(found)) => found,
+                Lookup::Known(None) => continue,
+                // The page is sent as far as it is known. The kernel asks for the rest next.
+                Lookup::NeedsScan if next > self.offset + 1 => break,
+                Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
             };
             let attr = file_attr(found.number, &found.attributes);
             let ttl = if found.is_known { TTL } else { Duration::ZERO };
             if self.add(next, &listed.name, &ttl, &attr) {
-                // The kernel does not hear of this one.
+                // The entry did not fit, so the kernel counts no look-up.
                 service.forget(found.number, 1);
                 break;
             }
         }
-        Ok(())
+        Ok(Lookup::Known(()))
     }
 
-    /// Whether there was no room for it.
+    /// Returns true if the entry does not fit.
     fn add(&mut self, next: u64, name: &OsStr, ttl: &Duration, attr: &FileAttr) -> bool {
         self.reply
             .add(attr.ino, next, name, ttl, attr, Generation(0))
-    }
-
-    /// The same for whoever has time: scans what is needed first.
-    pub fn scan_and_fill(&mut self, service: &Service) -> Result<()> {
-        let listing = service.listing(self.handle.0, self.offset == 0)?;
-        let parent = service.parent(self.directory.0)?;
-        let first = position(self.offset).saturating_sub(2).min(listing.len());
-        let end = listing.len().min(first + SCANNED_AHEAD);
-        service.scan_listed(&parent, &listing[first..end]);
-        self.fill(service)
     }
 
     pub fn send(self, filled: Result<(), Errno>) {

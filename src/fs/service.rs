@@ -1,5 +1,5 @@
-//! What each request means, without fuser and without a kernel: inode numbers and handles in,
-//! values and errors out.
+//! What each request means, without fuser and without a kernel: inode numbers and handles come in, values and errors
+//! go out.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,61 +14,62 @@ use parking_lot::Mutex;
 use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
+use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::parallel;
 
 use super::access::Caller;
 use super::attributes::Attributes;
 use super::handles::{Directory, Handle, Handles};
-use super::mirror::{Entry, Listed, Mirror, Opened};
-use super::tree::{Known, ROOT, Tree};
+use super::inodes::{Inode, InodeTable, ROOT};
+use super::monitor::Monitor;
+use super::source_tree::{Entry, Listed, Opened, SourceTree};
 use super::virtual_files;
-use super::watching::Watch;
 
-/// A file that has been opened.
+/// An open file.
 #[derive(Debug)]
 pub struct OpenFile {
     pub handle: u64,
-    pub pages: Pages,
+    pub pages: PageCache,
 }
 
-/// What the kernel may do with pages of a file.
+/// How the kernel may cache the pages of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
-    /// The bytes behind the inode number never change: what is there may be used.
-    Kept,
-    /// They are read anew by each who opens the file.
-    Fresh,
-    /// There are none: the size of the file is not known, either.
-    None,
+pub enum PageCache {
+    /// The kernel keeps its pages: the bytes behind the inode number never change.
+    Keep,
+    /// The kernel drops its pages when the file is opened.
+    Refresh,
+    /// The kernel caches nothing. It does not know the size of the file either.
+    Bypass,
 }
 
-/// A directory in which many names are looked up one after the other.
+/// An open directory, for looking up many names in it.
 #[derive(Debug)]
 pub struct Parent {
     number: u64,
     path: PathBuf,
     fd: OwnedFd,
-    /// Of the directory itself.
+    /// Those of the directory.
     pub attributes: Attributes,
 }
 
-/// A name of a listing with what the kernel is told of it.
+/// The inode of a listed name.
 #[derive(Debug)]
 pub struct Found {
     pub number: u64,
     pub attributes: Attributes,
-    /// Whether the attributes are true. The kernel has to ask again, and be told the error, otherwise.
+    /// Whether the attributes are true. Otherwise the kernel must look the name up, and gets the error.
     pub is_known: bool,
 }
 
-/// Files of a listing that are scanned at a time, before somebody looks them up.
+/// The number of listed files that are scanned at a time, before the kernel looks them up.
 pub const SCANNED_AHEAD: usize = 128;
 
-/// Somebody scans ahead in a directory, until this goes.
-struct Ahead<'a>(&'a Mutex<HashSet<u64>>, u64);
+/// Marks a directory as one in which a thread scans ahead, until it is dropped.
+struct ScanAhead<'a>(&'a Mutex<HashSet<u64>>, u64);
 
-impl Drop for Ahead<'_> {
+impl Drop for ScanAhead<'_> {
     fn drop(&mut self) {
         self.0.lock().remove(&self.1);
     }
@@ -76,87 +77,90 @@ impl Drop for Ahead<'_> {
 
 #[derive(Debug)]
 pub struct Service {
-    mirror: Mirror,
-    tree: Tree,
+    source: SourceTree,
+    inodes: InodeTable,
     handles: Handles,
     virtual_handles: AtomicU64,
-    /// Directories in which somebody scans files ahead of who looks them up.
-    ahead: Mutex<HashSet<u64>>,
-    watch: Arc<Watch>,
+    /// The inode numbers of directories in which a thread scans ahead.
+    scanning_ahead: Mutex<HashSet<u64>>,
+    monitor: Arc<Monitor>,
 }
 
 impl Service {
-    pub fn new(mirror: Mirror) -> Result<Self> {
-        let root = mirror.entry(Path::new(""))?;
-        let catalog = Arc::clone(mirror.catalog());
+    pub fn new(source: SourceTree, mount_point: &Path) -> Result<Self> {
+        let Lookup::Known(root) = source.entry(Path::new(""), Wait::Yes)? else {
+            return Err(source.failure(Path::new(""), Os::IO));
+        };
+        let catalog = Arc::clone(source.catalog());
         Ok(Service {
-            mirror,
-            tree: Tree::new(root),
+            source,
+            inodes: InodeTable::new(root),
             handles: Handles::default(),
             virtual_handles: AtomicU64::new(0),
-            ahead: Mutex::default(),
-            watch: Arc::new(Watch::new(catalog, Path::new(""))),
+            scanning_ahead: Mutex::default(),
+            monitor: Arc::new(Monitor::new(catalog, mount_point)),
         })
     }
 
-    /// Says where it is mounted, which those who watch are told.
-    pub fn mounted_at(mut self, mount_point: &Path) -> Self {
-        let catalog = Arc::clone(self.mirror.catalog());
-        self.watch = Arc::new(Watch::new(catalog, mount_point));
-        self
+    pub fn monitor(&self) -> &Arc<Monitor> {
+        &self.monitor
     }
 
-    pub fn watch(&self) -> &Arc<Watch> {
-        &self.watch
+    fn failure(&self, errno: Os) -> Error {
+        self.source.failure(Path::new(""), errno)
     }
 
-    fn known(&self, number: u64) -> Result<Known> {
-        self.tree
-            .known(number)
-            .ok_or_else(|| self.mirror.failure(Path::new(""), Os::STALE))
+    fn inode(&self, number: u64) -> Result<Inode> {
+        self.inodes
+            .get(number)
+            .ok_or_else(|| self.failure(Os::STALE))
     }
 
-    /// The inode number that `name` in `parent` has now.
-    pub fn look_up(&self, parent: u64, name: &OsStr) -> Result<(u64, Attributes)> {
-        if let Some(found) = virtual_files::look_up(parent, name) {
-            return found.ok_or_else(|| self.mirror.failure(Path::new(""), Os::NOENT));
+    /// The inode number and the attributes of `name` in `parent`.
+    pub fn look_up(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        wait: Wait,
+    ) -> Result<Lookup<(u64, Attributes)>> {
+        if virtual_files::contains(parent, name) {
+            let found = virtual_files::look_up(parent, name);
+            return found
+                .map(Lookup::Known)
+                .ok_or_else(|| self.failure(Os::NOENT));
         }
-        let directory = self.known(parent)?;
+        let directory = self.inode(parent)?;
         let path = directory.path.join(name);
-        let entry = self.mirror.entry_below(directory.version, &path);
-        self.count_look_up(&entry);
-        let entry = entry?;
+        let found = self.source.entry_below(directory.version, &path, wait);
+        self.count_look_up(&found);
+        let Lookup::Known(entry) = found? else {
+            return Ok(Lookup::NeedsScan);
+        };
         let number = self
-            .tree
+            .inodes
             .look_up(parent, name, entry)
-            .ok_or_else(|| self.mirror.failure(&path, Os::STALE))?;
-        Ok((number, entry.attributes))
+            .ok_or_else(|| self.source.failure(&path, Os::STALE))?;
+        Ok(Lookup::Known((number, entry.attributes)))
     }
 
-    /// What needs a scan first is looked up again by who waits for it.
-    fn count_look_up(&self, found: &Result<Entry>) {
-        if !matches!(found, Err(Error::Unscanned { .. })) {
-            self.watch.stats().lookups.count();
+    /// Counts a look-up that is finished. After a scan it is tried again.
+    fn count_look_up(&self, found: &Result<Lookup<Entry>>) {
+        if !matches!(found, Ok(Lookup::NeedsScan)) {
+            self.monitor.stats().lookups.count();
         }
     }
 
-    /// The directory `number` for looking up what a listing of it gave.
+    /// Opens the directory `number` for looking up names of a listing.
     pub fn parent(&self, number: u64) -> Result<Parent> {
-        if let Some(attributes) = virtual_files::attributes(number) {
-            // What is in it is found by the number alone.
-            let path = PathBuf::new();
-            let fd = self.mirror.open_directory(&path)?;
-            return Ok(Parent {
-                number,
-                path,
-                fd,
-                attributes,
-            });
-        }
-        let Known {
-            path, attributes, ..
-        } = self.known(number)?;
-        let fd = self.mirror.open_directory(&path)?;
+        let (path, attributes) = match virtual_files::attributes(number) {
+            // Its names are found by its number alone, not through the descriptor.
+            Some(attributes) => (PathBuf::new(), attributes),
+            None => {
+                let inode = self.inode(number)?;
+                (inode.path, inode.attributes)
+            }
+        };
+        let fd = self.source.open_directory(&path)?;
         Ok(Parent {
             number,
             path,
@@ -165,57 +169,59 @@ impl Service {
         })
     }
 
-    /// A look-up of what a listing gave, which the kernel will forget one day like any other. None
-    /// when it is gone. What cannot be looked up for another reason is there nevertheless; it fails only
-    /// where nobody waits for a scan.
-    pub fn look_up_listed(&self, parent: &Parent, listed: &Listed) -> Result<Option<Found>> {
-        if let Some(found) = virtual_files::look_up(parent.number, &listed.name) {
-            return Ok(found.map(|(number, attributes)| Found {
+    /// Looks up a listed name. Counts a look-up, which the kernel forgets later. `None` where the file is gone. Where
+    /// the look-up fails otherwise, the attributes are not known.
+    pub fn look_up_listed(
+        &self,
+        parent: &Parent,
+        listed: &Listed,
+        wait: Wait,
+    ) -> Result<Lookup<Option<Found>>> {
+        if virtual_files::contains(parent.number, &listed.name) {
+            let found = virtual_files::look_up(parent.number, &listed.name);
+            return Ok(Lookup::Known(found.map(|(number, attributes)| Found {
                 number,
                 attributes,
                 is_known: true,
-            }));
+            })));
         }
         let path = parent.path.join(&listed.name);
-        let outcome = self.mirror.entry_in(&parent.fd, &path);
-        self.count_look_up(&outcome);
-        let is_known = outcome.is_ok();
-        let entry = match outcome {
-            Ok(entry) => entry,
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error @ Error::Unscanned { .. }) => return Err(error),
-            Err(_) => Entry::unknown(listed.kind, listed.inode),
+        let found = self.source.entry_in(&parent.fd, &path, wait);
+        self.count_look_up(&found);
+        let (entry, is_known) = match found {
+            Ok(Lookup::Known(entry)) => (entry, true),
+            Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
+            Err(error) if is_gone(&error) => return Ok(Lookup::Known(None)),
+            Err(_) => (Entry::unknown(listed.kind, listed.inode), false),
         };
-        let number = self.tree.look_up(parent.number, &listed.name, entry);
-        Ok(number.map(|number| Found {
+        let number = self.inodes.look_up(parent.number, &listed.name, entry);
+        Ok(Lookup::Known(number.map(|number| Found {
             number,
             attributes: entry.attributes,
             is_known,
-        }))
+        })))
     }
 
-    /// Has all that is listed scanned, several files at a time: whoever looks them up one after the other
-    /// finds them known.
+    /// Scans all listed files, several at a time, so that the look-ups that follow find the outcomes.
     pub fn scan_listed(&self, parent: &Parent, listed: &[Listed]) {
-        // At least one, also for a directory without a name in it.
+        // At least one, also for an empty directory.
         let shares = parallel::shares().min(listed.len()).max(1);
         parallel::share(shares, |number| {
             for listed in listed.iter().skip(number).step_by(shares) {
-                // Whoever looks it up is told what is wrong with it.
-                let _ = self
-                    .mirror
-                    .entry_in(&parent.fd, &parent.path.join(&listed.name));
+                let path = parent.path.join(&listed.name);
+                // The look-up that follows reports an error.
+                let _ = self.source.entry_in(&parent.fd, &path, Wait::Yes);
             }
         });
     }
 
-    /// Has files scanned that come after `name` in `parent`, where somebody lists that: `ls -l` looks up one
-    /// after the other. Nobody waits for this.
+    /// Scans the files after `name` in an open listing of `parent`: `ls -l` looks up one after the other. No request
+    /// waits for this.
     pub fn scan_after(&self, parent: u64, name: &OsStr) {
-        if !self.ahead.lock().insert(parent) {
+        if !self.scanning_ahead.lock().insert(parent) {
             return;
         }
-        let _here = Ahead(&self.ahead, parent);
+        let _mark = ScanAhead(&self.scanning_ahead, parent);
         let Ok(directory) = self.parent(parent) else {
             return;
         };
@@ -226,116 +232,126 @@ impl Service {
         }
     }
 
-    /// The attributes of an inode. When something else bears its name by now, those who have it
-    /// open still get what they opened; all others look its name up again.
-    pub fn attributes(&self, number: u64) -> Result<Attributes> {
+    /// The attributes of an inode. Where another file has its name by now, an open inode keeps its last attributes, and
+    /// for another one the kernel must look the name up again.
+    pub fn attributes(&self, number: u64, wait: Wait) -> Result<Lookup<Attributes>> {
         if let Some(attributes) = virtual_files::attributes(number) {
-            return Ok(attributes);
+            return Ok(Lookup::Known(attributes));
         }
-        let known = self.known(number)?;
-        match self.mirror.entry(&known.path) {
-            Ok(entry) if entry.version == known.version || number == ROOT => {
-                self.tree.remember(number, entry.attributes);
-                Ok(entry.attributes)
+        let inode = self.inode(number)?;
+        match self.source.entry(&inode.path, wait) {
+            Ok(Lookup::NeedsScan) => Ok(Lookup::NeedsScan),
+            Ok(Lookup::Known(entry)) if entry.version == inode.version || number == ROOT => {
+                self.inodes.remember(number, entry.attributes);
+                Ok(Lookup::Known(entry.attributes))
             }
-            Err(error @ Error::Unscanned { .. }) => Err(error),
-            _ if known.is_open => Ok(known.attributes),
-            Ok(_) => Err(self.mirror.failure(&known.path, Os::STALE)),
+            _ if inode.is_open => Ok(Lookup::Known(inode.attributes)),
+            Ok(_) => Err(self.source.failure(&inode.path, Os::STALE)),
             Err(error) => Err(error),
         }
     }
 
-    /// `caller`, here and below: who asks, where that may be another than the user of this process.
-    pub fn open_file(&self, number: u64, caller: Option<&Caller>) -> Result<OpenFile> {
-        if let Some(text) = virtual_files::content(number, &self.watch) {
-            return Ok(OpenFile {
-                handle: self.keep_virtual(Handle::Virtual(text.into_bytes()))?,
-                pages: Pages::None,
-            });
+    /// Opens a file. `caller`, here and below: the calling user, where that may be another one than the user of this
+    /// process.
+    pub fn open_file(
+        &self,
+        number: u64,
+        caller: Option<&Caller>,
+        wait: Wait,
+    ) -> Result<Lookup<OpenFile>> {
+        if let Some(text) = virtual_files::content(number, &self.monitor) {
+            return Ok(Lookup::Known(OpenFile {
+                handle: self.insert_virtual(Handle::Virtual(text.into_bytes()))?,
+                pages: PageCache::Bypass,
+            }));
         }
         let start = Instant::now();
-        let opened = self.open_shown(number, caller);
-        if !will_be_repeated(&opened) {
-            self.count_open(start, &opened);
-        }
+        let opened = self.open_source(number, caller, wait);
+        self.count_open(start, &opened);
         opened
     }
 
-    fn count_open(&self, start: Instant, opened: &Result<OpenFile>) {
-        let stats = self.watch.stats();
-        stats.open_time.record(start.elapsed());
+    fn count_open(&self, start: Instant, opened: &Result<Lookup<OpenFile>>) {
+        let stats = self.monitor.stats();
         match opened {
-            Ok(OpenFile {
-                pages: Pages::Kept, ..
-            }) => stats.opens_of_views.count(),
-            Ok(_) => stats.opens_of_plain_files.count(),
-            // The kernel looks such a file up again by itself.
+            // The open is tried again after the scan.
+            Ok(Lookup::NeedsScan) => return,
+            Ok(Lookup::Known(file)) if file.pages == PageCache::Keep => {
+                stats.opens_of_views.count();
+            }
+            Ok(Lookup::Known(_)) => stats.opens_of_plain_files.count(),
+            // The kernel looks the file up again.
             Err(error) if is_stale(error) => {}
             Err(_) => stats.failed_opens.count(),
         }
+        stats.open_time.record(start.elapsed());
     }
 
-    fn open_shown(&self, number: u64, caller: Option<&Caller>) -> Result<OpenFile> {
-        let known = self.known(number)?;
-        let opened = self.mirror.open_file(&known.path, known.version, caller)?;
+    fn open_source(
+        &self,
+        number: u64,
+        caller: Option<&Caller>,
+        wait: Wait,
+    ) -> Result<Lookup<OpenFile>> {
+        let Inode { path, version, .. } = self.inode(number)?;
+        let opened = self.source.open_file(&path, version, caller, wait)?;
         let (handle, pages) = match opened {
-            Opened::View(view) => (Handle::View(view), Pages::Kept),
-            Opened::Plain(file) => {
-                let path = known.path;
-                (Handle::Plain { file, path }, Pages::Fresh)
+            Lookup::Known(Opened::View(view)) => (Handle::View(view), PageCache::Keep),
+            Lookup::Known(Opened::Plain(file)) => {
+                (Handle::Plain { file, path }, PageCache::Refresh)
             }
+            Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
         };
-        Ok(OpenFile {
-            handle: self.keep(number, handle, caller)?,
-            pages,
-        })
+        let handle = self.insert(number, handle, caller)?;
+        Ok(Lookup::Known(OpenFile { handle, pages }))
     }
 
-    /// Fills `buf` from `offset`, as far as there are bytes before the end of the file.
+    /// Fills `buf` from `offset`. Returns less only at the end of the file.
     pub fn read(&self, handle: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let handle = self.handle(handle)?;
         if matches!(*handle, Handle::Virtual(_)) {
-            // Who watches leaves no trace in what is watched.
+            // Reads of the statistics do not count in the statistics.
             return handle.read(offset, buf);
         }
         let (start, asked) = (Instant::now(), buf.len());
         let outcome = handle.read(offset, buf);
         let returned = outcome.as_ref().ok().copied();
-        self.watch.stats().count_read(start, asked, returned);
+        self.monitor.stats().count_read(start, asked, returned);
         outcome
     }
 
     pub fn open_directory(&self, number: u64, caller: Option<&Caller>) -> Result<u64> {
         if virtual_files::is_virtual(number) {
-            return self.keep_virtual(Handle::VirtualDirectory);
+            return self.insert_virtual(Handle::VirtualDirectory);
         }
-        let known = self.known(number)?;
-        let fd = self.mirror.open_for_listing(&known.path, caller)?;
-        let directory = Directory::new(fd, known.path);
-        self.keep(number, Handle::Directory(directory), caller)
+        let path = self.inode(number)?.path;
+        let fd = self.source.open_for_listing(&path, caller)?;
+        let directory = Directory::new(fd, path);
+        self.insert(number, Handle::Directory(directory), caller)
     }
 
-    fn keep(&self, number: u64, handle: Handle, caller: Option<&Caller>) -> Result<u64> {
-        let kept = self.handles.insert(handle, caller.map(Caller::uid));
-        let kept = kept.ok_or_else(|| self.mirror.failure(Path::new(""), Os::MFILE))?;
-        self.watch.stats().handles_opened.count();
-        self.tree.opened(number);
-        Ok(kept)
+    fn insert(&self, number: u64, handle: Handle, caller: Option<&Caller>) -> Result<u64> {
+        let user = caller.map(Caller::uid);
+        let handle = self.handles.insert(handle, user);
+        let handle = handle.ok_or_else(|| self.failure(Os::MFILE))?;
+        self.monitor.stats().handles_opened.count();
+        self.inodes.opened(number);
+        Ok(handle)
     }
 
-    fn keep_virtual(&self, handle: Handle) -> Result<u64> {
-        if self.virtual_handles.fetch_add(1, Ordering::Relaxed) >= virtual_files::MOST_OPEN {
+    fn insert_virtual(&self, handle: Handle) -> Result<u64> {
+        if self.virtual_handles.fetch_add(1, Ordering::Relaxed) >= virtual_files::MAX_OPEN {
             self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
-            return Err(self.mirror.failure(Path::new(""), Os::NFILE));
+            return Err(self.failure(Os::NFILE));
         }
-        let kept = self.handles.insert(handle, None);
-        kept.ok_or_else(|| self.mirror.failure(Path::new(""), Os::MFILE))
+        let handle = self.handles.insert(handle, None);
+        handle.ok_or_else(|| self.failure(Os::MFILE))
     }
 
     fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
         self.handles
             .get(handle)
-            .ok_or_else(|| self.mirror.failure(Path::new(""), Os::BADF))
+            .ok_or_else(|| self.failure(Os::BADF))
     }
 
     pub fn close(&self, number: u64, handle: u64) {
@@ -343,54 +359,66 @@ impl Service {
         if virtual_files::is_virtual(number) {
             self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
         } else {
-            self.watch.stats().handles_closed.count();
-            self.tree.closed(number);
+            self.monitor.stats().handles_closed.count();
+            self.inodes.closed(number);
         }
     }
 
-    /// The names in an open directory; `from_start` reads them anew.
-    pub fn listing(&self, handle: u64, from_start: bool) -> Result<Arc<Vec<Listed>>> {
-        match &*self.handle(handle)? {
-            Handle::Directory(directory) => {
-                let listing = directory.listing(from_start, || self.list(directory))?;
-                if from_start && !self.handles.may_hold(handle, listing.len()) {
-                    directory.forget();
-                    return Err(self.mirror.failure(&directory.path, Os::NOMEM));
-                }
-                Ok(listing)
+    /// The names in an open directory. Positions in it stay valid while the directory changes, because they count in one
+    /// listing. `from_start` (`rewinddir`) makes a new one.
+    pub fn listing(
+        &self,
+        handle: u64,
+        from_start: bool,
+        wait: Wait,
+    ) -> Result<Lookup<Arc<Vec<Listed>>>> {
+        let number = handle;
+        let handle = self.handle(handle)?;
+        let directory = match &*handle {
+            Handle::Directory(directory) => directory,
+            Handle::VirtualDirectory => {
+                return Ok(Lookup::Known(Arc::new(virtual_files::listing())));
             }
-            Handle::VirtualDirectory => Ok(Arc::new(virtual_files::listing())),
-            _ => Err(self.mirror.failure(Path::new(""), Os::NOTDIR)),
+            _ => return Err(self.failure(Os::NOTDIR)),
+        };
+        let path = &directory.path;
+        if !from_start {
+            return Ok(Lookup::Known(directory.listing()));
         }
-    }
-
-    fn list(&self, directory: &Directory) -> Result<Vec<Listed>> {
-        let mut listed = self.mirror.list(&directory.path, &directory.fd)?;
-        let is_root = directory.path.as_os_str().is_empty();
-        listed.retain(|l| !is_root || !virtual_files::is_own_name(&l.name));
-        Ok(listed)
+        let Lookup::Known(mut names) = self.source.list(path, &directory.fd, wait)? else {
+            return Ok(Lookup::NeedsScan);
+        };
+        if path.as_os_str().is_empty() {
+            names.retain(|listed| listed.name != virtual_files::NAME);
+        }
+        if !self.handles.may_hold(number, names.len()) {
+            directory.set_listing(Vec::new());
+            return Err(self.source.failure(path, Os::NOMEM));
+        }
+        Ok(Lookup::Known(directory.set_listing(names)))
     }
 
     pub fn forget(&self, number: u64, count: u64) {
-        self.tree.forget(number, count);
+        self.inodes.forget(number, count);
     }
 
     pub fn space(&self) -> Result<StatVfs> {
-        self.mirror.space()
+        self.source.space()
     }
 
-    /// The value of an extended attribute, where there is one of that name.
+    /// The value of an extended attribute.
     pub fn xattr(
         &self,
         number: u64,
         name: &OsStr,
         caller: Option<&Caller>,
-    ) -> Result<Option<Vec<u8>>> {
+        wait: Wait,
+    ) -> Result<Lookup<Vec<u8>>> {
         if virtual_files::is_virtual(number) {
-            return Ok(None);
+            return Err(self.failure(Os::NODATA));
         }
-        let known = self.known(number)?;
-        self.mirror.xattr(&known.path, known.version, name, caller)
+        let Inode { path, version, .. } = self.inode(number)?;
+        self.source.xattr(&path, version, name, caller, wait)
     }
 
     /// The names of the extended attributes, each followed by a zero byte.
@@ -398,19 +426,14 @@ impl Service {
         if virtual_files::is_virtual(number) {
             return Ok(Vec::new());
         }
-        let known = self.known(number)?;
-        self.mirror.xattrs(&known.path, known.version, caller)
+        let inode = self.inode(number)?;
+        self.source.xattrs(&inode.path, inode.version, caller)
     }
 
     pub fn link_target(&self, number: u64) -> Result<Vec<u8>> {
-        let known = self.known(number)?;
-        self.mirror.link_target(&known.path, known.version)
+        let inode = self.inode(number)?;
+        self.source.link_target(&inode.path, inode.version)
     }
-}
-
-/// Whether the same work will be done again by who can wait for a scan.
-fn will_be_repeated<T>(outcome: &Result<T>) -> bool {
-    matches!(outcome, Err(Error::Unscanned { .. }))
 }
 
 fn is_stale(error: &Error) -> bool {
@@ -428,7 +451,7 @@ mod tests {
     use rustix::fs::FileType;
     use tempfile::TempDir;
 
-    use crate::fs::mirror::Limits;
+    use crate::fs::source_tree::PathFilter;
     use h5logfs_catalog::Catalog;
     use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::view::cache::MemoryLimits;
@@ -436,7 +459,7 @@ mod tests {
 
     use super::*;
 
-    fn service(limits: Limits) -> (TempDir, Service) {
+    fn service(filter: PathFilter) -> (TempDir, Service) {
         let source = tempfile::tempdir().unwrap();
         fs::write(source.path().join("file"), "text").unwrap();
         fs::create_dir(source.path().join("directory")).unwrap();
@@ -445,8 +468,20 @@ mod tests {
             MemoryLimits::each(1 << 20),
             InProcess::default(),
         );
-        let service = Service::new(Mirror::new(catalog, limits)).unwrap();
+        let service = Service::new(SourceTree::new(catalog, filter), Path::new("/mnt")).unwrap();
         (source, service)
+    }
+
+    /// The answer to a request that may wait.
+    fn known<T>(outcome: Result<Lookup<T>>) -> T {
+        match outcome.unwrap() {
+            Lookup::Known(answer) => answer,
+            Lookup::NeedsScan => panic!("not scanned"),
+        }
+    }
+
+    fn look_up(service: &Service, parent: u64, name: &str) -> Result<Lookup<(u64, Attributes)>> {
+        service.look_up(parent, OsStr::new(name), Wait::Yes)
     }
 
     fn errno<T: std::fmt::Debug>(outcome: Result<T>) -> Os {
@@ -463,33 +498,33 @@ mod tests {
 
     #[test]
     fn what_is_open_outlives_its_name() {
-        let (source, service) = service(Limits::default());
-        let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
-        let open = service.open_file(number, None).unwrap();
+        let (source, service) = service(PathFilter::default());
+        let (number, attributes) = known(look_up(&service, ROOT, "file"));
+        let open = known(service.open_file(number, None, Wait::Yes));
         replace(&source);
-        assert_eq!(service.attributes(number).unwrap(), attributes);
+        assert_eq!(known(service.attributes(number, Wait::Yes)), attributes);
         let mut buf = [0; 9];
         assert_eq!(service.read(open.handle, 0, &mut buf).unwrap(), 4);
-        assert_eq!(errno(service.open_file(number, None)), Os::STALE);
+        assert_eq!(errno(service.open_file(number, None, Wait::Yes)), Os::STALE);
         service.close(number, open.handle);
-        assert_eq!(errno(service.attributes(number)), Os::STALE);
-        let (new, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        assert_eq!(errno(service.attributes(number, Wait::Yes)), Os::STALE);
+        let (new, attributes) = known(look_up(&service, ROOT, "file"));
         assert_ne!(new, number);
         assert_eq!(attributes.size, 5);
     }
 
     #[test]
     fn what_is_not_open_is_looked_up_again() {
-        let (source, service) = service(Limits::default());
-        let (number, _) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        let (source, service) = service(PathFilter::default());
+        let (number, _) = known(look_up(&service, ROOT, "file"));
         replace(&source);
-        assert_eq!(errno(service.attributes(number)), Os::STALE);
-        assert_eq!(errno(service.open_file(number, None)), Os::STALE);
+        assert_eq!(errno(service.attributes(number, Wait::Yes)), Os::STALE);
+        assert_eq!(errno(service.open_file(number, None, Wait::Yes)), Os::STALE);
     }
 
     fn names(service: &Service) -> Vec<String> {
         let handle = service.open_directory(ROOT, None).unwrap();
-        let listing = service.listing(handle, true).unwrap();
+        let listing = known(service.listing(handle, true, Wait::Yes));
         let mut names: Vec<String> = listing
             .iter()
             .map(|entry| entry.name.to_str().unwrap().to_owned())
@@ -500,21 +535,21 @@ mod tests {
 
     #[test]
     fn limits_hold_for_listings_and_look_ups() {
-        let (_source, everything) = service(Limits::default());
+        let (_source, everything) = service(PathFilter::default());
         assert_eq!(names(&everything), ["directory", "file"]);
-        let (_source, single) = service(Limits {
+        let (_source, single) = service(PathFilter {
             only: Some("file".into()),
             without: None,
         });
         assert_eq!(names(&single), ["file"]);
-        let outcome = single.look_up(ROOT, OsStr::new("directory"));
+        let outcome = look_up(&single, ROOT, "directory");
         assert_eq!(errno(outcome), Os::NOENT);
-        let (_source, rest) = service(Limits {
+        let (_source, rest) = service(PathFilter {
             only: None,
             without: Some("directory".into()),
         });
         assert_eq!(names(&rest), ["file"]);
-        let outcome = rest.look_up(ROOT, OsStr::new("directory"));
+        let outcome = look_up(&rest, ROOT, "directory");
         assert_eq!(errno(outcome), Os::NOENT);
     }
 
@@ -528,84 +563,67 @@ mod tests {
 
     #[test]
     fn a_listing_with_attributes_looks_each_name_up() {
-        let (source, service) = service(Limits::default());
+        let (source, service) = service(PathFilter::default());
         let parent = service.parent(ROOT).unwrap();
-        let found = service
-            .look_up_listed(&parent, &listed("file"))
-            .unwrap()
-            .unwrap();
+        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
         assert!(found.is_known);
         // The first look at the file has read some bytes of it.
-        let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        let (number, attributes) = known(look_up(&service, ROOT, "file"));
         assert_eq!((number, attributes.size), (found.number, 4));
         assert_eq!(attributes.modified, found.attributes.modified);
         // Both counted: only when both are forgotten the number is gone.
         service.forget(number, 1);
-        assert_eq!(service.attributes(number).unwrap(), attributes);
+        assert_eq!(known(service.attributes(number, Wait::Yes)), attributes);
         service.forget(number, 1);
-        assert_eq!(errno(service.attributes(number)), Os::STALE);
+        assert_eq!(errno(service.attributes(number, Wait::Yes)), Os::STALE);
         replace(&source);
-        let found = service
-            .look_up_listed(&parent, &listed("file"))
-            .unwrap()
-            .unwrap();
+        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
         assert_eq!(found.attributes.size, 5);
         fs::remove_file(source.path().join("file")).unwrap();
-        assert!(
-            service
-                .look_up_listed(&parent, &listed("file"))
-                .unwrap()
-                .is_none()
-        );
+        assert!(known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).is_none());
     }
 
     #[test]
     fn what_cannot_be_looked_up_stays_in_the_listing() {
-        let (source, service) = service(Limits::default());
+        let (source, service) = service(PathFilter::default());
         let mut parent = service.parent(ROOT).unwrap();
         // No directory: nothing can be looked up in it, for another reason than that it is gone.
         parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
-        let found = service
-            .look_up_listed(&parent, &listed("file"))
-            .unwrap()
-            .unwrap();
+        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
         assert!(!found.is_known);
         assert_eq!(found.attributes.kind, FileType::RegularFile);
         // The look-up that must follow finds the file itself.
-        let (number, attributes) = service.look_up(ROOT, OsStr::new("file")).unwrap();
+        let (number, attributes) = known(look_up(&service, ROOT, "file"));
         assert_ne!(number, found.number);
         assert_eq!(attributes.size, 4);
     }
 
     #[test]
     fn names_that_climb_out_are_refused() {
-        let (_source, service) = service(Limits::default());
-        let outcome = service.look_up(ROOT, OsStr::new(".."));
+        let (_source, service) = service(PathFilter::default());
+        let outcome = look_up(&service, ROOT, "..");
         assert_eq!(errno(outcome), Os::XDEV);
     }
 
     #[test]
     fn nothing_is_found_by_a_directory_in_another_ones_place() {
-        let (source, service) = service(Limits::default());
+        let (source, service) = service(PathFilter::default());
         let below = |name: &str| source.path().join(name);
         for directory in ["directory", "other"] {
             fs::create_dir_all(below(directory)).unwrap();
             fs::write(below(directory).join("file"), directory).unwrap();
             std::os::unix::fs::symlink(directory, below(directory).join("link")).unwrap();
         }
-        let (number, _) = service.look_up(ROOT, OsStr::new("directory")).unwrap();
-        assert!(service.look_up(number, OsStr::new("file")).is_ok());
-        let (link, _) = service.look_up(number, OsStr::new("link")).unwrap();
+        let (number, _) = known(look_up(&service, ROOT, "directory"));
+        assert!(look_up(&service, number, "file").is_ok());
+        let (link, _) = known(look_up(&service, number, "link"));
         assert_eq!(service.link_target(link).unwrap(), b"directory");
         fs::rename(below("directory"), below("gone")).unwrap();
         fs::rename(below("other"), below("directory")).unwrap();
-        let outcome = service.look_up(number, OsStr::new("file"));
+        let outcome = look_up(&service, number, "file");
         assert_eq!(errno(outcome), Os::STALE);
         assert_eq!(errno(service.link_target(link)), Os::STALE);
-        let (number, _) = service.look_up(ROOT, OsStr::new("directory")).unwrap();
-        assert_eq!(
-            service.look_up(number, OsStr::new("file")).unwrap().1.size,
-            5
-        );
+        let (number, _) = known(look_up(&service, ROOT, "directory"));
+        assert_eq!(known(look_up(&service, number, "file")).1.size, 5);
     }
 }

@@ -1,4 +1,4 @@
-//! The life of one mount: started, served, ended.
+//! The life of one mount: start, serve, end.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -21,55 +21,56 @@ use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::cache::MemoryLimits;
 
+use super::auto_unmount::Watcher;
 use super::filesystem::LogFilesystem;
-use super::mirror::{Limits, Mirror};
+use super::monitor::Monitor;
 use super::mounting::{self, Mounted, Request};
 use super::mounts::MountId;
 use super::service::Service;
-use super::watch::Watcher;
-use super::watching::Watch;
+use super::source_tree::{PathFilter, SourceTree};
 
-/// The signals that a mount answers: two that end it, one that drops caches, one that writes the state
-/// to the log.
+/// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
 pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
-/// How long those who have files open may go on reading after a stop signal.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long open files can be read after a stop signal.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Readers of views read on; a kernel that fetches 4 MiB ahead keeps the workers busy. Its own
-/// 128 KiB leave most of the throughput unused.
+/// The read-ahead of the kernel. 4 MiB keep all threads busy for a sequential reader. The default of 128 KiB leaves
+/// most of the throughput unused.
 const READ_AHEAD_KB: u64 = 4096;
 
+/// The options of one mount.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// A directory, or one file.
     pub source: PathBuf,
     pub mount_point: PathBuf,
-    /// Other users may use the mount, as far as the permissions of the files let them.
+    /// Other users may use the mount, within the permissions of the files.
     pub allow_other: bool,
     /// Unmount also after a crash of the daemon.
     pub auto_unmount: bool,
+    /// How many threads serve the kernel.
     pub threads: usize,
     pub memory: MemoryLimits,
-    /// For datasets whose chunk shape was not recorded.
+    /// How log files are scanned.
     pub settings: Settings,
-    /// What a scan may take.
+    /// The limits of a scan.
     pub scans: workers::Limits,
     pub index_dir: IndexDir,
-    /// The most that may be kept there, in bytes.
+    /// The maximum size of the index directory in bytes.
     pub index_dir_size: u64,
 }
 
-/// Where that is kept which was learned of log files, for the next daemon.
+/// Where the outcomes of scans and the indexes are stored for the next daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexDir {
-    /// In the user's cache directory; nowhere, with a warning, where that is impossible.
+    /// In the cache directory of the user. Where that is impossible: nowhere, with a warning.
     Usual,
     At(PathBuf),
     None,
 }
 
-/// A mount that answers. It goes when this goes.
+/// A mount that answers. Unmounts on drop.
 #[derive(Debug)]
 pub struct Running {
     mounted: Mounted,
@@ -77,29 +78,29 @@ pub struct Running {
     signals: Signals,
     events: Sender<Event>,
     inbox: Receiver<Event>,
-    watch: Arc<Watch>,
+    monitor: Arc<Monitor>,
     terminal: Terminal,
 }
 
 #[derive(Debug)]
 enum Event {
-    /// The session is over: somebody has unmounted us.
+    /// The session has ended, normally by an unmount.
     Ended(io::Result<()>),
     Signal(i32),
 }
 
-/// Mounts. When this returns, the mount is in place and answers.
+/// Mounts. On return the mount is in place and answers.
 pub fn start(options: &Options) -> Result<Running> {
-    // Before anybody can see the mount, and let go of the terminal.
+    // A program that sees the mount may end the terminal, so its state is read before.
     let terminal = Terminal::now();
-    // From here on a stop signal is kept until somebody looks for it.
+    // From here on stop signals are queued until a thread reads them.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
-    // The source first: the mount point may be the same directory.
     let mount_point = mounting::checked_mount_point(&options.mount_point)?;
-    let (source, mirror) = open_source(options, &mount_point)?;
-    let service = Service::new(mirror)?.mounted_at(&mount_point);
-    let watch = Arc::clone(service.watch());
+    // The source is opened before the mount: the mount point may be the same directory.
+    let (source, source_tree) = open_source(options, &mount_point)?;
+    let service = Service::new(source_tree, &mount_point)?;
+    let monitor = Arc::clone(service.monitor());
     let filesystem = LogFilesystem::new(service, options.threads.max(1), options.allow_other);
     let (device, mounted) = mounting::mount(&Request {
         source: &source,
@@ -124,29 +125,29 @@ pub fn start(options: &Options) -> Result<Running> {
         signals,
         events,
         inbox,
-        watch,
+        monitor,
         terminal,
     })
 }
 
-/// The source by its real path, and what of it is shown.
-fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror)> {
+/// The real path of the source, and the source as the mount shows it.
+fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, SourceTree)> {
     let source = &options.source;
     let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
-    let (dir, limits) = if metadata.is_dir() {
-        let limits = Limits {
+    let (dir, filter) = if metadata.is_dir() {
+        let filter = PathFilter {
             only: None,
             without: inside(mount_point, &real),
         };
-        (SourceDir::open(&real)?, limits)
+        (SourceDir::open(&real)?, filter)
     } else if metadata.is_file() {
         let (dir, name) = SourceDir::of_file(&real)?;
-        let limits = Limits {
+        let filter = PathFilter {
             only: Some(name.into_os_string()),
             without: None,
         };
-        (dir, limits)
+        (dir, filter)
     } else {
         return Err(Error::bad_file(
             source,
@@ -162,14 +163,14 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Mirror
         Catalog::new(dir, options.memory, scanner).with_settings(options.settings.clone());
     if let Some(store) = open_store(options)? {
         let tidied = Arc::clone(&store);
-        // It may take its time, and nobody waits for it.
+        // This may take long, and the mount does not wait for it.
         spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
-    Ok((real, Mirror::new(catalog, limits)))
+    Ok((real, SourceTree::new(catalog, filter)))
 }
 
-/// Before anything is mounted, perhaps over it.
+/// Opens the store. Must be called before the mount, which may cover its directory.
 fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
     let place = match &options.index_dir {
         IndexDir::Usual => default_place(),
@@ -193,8 +194,8 @@ fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
     }
 }
 
-/// The path of `inner` below `directory`, if it lies there. The directory itself may be mounted over: it
-/// is held open from before.
+/// The path of `inner` below `dir`. `None` also for `dir` itself: a mount over it does no harm, because the daemon has
+/// it open.
 fn inside(inner: &Path, dir: &Path) -> Option<PathBuf> {
     let below = inner.strip_prefix(dir).ok()?;
     (!below.as_os_str().is_empty()).then(|| below.to_owned())
@@ -212,8 +213,7 @@ fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.acl = acl(options);
     config.n_threads = Some(options.threads.max(1));
-    // A device descriptor for each worker has to be opened anew, which is not everywhere allowed
-    // to everybody; sharing one is only a little slower.
+    // With a device descriptor for each thread, reading is a little faster. Not all users may open the device.
     config.clone_fd = mounting::open_device().is_ok();
     config
 }
@@ -236,8 +236,7 @@ fn raise_read_ahead(id: MountId) {
 }
 
 impl Running {
-    /// Serves until the mount is gone, or a stop signal has ended it. `stopping` is called when that
-    /// begins.
+    /// Serves until the mount is gone or a stop signal has ended it. Calls `stopping` when the end begins.
     pub fn serve(self, stopping: impl FnOnce()) -> Result<()> {
         let Running {
             mounted,
@@ -245,10 +244,10 @@ impl Running {
             signals,
             events,
             inbox,
-            watch,
+            monitor,
             terminal,
         } = self;
-        report_signals(signals, events, watch, terminal)?;
+        handle_signals(signals, events, monitor, terminal)?;
         let outcome = wait_for_end(&inbox, &mounted, stopping);
         let gone = mounted.clean_up();
         if let Some(watcher) = watcher.filter(|_| gone) {
@@ -262,36 +261,36 @@ impl Running {
 fn serve_in_thread(session: Session<LogFilesystem>, events: Sender<Event>) -> Result<()> {
     spawn("session", move || {
         let outcome = session.run();
-        // Nobody listens any more when the process is about to end.
+        // At the end of the process there is no receiver any more.
         let _ = events.send(Event::Ended(outcome));
     })
 }
 
-/// Returns when the mount has answered a first question. The session may have ended instead: where the system has
-/// not enough threads or memory for it, for example.
+/// Returns when the mount has answered a first request. Fails if the session has ended instead, for example because
+/// the system lacks threads or memory.
 fn await_answer(mount_point: &Path, inbox: &Receiver<Event>) -> Result<()> {
     if !mounting::is_dead(mount_point) {
         return Ok(());
     }
-    let why = match inbox.recv_timeout(GRACE) {
+    let why = match inbox.recv_timeout(GRACE_PERIOD) {
         Ok(Event::Ended(Err(e))) => e,
         _ => io::ErrorKind::NotConnected.into(),
     };
     Err(Error::io("FUSE session", why))
 }
 
-/// Answers signals; those that end the mount are handed on.
-fn report_signals(
+/// Handles signals. Those that end the mount become events.
+fn handle_signals(
     mut signals: Signals,
     events: Sender<Event>,
-    watch: Arc<Watch>,
+    monitor: Arc<Monitor>,
     terminal: Terminal,
 ) -> Result<()> {
     spawn("signals", move || {
         for signal in signals.forever() {
             match signal {
-                SIGUSR1 => watch.log_state(),
-                SIGHUP if !terminal.is_gone() => watch.drop_caches(),
+                SIGUSR1 => monitor.log_state(),
+                SIGHUP if !terminal.is_gone() => monitor.drop_caches(),
                 _ => {
                     if events.send(Event::Signal(signal)).is_err() {
                         return;
@@ -302,8 +301,8 @@ fn report_signals(
     })
 }
 
-/// The terminal of a mount in the foreground. When it goes, the system sends SIGHUP too, and then the
-/// mount has to end, like any program there.
+/// The terminal of a mount in the foreground. When the terminal closes, the system sends SIGHUP too, and then the mount
+/// has to end like any program of that terminal.
 #[derive(Debug, Clone, Copy)]
 struct Terminal {
     was_there: bool,
@@ -316,7 +315,7 @@ impl Terminal {
         }
     }
 
-    /// A terminal that has hung up is none any more.
+    /// After a hang-up the standard input is no terminal any more.
     fn is_gone(self) -> bool {
         self.was_there && !io::stdin().is_terminal()
     }
@@ -330,8 +329,8 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
         .map_err(|e| Error::io(format!("thread {name}"), e))
 }
 
-/// Waits for the end of the session. A stop signal unmounts; those who have files open get some
-/// time to finish, which a second signal cuts short.
+/// Waits for the end of the session. A stop signal unmounts. Open files can then be read for a grace period, which a
+/// second signal ends.
 fn wait_for_end(
     inbox: &Receiver<Event>,
     mounted: &Mounted,
@@ -347,7 +346,7 @@ fn wait_for_end(
     if let Err(error) = mounted.unmount() {
         log::error!("cannot unmount: {error}");
     }
-    match inbox.recv_timeout(GRACE) {
+    match inbox.recv_timeout(GRACE_PERIOD) {
         Ok(Event::Ended(outcome)) => outcome,
         Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
             log::warn!("files are still open; whoever reads on will get an error");

@@ -1,11 +1,10 @@
-//! The directory `.h5logfs` of a mount, which no directory holds: read-only files that tell of the mount.
+//! The virtual directory `.h5logfs` with read-only files about the mount.
 //!
-//! It is found by name at the root of the mount and never listed there, as `.zfs` is: whoever copies
-//! or compares the whole mount does not want it. It hides what has its name in the source, or an owner
-//! of the source could tell those who watch anything.
+//! The directory is found by name at the root of the mount and is not listed there, as with `.zfs`: a copy of the whole
+//! mount should not contain it. It hides a file of the same name in the source. Otherwise an owner of the source could
+//! forge the statistics.
 //!
-//! A file has the size 0, as in `/proc`, and is made when it is opened: who reads it piece by piece
-//! sees one state.
+//! A file has the size 0, as in `/proc`. Its content is made when it is opened, so that all reads see one state.
 
 use std::ffi::OsStr;
 use std::time::SystemTime;
@@ -13,48 +12,43 @@ use std::time::SystemTime;
 use rustix::fs::FileType;
 
 use super::attributes::Attributes;
-use super::mirror::Listed;
-use super::tree::ROOT;
-use super::watching::Watch;
+use super::inodes::ROOT;
+use super::monitor::Monitor;
+use super::source_tree::Listed;
 
-/// Its name at the root of the mount.
-const NAME: &str = ".h5logfs";
+/// The name of the directory, at the root of the mount.
+pub const NAME: &str = ".h5logfs";
 
-/// Inode numbers; those of the tree count from 1 on and do not come here.
+/// Inode numbers. Those of the inode table count up from 1 and do not reach these.
 const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
 
-/// Of them that may be open at once. Each holds some kilobytes, and everybody may open them.
-pub const MOST_OPEN: u64 = 1024;
+/// The most virtual files that may be open at once. Each takes some kilobytes, and all users may open them.
+pub const MAX_OPEN: u64 = 1024;
 
 const FILES: [(&str, u64); 2] = [("stats", JSON), ("stats.prom", PROMETHEUS)];
 
-/// Whether an inode is one of these.
 pub fn is_virtual(number: u64) -> bool {
     number >= DIRECTORY
 }
 
-/// Whether `name` at the root of the mount is ours.
-pub fn is_own_name(name: &OsStr) -> bool {
-    name == NAME
+/// Whether [`look_up`] decides about `name` in `parent`.
+pub fn contains(parent: u64, name: &OsStr) -> bool {
+    is_virtual(parent) || parent == ROOT && name == NAME
 }
 
-/// The inode number and the attributes of `name` in `parent`; `Some(None)` where there is no such name in a
-/// directory that is ours.
-pub fn look_up(parent: u64, name: &OsStr) -> Option<Option<(u64, Attributes)>> {
-    let number = match parent {
-        ROOT if is_own_name(name) => Some(DIRECTORY),
-        DIRECTORY => {
-            let found = FILES.iter().find(|(own, _)| name == *own);
-            found.map(|(_, number)| *number)
-        }
-        _ => return None,
+/// The inode number and the attributes of a virtual file.
+pub fn look_up(parent: u64, name: &OsStr) -> Option<(u64, Attributes)> {
+    let number = if parent == ROOT && name == NAME {
+        DIRECTORY
+    } else {
+        FILES.iter().find(|(file, _)| name == *file)?.1
     };
-    Some(number.and_then(|number| Some((number, attributes(number)?))))
+    Some((number, attributes(number)?))
 }
 
-/// The attributes of an inode, if it is one of these. They belong to the user who runs the daemon.
+/// The attributes of a virtual inode. The user who runs the daemon owns it.
 pub fn attributes(number: u64) -> Option<Attributes> {
     let (kind, permissions, links) = match number {
         DIRECTORY => (FileType::Directory, 0o555, 2),
@@ -74,16 +68,15 @@ pub fn attributes(number: u64) -> Option<Attributes> {
     })
 }
 
-/// What a file says now, if the inode is one of these.
-pub fn content(number: u64, watch: &Watch) -> Option<String> {
+/// The content of a virtual file.
+pub fn content(number: u64, monitor: &Monitor) -> Option<String> {
     match number {
-        JSON => Some(watch.report().to_json()),
-        PROMETHEUS => Some(watch.report().to_prometheus()),
+        JSON => Some(monitor.report().to_json()),
+        PROMETHEUS => Some(monitor.report().to_prometheus()),
         _ => None,
     }
 }
 
-/// The names in the directory.
 pub fn listing() -> Vec<Listed> {
     let listed = FILES.iter().map(|(name, number)| Listed {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! Extended attributes: those of files of the source, and which of them are shown.
+//! Extended attributes: those of source files, which of them are shown, and those that the mount adds to logs.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,58 +11,60 @@ use h5logfs_core::view::View;
 
 use super::access::ACCESS_LIST;
 
-/// What new files in a directory inherit.
+/// The access control list that new files in a directory inherit.
 const DEFAULT_LIST: &str = "system.posix_acl_default";
 
-/// Those of a log file that the mount makes up. The whole prefix is the mount's: what the source has there is not shown.
-const OWN_PREFIX: &[u8] = b"user.h5logfs.";
+/// The prefix of the attributes that the mount adds to logs. Source attributes with this prefix are not shown.
+const LOG_PREFIX: &[u8] = b"user.h5logfs.";
 const USER_PREFIX: &[u8] = b"user.";
 
-/// Room for most values, and the most that a value or all names of a file have (xattr(7)).
-const USUAL: usize = 256;
-const MOST: usize = 64 << 10;
+/// Enough for most values, in bytes.
+const USUAL_LEN: usize = 256;
+/// The maximum for a value and for all names of a file (xattr(7)), in bytes.
+const MAX_LEN: usize = 64 << 10;
 
-/// What an attribute is to the mount, by its name.
+/// How the mount treats an attribute, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Made up by the mount.
-    Own,
-    /// The source's, for who may read the file.
+pub enum XattrClass {
+    /// The mount adds it to logs.
+    Log,
+    /// From the source, for users who may read the file.
     User,
-    /// The source's, for who can see the file.
+    /// From the source, for all users who can see the file.
     AccessList,
-    /// Not shown. Labels and capabilities of the source say nothing in this mount, and others are for administrators.
-    Foreign,
+    /// Not shown: security labels and capabilities of the source have no effect in the mount, and trusted attributes
+    /// are for administrators.
+    Hidden,
 }
 
-impl Kind {
+impl XattrClass {
     pub fn of(name: &OsStr) -> Self {
         let bytes = name.as_bytes();
-        if bytes.starts_with(OWN_PREFIX) {
-            Kind::Own
+        if bytes.starts_with(LOG_PREFIX) {
+            XattrClass::Log
         } else if bytes.starts_with(USER_PREFIX) {
-            Kind::User
+            XattrClass::User
         } else if name == ACCESS_LIST || name == DEFAULT_LIST {
-            Kind::AccessList
+            XattrClass::AccessList
         } else {
-            Kind::Foreign
+            XattrClass::Hidden
         }
     }
 }
 
-/// One that the mount makes up for each log file.
+/// An attribute that the mount adds to each log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Own {
+pub enum LogAttribute {
     Layout,
     Records,
     Covered,
 }
 
-impl Own {
-    const ALL: [(&str, Own); 3] = [
-        ("user.h5logfs.layout", Own::Layout),
-        ("user.h5logfs.records", Own::Records),
-        ("user.h5logfs.covered", Own::Covered),
+impl LogAttribute {
+    const ALL: [(&str, LogAttribute); 3] = [
+        ("user.h5logfs.layout", LogAttribute::Layout),
+        ("user.h5logfs.records", LogAttribute::Records),
+        ("user.h5logfs.covered", LogAttribute::Covered),
     ];
 
     pub fn named(name: &OsStr) -> Option<Self> {
@@ -70,12 +72,12 @@ impl Own {
         found.map(|(_, own)| *own)
     }
 
-    /// What it says of a view, for a person or a script to read.
+    /// Its value for one view, as text.
     pub fn value(self, view: &View) -> Result<Vec<u8>> {
         let text = match self {
-            Own::Layout => view.snapshot().log.layout().name().to_owned(),
-            Own::Records => view.entries()?.to_string(),
-            Own::Covered => match view.covered_in_all()? {
+            LogAttribute::Layout => view.snapshot().log.layout().name().to_owned(),
+            LogAttribute::Records => view.entries()?.to_string(),
+            LogAttribute::Covered => match view.covered_in_all()? {
                 Some(share) => share.to_string(),
                 None => "unknown".to_owned(),
             },
@@ -83,47 +85,46 @@ impl Own {
         Ok(text.into_bytes())
     }
 
-    /// The names of all.
     pub fn names() -> impl Iterator<Item = &'static OsStr> {
         Self::ALL.iter().map(|(name, _)| OsStr::new(*name))
     }
 }
 
-/// The value of an attribute. `None` where the file has none of that name, or its file system has no such attributes.
+/// The value of an attribute. `None` where the file or its file system has no such attribute.
 pub fn get(file: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
     let read = |buffer: &mut [u8]| match rustix::fs::fgetxattr(&file, name, &mut *buffer) {
         Err(Errno::BADF) => rustix::fs::getxattr(proc_path(file.as_fd()), name, buffer),
         other => other,
     };
-    match filled(read) {
+    match read_all(read) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
         other => other.map(Some),
     }
 }
 
 /// The names of a file's attributes that are shown, each followed by a zero byte.
-pub fn list(file: impl AsFd, is_shown: impl Fn(Kind) -> bool) -> Result<Vec<u8>, Errno> {
+pub fn list(file: impl AsFd, is_shown: impl Fn(XattrClass) -> bool) -> Result<Vec<u8>, Errno> {
     let read = |buffer: &mut [u8]| match rustix::fs::flistxattr(&file, &mut *buffer) {
         Err(Errno::BADF) => rustix::fs::listxattr(proc_path(file.as_fd()), buffer),
         other => other,
     };
-    let names = match filled(read) {
+    let names = match read_all(read) {
         Err(Errno::OPNOTSUPP) => Vec::new(),
         other => other?,
     };
     let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| {
         let name = OsStr::from_bytes(name.strip_suffix(&[0]).unwrap_or(name));
-        is_shown(Kind::of(name))
+        is_shown(XattrClass::of(name))
     });
     Ok(shown.flatten().copied().collect())
 }
 
-/// What `read` fills a buffer with.
-fn filled(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0; USUAL];
+/// Calls `read` with a buffer that is long enough.
+fn read_all(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0; USUAL_LEN];
     let len = match read(&mut buffer) {
         Err(Errno::RANGE) => {
-            buffer.resize(MOST, 0);
+            buffer.resize(MAX_LEN, 0);
             read(&mut buffer)?
         }
         other => other?,
@@ -132,8 +133,7 @@ fn filled(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, E
     Ok(buffer)
 }
 
-/// The path by which the system knows an open file. Some calls take no descriptor that only names a file (`O_PATH`), but its
-/// path.
+/// A path to an open file. Some system calls refuse a descriptor from `O_PATH`, but take this path.
 pub fn proc_path(file: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -14,7 +14,7 @@ use crate::common::encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
 use crate::common::{Mounted, User, can_mount, is_root, messages};
-use h5logfs_catalog::{Catalog, Presented};
+use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
@@ -128,7 +128,8 @@ fn what_one_daemon_has_scanned_the_next_one_knows() {
             let hidden = format!("{name}.subfiles");
             let parent = Path::new(prefix.trim_end_matches('/'));
             let subfiles = site.run().join(&hidden).exists();
-            assert_eq!(next.is_hidden(parent, hidden.as_ref()).unwrap(), subfiles);
+            let is_hidden = next.is_hidden(parent, hidden.as_ref(), Wait::Yes);
+            assert_eq!(is_hidden, Lookup::Known(subfiles));
         }
         assert_eq!(next.scans(), 0);
         assert!(is_plain(&next, &format!("{prefix}{PLAIN}")));

@@ -1,12 +1,45 @@
-//! From a path to an opened view: the one place that keeps snapshots, and knows when a file has
-//! changed.
+//! Maps the path of a file to a [`View`] of the log in it.
+//!
+//! A [`Catalog`] covers the files below one directory. It has a [`Scanner`] scan a file that is new or has
+//! changed, keeps the outcome, and notices when the file changes again. A [`WorkerPool`] is the scanner that
+//! runs libhdf5 in other processes, without rights.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use h5logfs_catalog::workers::{Limits, WorkerPool};
+//! use h5logfs_catalog::{Catalog, Presented};
+//! use h5logfs_core::log::source_dir::SourceDir;
+//! use h5logfs_core::view::cache::MemoryLimits;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let scanner = WorkerPool::start(Limits::default())?;
+//! let dir = SourceDir::open(Path::new("/data/run7"))?;
+//! let catalog = Catalog::new(dir, MemoryLimits::default(), scanner);
+//!
+//! let path = Path::new("checkpoint.h5");
+//! if let Presented::View { len, .. } = catalog.get(path)? {
+//!     println!("{len} bytes as canonical HDF5");
+//!     let view = catalog.open(path)?;
+//!     let mut superblock = [0; 96];
+//!     view.read_at(0, &mut superblock)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A scan may take as long as its limits allow. A thread that must not wait so long asks with [`Wait::No`] and
+//! gets [`Lookup::NeedsScan`] instead of the outcome of a scan.
+//!
+//! [`WorkerPool`]: workers::WorkerPool
 
-mod kept;
-mod known;
+#![deny(missing_docs)]
+
+mod entry;
+mod stored_scan;
 mod turns;
 pub mod workers;
 
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -24,49 +57,61 @@ use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
-use kept::{Kept, ScannedWith};
-use known::Known;
+
+use entry::{CatalogEntry, Companions};
+use stored_scan::{ScanInputs, StoredScan};
 use turns::Turns;
 
-/// Files that the catalog remembers something about: a few hundred bytes each.
-const REMEMBERED: usize = 1 << 16;
+/// The most files that the catalog remembers. Each takes a few hundred bytes.
+const MAX_ENTRIES: usize = 1 << 16;
 
-thread_local! {
-    /// This thread has others to serve, and does not wait for scans.
-    static IN_A_HURRY: Cell<bool> = const { Cell::new(false) };
+/// Whether a request may wait for a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The request scans the file where necessary, or waits for another thread that scans it.
+    Yes,
+    /// The request answers at once, with [`Lookup::NeedsScan`] where only a scan can tell more.
+    No,
 }
 
-/// Runs `work`, in which nothing of any catalog waits for a scan: it fails with [`Error::Unscanned`]
-/// instead. For threads that others wait for; who has seen that error asks again in a thread of its own.
-pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
-    struct Restored(bool);
-    impl Drop for Restored {
-        fn drop(&mut self) {
-            IN_A_HURRY.set(self.0);
+/// The answer to a request that may need a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Lookup<T> {
+    /// The answer itself.
+    Known(T),
+    /// The file must be scanned first, and the request was [`Wait::No`].
+    NeedsScan,
+}
+
+impl<T> Lookup<T> {
+    /// Applies `f` to the answer, where there is one.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Lookup<U> {
+        match self {
+            Lookup::Known(answer) => Lookup::Known(f(answer)),
+            Lookup::NeedsScan => Lookup::NeedsScan,
         }
     }
-    let _restored = Restored(IN_A_HURRY.replace(true));
-    work()
 }
 
-/// What a regular file is to a reader, as far as `stat` goes.
+/// How a catalog presents a regular file.
 #[derive(Debug, Clone)]
 pub enum Presented {
-    /// Not a log: its own bytes.
+    /// The file is not a log. It is presented with its own bytes.
     Plain,
-    /// A log file, presented as the canonical file.
+    /// The file is a log. It is presented as the canonical HDF5 file.
     View {
-        /// Tells one state of the log from the next.
+        /// The number of this state of the log. It changes whenever the log changes.
         generation: Generation,
-        /// Length of the canonical file.
+        /// Length of the canonical file in bytes.
         len: u64,
     },
-    /// A log file that cannot be presented: opening it is an error, which is none of its neighbours'.
+    /// The file is a log that cannot be presented. To open it gives this error.
     Broken(Arc<Error>),
 }
 
-/// A file of which all bytes are its own, in this state.
-fn whole(place: SourcePath, identity: Identity) -> Source {
+/// The source of a file that holds no log data, in the state `identity`.
+fn source_without_log(place: SourcePath, identity: Identity) -> Source {
     Source {
         place,
         identity,
@@ -75,12 +120,7 @@ fn whole(place: SourcePath, identity: Identity) -> Source {
     }
 }
 
-/// A file by itself, as it is now.
-fn own(relative: &Path, file: &SourceFile) -> Source {
-    whole(SourcePath::below(relative), file.identity())
-}
-
-fn report(view: &View, how: &str, start: Instant) {
+fn log_opened(view: &View, how: &str, start: Instant) {
     log::info!(
         "{}: {how} in {:.1?}: {} datasets, {} bytes as HDF5",
         view.path().display(),
@@ -90,91 +130,128 @@ fn report(view: &View, how: &str, start: Instant) {
     );
 }
 
-/// The log files below one directory. Shared by all threads.
+/// The files below one directory, each as a view where it is a log. Threads share it.
+///
+/// All paths are relative to that directory.
 #[derive(Debug)]
 pub struct Catalog {
     dir: SourceDir,
     settings: Settings,
-    /// Names beside the files.
+    /// The names in directories, for companion files.
     listings: Listings,
     budget: Arc<Budget>,
-    known: Cache<PathBuf, Arc<Known>>,
+    entries: Cache<PathBuf, Arc<CatalogEntry>>,
     scanner: Box<dyn Scanner>,
-    /// Of several threads that want a file scanned one does it.
+    /// Of several threads that want the same file scanned, one scans it.
     scanning: Turns,
-    /// Where the outcome of scans is kept on disk.
+    /// The outcomes of scans on disk.
     store: Option<Arc<Store>>,
 }
 
 impl Catalog {
-    /// `memory` bounds all that is kept of all files together.
+    /// A catalog of the files below `dir`. `memory` limits what it keeps of all files together, in bytes.
     pub fn new(dir: SourceDir, memory: MemoryLimits, scanner: impl Scanner + 'static) -> Self {
         Catalog {
             dir,
             settings: Settings::default(),
             listings: Listings::default(),
             budget: Arc::new(Budget::new(memory)),
-            known: Cache::new(REMEMBERED),
+            entries: Cache::new(MAX_ENTRIES),
             scanner: Box::new(scanner),
             scanning: Turns::default(),
             store: None,
         }
     }
 
-    /// How files are to be scanned. The directory has to have been opened with the further ones that they name.
+    /// Sets how files are scanned; the default is [`Settings::default`]. The directories in
+    /// [`Settings::log_dirs`] must have been added to the source directory before.
     pub fn with_settings(self, settings: Settings) -> Self {
         Catalog { settings, ..self }
     }
 
-    /// Keeps in `store` what is learned, and looks there first.
+    /// Keeps the outcomes of scans in `store`, and looks there before it scans. Without a store they are kept
+    /// in memory only.
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// How many files were scanned so far.
+    /// The number of scans so far. An outcome from the store does not count.
     pub fn scans(&self) -> u64 {
         self.budget.stats().scans.get()
     }
 
+    /// The memory that the views of this catalog share, and their statistics.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Lets go of what is kept in memory, and of what is known of files that nobody has open: these
-    /// are looked at again.
+    /// Empties the caches in memory, and forgets all files that are not open.
     pub fn drop_caches(&self) {
         self.budget.clear();
-        // Those who have a view open keep it, and others may share it.
-        self.known.retain(|_, known| known.view.strong_count() > 0);
+        // A view that is open stays usable, and the next open of the file shares it.
+        self.entries
+            .retain(|_, entry| entry.view.strong_count() > 0);
     }
 
+    /// The directory of this catalog.
     pub fn dir(&self) -> &SourceDir {
         &self.dir
     }
 
-    /// What the regular file at `relative` is now. Scans it if it is new or has changed.
+    /// Tells how the regular file at `relative` is presented. Scans it if it is new or has changed.
+    ///
+    /// A log that cannot be presented is [`Presented::Broken`]. An error says that the file itself cannot be
+    /// opened or read.
     pub fn get(&self, relative: &Path) -> Result<Presented> {
-        self.known(relative, None).map(|k| k.presented.clone())
+        let entry = self.entry(relative, None)?;
+        Ok(entry.presented.clone())
     }
 
-    /// The same for who has just seen that the file's identity is `now`: the system is not asked again.
-    pub fn get_seen(&self, relative: &Path, now: Identity) -> Result<Presented> {
-        self.known(relative, Some(now)).map(|k| k.presented.clone())
+    /// The same as [`Catalog::get`], for callers that choose whether to wait. A caller that has the identity of
+    /// the file from a `stat` of this moment passes it as `identity` and saves a system call.
+    pub fn look_up(
+        &self,
+        relative: &Path,
+        identity: Option<Identity>,
+        wait: Wait,
+    ) -> Result<Lookup<Presented>> {
+        let entry = self.entry_with(relative, identity, wait)?;
+        Ok(entry.map(|entry| entry.presented.clone()))
     }
 
-    /// Opens the view of the log file at `relative`, as it is now.
+    /// Opens the view of the log at `relative` in its present state. Scans the file if it is new or has changed.
+    ///
+    /// Fails with [`Error::NotALog`] for a plain file, and with [`Error::Remembered`] for a log that cannot be
+    /// presented.
     pub fn open(&self, relative: &Path) -> Result<Arc<View>> {
-        let known = self.known(relative, None)?;
+        let entry = self.entry(relative, None)?;
+        match self.view_in_memory(relative, &entry)? {
+            Some(view) => Ok(view),
+            None => self.scan_for_view(relative),
+        }
+    }
+
+    /// The same as [`Catalog::open`], for callers that choose whether to wait.
+    pub fn open_with(&self, relative: &Path, wait: Wait) -> Result<Lookup<Arc<View>>> {
+        if wait == Wait::Yes {
+            return self.open(relative).map(Lookup::Known);
+        }
+        let Lookup::Known(entry) = self.entry_now(relative, None)? else {
+            return Ok(Lookup::NeedsScan);
+        };
+        let view = self.view_in_memory(relative, &entry)?;
+        Ok(view.map_or(Lookup::NeedsScan, Lookup::Known))
+    }
+
+    /// The view of a log, if it is still in memory.
+    fn view_in_memory(&self, relative: &Path, entry: &CatalogEntry) -> Result<Option<Arc<View>>> {
         log::debug!("{}: opened", self.dir.full_path(relative).display());
-        match &known.presented {
+        match &entry.presented {
+            // The budget keeps views that are opened often, so it must see each open.
             Presented::View { generation, .. } => {
-                // The budget is asked first: views that are opened often shall be kept.
                 let kept = self.budget.view(*generation);
-                match kept.or_else(|| known.view.upgrade()) {
-                    Some(view) => Ok(view),
-                    None => self.scan(relative),
-                }
+                Ok(kept.or_else(|| entry.view.upgrade()))
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
             Presented::Plain => Err(Error::NotALog {
@@ -184,65 +261,79 @@ impl Catalog {
         }
     }
 
-    fn known(&self, relative: &Path, seen: Option<Identity>) -> Result<Arc<Known>> {
-        if let Some(known) = self.current(relative, seen) {
-            return Ok(known);
-        }
-        // Most files of a tree are no logs: they need neither the lock nor libhdf5.
-        let source = SourceFile::open(&self.dir, relative)?;
-        let look = self.look(relative, &source)?;
-        if !look.may_be_log {
-            let known = Known::new(vec![own(relative, &source)], Presented::Plain, Weak::new());
-            let known = known.with_companions(look.companions, Vec::new());
-            return Ok(self.remember(relative, known));
-        }
-        self.may_wait(relative)?;
-        let _turn = self.scanning.take(relative);
-        // The turn may have taken long: what was seen before is of no use any more.
-        match self.current(relative, None) {
-            Some(known) => Ok(known),
-            None => Ok(self.scan_in_turn(relative, &source).0),
+    fn entry_with(
+        &self,
+        relative: &Path,
+        identity: Option<Identity>,
+        wait: Wait,
+    ) -> Result<Lookup<Arc<CatalogEntry>>> {
+        match wait {
+            Wait::Yes => self.entry(relative, identity).map(Lookup::Known),
+            Wait::No => self.entry_now(relative, identity),
         }
     }
 
-    fn may_wait(&self, relative: &Path) -> Result<()> {
-        match IN_A_HURRY.get() {
-            true => Err(Error::Unscanned {
-                path: self.dir.full_path(relative),
-            }),
-            false => Ok(()),
+    fn entry(&self, relative: &Path, identity: Option<Identity>) -> Result<Arc<CatalogEntry>> {
+        if let Lookup::Known(entry) = self.entry_now(relative, identity)? {
+            return Ok(entry);
         }
+        let _turn = self.scanning.take(relative);
+        // Another thread may have scanned the file meanwhile. `identity` is out of date by now.
+        match self.current(relative, None) {
+            Some(entry) => Ok(entry),
+            None => Ok(self.scan_in_turn(relative)?.0),
+        }
+    }
+
+    /// The entry of the file as far as it can be told without a scan.
+    fn entry_now(
+        &self,
+        relative: &Path,
+        identity: Option<Identity>,
+    ) -> Result<Lookup<Arc<CatalogEntry>>> {
+        if let Some(entry) = self.current(relative, identity) {
+            return Ok(Lookup::Known(entry));
+        }
+        // Most files of a tree are not logs, and some bytes of them tell so.
+        let source = SourceFile::open(&self.dir, relative)?;
+        let look = self.look(relative, &source)?;
+        if look.may_be_log {
+            return Ok(Lookup::NeedsScan);
+        }
+        let companions = Companions::without_states(look.companions);
+        let entry = self.entry_without_view(relative, &source, Presented::Plain, companions);
+        Ok(Lookup::Known(entry))
     }
 
     fn look(&self, relative: &Path, source: &SourceFile) -> Result<Look> {
         companions::look(&self.dir, relative, source, &self.settings, &self.listings)
     }
 
-    /// What is known of the file, if it and its subfiles are still in the state that the scan saw.
-    /// `seen`: the identity of the file itself, if it is known already.
-    fn current(&self, relative: &Path, seen: Option<Identity>) -> Option<Arc<Known>> {
-        let known = self.known.get(relative)?;
-        if !known.is_believed() {
+    /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
+    /// of the file itself, if the caller has it.
+    fn current(&self, relative: &Path, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
+        let entry = self.entries.get(relative)?;
+        if !entry.is_valid() {
             return None;
         }
-        let is_still = |file: &Source| {
-            let is_own = file.place.dir == 0 && file.place.path == relative;
-            let now = match seen.filter(|_| is_own) {
-                Some(now) => Some(now),
-                None => self.identity(&file.place),
-            };
+        let is_unchanged = |file: &Source| {
+            let is_main = file.place.dir == 0 && file.place.path == relative;
+            let now = identity.filter(|_| is_main);
+            let now = now.or_else(|| self.identity(&file.place));
             now.is_some_and(|now| file.is_still(now))
         };
-        let same = known.files.iter().all(is_still) && self.has_still(relative, &known.companions);
-        match same {
-            true => known.was_compared(),
-            false => self.forget(relative),
+        if entry.files.iter().all(is_unchanged) && self.has_companions(relative, &entry.companions)
+        {
+            entry.was_compared();
+            Some(entry)
+        } else {
+            self.forget(relative);
+            None
         }
-        same.then_some(known)
     }
 
-    /// Whether nothing came or went that could make a log of the file.
-    fn has_still(&self, relative: &Path, companions: &Option<Vec<SourcePath>>) -> bool {
+    /// Whether the file still has exactly these companion files.
+    fn has_companions(&self, relative: &Path, companions: &Option<Vec<SourcePath>>) -> bool {
         companions.as_ref().is_none_or(|then| {
             let now = companions::companions(&self.dir, relative, &self.listings);
             now.is_ok_and(|now| now == *then)
@@ -254,127 +345,128 @@ impl Catalog {
         Some(Identity::from(&stat))
     }
 
-    fn scan(&self, relative: &Path) -> Result<Arc<View>> {
-        self.may_wait(relative)?;
+    fn scan_for_view(&self, relative: &Path) -> Result<Arc<View>> {
         let _turn = self.scanning.take(relative);
-        // Somebody else may have opened it meanwhile.
-        if let Some(view) = self.current(relative, None).and_then(|k| k.view.upgrade()) {
+        // Another thread may have opened it meanwhile.
+        let current = self.current(relative, None);
+        if let Some(view) = current.and_then(|entry| entry.view.upgrade()) {
             return Ok(view);
         }
-        let source = SourceFile::open(&self.dir, relative)?;
-        let (known, view) = self.scan_in_turn(relative, &source);
-        match (view, &known.presented) {
-            (Some(view), _) => Ok(view),
-            (None, Presented::Broken(error)) => Err(Error::Remembered(Arc::clone(error))),
-            (None, _) => Err(Error::Changed {
-                path: source.path().to_owned(),
-            }),
-        }
+        let (entry, view) = self.scan_in_turn(relative)?;
+        view.ok_or_else(|| match &entry.presented {
+            Presented::Broken(error) => Error::Remembered(Arc::clone(error)),
+            _ => Error::Changed {
+                path: self.dir.full_path(relative),
+            },
+        })
     }
 
-    /// Scans the file, unless what a scan would say is kept, and remembers the outcome. `source`: the
-    /// same file, for its identity should the scan fail.
-    fn scan_in_turn(
-        &self,
-        relative: &Path,
-        source: &SourceFile,
-    ) -> (Arc<Known>, Option<Arc<View>>) {
-        let (opened, companions, seen) = match self.look(relative, source) {
-            Ok(Look { companions, .. }) => {
-                let seen = self.seen(companions.as_deref());
-                let beside = (companions.as_deref(), seen.as_slice());
-                let opened = self.open_view(relative, source, beside);
-                (opened, companions, seen)
+    /// Opens the view of the file from the store, or else scans the file. Remembers the outcome.
+    fn scan_in_turn(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+        let source = SourceFile::open(&self.dir, relative)?;
+        let path = source.path().display();
+        let (opened, companions) = match self.look(relative, &source) {
+            Ok(look) => {
+                let companions = self.with_states(look.companions);
+                (self.open_view(relative, &source, &companions), companions)
             }
-            Err(e) => (Err(e), None, Vec::new()),
+            Err(e) => (Err(e), Companions::default()),
         };
-        let own = || vec![own(relative, source)];
-        let known = |files, presented, view| {
-            let known = Known::new(files, presented, view);
-            known.with_companions(companions, seen)
-        };
-        match opened {
+        let presented = match opened {
             Ok(view) => {
                 let snapshot = view.snapshot();
                 for diagnostic in &snapshot.diagnostics {
-                    log::warn!("{}: {diagnostic}", source.path().display());
+                    log::warn!("{path}: {diagnostic}");
                 }
-                let files = snapshot.sources.iter().chain(&snapshot.journal);
-                let mut files: Vec<Source> = files.map(Source::file).collect();
-                // One file may be several sources.
-                files.dedup();
-                let presented = Presented::View {
-                    generation: view.generation(),
-                    len: view.len(),
-                };
                 self.budget.keep_view(&view);
-                let known = known(files, presented, Arc::downgrade(&view));
-                (self.remember(relative, known), Some(view))
+                let entry = self.remember(relative, CatalogEntry::of_view(&view, companions));
+                return Ok((entry, Some(view)));
             }
             Err(Error::NotALog { reason, .. }) => {
-                log::debug!("{}: passed through: {reason}", source.path().display());
-                let known = known(own(), Presented::Plain, Weak::new());
-                (self.remember(relative, known), None)
+                log::debug!("{path}: passed through: {reason}");
+                Presented::Plain
             }
             Err(error) => {
                 self.budget.stats().failed_scans.count();
-                match error {
-                    // Whether anybody opens the file or not: somebody may have made it for that.
-                    Error::ScanDied { .. } => {
-                        log::error!("{error}");
-                        self.budget.stats().worker_failures.count();
-                    }
-                    // Whoever opens the file is told, and the log with it.
-                    _ => log::debug!("{error}"),
+                if matches!(error, Error::ScanDied { .. }) {
+                    // The file may be hostile. That is worth a line even if it is never opened.
+                    log::error!("{error}");
+                    self.budget.stats().worker_failures.count();
+                } else {
+                    // Each open of the file reports the error and logs it.
+                    log::debug!("{error}");
                 }
-                let presented = Presented::Broken(Arc::new(error.shortened()));
-                let known = known(own(), presented, Weak::new());
-                (self.remember(relative, known), None)
+                Presented::Broken(Arc::new(error.shortened()))
             }
-        }
+        };
+        let entry = self.entry_without_view(relative, &source, presented, companions);
+        Ok((entry, None))
     }
 
-    /// Companions as they are now.
-    fn seen(&self, companions: Option<&[SourcePath]>) -> Vec<Source> {
-        let places = companions.unwrap_or(&[]).iter();
-        let seen = places.filter_map(|place| Some(whole(place.clone(), self.identity(place)?)));
-        seen.collect()
+    /// The entry of a file that is presented without a view.
+    fn entry_without_view(
+        &self,
+        relative: &Path,
+        source: &SourceFile,
+        presented: Presented,
+        companions: Companions,
+    ) -> Arc<CatalogEntry> {
+        let main = source_without_log(SourcePath::below(relative), source.identity());
+        let entry = CatalogEntry::new(vec![main], companions, presented, Weak::new());
+        self.remember(relative, entry)
     }
 
-    /// `companions`: which there are, and in which state. [`Error::NotALog`] says that there is no log.
+    /// The companion files and their present states.
+    fn with_states(&self, paths: Option<Vec<SourcePath>>) -> Companions {
+        let state = |path: &SourcePath| {
+            let identity = self.identity(path)?;
+            Some(source_without_log(path.clone(), identity))
+        };
+        let states = paths.iter().flatten().filter_map(state).collect();
+        Companions { paths, states }
+    }
+
     fn open_view(
         &self,
         relative: &Path,
         source: &SourceFile,
-        (companions, seen): (Option<&[SourcePath]>, &[Source]),
+        companions: &Companions,
     ) -> Result<Arc<View>> {
-        let store = self.store.as_ref();
-        let kept = store
-            .map(|store| {
-                let scanned_with = ScannedWith {
+        let stored = match &self.store {
+            Some(store) => {
+                let inputs = ScanInputs {
                     library: self.scanner.library(),
                     settings: &self.settings,
-                    companions: seen,
+                    companions: &companions.states,
                 };
-                Kept::of(store, scanned_with, &self.dir, relative, source)
-            })
-            .transpose()?;
-        let known = kept.as_ref().and_then(|kept| self.open_kept(kept, source));
-        match known {
-            Some(view) => Ok(view),
-            None => self.scan_file(relative, companions, source, kept.as_ref()),
+                Some(StoredScan::new(store, inputs, &self.dir, relative, source)?)
+            }
+            None => None,
+        };
+        if let Some(view) = stored
+            .as_ref()
+            .and_then(|stored| self.open_stored(stored, source))
+        {
+            return Ok(view);
         }
+        let request = ScanRequest {
+            dir: &self.dir,
+            relative,
+            companions: companions.paths.as_deref(),
+            settings: &self.settings,
+        };
+        self.scan_file(request, stored.as_ref())
     }
 
-    /// `None` where nothing is kept that can be used.
-    fn open_kept(&self, kept: &Kept<'_>, source: &SourceFile) -> Option<Arc<View>> {
+    /// `None` where the store has no snapshot that can be used.
+    fn open_stored(&self, stored: &StoredScan<'_>, source: &SourceFile) -> Option<Arc<View>> {
         let start = Instant::now();
-        let (snapshot, log) = kept.find(source)?;
+        let (snapshot, log) = stored.find(source)?;
         let budget = Arc::clone(&self.budget);
         match View::open(&self.dir, snapshot, budget, Some(log)) {
             Ok(view) => {
                 self.budget.stats().kept_scans.count();
-                report(&view, "known from an earlier scan, opened", start);
+                log_opened(&view, "known from an earlier scan, opened", start);
                 Some(view)
             }
             Err(e) => {
@@ -386,63 +478,56 @@ impl Catalog {
 
     fn scan_file(
         &self,
-        relative: &Path,
-        companions: Option<&[SourcePath]>,
-        source: &SourceFile,
-        kept: Option<&Kept<'_>>,
+        request: ScanRequest<'_>,
+        stored: Option<&StoredScan<'_>>,
     ) -> Result<Arc<View>> {
         let (start, stats) = (Instant::now(), self.budget.stats());
         stats.scans.count();
-        let request = ScanRequest {
-            dir: &self.dir,
-            relative,
-            companions,
-            settings: &self.settings,
-        };
         let snapshot = stats.scan_time.time(|| self.scanner.scan(request))?;
-        let (packed, log) = kept.and_then(|kept| kept.pack(&snapshot)).unzip();
+        let (packed, log) = stored.and_then(|stored| stored.pack(&snapshot)).unzip();
         let view = View::open(&self.dir, snapshot, Arc::clone(&self.budget), log)?;
-        report(&view, "scanned", start);
-        match kept.zip(packed) {
-            Some((kept, packed)) => kept.keep(&packed),
-            None => log::debug!("{}: not kept", source.path().display()),
+        log_opened(&view, "scanned", start);
+        match stored.zip(packed) {
+            Some((stored, packed)) => stored.store(&packed),
+            None => log::debug!("{}: not kept", view.path().display()),
         }
         Ok(view)
     }
 
-    fn remember(&self, relative: &Path, known: Known) -> Arc<Known> {
-        let known = Arc::new(known);
-        self.known.insert(relative.to_owned(), Arc::clone(&known));
-        known
+    fn remember(&self, relative: &Path, entry: CatalogEntry) -> Arc<CatalogEntry> {
+        let entry = Arc::new(entry);
+        self.entries.insert(relative.to_owned(), Arc::clone(&entry));
+        entry
     }
 
-    /// Lets go of what is known of a path that is no more, or no more what it was: a view that nobody
-    /// has open must not keep the space of a deleted file.
+    /// Forgets a path that is gone or stands for another file. The space of a deleted file is free only when no
+    /// view of it is left.
     pub fn forget(&self, relative: &Path) {
-        if let Some((_, known)) = self.known.remove(relative)
-            && let Presented::View { generation, .. } = known.presented
+        if let Some((_, entry)) = self.entries.remove(relative)
+            && let Presented::View { generation, .. } = entry.presented
         {
             self.budget.drop_view(generation);
         }
     }
 
-    /// Whether what is called `name` in `parent` is a part of a log file beside it, and is not shown by
-    /// itself: a log of it, the directory of its subfiles, or the journal of one that was not closed.
-    /// Fails with [`Error::Unscanned`] only.
-    pub fn is_hidden(&self, parent: &Path, name: &OsStr) -> Result<bool> {
-        let Some(master) = companions::master_of(name) else {
-            return Ok(false);
+    /// Whether `name` in the directory `parent` is a companion of a log beside it: a subfile, the directory of
+    /// subfiles, or the journal of a log that was not closed. A mount does not show companions.
+    pub fn is_hidden(&self, parent: &Path, name: &OsStr, wait: Wait) -> Lookup<bool> {
+        let Some(main) = companions::master_of(name) else {
+            return Lookup::Known(false);
         };
-        let relative = parent.join(master);
-        let known = self.known.get(&relative).filter(|k| k.was_just_compared());
-        let known = match known.map_or_else(|| self.known(&relative, None), Ok) {
-            Ok(known) => known,
-            Err(e @ Error::Unscanned { .. }) => return Err(e),
-            Err(_) => return Ok(false),
+        let relative = parent.join(main);
+        let recent = self.entries.get(&relative);
+        let entry = match recent.filter(|entry| entry.was_just_compared()) {
+            Some(entry) => Ok(Lookup::Known(entry)),
+            None => self.entry_with(&relative, None, wait),
         };
-        Ok(match known.presented {
-            Presented::View { .. } => known.parts.contains(name),
-            // The part may be just what is wrong with it.
+        let Ok(entry) = entry else {
+            return Lookup::Known(false);
+        };
+        entry.map(|entry| match entry.presented {
+            Presented::View { .. } => entry.companion_names.contains(name),
+            // The companion may be the reason why the log is broken.
             Presented::Broken(_) => true,
             Presented::Plain => false,
         })

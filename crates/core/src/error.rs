@@ -39,10 +39,6 @@ pub enum Error {
     #[error("{}: it cannot be scanned: {reason}", path.display())]
     ScanDied { path: PathBuf, reason: String },
 
-    /// The file would have to be scanned first, and who asked does not wait for that.
-    #[error("{}: not scanned yet", path.display())]
-    Unscanned { path: PathBuf },
-
     /// The outcome of an earlier attempt at the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),
@@ -85,9 +81,7 @@ impl Error {
                 shorten_path(path);
                 [dataset, place, reason].into_iter().for_each(shorten);
             }
-            Error::Io { path, .. } | Error::Changed { path } | Error::Unscanned { path } => {
-                shorten_path(path);
-            }
+            Error::Io { path, .. } | Error::Changed { path } => shorten_path(path),
             Error::Remembered(_) => {}
         }
         self

@@ -34,6 +34,7 @@ const NOBODY: u32 = 65534;
 
 /// With less libhdf5 cannot even be loaded.
 pub const SMALLEST_MEMORY: u64 = 256 << 20;
+/// The most workers that a pool can have.
 pub const MOST_WORKERS: usize = 256;
 
 const USUAL_MEMORY: u64 = 2 << 30;

@@ -125,9 +125,7 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: cause.to_string(),
             },
-            Error::BadData { path, .. }
-            | Error::ScanDied { path, .. }
-            | Error::Unscanned { path } => ScanOutcome::BadFile {
+            Error::BadData { path, .. } | Error::ScanDied { path, .. } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
                 reason: error.to_string(),
             },

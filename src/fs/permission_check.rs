@@ -1,12 +1,14 @@
-//! Who is let through to the bytes of a file: each request to read is held against the permissions of all that it
-//! would read of, as they are at that moment.
+//! The permission check: may this user open this file now? A view has bytes of several files, and the user must be
+//! permitted to read each of them.
 //!
-//! Two things have to permit it. This process, which may hold files open since a time when it was allowed to
-//! open them. And the one who asks, where that may be another user: the kernel checks by attributes that it may have
-//! held for a second, and it knows only the log file, where a view has bytes of many.
+//! Two users must be permitted:
 //!
-//! Names may lead elsewhere by the next moment. So what counts is the file that was opened: it has to lie where a way of
-//! directories leads to it that were looked at one by one, each held while the next one was opened in it.
+//! * The user of this process. The process may hold a file open since a time when it was permitted to open it.
+//! * The calling user, where that may be another one. The kernel has checked too, but with attributes that may be a
+//!   second old, and for the main file only.
+//!
+//! A path may lead to another file at the next moment. So the check opens the directories of the path one by one, each
+//! inside the one before, and compares the file that it finds there with the file that was opened.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,37 +25,37 @@ use h5logfs_core::view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};
 
-/// One who asks for files below a directory.
+/// Checks whether one user may open files of the source directory.
 #[derive(Debug, Clone, Copy)]
-pub struct Gate<'a> {
+pub struct PermissionCheck<'a> {
     dir: &'a SourceDir,
-    /// `None` where nobody but the user of this process can be it, and for root.
+    /// `None` for the user of this process, and for root.
     caller: Option<&'a Caller>,
 }
 
-impl<'a> Gate<'a> {
+impl<'a> PermissionCheck<'a> {
     pub fn new(dir: &'a SourceDir, caller: Option<&'a Caller>) -> Self {
         let caller = caller.filter(|caller| !caller.is_root());
-        Gate { dir, caller }
+        PermissionCheck { dir, caller }
     }
 
-    /// What was opened at `path` below the directory for this request, so that this process was allowed to.
-    pub fn fresh(&self, path: &Path, file: impl AsFd) -> Result<()> {
+    /// Checks a file that this request has opened at `path`. The system has checked the user of this process.
+    pub fn just_opened(&self, path: &Path, file: impl AsFd) -> Result<()> {
         match self.caller {
             Some(caller) => {
-                check(caller, Right::Read, &self.dir.full_path(path), &file)?;
-                Ways::of(caller).lead((self.dir, 0), path, file)
+                check_right(caller, Right::Read, &self.dir.full_path(path), &file)?;
+                PathWalk::new(caller).check_leads_to(self.dir, 0, path, file)
             }
             None => Ok(()),
         }
     }
 
-    /// A file that may have been opened long ago.
-    fn held(&self, path: &Path, file: impl AsFd) -> Result<()> {
+    /// Checks a file that may have been opened long ago.
+    fn held_open(&self, path: &Path, file: impl AsFd) -> Result<()> {
         match may_read(&file) {
-            Ok(true) => self
-                .caller
-                .map_or(Ok(()), |caller| check(caller, Right::Read, path, file)),
+            Ok(true) => self.caller.map_or(Ok(()), |caller| {
+                check_right(caller, Right::Read, path, file)
+            }),
             Ok(false) => {
                 log::debug!("{}: we may not read it any more", path.display());
                 Err(Error::io(path, Errno::ACCESS.into()))
@@ -62,16 +64,15 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// All files that a view shows bytes of, and the directories in which they lie. Costs some system calls a
-    /// file, by the descriptors that the view holds.
+    /// Checks all files that a view has bytes of, and their directories. Takes some system calls for each file.
     pub fn view(&self, view: &View) -> Result<()> {
-        let mut ways = self.caller.map(Ways::of);
+        let mut walk = self.caller.map(PathWalk::new);
         let mut last = None;
         for (place, file) in view.files() {
             // One file may be several sources.
             if last.replace(place) != Some(place) {
-                self.held(file.path(), file)?;
-                self.lead(&mut ways, place, file)?;
+                self.held_open(file.path(), file)?;
+                self.check_path(walk.as_mut(), place, file)?;
             }
         }
         if let Some(journal) = &view.snapshot().journal {
@@ -80,24 +81,22 @@ impl<'a> Gate<'a> {
             let path = dir.full_path(&place.path);
             let opened = dir.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
             let opened = opened.map_err(|e| Error::io(&path, e))?;
-            self.held(&path, &opened)?;
-            self.lead(&mut ways, place, opened)?;
+            self.held_open(&path, &opened)?;
+            self.check_path(walk.as_mut(), place, opened)?;
         }
         Ok(())
     }
 
-    /// For this process the system asks for the directories each time that it resolves a path.
-    fn lead<'p>(
+    /// Checks the directories of a path for the calling user. For the user of this process the system checks them
+    /// whenever it resolves a path.
+    fn check_path<'p>(
         &self,
-        ways: &mut Option<Ways<'_, 'p>>,
+        walk: Option<&mut PathWalk<'_, 'p>>,
         place: &'p SourcePath,
         file: impl AsFd,
     ) -> Result<()> {
-        match ways {
-            Some(ways) => {
-                let dir = self.dir_of(place)?;
-                ways.lead((dir, place.dir), &place.path, file)
-            }
+        match walk {
+            Some(walk) => walk.check_leads_to(self.dir_of(place)?, place.dir, &place.path, file),
             None => Ok(()),
         }
     }
@@ -108,55 +107,69 @@ impl<'a> Gate<'a> {
     }
 }
 
-/// Directories that somebody may search, as may be those above them. They are held, by the directory's number and path.
-struct Ways<'a, 'p> {
+/// Walks along paths as one user.
+struct PathWalk<'a, 'p> {
     caller: &'a Caller,
+    /// The directories that the user may search, by the number of their source directory and their path.
     directories: HashMap<(u16, &'p Path), OwnedFd>,
 }
 
-impl<'a, 'p> Ways<'a, 'p> {
-    fn of(caller: &'a Caller) -> Self {
-        Ways {
+impl<'a, 'p> PathWalk<'a, 'p> {
+    fn new(caller: &'a Caller) -> Self {
+        PathWalk {
             caller,
             directories: HashMap::new(),
         }
     }
 
-    /// Fails where the caller may not go to `path`, or finds something else there than `file`.
-    fn lead(&mut self, dir: (&SourceDir, u16), path: &'p Path, file: impl AsFd) -> Result<()> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            // The directory itself.
+    /// Fails where the user may not walk to `path` below `dir`, or another file than `file` is there. `number`: that of
+    /// `dir`.
+    fn check_leads_to(
+        &mut self,
+        dir: &SourceDir,
+        number: u16,
+        path: &'p Path,
+        file: impl AsFd,
+    ) -> Result<()> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            // `dir` itself.
             return Ok(());
         };
-        let failed = |e: Errno| Error::io(dir.0.full_path(path), e.into());
-        let directory = self.directory(dir, above)?;
-        let there = stat_in(directory, name);
-        let there = there.map_err(|e| Error::io(dir.0.full_path(path), e))?;
+        let failed = |e: Errno| Error::io(dir.full_path(path), e.into());
+        let parent = self.directory(dir, number, parent)?;
+        let there = stat_in(parent, name);
+        let there = there.map_err(|e| Error::io(dir.full_path(path), e))?;
         let opened = rustix::fs::fstat(file).map_err(failed)?;
-        let number = |identity: Identity| (identity.device, identity.inode);
-        match number(Identity::from(&there)) == number(Identity::from(&opened)) {
-            true => Ok(()),
-            false => Err(failed(Errno::STALE)),
+        let (there, opened) = (Identity::from(&there), Identity::from(&opened));
+        if (there.device, there.inode) == (opened.device, opened.inode) {
+            Ok(())
+        } else {
+            Err(failed(Errno::STALE))
         }
     }
 
-    fn directory(&mut self, dir: (&SourceDir, u16), path: &'p Path) -> Result<BorrowedFd<'_>> {
-        let key = (dir.1, path);
+    fn directory(
+        &mut self,
+        dir: &SourceDir,
+        number: u16,
+        path: &'p Path,
+    ) -> Result<BorrowedFd<'_>> {
+        let key = (number, path);
         if !self.directories.contains_key(&key) {
-            let full = dir.0.full_path(path);
+            let full = dir.full_path(path);
             let failed = |e: Errno| Error::io(&full, e.into());
             let opened = match (path.parent(), path.file_name()) {
-                (Some(above), Some(name)) => {
-                    open_in(self.directory(dir, above)?, name).map_err(failed)
+                (Some(parent), Some(name)) => {
+                    open_in(self.directory(dir, number, parent)?, name).map_err(failed)
                 }
                 (None, None) if path.as_os_str().is_empty() => {
-                    let itself = dir.0.open_below(path, OFlags::PATH | OFlags::DIRECTORY);
+                    let itself = dir.open_below(path, OFlags::PATH | OFlags::DIRECTORY);
                     itself.map_err(|e| Error::io(&full, e))
                 }
                 _ => Err(failed(Errno::XDEV)),
             };
             let opened = opened?;
-            check(self.caller, Right::Search, &full, &opened)?;
+            check_right(self.caller, Right::Search, &full, &opened)?;
             self.directories.insert(key, opened);
         }
         let held = self.directories.get(&key).map(AsFd::as_fd);
@@ -164,13 +177,13 @@ impl<'a, 'p> Ways<'a, 'p> {
     }
 }
 
-/// The directory `name`, which is no path, in another one.
+/// Opens the directory `name` in another one. `name` is one component.
 fn open_in(directory: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let itself = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, itself, Mode::empty())
 }
 
-fn check(caller: &Caller, right: Right, path: &Path, file: impl AsFd) -> Result<()> {
+fn check_right(caller: &Caller, right: Right, path: &Path, file: impl AsFd) -> Result<()> {
     let permissions = Permissions::of(file).map_err(|e| Error::io(path, e))?;
     if permissions.grant(right, caller) {
         return Ok(());
@@ -223,30 +236,30 @@ mod tests {
             InProcess::default(),
         );
         let somebody = Caller::new(61_001, 62_001, 0);
-        let gate = Gate::new(&dir, Some(&somebody));
+        let check = PermissionCheck::new(&dir, Some(&somebody));
 
-        // Opened while the private one has the name, and looked at when it has it no more.
+        // The files are opened while the private directory has the name, and checked when it has it no longer.
         fs::rename(below("private"), below("way")).unwrap();
         let log = Path::new("way/log.h5");
         let view = catalog.open(log).unwrap();
         let plain = File::open(below("way/log.h5")).unwrap();
         let inner = File::open(below("way/inner")).unwrap();
-        assert_eq!(errno(gate.view(&view)), Some(Errno::ACCESS));
-        assert_eq!(errno(gate.fresh(log, &plain)), Some(Errno::ACCESS));
+        assert_eq!(errno(check.view(&view)), Some(Errno::ACCESS));
+        assert_eq!(errno(check.just_opened(log, &plain)), Some(Errno::ACCESS));
         fs::rename(below("way"), below("private")).unwrap();
         fs::rename(below("open"), below("way")).unwrap();
-        assert_eq!(errno(gate.view(&view)), Some(Errno::STALE));
-        assert_eq!(errno(gate.fresh(log, &plain)), Some(Errno::STALE));
+        assert_eq!(errno(check.view(&view)), Some(Errno::STALE));
+        assert_eq!(errno(check.just_opened(log, &plain)), Some(Errno::STALE));
         let path = Path::new("way/inner");
-        assert_eq!(errno(gate.fresh(path, &inner)), Some(Errno::STALE));
+        assert_eq!(errno(check.just_opened(path, &inner)), Some(Errno::STALE));
 
-        // What the open one has is for everybody.
+        // All users may read what is in the open directory.
         let view = catalog.open(log).unwrap();
-        assert_eq!(errno(gate.view(&view)), None);
+        assert_eq!(errno(check.view(&view)), None);
         let plain = File::open(below("way/log.h5")).unwrap();
-        assert_eq!(errno(gate.fresh(log, plain)), None);
+        assert_eq!(errno(check.just_opened(log, plain)), None);
         assert_eq!(
-            errno(gate.fresh(Path::new(""), source_itself(&source))),
+            errno(check.just_opened(Path::new(""), source_itself(&source))),
             None
         );
     }

@@ -1,10 +1,9 @@
-//! The snapshot of a log, as it is kept from one daemon to the next.
+//! The snapshot of a log in the store, where the next daemon finds it.
 //!
-//! It is found by the state of the log file alone, and says itself which subfiles it was made of, in
-//! which states. What changed within two seconds of its scan is not kept: the next write might leave
-//! the same times.
+//! The state of the main file is the key of a snapshot. The snapshot lists its subfiles and their states. A log
+//! that changed within two seconds of its scan is not stored: the next write might leave the same times.
 //!
-//! That a file is no log is not kept: libhdf5 says so sooner than an item is written.
+//! For a plain file nothing is stored: libhdf5 detects it faster than an item is written.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -25,35 +24,35 @@ const ITEM: &str = "scan";
 
 #[derive(Serialize, Deserialize)]
 struct Item<'a> {
-    /// When the inode of each source was changed.
+    /// The times when the inodes of the sources changed.
     changed: Vec<FileTime>,
     snapshot: Cow<'a, Snapshot>,
 }
 
-/// What decides the outcome of a scan, beside the log file itself.
-pub(super) struct ScannedWith<'a> {
-    /// The library that makes the image.
+/// What decides the outcome of a scan, apart from the main file.
+pub(super) struct ScanInputs<'a> {
+    /// Name and version of the library that makes the image.
     pub library: String,
     pub settings: &'a Settings,
-    /// The companion files, as they are.
+    /// The companion files in their present states.
     pub companions: &'a [Source],
 }
 
-/// The place of one log file's snapshot.
-pub(super) struct Kept<'a> {
+/// The place of one log's snapshot in the store.
+pub(super) struct StoredScan<'a> {
     dir: &'a SourceDir,
     relative: &'a Path,
     main: FileState,
     log: StoreEntry,
-    /// From before the file was looked at.
+    /// A time before `main` was read.
     since: SystemTime,
 }
 
-impl<'a> Kept<'a> {
-    /// `source`: the same file, open.
-    pub fn of(
+impl<'a> StoredScan<'a> {
+    /// `source`: the file at `relative`.
+    pub fn new(
         store: &Arc<Store>,
-        with: ScannedWith<'_>,
+        inputs: ScanInputs<'_>,
         dir: &'a SourceDir,
         relative: &'a Path,
         source: &SourceFile,
@@ -61,25 +60,23 @@ impl<'a> Kept<'a> {
         let since = SystemTime::now();
         let main = FileState::from(&source.metadata()?);
         let name = relative.file_name().unwrap_or_default();
-        // Those that come or go leave no trace in the file, nor do those that have no part in what is kept and may
-        // have one now.
-        let beside = with
-            .companions
-            .iter()
-            .map(|c| (c.place.dir, c.place.path.file_name(), c.identity));
-        let beside: Vec<_> = beside.collect();
-        // Where a file lies decides whether a log elsewhere is its own.
-        let is_alone = with.settings.log_dirs.is_empty();
-        let at = (!is_alone).then(|| (dir.path(), relative));
+        // The main file does not change when a companion file comes, goes, or changes.
+        let companions = inputs.companions.iter();
+        let companions: Vec<_> = companions
+            .map(|c| (c.place.dir, c.place.path.file_name(), c.identity))
+            .collect();
+        // Only with further log directories does the path of a file decide which companions it has.
+        let has_log_dirs = !inputs.settings.log_dirs.is_empty();
+        let at = has_log_dirs.then(|| (dir.path(), relative));
         let key = StoreKey {
             main,
             name: name.as_encoded_bytes().to_owned(),
             settings: format!(
-                "{}, {}, companions={beside:?}, at={at:?}",
-                with.library, with.settings
+                "{}, {}, companions={companions:?}, at={at:?}",
+                inputs.library, inputs.settings
             ),
         };
-        Ok(Kept {
+        Ok(StoredScan {
             dir,
             relative,
             main,
@@ -88,7 +85,7 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// For what else is to be kept of this state of the log: of its subfiles, too.
+    /// The place for indexes of the log in this state, of its subfiles too.
     fn log_of(&self, changed: &[FileTime]) -> StoreEntry {
         let numbers = changed
             .iter()
@@ -96,16 +93,16 @@ impl<'a> Kept<'a> {
         self.log.with(&numbers.flatten().collect::<Vec<u8>>())
     }
 
-    /// The snapshot of an earlier scan, if all files of the log are as they were then, and where more
-    /// may be kept of them. It was not checked yet.
+    /// The snapshot of an earlier scan, if all files of the log are in the same states as then, and the place
+    /// for its indexes. The caller has to check the snapshot.
     pub fn find(&self, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
         let bytes = self.log.get(ITEM)?;
-        // A journal counts for more than what the file itself says.
+        // The log was not closed: its journal is newer than the file.
         if !matches!(journal::of_file(self.dir, self.relative, source), Ok(None)) {
             return None;
         }
         match postcard::take_from_bytes(&bytes) {
-            Ok((item, [])) => self.still(item),
+            Ok((item, [])) => self.if_unchanged(item),
             _ => {
                 log::debug!("{}: what was kept has no sense", source.path().display());
                 None
@@ -113,10 +110,10 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// The snapshot, if its sources are as they were.
-    fn still(&self, item: Item<'_>) -> Option<(Snapshot, StoreEntry)> {
+    /// The snapshot, if its sources are in the same states.
+    fn if_unchanged(&self, item: Item<'_>) -> Option<(Snapshot, StoreEntry)> {
         let mut snapshot = item.snapshot.into_owned();
-        self.place(&mut snapshot)?;
+        self.relocate(&mut snapshot)?;
         let now = self.states(&snapshot)?;
         let same = now
             .iter()
@@ -125,8 +122,8 @@ impl<'a> Kept<'a> {
         same.then(|| (snapshot, self.log_of(&item.changed)))
     }
 
-    /// The snapshot as it is kept, and where more may be kept; `None` where it must not be: of a log that is not closed, or that
-    /// was changed just before.
+    /// The stored form of the snapshot, and the place for its indexes. `None` for a log that is not closed or has
+    /// just changed.
     pub fn pack(&self, snapshot: &Snapshot) -> Option<(Vec<u8>, StoreEntry)> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
@@ -141,7 +138,7 @@ impl<'a> Kept<'a> {
         Some((packed, self.log_of(&item.changed)))
     }
 
-    pub fn keep(&self, packed: &[u8]) {
+    pub fn store(&self, packed: &[u8]) {
         self.log.put(ITEM, packed);
     }
 
@@ -150,7 +147,7 @@ impl<'a> Kept<'a> {
         Some(FileState::from(&stat))
     }
 
-    /// Of all source files, if they are still those of the snapshot.
+    /// The states of all source files, if they are still those of the snapshot.
     fn states(&self, snapshot: &Snapshot) -> Option<Vec<FileState>> {
         let sources = snapshot.sources.iter();
         sources
@@ -161,9 +158,9 @@ impl<'a> Kept<'a> {
             .collect()
     }
 
-    /// The log may have been seen from another directory: its files lie beside each other wherever that
-    /// is. `None` where they do not, as in no snapshot that a scan has made.
-    fn place(&self, snapshot: &mut Snapshot) -> Option<()> {
+    /// Replaces the directory of the log by its present one: the snapshot may come from a mount of another
+    /// directory. `None` where the files have no directory in common, which no scan produces.
+    fn relocate(&self, snapshot: &mut Snapshot) -> Option<()> {
         let old = snapshot.sources.first()?.place.path.parent()?.to_owned();
         let new = self.relative.parent()?;
         for place in snapshot.sources.iter_mut().map(|source| &mut source.place) {

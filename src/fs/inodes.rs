@@ -1,11 +1,10 @@
-//! Inode numbers: which number the kernel knows for which name, in which version.
+//! The table of inodes: which inode number the kernel has for which name, in which version.
 //!
-//! A number stands for (parent, name, version) and is never used twice. A log file that has grown
-//! is found under a new number, with pages of its own in the kernel's cache, while those who have
-//! the old one open keep what they opened.
+//! A number stands for (parent, name, version) and is never used again. A log that has grown gets a new number and
+//! new pages in the kernel's cache. Open files keep the old number and the old bytes.
 //!
-//! A node lives as long as something needs it: the kernel (look-ups, until it forgets them), an
-//! open handle, or a node below it, whose path leads through it.
+//! A node lives as long as something needs it: a look-up that the kernel has not forgotten, an open handle, or a node
+//! below it, whose path leads through it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -14,17 +13,17 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::attributes::Attributes;
-use super::mirror::{Entry, Version};
+use super::source_tree::{Entry, Version};
 
-/// The number of the mounted directory itself; FUSE prescribes it.
+/// The number of the mounted directory. FUSE prescribes it.
 pub const ROOT: u64 = 1;
 
-/// What is known of an inode when a request for it arrives.
+/// The state of an inode at the start of a request.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct Inode {
     pub path: PathBuf,
     pub version: Version,
-    /// As they were when they were last asked for.
+    /// Those of the last request for attributes.
     pub attributes: Attributes,
     pub is_open: bool,
 }
@@ -52,18 +51,18 @@ impl Node {
 }
 
 #[derive(Debug)]
-struct Table {
+struct Nodes {
     nodes: HashMap<u64, Node>,
     numbers: HashMap<Key, u64>,
     next: u64,
 }
 
 #[derive(Debug)]
-pub struct Tree {
-    table: Mutex<Table>,
+pub struct InodeTable {
+    table: Mutex<Nodes>,
 }
 
-impl Tree {
+impl InodeTable {
     pub fn new(root: Entry) -> Self {
         let key = Key {
             parent: ROOT,
@@ -78,8 +77,8 @@ impl Tree {
             handles: 0,
             children: 0,
         };
-        Tree {
-            table: Mutex::new(Table {
+        InodeTable {
+            table: Mutex::new(Nodes {
                 nodes: HashMap::from([(ROOT, node)]),
                 numbers: HashMap::new(),
                 next: ROOT + 1,
@@ -87,10 +86,10 @@ impl Tree {
         }
     }
 
-    pub fn known(&self, number: u64) -> Option<Known> {
+    pub fn get(&self, number: u64) -> Option<Inode> {
         let table = self.table.lock();
         let node = table.nodes.get(&number)?;
-        Some(Known {
+        Some(Inode {
             path: table.path(number)?,
             version: node.key.version,
             attributes: node.attributes,
@@ -98,13 +97,13 @@ impl Tree {
         })
     }
 
-    /// The number of `name` in `parent`, for a look-up that the kernel will forget one day. None
-    /// when the parent is unknown.
+    /// The number of `name` in `parent`. Counts a look-up, which the kernel forgets later. `None` where the parent is
+    /// not known.
     pub fn look_up(&self, parent: u64, name: &OsStr, entry: Entry) -> Option<u64> {
         self.table.lock().look_up(parent, name, entry)
     }
 
-    /// The kernel drops `count` of its look-ups.
+    /// The kernel has forgotten `count` look-ups.
     pub fn forget(&self, number: u64, count: u64) {
         if number == ROOT {
             return;
@@ -122,14 +121,14 @@ impl Tree {
         }
     }
 
-    /// One handle more.
+    /// Counts a handle.
     pub fn opened(&self, number: u64) {
         if let Some(node) = self.table.lock().nodes.get_mut(&number) {
             node.handles += 1;
         }
     }
 
-    /// One handle less.
+    /// Counts a handle less.
     pub fn closed(&self, number: u64) {
         let mut table = self.table.lock();
         if let Some(node) = table.nodes.get_mut(&number) {
@@ -146,7 +145,7 @@ impl Tree {
     }
 }
 
-impl Table {
+impl Nodes {
     fn path(&self, number: u64) -> Option<PathBuf> {
         let mut names = Vec::new();
         let mut at = number;
@@ -187,7 +186,7 @@ impl Table {
         Some(number)
     }
 
-    /// Removes the node if nothing needs it, and then those above it that only it needed.
+    /// Removes the node if nothing needs it, and the nodes above it that only it needed.
     fn remove_unneeded(&mut self, number: u64) {
         let mut at = number;
         while at != ROOT && self.nodes.get(&at).is_some_and(|node| !node.is_needed()) {
@@ -232,60 +231,60 @@ mod tests {
 
     #[test]
     fn one_name_in_one_version_has_one_number() {
-        let tree = Tree::new(directory(1));
-        let a = tree.look_up(ROOT, OsStr::new("a"), view(1)).unwrap();
-        assert_eq!(tree.look_up(ROOT, OsStr::new("a"), view(1)), Some(a));
-        assert_ne!(tree.look_up(ROOT, OsStr::new("a"), view(2)), Some(a));
-        assert_ne!(tree.look_up(ROOT, OsStr::new("b"), view(1)), Some(a));
+        let inodes = InodeTable::new(directory(1));
+        let a = inodes.look_up(ROOT, OsStr::new("a"), view(1)).unwrap();
+        assert_eq!(inodes.look_up(ROOT, OsStr::new("a"), view(1)), Some(a));
+        assert_ne!(inodes.look_up(ROOT, OsStr::new("a"), view(2)), Some(a));
+        assert_ne!(inodes.look_up(ROOT, OsStr::new("b"), view(1)), Some(a));
     }
 
     #[test]
     fn paths_lead_through_the_parents() {
-        let tree = Tree::new(directory(1));
-        let d = tree.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
-        let f = tree.look_up(d, OsStr::new("f"), view(1)).unwrap();
-        assert_eq!(tree.known(f).unwrap().path, Path::new("d/f"));
-        assert_eq!(tree.known(ROOT).unwrap().path, Path::new(""));
+        let inodes = InodeTable::new(directory(1));
+        let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
+        let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        assert_eq!(inodes.get(f).unwrap().path, Path::new("d/f"));
+        assert_eq!(inodes.get(ROOT).unwrap().path, Path::new(""));
     }
 
     #[test]
     fn forgotten_nodes_leave_the_table() {
-        let tree = Tree::new(directory(1));
-        let d = tree.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
-        let f = tree.look_up(d, OsStr::new("f"), view(1)).unwrap();
-        tree.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        let inodes = InodeTable::new(directory(1));
+        let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
+        let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
         // The kernel may forget a directory before what is in it.
-        tree.forget(d, 1);
-        assert_eq!(tree.known(f).unwrap().path, Path::new("d/f"));
-        tree.forget(f, 1);
-        assert_eq!(tree.len(), 3);
-        tree.forget(f, 1);
-        assert_eq!(tree.len(), 1);
-        assert!(tree.known(d).is_none());
+        inodes.forget(d, 1);
+        assert_eq!(inodes.get(f).unwrap().path, Path::new("d/f"));
+        inodes.forget(f, 1);
+        assert_eq!(inodes.len(), 3);
+        inodes.forget(f, 1);
+        assert_eq!(inodes.len(), 1);
+        assert!(inodes.get(d).is_none());
     }
 
     #[test]
     fn an_open_handle_keeps_its_node() {
-        let tree = Tree::new(directory(1));
-        let f = tree.look_up(ROOT, OsStr::new("f"), view(1)).unwrap();
-        tree.opened(f);
-        tree.forget(f, 1);
-        assert!(tree.known(f).unwrap().is_open);
-        tree.closed(f);
-        assert_eq!(tree.len(), 1);
+        let inodes = InodeTable::new(directory(1));
+        let f = inodes.look_up(ROOT, OsStr::new("f"), view(1)).unwrap();
+        inodes.opened(f);
+        inodes.forget(f, 1);
+        assert!(inodes.get(f).unwrap().is_open);
+        inodes.closed(f);
+        assert_eq!(inodes.len(), 1);
     }
 
     #[test]
     fn the_root_is_never_forgotten() {
-        let tree = Tree::new(directory(1));
-        tree.forget(ROOT, u64::MAX);
-        assert!(tree.known(ROOT).is_some());
+        let inodes = InodeTable::new(directory(1));
+        inodes.forget(ROOT, u64::MAX);
+        assert!(inodes.get(ROOT).is_some());
     }
 
     #[test]
     fn nothing_is_found_below_an_unknown_parent() {
-        let tree = Tree::new(directory(1));
-        assert_eq!(tree.look_up(99, OsStr::new("f"), view(1)), None);
-        assert_eq!(tree.len(), 1);
+        let inodes = InodeTable::new(directory(1));
+        assert_eq!(inodes.look_up(99, OsStr::new("f"), view(1)), None);
+        assert_eq!(inodes.len(), 1);
     }
 }

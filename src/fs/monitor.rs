@@ -1,4 +1,4 @@
-//! What those see who watch a mount: the report in its virtual files, and the summary in the log.
+//! The monitor of a mount: the report in its virtual files, and the summary in the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use h5logfs_core::log::descriptors;
 use h5logfs_core::stats::{Report, Share, Stats, Usage};
 
 #[derive(Debug)]
-pub struct Watch {
+pub struct Monitor {
     catalog: Arc<Catalog>,
     mountpoint: String,
 }
 
-impl Watch {
+impl Monitor {
     pub fn new(catalog: Arc<Catalog>, mount_point: &Path) -> Self {
-        Watch {
+        Monitor {
             catalog,
             mountpoint: mount_point.to_string_lossy().into_owned(),
         }

@@ -1,8 +1,7 @@
-//! The small process that unmounts after the daemon has crashed (`auto_unmount`).
+//! The option `auto_unmount`: a small process, the watcher, unmounts after a crash of the daemon.
 //!
-//! It holds the reading end of a pipe whose writing end the daemon alone holds. The kernel closes
-//! that end when the daemon dies, however it dies; that is when the watcher looks for the mount.
-//! A daemon that ends in good order says so first.
+//! The watcher reads from a pipe that only the daemon can write to. The kernel closes the pipe when the daemon dies, and
+//! then the watcher unmounts. A daemon that ends normally writes to the pipe first.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -16,21 +15,21 @@ use super::mounting::{command, unmount_if_dead};
 use super::mounts::MountId;
 use super::session::SIGNALS;
 
-/// The hidden subcommand that runs `watch`.
+/// The hidden subcommand that calls [`run_watcher`].
 const SUBCOMMAND: &str = "unmount-watch";
 
-/// The daemon's side: the watcher that stands by.
+/// The running watcher, as the daemon sees it.
 #[derive(Debug)]
 pub struct Watcher {
     pipe: ChildStdin,
 }
 
 impl Watcher {
-    /// Starts this same program as the watcher of the mount `id`.
+    /// Starts this program as the watcher of the mount `id`.
     pub fn start(id: MountId) -> Result<Self> {
         let program = std::env::current_exe().map_err(|e| Error::io("/proc/self/exe", e))?;
-        // The watcher outlives the daemon: it must not keep the terminal, or a pipe to somebody
-        // who waits for the end of our messages.
+        // The watcher outlives the daemon. It must keep neither the terminal nor a pipe whose reader waits for the end
+        // of the daemon's messages.
         let mut child = command(&program)
             .arg(SUBCOMMAND)
             .arg(id.to_string())
@@ -46,8 +45,7 @@ impl Watcher {
         }
     }
 
-    /// The mount is gone: nothing is left to do for the watcher, and what will be mounted at the
-    /// same place next is none of its business.
+    /// Ends the watcher of a mount that is gone. It must not unmount the next mount at the same path.
     pub fn dismiss(mut self) {
         if let Err(e) = self.pipe.write_all(b"done\n") {
             log::debug!("the watcher is gone already: {e}");
@@ -55,10 +53,10 @@ impl Watcher {
     }
 }
 
-/// The watcher's side: waits on standard input for the end of the daemon.
-pub fn watch(id: MountId) -> Result<()> {
+/// Runs the watcher: waits on standard input for the end of the daemon.
+pub fn run_watcher(id: MountId) -> Result<()> {
     ignore_signals()?;
-    // Fails only when this process leads a session already, which is just as well.
+    // This fails only if the process leads a session already, which is fine too.
     let _ = rustix::process::setsid();
     let mut said = Vec::new();
     std::io::stdin()
@@ -70,8 +68,7 @@ pub fn watch(id: MountId) -> Result<()> {
     Ok(())
 }
 
-/// Whoever sends a signal to the whole group of the daemon must not stop the watcher: the daemon may
-/// need it yet.
+/// A signal to the process group of the daemon must not end the watcher: the daemon may still need it.
 fn ignore_signals() -> Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))

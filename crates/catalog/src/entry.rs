@@ -1,0 +1,130 @@
+//! What the catalog remembers of a path.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::Presented;
+use h5logfs_core::error::Error;
+use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::snapshot::Source;
+use h5logfs_core::view::View;
+
+/// How long a failure is remembered. Many readers of a broken file cause one scan in this time. A file whose
+/// cause is mended elsewhere, such as by a subfile that arrives late, is tried again after it.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a comparison of all files of a log counts when only hidden names are asked for. A listing asks for
+/// each file of the log, and would compare all of them each time.
+const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
+
+/// The companion files of a file.
+#[derive(Debug, Default)]
+pub struct Companions {
+    /// `None` for a file that needs none.
+    pub paths: Option<Vec<SourcePath>>,
+    /// Their states before the scan.
+    pub states: Vec<Source>,
+}
+
+impl Companions {
+    pub fn without_states(paths: Option<Vec<SourcePath>>) -> Self {
+        let states = Vec::new();
+        Companions { paths, states }
+    }
+}
+
+/// What is known of a path, and the states of the files from which it is known.
+#[derive(Debug)]
+pub struct CatalogEntry {
+    /// The files of the log, the main file first, and companion files that no other file refers to.
+    pub files: Vec<Source>,
+    /// See [`Companions::paths`].
+    pub companions: Option<Vec<SourcePath>>,
+    /// The names in the directory of the main file that belong to the log.
+    pub companion_names: HashSet<OsString>,
+    pub presented: Presented,
+    /// The system refused an operation, which says nothing about the file. The next request tries again.
+    is_transient: bool,
+    since: Instant,
+    /// The time of the last comparison of the files with their states: milliseconds after `since`.
+    compared: AtomicU64,
+    /// Alive while the view is open, or the budget keeps it.
+    pub view: Weak<View>,
+}
+
+impl CatalogEntry {
+    /// `files`: the main file first.
+    pub fn new(
+        mut files: Vec<Source>,
+        companions: Companions,
+        presented: Presented,
+        view: Weak<View>,
+    ) -> Self {
+        let companion_names = companion_names(&files).unwrap_or_default();
+        let places: HashSet<SourcePath> = files.iter().map(|file| file.place.clone()).collect();
+        let others = companions.states.into_iter();
+        files.extend(others.filter(|file| !places.contains(&file.place)));
+        CatalogEntry {
+            files,
+            companions: companions.paths,
+            companion_names,
+            is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
+            presented,
+            since: Instant::now(),
+            compared: AtomicU64::new(0),
+            view,
+        }
+    }
+
+    pub fn of_view(view: &Arc<View>, companions: Companions) -> Self {
+        let snapshot = view.snapshot();
+        let files = snapshot.sources.iter().chain(&snapshot.journal);
+        let mut files: Vec<Source> = files.map(Source::file).collect();
+        // One file may be several sources.
+        files.dedup();
+        let presented = Presented::View {
+            generation: view.generation(),
+            len: view.len(),
+        };
+        Self::new(files, companions, presented, Arc::downgrade(view))
+    }
+
+    /// Whether the entry still counts for files that have not changed.
+    pub fn is_valid(&self) -> bool {
+        match &self.presented {
+            // A file that kills a worker is not scanned again until it changes.
+            Presented::Broken(e) if matches!(**e, Error::ScanDied { .. }) => true,
+            Presented::Broken(_) => !self.is_transient && self.since.elapsed() <= FAILURE_LIFETIME,
+            _ => true,
+        }
+    }
+
+    pub fn was_compared(&self) {
+        let now = self.since.elapsed().as_millis();
+        self.compared.store(now as u64, Ordering::Relaxed);
+    }
+
+    pub fn was_just_compared(&self) -> bool {
+        let last = Duration::from_millis(self.compared.load(Ordering::Relaxed));
+        self.since.elapsed() < last + COMPARISON_LIFETIME
+    }
+}
+
+/// Whether the same operation may succeed at once.
+fn is_transient(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Changed { .. })
+}
+
+/// The names in the directory of the first file that lead to the other files.
+fn companion_names(files: &[Source]) -> Option<HashSet<OsString>> {
+    let (main, others) = files.split_first()?;
+    let parent = main.place.path.parent()?;
+    let others = others.iter().filter(|file| file.place.dir == 0);
+    let below = others.filter_map(|file| file.place.path.strip_prefix(parent).ok());
+    let names = below.filter_map(|path| path.components().next());
+    let names = names.map(|name| name.as_os_str().to_owned());
+    Some(names.collect())
+}
