@@ -1,21 +1,21 @@
-//! Buffers as large as a log file asks for. Where the system has no memory for one, it is refused in
-//! words: `vec!` would end the process, and with it the mount of everybody.
+//! Buffers of a size that a log file asks for. Where the system has no memory for one, these functions return
+//! an error. `vec!` would abort the process, and with it the mount of all users.
 
-/// So many zeros.
+/// A buffer of `len` zeros.
 pub fn zeroed(len: usize) -> Result<Vec<u8>, String> {
     let mut bytes = with_room(len)?;
     bytes.resize(len, 0);
     Ok(bytes)
 }
 
-/// Nothing yet, with room for so many bytes.
+/// An empty buffer with capacity for `len` bytes.
 pub fn with_room(len: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     make_room(&mut bytes, len)?;
     Ok(bytes)
 }
 
-/// Room for so many bytes more.
+/// Reserves capacity for `len` more bytes.
 pub fn make_room(bytes: &mut Vec<u8>, len: usize) -> Result<(), String> {
     let room = bytes.try_reserve_exact(len);
     room.map_err(|_| format!("the system has no memory for {len} bytes"))

@@ -1,7 +1,7 @@
 //! The one error type of the crate.
 //!
-//! Every variant carries what a user needs to find the fault: the file, the object, the reason.
-//! `fs` alone turns one into an errno.
+//! Every variant names what a user needs to find the cause: the file, the object, the reason. Only the
+//! file system layer turns an error into an errno.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,46 +9,75 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What can go wrong with a log file. `path` is the file as a user knows it; `reason` is for a person to read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused: opening, reading, listing.
+    /// A system call failed: opening, reading, listing.
     #[error("{}: {cause}", path.display())]
-    Io { path: PathBuf, cause: io::Error },
-
-    /// The file is none that this crate presents: another kind of file, or a plain HDF5 file.
-    #[error("{}: not a log file: {reason}", path.display())]
-    NotALog { path: PathBuf, reason: String },
-
-    /// A log file that cannot be presented at all.
-    #[error("{}: {reason}", path.display())]
-    BadFile { path: PathBuf, reason: String },
-
-    /// Bytes of one dataset that cannot be had.
-    #[error("{}: dataset {dataset}: {place}: {reason}", path.display())]
-    BadData {
+    Io {
+        /// The file.
         path: PathBuf,
-        dataset: String,
-        /// Where in the dataset: a chunk, or "all of it".
-        place: String,
+        /// The error of the system.
+        cause: io::Error,
+    },
+
+    /// Not a log file: a plain HDF5 file, or another kind of file.
+    #[error("{}: not a log file: {reason}", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// Why it is not one.
         reason: String,
     },
 
-    /// The process that scanned the file came to no end of its own.
-    #[error("{}: it cannot be scanned: {reason}", path.display())]
-    ScanDied { path: PathBuf, reason: String },
+    /// A log file that cannot be presented at all.
+    #[error("{}: {reason}", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
 
-    /// The outcome of an earlier attempt at the same state of the same file.
+    /// Elements of one dataset that cannot be read.
+    #[error("{}: dataset {dataset}: {place}: {reason}", path.display())]
+    BadData {
+        /// The log file.
+        path: PathBuf,
+        /// Path of the dataset.
+        dataset: String,
+        /// Where in the dataset: a chunk, or "all of it".
+        place: String,
+        /// Why they cannot be read.
+        reason: String,
+    },
+
+    /// The process that scanned the file crashed, or was killed for going past its limits.
+    #[error("{}: it cannot be scanned: {reason}", path.display())]
+    ScanDied {
+        /// The file.
+        path: PathBuf,
+        /// How the process ended.
+        reason: String,
+    },
+
+    /// The error of an earlier scan of the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),
 
     /// The log changed after this view of it was opened.
     #[error("{}: changed since it was opened", path.display())]
-    Changed { path: PathBuf },
+    Changed {
+        /// The file that changed.
+        path: PathBuf,
+    },
 }
 
 impl Error {
+    /// An [`Error::Io`].
     pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::Io {
             path: path.into(),
@@ -56,6 +85,7 @@ impl Error {
         }
     }
 
+    /// An [`Error::BadFile`].
     pub fn bad_file(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
         Error::BadFile {
             path: path.into(),
@@ -63,7 +93,7 @@ impl Error {
         }
     }
 
-    /// The same in a form that costs little to be remembered: what it says may be a file's own words, of any length.
+    /// The same error with short texts, for a cache: reasons may quote a file, at any length.
     pub fn shortened(mut self) -> Self {
         match &mut self {
             Error::NotALog { path, reason }
@@ -88,10 +118,10 @@ impl Error {
     }
 }
 
-/// Bytes of a reason; more than a line of the log has.
+/// Bytes of a remembered reason: more than a line of the daemon's log has.
 const LONGEST_REASON: usize = 4096;
 
-/// More bytes than any path has that the system knows.
+/// Bytes of a remembered path: longer than any path that the system takes.
 const LONGEST_PATH: usize = 16 << 10;
 
 fn shorten_path(path: &mut PathBuf) {

@@ -1,9 +1,9 @@
-//! The filters of chunks: what they make of raw bytes, in sizes that are known beforehand where the
-//! view makes them, as small as they get where the writer does.
+//! The filters of chunks.
 //!
-//! In the view, deflate is made of stored blocks (RFC 1951, 3.2.4): its size is arithmetic, every reader inflates
-//! it, and nothing is compressed on the way. Filters that we cannot produce are left out, and the
-//! chunk's filter mask says so.
+//! The view has to know the size of a chunk before it makes it. Its deflate filter therefore writes stored
+//! blocks (RFC 1951, 3.2.4): their size is arithmetic, every reader can inflate them, and nothing is
+//! compressed. The writer compresses. Filters that this crate cannot apply are left out, and the chunk's
+//! filter mask says so.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 /// The largest stored block of deflate.
 const STORED_BLOCK: u64 = 65_535;
 
-/// Bits of the filters that our chunks do without.
+/// The filter mask of a chunk: the bits of the filters that are left out.
 pub fn mask(pipeline: &[Filter]) -> u32 {
     let skipped = pipeline.iter().enumerate().filter(|(_, f)| !f.can_apply());
     skipped.fold(0, |mask, (i, _)| {
@@ -27,7 +27,7 @@ pub fn mask(pipeline: &[Filter]) -> u32 {
     })
 }
 
-/// Stored bytes of a chunk of `raw` bytes; `None` past what can be counted.
+/// Stored bytes of a chunk of `raw` bytes; `None` where they overflow.
 pub fn stored_size(raw: u64, pipeline: &[Filter]) -> Option<u64> {
     pipeline.iter().try_fold(raw, |size, f| match f.id {
         DEFLATE => deflated_size(size),
@@ -41,7 +41,7 @@ fn deflated_size(size: u64) -> Option<u64> {
     blocks.checked_mul(5)?.checked_add(size)?.checked_add(2 + 4)
 }
 
-/// Applies the pipeline; the result has [`stored_size`] bytes.
+/// Applies the pipeline as the view does; the result has [`stored_size`] bytes.
 pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
     for filter in pipeline {
         bytes = match filter.id {
@@ -54,7 +54,7 @@ pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, String
     Ok(bytes)
 }
 
-/// Applies the pipeline as a writer does, who can wait: the result has the size that comes of it.
+/// Applies the pipeline as the writer does: deflate compresses, so the size is not known beforehand.
 pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     let mut bytes = Cow::Borrowed(raw);
     for filter in pipeline {
@@ -68,7 +68,7 @@ pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     Ok(bytes.into_owned())
 }
 
-/// Undoes the whole pipeline, as a writer applied it to `raw` bytes.
+/// Undoes the pipeline. The result has `raw` bytes.
 pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
     if let Some(other) = pipeline.iter().find(|f| !f.can_apply()) {
         return Err(format!("filter {} is none that h5logfs can undo", other.id));
@@ -98,7 +98,8 @@ fn shuffle_width(filter: &Filter) -> usize {
     filter.values.first().map_or(1, |w| *w as usize).max(1)
 }
 
-/// Byte 0 of every element, then byte 1 of every element, and so on; a rest stays at the end.
+/// Byte 0 of every element, then byte 1 of every element, and so on. Bytes behind the last whole element stay at
+/// the end.
 fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     let count = bytes.len() / width;
     let mut out = copied(bytes)?;
@@ -160,7 +161,7 @@ fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>, String> {
 
 /// The checksum of HDF5's fletcher32 filter: over big-endian 16-bit words, stored little endian.
 fn fletcher32(bytes: &[u8]) -> u32 {
-    // The most words after which the sums still fit into 32 bits.
+    // The largest number of words after which the sums still fit into 32 bits.
     const UNREDUCED: usize = 360;
     let reduce = |sum: u32| (sum & 0xffff) + (sum >> 16);
     let (mut a, mut b) = (0u32, 0u32);

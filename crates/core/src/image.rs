@@ -1,8 +1,9 @@
-//! The metadata image of a canonical file, and the few fields that are set in it after libhdf5 has
-//! made it: times, chunk-index addresses, end of file, and the checksums over them.
+//! The metadata image of a canonical file, and the few fields that are set in it after libhdf5 made it:
+//! times, addresses of chunk indexes, end of file, and the checksums over them. Section numbers are those
+//! of the HDF5 File Format Specification.
 //!
-//! An image comes from libhdf5, but by way of a snapshot that another process may have sent: every
-//! offset is checked all the same. Fields can be found in other HDF5 bytes as well: see [`Bytes`].
+//! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
+//! be found in other HDF5 bytes, too: see [`HeaderBytes`].
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -12,29 +13,35 @@ const LAYOUT: u16 = 0x08;
 const CONTINUATION: u16 = 0x10;
 const MODIFICATION_TIME: u16 = 0x12;
 
-/// More continuation blocks than any real header has; a chain of them that loops ends here.
+/// More continuation blocks than any real header has. It ends chains that loop.
 const MOST_BLOCKS: usize = 4096;
 
 /// Times in seconds since 1970, of the object whose header is at `header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectTimes {
+    /// Address of the object header.
     pub header: u64,
+    /// Last access.
     pub access: u32,
+    /// Last modification.
     pub modification: u32,
+    /// Last change of the metadata.
     pub change: u32,
+    /// Creation.
     pub birth: u32,
 }
 
-/// HDF5 bytes, of a whole file; addresses count from the first of them.
-pub trait Bytes {
-    fn len(&self) -> u64;
+/// Random access to the bytes of an HDF5 file; addresses count from the first of them.
+pub trait HeaderBytes {
+    /// Number of bytes.
+    fn size(&self) -> u64;
 
-    /// Fills `buf` from `at` on. Fails with the reason where bytes are missing.
+    /// Fills `buf` from byte `at` on. Fails with the reason where bytes are missing.
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
 }
 
-impl Bytes for Vec<u8> {
-    fn len(&self) -> u64 {
+impl HeaderBytes for Vec<u8> {
+    fn size(&self) -> u64 {
         self.as_slice().len() as u64
     }
 
@@ -47,13 +54,13 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// An image, or other bytes in which fields are looked for.
+/// The bytes of an image, or of another HDF5 file.
 #[derive(Debug)]
 pub struct Image<B = Vec<u8>> {
     bytes: B,
 }
 
-/// A message of an object header, by the place of its data in the image.
+/// A message of an object header: where its data lie in the image.
 struct Message {
     kind: u16,
     data: usize,
@@ -62,7 +69,8 @@ struct Message {
     block: Option<(usize, usize)>,
 }
 
-impl<B: Bytes> Image<B> {
+impl<B: HeaderBytes> Image<B> {
+    /// Wraps bytes of a file that begin with its superblock.
     pub fn new(bytes: B) -> Self {
         Image { bytes }
     }
@@ -86,10 +94,10 @@ impl<B: Bytes> Image<B> {
         usize::try_from(value).map_err(|e| e.to_string())
     }
 
-    /// Where `size` bytes from `start` end, if that lies in the image.
+    /// The end of `size` bytes at `start`. Fails where it lies outside the image.
     fn end_of(&self, start: usize, size: usize) -> Result<usize> {
         let end = start.checked_add(size);
-        end.filter(|end| *end as u64 <= self.bytes.len())
+        end.filter(|end| *end as u64 <= self.bytes.size())
             .ok_or_else(|| "offset past the image".into())
     }
 
@@ -206,6 +214,7 @@ impl<B: Bytes> Image<B> {
 }
 
 impl Image {
+    /// The bytes with all fields set.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -260,7 +269,7 @@ impl Image {
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Fill value message (IV.A.2.f), version 2: says that the space was allocated with the dataset.
+    /// Fill value message (IV.A.2.f), version 2: sets early space allocation.
     pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
         const EARLY: u8 = 1;
         let message = self.message(header, FILL_VALUE)?;
@@ -294,7 +303,7 @@ impl Image {
     }
 }
 
-/// The front of a version-2 object header.
+/// The prefix of a version-2 object header.
 struct PrefixV2 {
     has_times: bool,
     /// Messages carry their creation order.

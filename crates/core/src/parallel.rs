@@ -1,27 +1,27 @@
-//! Work in equal shares, done by a few threads at the same time.
+//! Work in equal shares, done by a few threads in parallel.
 
 use std::cell::Cell;
 use std::thread;
 
-/// Threads at most, the calling one included: on a node with many cores other readers want some, and a
-/// process may have no more threads than its limits say.
+/// The most threads, the calling one included. On a node with many cores other readers need some of them, and
+/// limits bound the threads of a process.
 const MOST: usize = 16;
 
 thread_local! {
-    /// This thread does a share of something already: all cores are busy with that.
+    /// This thread already works on a share, so all cores are busy.
     static HAS_SHARE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many shares it is worth to make of something now, one at the least.
+/// Into how many shares work is best split now; at least one.
 pub fn shares() -> usize {
-    match HAS_SHARE.get() {
-        true => 1,
-        false => thread::available_parallelism().map_or(1, |n| n.get().min(MOST)),
+    if HAS_SHARE.get() {
+        return 1;
     }
+    thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
 }
 
-/// What `work` makes of the shares 0 to `shares`, in this order. The calling thread does the first, and what
-/// others cannot: where the system has no more threads, or one of them has panicked.
+/// Runs `work` for the shares `0..shares`; returns the results in this order. The calling thread does the first
+/// share, and those whose thread could not start or has panicked.
 pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = |number| {
         let _marked = Marked::new();
@@ -43,7 +43,7 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
     })
 }
 
-/// While it lives, the thread has a share.
+/// Marks the thread as one that works on a share, for as long as it lives.
 struct Marked {
     before: bool,
 }

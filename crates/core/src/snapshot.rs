@@ -1,5 +1,5 @@
-//! What the scan of one log file yields: plain data, all that the view needs besides the log's own
-//! bytes. It holds no handle of libhdf5 and no descriptor, and can be sent to another process.
+//! What the scan of one log file yields: plain data, all that the view needs besides the log's own bytes. A
+//! snapshot holds no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
@@ -13,34 +13,38 @@ use crate::log::{Logged, Tables};
 /// One state of one log file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// What lies in front of the HDF5 data of the canonical file: the log file's own user block.
+    /// The user block of the canonical file: that of the log file.
     #[serde(with = "serde_bytes")]
     pub user_block: Vec<u8>,
-    /// The metadata of the canonical file as libhdf5 made it; addresses count from its first byte.
+    /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
-    /// The journal of a log that was not closed: when it changes, so has the log.
+    /// The journal of a log that was not closed. A change of it is a change of the log.
     pub journal: Option<Source>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// Where the record tables and the data of the log lie.
     pub log: Tables,
-    /// Object addresses in the log file and in the image, by the former: object references among
-    /// logged data are translated by it.
+    /// Addresses of objects in the log file and in the image, sorted by the former. The view translates
+    /// object references in logged data with them.
     pub addresses: Vec<(u64, u64)>,
     /// What the scan found out about the log: what is missing of it, and what the view cannot show as
     /// it was. No [`Severity::Unreadable`]: that is found as elements are read.
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// A file that holds log bytes, in the state in which the scan saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
+    /// Where it lies.
     pub place: SourcePath,
+    /// Its state.
     pub identity: Identity,
-    /// A job may still append to it, which changes nothing of its first `identity.size` bytes.
+    /// A job may still append to it; its first `identity.size` bytes stay as they are.
     pub grows: bool,
+    /// Which of its bytes are those of the log.
     pub arrangement: Arrangement,
 }
 
@@ -50,7 +54,7 @@ impl Source {
         self.identity.is_still(now, self.grows)
     }
 
-    /// The file by itself, without where in it the bytes lie: that may be a long list.
+    /// The file alone, without the arrangement of its bytes, which may be a long list.
     pub fn file(&self) -> Self {
         Source {
             place: self.place.clone(),
@@ -60,9 +64,10 @@ impl Source {
     }
 }
 
+/// One dataset of the canonical file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
-    /// A path under which the view shows it.
+    /// A path of the dataset in the view.
     pub name: String,
     /// Address of its object header in the image.
     pub header: u64,
@@ -74,18 +79,22 @@ pub struct Dataset {
     pub dims: Vec<u64>,
     /// Maximum extent; `None` is unlimited.
     pub max_dims: Vec<Option<u64>>,
+    /// How it is laid out in the canonical file.
     pub storage: Storage,
     /// One element of fill value in the file's datatype; empty stands for zeros.
     pub fill: Vec<u8>,
+    /// Filter pipeline of its chunks.
     pub filters: Vec<Filter>,
-    /// Where in an element object references lie, 8 bytes each.
+    /// Byte offsets in an element of its object references, 8 bytes each.
     pub references: Vec<u64>,
+    /// Where its elements come from.
     pub content: Content,
 }
 
 /// How the dataset is laid out in the canonical file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
+    /// In one piece.
     Contiguous,
     /// Chunk shape, of the dataset's rank.
     Chunked(Vec<u64>),
@@ -94,14 +103,20 @@ pub enum Storage {
 /// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Filter {
+    /// Registered number of the filter.
     pub id: i32,
+    /// Bit 0: the filter is optional.
     pub flags: u32,
+    /// Client data: its parameters.
     pub values: Vec<u32>,
 }
 
-/// Filters that the view can apply and undo.
+/// The deflate filter; its parameter is the level. This and the next two are the filters that the view can apply
+/// and undo.
 pub const DEFLATE: i32 = 1;
+/// The shuffle filter; its parameter is the size of an element.
 pub const SHUFFLE: i32 = 2;
+/// The Fletcher-32 checksum.
 pub const FLETCHER32: i32 = 3;
 
 /// HDF5 has no more dimensions, and no more filters, in one dataset: a chunk's filter mask has 32 bits.
@@ -111,7 +126,7 @@ const MOST_FILTERS: usize = 32;
 const REFERENCE: u64 = 8;
 
 impl Filter {
-    /// Whether the view can apply it; chunks do without the others, and their filter mask says so.
+    /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
     pub fn can_apply(&self) -> bool {
         [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
     }
@@ -124,22 +139,29 @@ pub enum Content {
     Logged {
         /// The layout's number of the dataset.
         id: i64,
-        /// The dataset's filters were recorded, and its entries may have gone through them.
+        /// The log records the dataset's filters, and entries may be filtered.
         filtered: bool,
     },
-    /// Bytes of a source file, as they lie: a contiguous dataset that was never logged.
-    Extent { source: u16, offset: u64, len: u64 },
-    /// They cannot be had, for this reason.
+    /// Bytes of a source file as they are: a contiguous dataset that was never logged.
+    Extent {
+        /// Number of the source file.
+        source: u16,
+        /// From byte 0 of the file.
+        offset: u64,
+        /// Bytes of all elements.
+        len: u64,
+    },
+    /// They cannot be read, for this reason.
     Unreadable(String),
 }
 
 impl Dataset {
-    /// Number of elements; `None` past what can be counted.
+    /// Number of elements; `None` where it overflows.
     pub fn elements(&self) -> Option<u64> {
         self.dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
     }
 
-    /// For the log layout, where the dataset is logged.
+    /// The dataset as its log layout knows it; `None` where it is not logged.
     pub fn logged(&self) -> Option<Logged<'_>> {
         match self.content {
             Content::Logged { id, filtered } => Some(Logged {
@@ -152,7 +174,7 @@ impl Dataset {
         }
     }
 
-    /// Whether its parts fit each other, in a log of so many source files.
+    /// Fails with the reason where its parts contradict each other, in a log of so many source files.
     fn check(&self, sources: usize) -> Result<(), String> {
         let rank = self.dims.len();
         if rank > MOST_DIMS || self.max_dims.len() != rank {
@@ -222,37 +244,37 @@ impl Dataset {
             .elements()
             .and_then(|n| n.checked_mul(self.element_size));
         let whole = raw.is_some_and(|raw| len >= raw) && self.storage == Storage::Contiguous;
-        match whole && self.references.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{len} bytes that are not its elements")),
+        if whole && self.references.is_empty() {
+            return Ok(());
         }
+        Err(format!("{len} bytes that are not its elements"))
     }
 }
 
-/// Bytes of a snapshot behind its user block and its image. These take as much memory as they have bytes; the lists that
-/// follow may take 24 times as much, for an empty text is one byte.
+/// Bytes of a snapshot behind its user block and its image. These two take as much memory as they have bytes. The
+/// lists behind them may take 24 times as much, for an empty text is one byte.
 const LONGEST_LISTS: usize = 32 << 20;
 
-/// Whether what follows the image in the bytes of a snapshot keeps to its bound.
+/// Fails where more bytes follow the image of a snapshot than [`LONGEST_LISTS`].
 fn check_lists(bytes: &[u8]) -> Result<(), String> {
     let parts = postcard::take_from_bytes::<(&Bytes, &Bytes)>(bytes);
     let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
-    match lists.len() > LONGEST_LISTS {
-        true => Err(format!(
-            "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
-            lists.len()
-        )),
-        false => Ok(()),
+    if lists.len() <= LONGEST_LISTS {
+        return Ok(());
     }
+    Err(format!(
+        "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
+        lists.len()
+    ))
 }
 
 impl Snapshot {
-    /// Whether it can be presented: that all parts fit each other, so far as can be told without a look
-    /// at the log. For snapshots come from another process, or from a file that may be damaged; the
-    /// image, and where the chunks come to lie, are checked as they are used. Fails with the reason.
+    /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
+    /// the log. A snapshot comes from another process, or from a file that may be damaged. The image
+    /// and the addresses of chunks are checked when they are used.
     pub fn check(&self) -> Result<(), String> {
         let sources = self.sources.len();
-        // They have 16-bit numbers.
+        // Sources have 16-bit numbers.
         if sources == 0 || sources > 1 << 16 {
             return Err(format!("a log of {sources} files"));
         }
@@ -267,11 +289,11 @@ impl Snapshot {
             source.arrangement.check()?;
         }
         self.log.check(sources)?;
-        // They are searched by halves.
-        match self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
-            true => Ok(()),
-            false => Err("addresses of objects out of order".into()),
+        // The view searches them by bisection.
+        if self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
+            return Ok(());
         }
+        Err("addresses of objects out of order".into())
     }
 
     /// Whether data of the log are known to be missing.
@@ -281,14 +303,14 @@ impl Snapshot {
             .any(|d| d.severity == Severity::Lost)
     }
 
-    /// For another process. The inverse of [`Snapshot::from_bytes`]; fails where that would.
+    /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
     pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
         check_lists(&bytes)?;
         Ok(bytes)
     }
 
-    /// What was decoded still has to be checked: see [`Snapshot::check`].
+    /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         check_lists(bytes)?;
         match postcard::take_from_bytes(bytes) {
@@ -298,7 +320,7 @@ impl Snapshot {
         }
     }
 
-    /// Memory held, in bytes, roughly.
+    /// Memory held, in bytes, approximately.
     pub fn bytes(&self) -> usize {
         let dataset = |d: &Dataset| {
             size_of::<Dataset>()
@@ -313,7 +335,7 @@ impl Snapshot {
                 + d.filters.len() * 48
                 + d.references.len() * 8
         };
-        // The open files have them as well.
+        // The open files hold a copy each.
         let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
         self.image.len()
             + self.user_block.len()

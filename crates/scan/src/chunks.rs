@@ -2,7 +2,7 @@
 //! of it, which takes minutes where there are some hundred thousand of them; so their index is read
 //! here, once from its front to its end (HDF5 File Format Specification, III.A.1 and VII.D).
 
-use h5logfs_core::image::{Bytes, Image};
+use h5logfs_core::image::{HeaderBytes, Image};
 use h5logfs_core::log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
@@ -22,8 +22,8 @@ pub struct Hdf5<'a> {
     pub base: u64,
 }
 
-impl Bytes for Hdf5<'_> {
-    fn len(&self) -> u64 {
+impl HeaderBytes for Hdf5<'_> {
+    fn size(&self) -> u64 {
         self.source.len().saturating_sub(self.base)
     }
 

@@ -9,45 +9,67 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Datatype {
+    /// Two's complement, or unsigned.
     Integer {
+        /// Bytes.
         size: u32,
+        /// Whether it has negative values.
         signed: bool,
+        /// Byte order.
         #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
     /// IEEE 754: 4 or 8 bytes.
     Float {
+        /// Bytes: 4 or 8.
         size: u32,
+        /// Byte order.
         #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
+    /// Bits without a numeric meaning.
     Bitfield {
+        /// Bytes.
         size: u32,
+        /// Byte order.
         #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
+    /// Bytes without a structure.
     Opaque {
+        /// Bytes.
         size: u32,
+        /// What the program says the bytes are.
         tag: String,
     },
     /// Text of a fixed number of bytes, padded with zeros.
     Text {
+        /// Bytes, with the padding.
         size: u32,
+        /// UTF-8; else ASCII.
         utf8: bool,
     },
     /// Text of any length, in UTF-8: for attributes only.
     VariableText,
     /// Named values of an integer type; a value above 2^63 is kept as its two's complement.
     Enumeration {
+        /// The integer type.
         base: Box<Datatype>,
+        /// Names and values.
         members: Vec<(String, i64)>,
     },
+    /// A structure.
     Compound {
+        /// Bytes, with the gaps.
         size: u32,
+        /// The members, in the order of their definition.
         members: Vec<Member>,
     },
+    /// An array of fixed size.
     Array {
+        /// Type of an element.
         base: Box<Datatype>,
+        /// Extent.
         dims: Vec<u32>,
     },
 }
@@ -60,8 +82,11 @@ fn is_little(big_endian: &bool) -> bool {
 /// One member of a compound.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
+    /// Its name.
     pub name: String,
+    /// Byte offset in the compound.
     pub offset: u32,
+    /// Its type.
     pub datatype: Datatype,
 }
 
@@ -77,6 +102,7 @@ const LONGEST_TAG: usize = 248;
 const MOST_RUNS: u64 = 1 << 16;
 
 impl Datatype {
+    /// A little-endian integer of `size` bytes.
     pub const fn integer(size: u32, signed: bool) -> Self {
         Datatype::Integer {
             size,
@@ -85,6 +111,7 @@ impl Datatype {
         }
     }
 
+    /// A little-endian floating-point number of `size` bytes.
     pub const fn float(size: u32) -> Self {
         Datatype::Float {
             size,

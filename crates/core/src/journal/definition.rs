@@ -14,23 +14,32 @@ type Result<T> = std::result::Result<T, String>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Definition {
+    /// A group.
     Group {
+        /// Its path.
         path: String,
     },
     /// The first dataset has ID 0, the next one 1, and so on.
     Dataset {
+        /// Its path.
         path: String,
+        /// The rest of its definition.
         layout: Box<DatasetLayout>,
     },
+    /// An attribute.
     Attribute {
         /// Path of the object that has it; `/` is the root group.
         object: String,
+        /// Its name.
         name: String,
+        /// Its value.
         value: Value,
     },
     /// A new extent of the dataset with this ID.
     Extent {
+        /// ID of the dataset.
         dataset: u32,
+        /// The new extent.
         dims: Vec<u64>,
     },
 }
@@ -44,8 +53,10 @@ pub struct DatasetLayout {
     pub dims: Vec<u64>,
     /// Maximum extent; `None` is unlimited.
     pub max_dims: Vec<Option<u64>>,
+    /// Chunk shape; `None` leaves it to the view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Vec<u64>>,
+    /// Filter pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Filter>,
     /// One element; empty stands for zeros.
@@ -59,8 +70,11 @@ pub struct DatasetLayout {
 pub enum Value {
     /// Elements of fixed size; without dimensions a scalar.
     Elements {
+        /// Type of an element.
         datatype: Datatype,
+        /// Extent; empty for a scalar.
         dims: Vec<u64>,
+        /// The elements, as they lie in a file.
         #[serde(with = "hex")]
         bytes: Vec<u8>,
     },
@@ -167,7 +181,9 @@ const MOST_DIMS: usize = 32;
 /// A dataset of an [`Outline`].
 #[derive(Debug, Clone)]
 pub struct Defined {
+    /// Its path.
     pub path: String,
+    /// Its definition, with the current extent.
     pub layout: DatasetLayout,
 }
 

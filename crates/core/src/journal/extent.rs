@@ -79,17 +79,20 @@ pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
 /// What stands in front of the bytes that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentHeader {
+    /// The rank that wrote the extent.
     pub rank: u32,
     /// Number of the flush, from 1.
     pub flush: u64,
     /// Bytes of entries behind the header, and of data behind these.
     pub entries: u64,
+    /// Bytes of data, behind the entries.
     pub data: u64,
     /// CRC-32 of the entries.
     pub entries_crc: u32,
 }
 
 impl ExtentHeader {
+    /// Bytes of the header.
     pub const SIZE: u64 = 64;
     const MAGIC: &[u8; 8] = b"h5lgxtnt";
 
@@ -98,6 +101,7 @@ impl ExtentHeader {
         Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
     }
 
+    /// The header as it lies in the file, with its own checksum.
     pub fn to_bytes(self) -> [u8; Self::SIZE as usize] {
         let mut bytes = [0; Self::SIZE as usize];
         bytes[..8].copy_from_slice(Self::MAGIC);
@@ -128,6 +132,7 @@ impl ExtentHeader {
     }
 }
 
+/// The checksum of extents.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
     crc.update(bytes);

@@ -56,6 +56,7 @@ pub fn path_of(path: &Path) -> PathBuf {
 /// The first line: which file, and how it is laid out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
+    /// Version of the journal format.
     pub journal: u32,
     /// [`FileId`] in hexadecimal digits.
     pub file: String,
@@ -70,6 +71,7 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of a new journal, by this version of the writer.
     pub fn new(id: &FileId, ranks: u32, subfiles: u32, config: i32) -> Self {
         Header {
             journal: VERSION,
@@ -81,6 +83,7 @@ impl Header {
         }
     }
 
+    /// The identifier of the file; `None` where `file` is not one.
     pub fn file_id(&self) -> Option<FileId> {
         let bytes = from_hex(&self.file)?;
         bytes.try_into().ok().map(FileId)
@@ -110,7 +113,9 @@ pub fn writer_name() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
+    /// A definition.
     Define(Definition),
+    /// The end of a flush.
     Commit(Commit),
 }
 
@@ -252,12 +257,16 @@ pub fn lock(file: &File) -> io::Result<()> {
 /// What a journal says, up to its last commit.
 #[derive(Debug)]
 pub struct Recorded {
+    /// Its first line.
     pub header: Header,
+    /// The identifier of the file.
     pub id: FileId,
     /// Those that the last commit covers, in their order; without extents, whose outcome the outline
     /// has.
     pub definitions: Vec<Definition>,
+    /// The objects that these definitions make.
     pub outline: Outline,
+    /// The flushes that are complete, in their order.
     pub commits: Vec<Commit>,
     /// What is wrong with what follows the last good line.
     pub torn: Option<Torn>,

@@ -1,33 +1,39 @@
-//! How the bytes of a source lie in its file.
+//! Which bytes of a file are those of a source.
 
 use serde::{Deserialize, Serialize};
 
-/// Where in a file the bytes of a source lie: everything above counts them as if they followed each other.
+/// Where the bytes of a source lie in its file. All other modules count the bytes of a source as if they were
+/// contiguous.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrangement {
-    /// They are the file's.
+    /// All bytes of the file.
     #[default]
     Whole,
-    /// They are the file's, and zeros after its end: nobody has written there yet.
+    /// All bytes of the file, and zeros behind its end.
     ZerosAfter,
-    /// Of all blocks of `block` bytes every `channels`th one, from number `channel` on.
+    /// Every `channels`th block of `block` bytes, from block `channel` on.
     Striped {
+        /// Bytes of a block.
         block: u64,
+        /// Number of the channel, from 0.
         channel: u32,
+        /// Number of channels in the file.
         channels: u32,
     },
-    /// Blocks of `block` bytes each that lie anywhere, `len` bytes of them.
+    /// Blocks of `block` bytes at any offsets.
     Blocks {
+        /// Bytes of a block.
         block: u64,
-        /// Offsets in the file, by the numbers of the blocks in ascending order. Those that are missing
-        /// have no bytes.
+        /// Number and file offset of each block, by ascending number. Blocks that are not listed have no
+        /// bytes.
         at: Vec<(u64, u64)>,
+        /// Bytes of the source.
         len: u64,
     },
 }
 
 impl Arrangement {
-    /// Whether it can be followed. Fails with the reason.
+    /// Fails with the reason where it contradicts itself.
     pub fn check(&self) -> Result<(), String> {
         let is_sound = match self {
             Arrangement::Whole | Arrangement::ZerosAfter => true,
@@ -36,7 +42,7 @@ impl Arrangement {
                 channel,
                 channels,
             } => *block > 0 && channel < channels,
-            // Positions are signed in most formats.
+            // Most formats have signed positions.
             Arrangement::Blocks { block, at, len } => {
                 *block > 0 && at.is_sorted_by(|a, b| a.0 < b.0) && *len <= i64::MAX as u64
             }
@@ -47,8 +53,8 @@ impl Arrangement {
         }
     }
 
-    /// Whether a file of this size can have the blocks. Those that share their bytes would make a log of any
-    /// length. Fails with the reason.
+    /// Fails with the reason where a file of this size cannot have the blocks. Blocks that share bytes could make a
+    /// log of any length.
     pub(super) fn check_in(&self, file: u64) -> Result<(), String> {
         let Arrangement::Blocks { block, at, .. } = self else {
             return Ok(());
@@ -92,7 +98,7 @@ impl Arrangement {
         }
     }
 
-    /// Whether no block of `len` bytes from `offset` on, which do not end past the last one, is missing.
+    /// Whether all blocks of the `len` bytes at `offset` exist. These bytes do not end past the last block.
     pub(super) fn has(&self, offset: u64, len: u64) -> bool {
         match self {
             Arrangement::Blocks { block, at, .. } if len > 0 => {
@@ -100,7 +106,7 @@ impl Arrangement {
                 let number = |number: &(u64, u64)| number.0;
                 let found = at.binary_search_by_key(&first, number).ok();
                 let found = found.zip(usize::try_from(last - first).ok());
-                // They ascend, so that none is missing where the last one stands as far behind the first.
+                // Numbers ascend, so none is missing where the last one is listed at the right distance.
                 let found = found.and_then(|(found, further)| at.get(found.checked_add(further)?));
                 found.is_some_and(|found| found.0 == last)
             }
@@ -108,7 +114,8 @@ impl Arrangement {
         }
     }
 
-    /// Where in the file byte `offset` is, and how many follow it there, itself included. `None` where there is none.
+    /// The file offset of byte `offset`, and how many bytes are contiguous from there on. `None` where there is no
+    /// such byte.
     pub(super) fn locate(&self, offset: u64) -> Option<(u64, u64)> {
         match self {
             Arrangement::Whole | Arrangement::ZerosAfter => Some((offset, u64::MAX - offset)),

@@ -1,5 +1,4 @@
-//! What lies below all records of a dataset: elements that are in a file because somebody wrote them
-//! there before, or besides.
+//! What lies below all records of a dataset: elements that are in a data file itself, not in a log.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +9,8 @@ use super::model::{Encoding, Record, StoredBytes};
 use super::numbers::Conversion;
 use crate::boxes::Bounds;
 
-/// The elements of a dataset in row-major order, each index of the first dimension in one piece, and
-/// these at equal distances. Every record overrides them.
+/// Elements of a dataset in a file, in row-major order. The elements of one index of the first dimension are
+/// contiguous, and these rows lie at equal distances. Every record overrides them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     source: u16,
@@ -19,7 +18,7 @@ pub struct Base {
     offset: u64,
     /// Bytes from the beginning of one index to that of the next.
     step: u64,
-    /// Extent of the elements that are there: that of the dataset, or less along the first dimension.
+    /// Extent of these elements: that of the dataset, or less along the first dimension.
     dims: Vec<u64>,
     /// Bytes of the elements of one index.
     row: u64,
@@ -27,7 +26,8 @@ pub struct Base {
 }
 
 impl Base {
-    /// `element`: bytes of one element of the dataset. Fails where the elements are in no file.
+    /// `(source, offset)`: where index 0 begins. `step`: bytes from one index to the next. `element`: bytes of an
+    /// element of the dataset. Fails where the elements cannot be in a file.
     pub fn new(
         (source, offset): (u16, u64),
         step: u64,
@@ -57,16 +57,17 @@ impl Base {
         }
     }
 
+    /// Number of the source file that holds the elements.
     pub fn source(&self) -> u16 {
         self.source
     }
 
-    /// Bytes that are there.
+    /// Bytes of all its elements.
     pub fn bytes(&self) -> u64 {
         self.row * self.dims.first().unwrap_or(&1)
     }
 
-    /// Whether one that was read from a file can be that of this dataset, in a log of so many sources.
+    /// Whether a value that was read from a file is valid for this dataset, in a log of so many sources.
     pub fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let (place, dims) = ((self.source, self.offset), self.dims.clone());
         let again = Base::new(
@@ -89,13 +90,12 @@ impl Base {
 
     /// Whether it has elements in `query`, a box of the dataset's rank.
     pub fn touches(&self, query: &Bounds) -> bool {
-        let inside = query.start.iter().zip(&query.end).zip(&self.dims);
-        let mut inside = inside.map(|((start, end), dim)| start < dim && start < end);
-        inside.all(|is_inside| is_inside)
+        let mut sides = query.start.iter().zip(&query.end).zip(&self.dims);
+        sides.all(|((start, end), dim)| start < dim && start < end)
     }
 
-    /// Shows `visit` its pieces that touch `query`, as records, from the last to the first, until it
-    /// breaks off.
+    /// Calls `visit` with its pieces that touch `query`, as records, from the last to the first, until `visit`
+    /// breaks.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,

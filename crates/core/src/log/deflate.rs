@@ -1,19 +1,18 @@
-//! Inflating what writers deflated, bounded by what the caller expects.
+//! Inflates zlib streams, with bounds that the caller sets.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::source_file::SourceFile;
 use crate::buffers::zeroed;
 
-/// The most that deflate can shrink data (1032:1, RFC 1951), with room for tiny streams.
+/// The most bytes that a deflated stream of `stored` bytes can hold: 1032:1 (RFC 1951), and some for tiny streams.
 pub fn largest_inflated(stored: u64) -> u64 {
     stored.saturating_mul(1032).saturating_add(1024)
 }
 
 /// Inflates zlib streams that lie back to back (RFC 1950) to exactly `size` bytes.
 ///
-/// Fails where a stream is broken, where the bytes are too few or too many, and where stored bytes
-/// are left over.
+/// Fails where a stream is damaged, where it holds fewer or more bytes, and where stored bytes are left over.
 pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, String> {
     if size > largest_inflated(stored.len() as u64) {
         return Err(format!(
@@ -59,7 +58,7 @@ fn one_stream(stored: &[u8], out: &mut [u8]) -> Result<(usize, usize), String> {
 
 const ENDS_EARLY: &str = "zlib stream ends early";
 
-/// Inflates what there is; returns bytes read and bytes written as well.
+/// Inflates as far as possible; returns the status, bytes read, and bytes written.
 fn step(
     stream: &mut Decompress,
     stored: &[u8],
@@ -74,15 +73,15 @@ fn step(
     Ok((status, read as usize, written as usize))
 }
 
-/// Bytes of a stream of unknown length that are read at once: of the first piece at most, and of each
-/// further one.
+/// Bytes of a stream of unknown length that are read at once: of the first piece at most, and of each further
+/// one.
 const FIRST_PIECE: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
 
-/// Inflates the one zlib stream that begins at `offset` of a source, and ends somewhere before the end of it, to
-/// exactly `size` bytes. `hint`: bytes that it may have.
+/// Inflates one zlib stream of unknown length at `offset` of a source to exactly `size` bytes. `hint`: the bytes
+/// that it probably has.
 ///
-/// Fails, with the place, where the stream is broken, does not end in the source, or has fewer or more
+/// Fails, with the place, where the stream is damaged, does not end in the source, or holds fewer or more
 /// bytes.
 pub fn inflate_stream(
     source: &SourceFile,
@@ -99,7 +98,7 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
     if size > largest_inflated(left) {
         return Err(format!("{left} stored bytes cannot hold {size} bytes"));
     }
-    // One byte more shows a stream that goes on.
+    // One byte more reveals a stream that holds more.
     let room = usize::try_from(size).ok().and_then(|n| n.checked_add(1));
     let mut inflated = zeroed(room.ok_or("more bytes than can be counted")?)?;
     let mut stream = Decompress::new(true);
@@ -107,9 +106,9 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
     let mut piece = Vec::new();
     let mut next = hint.clamp(1, FIRST_PIECE);
     while at < end {
-        // Bytes behind the stream need not be there.
-        let together = source.contiguous(at).max(1);
-        piece.resize(next.min(end - at).min(together) as usize, 0);
+        // Bytes behind the stream may be missing.
+        let contiguous = source.contiguous(at).max(1);
+        piece.resize(next.min(end - at).min(contiguous) as usize, 0);
         next = PIECE;
         source
             .read_exact_at(&mut piece, at)

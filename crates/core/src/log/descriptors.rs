@@ -1,4 +1,4 @@
-//! The descriptors of this process: each open log file takes one.
+//! The limit of file descriptors. Each open log file takes one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -7,7 +7,7 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Makes that as many as the system permits: a log may have a file for each process of a job.
+/// Raises the limit as far as the system permits: a log may have one file for each process of a job.
 pub fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,5 +1,4 @@
-//! Elements at equal distances along each dimension: a strided hyperslab, in a few numbers, however many
-//! elements it has.
+//! A strided hyperslab: elements at equal distances along each dimension, described by a few numbers.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::model::check_end;
 use crate::boxes::Bounds;
 
-/// The elements `start[d] + k[d]·stride[d]` for all `k[d] < count[d]`, in row-major order of `k`. Those along the last
-/// dimensions that follow each other make one block.
+/// The elements `start[d] + k[d]·stride[d]` for all `k[d] < count[d]`, in row-major order of `k`. Elements that are
+/// contiguous along the last dimensions make one block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lattice {
     start: Vec<u64>,
@@ -23,7 +22,7 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// Fails where it has no elements, ends past 2^63-1, or has more elements than can be counted.
+    /// Fails where it has no elements, ends past 2^63-1, or the number of elements overflows.
     pub fn new(start: Vec<u64>, count: Vec<u64>, stride: Vec<u64>) -> Result<Self, String> {
         let rank = start.len();
         if count.len() != rank || stride.len() != rank {
@@ -51,20 +50,23 @@ impl Lattice {
         })
     }
 
-    /// Completes one that was read from a file; `None` where it is none of this rank.
+    /// Checks and completes a value that was read from a file; `None` where it is not valid in this rank.
     pub fn checked(self, rank: usize) -> Option<Self> {
         let again = Lattice::new(self.start, self.count, self.stride).ok()?;
         (again.rank() == rank).then_some(again)
     }
 
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.start.len()
     }
 
+    /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.elements / self.block
     }
@@ -83,8 +85,8 @@ impl Lattice {
         size_of::<Self>() + 24 * self.rank()
     }
 
-    /// Which `k` along each dimension lie in `query`; `None` where no element does.
-    fn inside(&self, query: &Bounds) -> Option<Vec<Range<u64>>> {
+    /// The range of `k` along each dimension that lies in `query`; `None` where no element does.
+    fn steps_in(&self, query: &Bounds) -> Option<Vec<Range<u64>>> {
         let ranges = (0..self.rank()).map(|d| {
             let below = |limit: u64| {
                 let far = limit.saturating_sub(self.start[d]).div_ceil(self.stride[d]);
@@ -96,18 +98,19 @@ impl Lattice {
         ranges.collect()
     }
 
+    /// Whether some element lies in `query`.
     pub fn touches(&self, query: &Bounds) -> bool {
-        self.inside(query).is_some()
+        self.steps_in(query).is_some()
     }
 
-    /// Shows `visit` start and count of each block that touches `query`, and the number of elements before it, from the
-    /// last block to the first, until it breaks off.
+    /// Calls `visit` with start and count of each block that touches `query`, and the number of elements before it. It
+    /// goes from the last block to the first, until `visit` breaks.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
         mut visit: impl FnMut(&[u64], &[u64], u64) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let Some(inside) = self.inside(query) else {
+        let Some(inside) = self.steps_in(query) else {
             return ControlFlow::Continue(());
         };
         let mut count = self.count.clone();

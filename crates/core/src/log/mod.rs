@@ -33,8 +33,11 @@ use tiling::Tiling;
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {
+    /// The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`).
     LogVol(logvol::Tables),
+    /// The classic layout (`docs/formats/logvol-classic.md`).
     Classic(classic::Tables),
+    /// netCDF files with burst-buffer logs (`docs/formats/pnetcdf-burst-buffer.md`).
     Netcdf(netcdf::Tables),
 }
 
@@ -45,6 +48,7 @@ impl Default for Tables {
 }
 
 impl Tables {
+    /// The code that reads this layout.
     pub fn layout(&self) -> &dyn Layout {
         match self {
             Tables::LogVol(tables) => tables,
@@ -53,7 +57,8 @@ impl Tables {
         }
     }
 
-    /// Whether the places named here can be followed in so many source files. Fails with the reason.
+    /// Fails with the reason where it names source files that do not exist, of so many, or bytes that no file
+    /// has.
     pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
         match self {
             Tables::LogVol(tables) => tables.check(sources),
@@ -63,7 +68,7 @@ impl Tables {
     }
 }
 
-/// A logged dataset as its layout has to know it to decode its entries.
+/// What a layout has to know of a logged dataset to decode its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged<'a> {
     /// The layout's own number of the dataset.
@@ -72,7 +77,7 @@ pub struct Logged<'a> {
     pub dims: &'a [u64],
     /// Size of one element in bytes.
     pub element_size: u64,
-    /// Whether stored bytes of another size than the raw ones went through the dataset's filters.
+    /// The log records the dataset's filters: stored bytes of another size than the raw ones are filtered.
     pub filtered: bool,
 }
 
@@ -81,17 +86,17 @@ pub trait Layout {
     /// As `h5logfs inspect` names it.
     fn name(&self) -> &'static str;
 
-    /// Reads the record tables: cost and memory grow with the entries, not with their blocks.
-    /// A table that is damaged is no error here: see [`RecordTable::diagnostics`].
+    /// Reads the record tables. Cost and memory grow with the number of entries, not of their blocks.
+    /// Damage is not an error here: see [`RecordTable::diagnostics`].
     fn read_tables(
         &self,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>>;
 
-    /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Of
-    /// those that are missing it is not known, or they are not tiled. Costs one walk through the tables,
-    /// within bounds; what is damaged or too large to look at yields nothing.
+    /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Datasets
+    /// that are missing are not tiled, or it is not known. This walks through the tables once. Tables that
+    /// are damaged or too large yield nothing.
     fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling>;
 }
 
@@ -109,7 +114,7 @@ pub trait RecordTable: Send + Sync + Debug {
         selections: &Selections,
     ) -> Result<DatasetRecords>;
 
-    /// Entries of all datasets: those that cover nothing, or cannot be decoded, count.
+    /// Number of entries of all datasets, also of those that cover nothing or cannot be decoded.
     fn entries(&self) -> usize;
 
     /// Memory held, in bytes.
@@ -119,7 +124,7 @@ pub trait RecordTable: Send + Sync + Debug {
 /// All records of one dataset.
 #[derive(Debug, Default)]
 pub struct DatasetRecords {
-    /// In the order in which they apply: later ones override earlier ones.
+    /// In the order in which they apply. Later ones override earlier ones.
     pub records: RecordList,
     /// Of [`Severity::Unreadable`](crate::diagnostic::Severity): entries whose selection is unknown. They
     /// may concern any element of the dataset.
@@ -145,14 +150,14 @@ pub fn find_signature(file: &SourceFile) -> Result<Option<u64>> {
 
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// The marks of each layout: names that are in such a file's metadata, all of them.
+/// The marks of each layout: names all of which are in the metadata of such a file.
 const MARKS: &[&[&str]] = &[&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
 
 /// Bytes searched for a layout's marks in a file that libhdf5 cannot open.
 const MARK_WINDOW: u64 = 1 << 20;
 
-/// Whether a damaged HDF5 file carries the marks of a log layout near its signature: then it is to be
-/// refused, where any other damaged file is none of our business.
+/// Whether a damaged HDF5 file carries the marks of a log layout near its signature. The daemon refuses such a
+/// file, and passes any other damaged file through.
 pub fn carries_mark(file: &SourceFile, signature: u64) -> Result<bool> {
     let left = file.len().saturating_sub(signature);
     let mut front = vec![0; left.min(MARK_WINDOW) as usize];

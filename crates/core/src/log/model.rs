@@ -1,4 +1,4 @@
-//! What every log layout comes down to: records, and the selections that they wrote.
+//! What every layout yields: records, and the selections of elements that they wrote.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,8 +12,8 @@ use super::numbers::Conversion;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
 
-/// Several blocks that one write covered, in the order in which their elements lie in the log.
-/// In rank 0, the selection of a scalar, every block is the one element, and the last one is kept.
+/// The blocks that one write covered, in the order in which their elements lie in the log. In rank 0 every
+/// block is the one element of the scalar; only the last block is kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     elements: u64,
@@ -23,23 +23,22 @@ pub struct Selection {
 /// How the blocks of a selection are kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum SelectionBlocks {
-    /// One by one; beside each block the elements in the blocks before it.
+    /// One by one; each with the number of elements in the blocks before it.
     Listed(PackedBoxes),
-    /// By a rule.
+    /// As a regular pattern.
     Strided(Lattice),
 }
 
 impl Selection {
-    /// From `number` blocks, given by start and count of each side. Blocks without elements are dropped. Fails where
-    /// a block ends past 2^63-1, or the elements cannot be counted.
+    /// A selection of `number` blocks. `start` and `count` take a block and a dimension. Blocks without elements are
+    /// dropped. Fails where a block ends past 2^63-1, or the number of elements overflows.
     pub fn new(
         rank: usize,
         number: usize,
         start: impl Fn(usize, usize) -> u64 + Sync,
         count: impl Fn(usize, usize) -> u64 + Sync,
     ) -> Result<Self, String> {
-        // Of blocks that are the same element the last one counts, and nothing in the log bounds how many
-        // there are.
+        // All blocks are the same element, so the last one counts. Nothing in the log bounds their number.
         let first = if rank == 0 {
             number.saturating_sub(1)
         } else {
@@ -73,7 +72,7 @@ impl Selection {
         })
     }
 
-    /// Of elements at equal distances.
+    /// A selection of elements at equal distances.
     pub fn strided(lattice: Lattice) -> Self {
         Selection {
             elements: lattice.elements(),
@@ -81,7 +80,7 @@ impl Selection {
         }
     }
 
-    /// Completes a selection that was read from a file; `None` where it is none of this rank.
+    /// Checks and completes a selection that was read from a file; `None` where it is not valid in this rank.
     pub fn checked(mut self, rank: usize) -> Option<Self> {
         self.blocks = match self.blocks {
             SelectionBlocks::Listed(boxes) => SelectionBlocks::Listed(boxes.checked(rank, 1)?),
@@ -94,6 +93,7 @@ impl Selection {
         Some(self)
     }
 
+    /// Number of dimensions of the blocks.
     pub fn rank(&self) -> usize {
         match &self.blocks {
             SelectionBlocks::Listed(boxes) => boxes.rank(),
@@ -101,6 +101,7 @@ impl Selection {
         }
     }
 
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         match &self.blocks {
             SelectionBlocks::Listed(boxes) => boxes.rows(),
@@ -108,16 +109,17 @@ impl Selection {
         }
     }
 
+    /// Elements of all blocks.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
-    /// Whether it is one block, whose elements are all that the write had.
+    /// Whether it is one block that has all elements of the write.
     pub fn is_one_block(&self) -> bool {
         self.blocks() == 1 && (self.rank() > 0 || self.elements == 1)
     }
 
-    /// The smallest box around all blocks; meaningless without blocks.
+    /// The smallest box around all blocks. There must be a block.
     pub fn bounds(&self) -> Bounds {
         match &self.blocks {
             SelectionBlocks::Listed(boxes) => boxes.bounds(),
@@ -125,8 +127,8 @@ impl Selection {
         }
     }
 
-    /// Shows `visit` start and count of each block that touches `query`, and the number of elements before it,
-    /// from the last block to the first, until it breaks off.
+    /// Calls `visit` with start and count of each block that touches `query`, and the number of elements before it.
+    /// It goes from the last block to the first, until `visit` breaks.
     fn visit_back<B>(
         &self,
         query: &Bounds,
@@ -158,13 +160,13 @@ impl Selection {
     }
 }
 
-/// The blocks of a selection while it is made.
+/// The blocks of a selection that is being made.
 struct Blocks<S, C> {
     rank: usize,
     start: S,
     count: C,
     before: Vec<u64>,
-    /// Those that have elements, where some have none.
+    /// Numbers of the blocks that have elements, where some have none.
     numbers: Option<Vec<usize>>,
 }
 
@@ -210,7 +212,7 @@ impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, 
     }
 }
 
-/// Every coordinate, and the end of every side, is to fit into 63 bits.
+/// Fails where a coordinate, or the end of a block, does not fit into 63 bits.
 pub fn check_end(start: u64, count: u64) -> Result<(), String> {
     let end = start
         .checked_add(count)
@@ -219,18 +221,19 @@ pub fn check_end(start: u64, count: u64) -> Result<(), String> {
         .ok_or_else(|| "a block ends past 2^63-1".into())
 }
 
-/// The selections of one log that are in use, each under a number of its layout's choice: entries
-/// share them, across datasets too.
+/// The selections of one log that are in use, by numbers that its layout chooses. Entries share them, also
+/// across datasets.
 #[derive(Debug, Default)]
 pub struct Selections(Mutex<HashMap<u64, Weak<Selection>>>);
 
 impl Selections {
+    /// The selection of this number, if it is in use.
     pub fn get(&self, id: u64) -> Option<Arc<Selection>> {
         self.0.lock().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Makes a selection known, unless another one is known by its number. Returns that which is, and
-    /// whether it is the new one.
+    /// Adds a selection, unless the number is in use. Returns the selection of this number, and whether it is the
+    /// new one.
     pub fn keep(&self, id: u64, selection: Selection) -> (Arc<Selection>, bool) {
         let mut known = self.0.lock();
         if let Some(there) = known.get(&id).and_then(Weak::upgrade) {
@@ -245,18 +248,18 @@ impl Selections {
 /// How the bytes of a record are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As they are.
+    /// The elements as they are.
     Raw,
     /// One or more zlib streams, back to back.
     Deflate,
-    /// One zlib stream, whose length nobody has recorded: [`StoredBytes::len`] is only where it may end, and
-    /// the source has what follows.
+    /// One zlib stream whose length the log does not record. [`StoredBytes::len`] is where it may end; the
+    /// source may have more.
     DeflateStream,
-    /// Perhaps a zlib stream that happens to be as long as what it holds: raw unless it inflates.
+    /// Raw, or a zlib stream that happens to be as long as the raw bytes: raw unless it inflates.
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.
     Pipeline,
-    /// As they are, but of another type of numbers: see [`Record::conversion`].
+    /// Numbers of another type: see [`Record::conversion`].
     Converted,
 }
 
@@ -269,37 +272,43 @@ pub struct StoredBytes {
     pub offset: u64,
     /// How many there are.
     pub len: u64,
+    /// How to decode them.
     pub encoding: Encoding,
 }
 
-/// One logged write to one dataset, with what it covers lent from where it is kept.
+/// One logged write to one dataset. It borrows from the list or index that holds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// Sides of the smallest box of the dataset's rank around all that the record wrote.
+    /// First index along each dimension of the smallest box around all that the record wrote.
     pub start: &'a [u64],
+    /// Number of elements along each dimension of the box.
     pub count: &'a [u64],
-    /// Its blocks, where it has more than that one box. They have a dimension less than the dataset
-    /// where the record has a lead.
+    /// Its blocks; `None` where the box is the only one. With `has_lead` they have one dimension less than
+    /// the dataset.
     pub selection: Option<&'a Arc<Selection>>,
-    /// All blocks lie in one index of the first dimension, that of the box.
+    /// All blocks lie at one index of the first dimension, that of the box.
     pub has_lead: bool,
+    /// The bytes of its elements.
     pub stored: StoredBytes,
-    /// How its elements become those of the dataset, where they are of another type.
+    /// The conversion to the dataset's type, where its elements are of another type.
     pub conversion: Option<&'a Conversion>,
-    /// Why the bytes of this record cannot be had.
+    /// Why the bytes of this record cannot be read.
     pub fault: Option<&'a str>,
 }
 
 /// A block of a record, in the dataset's rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
+    /// First index along each dimension.
     pub start: &'a [u64],
+    /// Number of elements along each dimension.
     pub count: &'a [u64],
     /// Elements of the record in the blocks before it.
     pub elements_before: u64,
 }
 
 impl Block<'_> {
+    /// The block as a box.
     pub fn bounds(&self) -> Bounds {
         let ends = self.start.iter().zip(self.count);
         Bounds {
@@ -318,11 +327,12 @@ impl Block<'_> {
 }
 
 impl<'a> Record<'a> {
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.selection.map_or(1, |s| s.blocks())
     }
 
-    /// Elements of all blocks; what does not fit into 64 bits was refused when the record was made.
+    /// Elements of all blocks. A record whose elements overflow 64 bits was refused when it was made.
     pub fn elements(&self) -> u64 {
         match self.selection {
             Some(selection) => selection.elements(),
@@ -335,7 +345,7 @@ impl<'a> Record<'a> {
         self.whole().bounds()
     }
 
-    /// Its box as a block: what it wrote, where it has just one.
+    /// Its box as a block.
     fn whole(&self) -> Block<'a> {
         Block {
             start: self.start,
@@ -344,8 +354,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Shows `visit` the blocks that touch `query`, a box of the dataset's rank that touches the
-    /// record's, from the last to the first, until it breaks off.
+    /// Calls `visit` with the blocks that touch `query`, from the last to the first, until `visit` breaks. `query` is
+    /// a box of the dataset's rank that touches the record's.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
@@ -387,7 +397,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The part of a query that a selection without the first dimension can tell apart.
+/// The query without its first dimension.
 fn without_lead(query: &Bounds) -> Bounds {
     Bounds {
         start: query.start[1..].to_vec(),

@@ -1,19 +1,29 @@
-//! Numbers of the types that programs write, in either byte order, and the way from one to another.
+//! Types of numbers in either byte order, and conversions between them.
 
 use serde::{Deserialize, Serialize};
 
-/// A type of numbers, as C has it.
+/// A type of numbers of C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NumberType {
+    /// Signed, 1 byte.
     I8,
+    /// Unsigned, 1 byte.
     U8,
+    /// Signed, 2 bytes.
     I16,
+    /// Unsigned, 2 bytes.
     U16,
+    /// Signed, 4 bytes.
     I32,
+    /// Unsigned, 4 bytes.
     U32,
+    /// Signed, 8 bytes.
     I64,
+    /// Unsigned, 8 bytes.
     U64,
+    /// IEEE 754, 4 bytes.
     F32,
+    /// IEEE 754, 8 bytes.
     F64,
 }
 
@@ -29,32 +39,36 @@ impl NumberType {
     }
 }
 
-/// A type of numbers as it is stored.
+/// A type of numbers, and their byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NumberFormat {
+    /// Type of the number.
     pub kind: NumberType,
+    /// Big endian; else little endian.
     pub big_endian: bool,
 }
 
-/// How numbers of a log become those of a dataset, one by one, as PnetCDF converts
+/// Converts numbers of a log to those of a dataset, as PnetCDF does
 /// (`docs/formats/pnetcdf-burst-buffer.md`, 2.7):
 ///
-/// * of the same kind: the same bits, those of NaN included;
-/// * an integer to another: the value, or `fill` where the type does not have it;
-/// * a floating-point number to an integer: truncated; `fill` where it is above or below the limits of the
-///   type, as doubles; NaN as processors of x86-64 have it;
-/// * to a shorter floating-point number: rounded to nearest; `fill` where it is beyond the largest one;
-/// * to a longer one: the value; `fill` for infinity.
+/// * same type: the same bits, also those of NaN;
+/// * integer to integer: the value, or `fill` where the type cannot represent it;
+/// * floating-point number to integer: truncated, or `fill` where it is above or below the limits of the type as
+///   doubles; NaN becomes what the instructions of x86-64 make of it;
+/// * to a shorter floating-point number: rounded to nearest, or `fill` beyond the largest one;
+/// * to a longer one: the value, or `fill` for infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conversion {
+    /// As the log has them.
     pub from: NumberFormat,
+    /// As the dataset has them.
     pub to: NumberFormat,
-    /// What stands for a number that the dataset's type does not have: as many bytes as that type needs, in
-    /// its byte order, from the front.
+    /// Stands for a number that the dataset's type cannot represent. The first bytes count, as many as the type
+    /// has, in its byte order.
     pub fill: [u8; 8],
 }
 
-/// The same for each kind of numbers: `$type` is its Rust type in `$body`.
+/// Runs `$body` for each type of numbers; `$type` is its Rust type.
 macro_rules! of_kind {
     ($kind:expr, $type:ident => $body:expr) => {
         of_kind!($kind, $type => $body; I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F32 f32, F64 f64)
@@ -70,7 +84,7 @@ macro_rules! of_kind {
 }
 
 impl Conversion {
-    /// Converts as many numbers as there are. Both slices have room for the same number of them.
+    /// Converts all numbers of `from`. Both slices hold the same number of them.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) {
         let orders = (self.from.big_endian, self.to.big_endian);
         if self.from.kind == self.to.kind {
@@ -90,14 +104,14 @@ impl Conversion {
     }
 }
 
-/// The same numbers in the other byte order.
+/// Swaps the byte order.
 fn swap<N: RawNumber>(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.chunks_exact(N::SIZE).zip(to.chunks_exact_mut(N::SIZE)) {
         N::read::<true>(from).write::<false>(to);
     }
 }
 
-/// One loop for each pair of types and of byte orders, so that none of these is decided inside.
+/// One loop for each pair of types and of byte orders, so that the loop itself does not branch on them.
 fn each<F, T, const FROM_BIG: bool, const TO_BIG: bool>(from: &[u8], to: &mut [u8], fill: &[u8; 8])
 where
     F: RawNumber + Become<T>,
@@ -110,17 +124,17 @@ where
     }
 }
 
-/// A number as its bytes.
+/// A number that can be read from bytes and written to them.
 trait RawNumber: Copy {
     const SIZE: usize;
-    /// From as many bytes as it takes.
+    /// `bytes` has exactly [`Self::SIZE`] bytes.
     fn read<const BIG: bool>(bytes: &[u8]) -> Self;
     fn write<const BIG: bool>(self, bytes: &mut [u8]);
 }
 
 /// A number that can become one of another type.
 trait Become<T> {
-    /// `None` where that type does not have it.
+    /// `None` where that type cannot represent it.
     fn fit(self) -> Option<T>;
 }
 
@@ -169,9 +183,9 @@ macro_rules! integer {
 
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// From floating-point numbers to an integer. Two numbers pass the test though the type does not have
-/// them, and become what the instructions make of them that compilers use on x86-64: `$nan` of NaN, and
-/// `$past` of the limit of a type whose largest number is rounded up as a double.
+/// From floating-point numbers to an integer. Two numbers pass the range test although the type cannot represent
+/// them: NaN, and the limit of a type whose largest number is rounded up as a double. They become `$nan` and
+/// `$past`, as with the instructions that compilers use on x86-64.
 macro_rules! truncated {
     ($($to:ty: $nan:expr, $past:expr;)*) => { $(
         impl Become<$to> for f64 {
@@ -197,7 +211,7 @@ macro_rules! truncated {
 }
 
 truncated! {
-    // The conversion has 32 bits, or 64 for the longer types, of which the lower ones are taken.
+    // The instruction converts to 32 bits, or to 64 for the longer types; the lower bits are taken.
     i8: 0, i8::MAX;
     u8: 0, u8::MAX;
     i16: 0, i16::MAX;
@@ -211,7 +225,7 @@ truncated! {
 impl Become<f32> for f64 {
     fn fit(self) -> Option<f32> {
         if self.is_nan() {
-            // Said bit by bit: the language leaves open what a cast makes of NaN.
+            // Bit by bit, for the language does not define what a cast makes of NaN.
             let bits = self.to_bits();
             let sign = (bits >> 32) as u32 & 1 << 31;
             let rest = (bits >> 29) as u32 & 0x003f_ffff;
@@ -300,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The rules of section 2.7, word by word. `None` is the fill value; the bits are in little endian.
+    /// The rules of section 2.7, spelled out. `None` is the fill value; the bits are in little endian.
     fn model(from: NumberType, to: NumberType, number: Any) -> Option<u64> {
         match (number, limits(to)) {
             (Any::Float(_, bits), _) if from == to => Some(bits),
@@ -316,7 +330,7 @@ mod tests {
                     return None;
                 }
                 if to == NumberType::U64 {
-                    // Two conversions of 64 signed bits: one of them after 2^63 was taken off.
+                    // Two conversions to 64 signed bits; one of them of the number less 2^63.
                     return Some(match f >= 2f64.powi(63) {
                         true => machine(f - 2f64.powi(63), 64) ^ 1 << 63,
                         false => machine(f, 64),
@@ -337,7 +351,7 @@ mod tests {
         }
     }
 
-    /// `cvttsd2si`: what is too large, or NaN, becomes the least number.
+    /// `cvttsd2si`: NaN, and numbers that are too large, become the least number.
     fn machine(f: f64, width: u32) -> u64 {
         let limit = 2f64.powi(width as i32 - 1);
         match f.trunc() < limit && f.trunc() >= -limit {
@@ -392,7 +406,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a double, an integer of its own size or a float, as `number` has it.
+    /// The bytes of `value` as a number of this format.
     fn spell(number: NumberFormat, value: f64) -> Vec<u8> {
         let mut bytes = match number.kind {
             NumberType::F32 => (value as f32).to_le_bytes().to_vec(),

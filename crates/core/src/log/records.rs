@@ -7,7 +7,7 @@ use super::base::Base;
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
 
-/// Records, and what they share. Made by a layout; [`RecordList::put_in_order`] comes last.
+/// Records, and what they share. A layout makes it and calls [`RecordList::put_in_order`] last.
 #[derive(Debug, Default)]
 pub struct RecordList {
     rank: usize,
@@ -22,30 +22,34 @@ pub struct RecordList {
     base: Option<Base>,
 }
 
-/// What records share, and what lies below them.
+/// What the records of a dataset share, and what lies below them.
 #[derive(Debug)]
 pub struct Shared {
+    /// Each once.
     pub selections: Vec<Numbered>,
+    /// Each once.
     pub conversions: Vec<Conversion>,
+    /// Why the bytes of single records cannot be read.
     pub faults: Vec<Box<str>>,
+    /// What lies below the records.
     pub base: Option<Base>,
 }
 
-/// A selection, and the number by which its layout knows it: datasets share selections by these.
+/// A selection, and its layout's number of it. Datasets share selections by these numbers.
 pub type Numbered = (u64, Arc<Selection>);
 
-/// A record, but for its box.
+/// A record without its box.
 #[derive(Debug, Clone, Copy)]
 struct Listed {
     stored: StoredBytes,
-    /// Those of lower order apply first; of the same order, those of lower offset.
+    /// Records of lower order apply first; of the same order, those of lower offset.
     order: u64,
-    /// Which box is its own.
+    /// Position of its box.
     place: u32,
     /// Positions in the lists of selections and of faults, or [`NONE`].
     selection: u32,
     fault: u32,
-    /// That in the list of conversions, if there is one.
+    /// Position in the list of conversions, if it has one.
     conversion: Option<u8>,
     has_lead: bool,
 }
@@ -53,7 +57,7 @@ struct Listed {
 const NONE: u32 = u32::MAX;
 
 impl RecordList {
-    /// `number`: of the records that may come.
+    /// A list with capacity for `number` records.
     pub fn new(rank: usize, number: usize) -> Self {
         RecordList {
             rank,
@@ -63,14 +67,17 @@ impl RecordList {
         }
     }
 
+    /// Rank of the dataset.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -82,8 +89,8 @@ impl RecordList {
         self.push(stored, order, NONE, false);
     }
 
-    /// Adds a record of several blocks. `id`: the layout's number of their selection. `lead`: their index along the
-    /// first dimension, where they have one dimension less than the dataset.
+    /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
+    /// dimension less than the dataset.
     pub fn push_selection(
         &mut self,
         stored: StoredBytes,
@@ -115,8 +122,8 @@ impl RecordList {
         });
     }
 
-    /// The elements of the record that was added last are to be converted. There are not more ways to
-    /// convert than there are pairs of types.
+    /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
+    /// pairs of types.
     pub fn convert_last(&mut self, conversion: &Conversion) {
         let known = self.conversions.iter().position(|c| c == conversion);
         let at = known.unwrap_or_else(|| {
@@ -129,16 +136,17 @@ impl RecordList {
         }
     }
 
-    /// What all records override.
+    /// Sets what lies below all records.
     pub fn set_base(&mut self, base: Base) {
         self.base = Some(base);
     }
 
+    /// What lies below the records, if anything does.
     pub fn base(&self) -> Option<&Base> {
         self.base.as_ref()
     }
 
-    /// The bytes of the record that was added last cannot be had, for this reason.
+    /// Marks the last record as one whose bytes cannot be read, for this reason.
     pub fn spoil_last(&mut self, reason: String) {
         if let Some(last) = self.records.last_mut() {
             last.fault = self.faults.len() as u32;
@@ -146,21 +154,23 @@ impl RecordList {
         }
     }
 
-    /// To be called once all records are there: later ones override earlier ones.
+    /// Sorts the records into the order in which they apply. Called once all records are there.
     pub fn put_in_order(&mut self) {
         self.records.sort_by_key(|r| (r.order, r.stored.offset));
     }
 
-    /// Sides of a record's box: the starts, then the counts.
+    /// The box of a record: first the starts, then the counts.
     pub fn sides(&self, number: usize) -> &[u64] {
         let at = self.records[number].place as usize * 2 * self.rank;
         &self.boxes[at..at + 2 * self.rank]
     }
 
+    /// Where the bytes of a record lie.
     pub fn stored(&self, number: usize) -> &StoredBytes {
         &self.records[number].stored
     }
 
+    /// A record, by its position in the list.
     pub fn get(&self, number: usize) -> Record<'_> {
         let record = &self.records[number];
         let (start, count) = self.sides(number).split_at(self.rank);
@@ -175,6 +185,7 @@ impl RecordList {
         }
     }
 
+    /// All records, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         (0..self.len()).map(|number| self.get(number))
     }
@@ -201,7 +212,7 @@ impl RecordList {
         self.records.iter_mut().map(|record| &mut record.stored)
     }
 
-    /// All that the records speak of.
+    /// What the records share.
     pub fn into_shared(self) -> Shared {
         Shared {
             selections: self.selections,

@@ -1,28 +1,27 @@
 //! Whether the blocks of a dataset tile it.
 
-/// Bytes of tables up to which a layout looks at them for tiles. A scan answers `stat`, which must not read
-/// gigabytes; these take two tenths of a second, and have the entries of a terabyte in records of 1 MiB.
+/// A layout looks for tiles in tables of at most this many bytes. A scan answers `stat`, which must not read
+/// gigabytes. These bytes take two tenths of a second, and hold the entries of 1 TiB in records of 1 MiB.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// What is known of the blocks of one dataset, each seen once, in any order: as much as it takes to say
-/// whether they are tiles of one grid.
+/// Decides whether the blocks of a dataset are the tiles of one grid. It sees each block once, in any order.
 #[derive(Debug, Default)]
 pub struct Tiling {
     sides: Vec<Side>,
-    /// There is no tile, whatever follows.
+    /// There is no tile, whatever blocks follow.
     is_none: bool,
 }
 
 /// One dimension.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
-    /// The longest side of all blocks: that of the tile, if there is one.
+    /// The longest extent of all blocks: that of the tile, if there is one.
     longest: u64,
-    /// The largest number that all starts are multiples of; 0 where all are 0.
+    /// The greatest common divisor of all starts; 0 where all are 0.
     step: u64,
     /// Where the blocks with the longest side end.
     ends: Ends,
-    /// Where the others do. They can only be tiles that the dataset's edge has cut off.
+    /// Where the other blocks end. They can only be tiles that the edge of the dataset cuts off.
     short: Ends,
 }
 
@@ -36,7 +35,7 @@ enum Ends {
 }
 
 impl Tiling {
-    /// Adds a block, given by start and count of each side. One without elements is ignored.
+    /// Adds a block, given by start and count along each dimension. Blocks without elements are ignored.
     pub fn add(&mut self, block: &[(u64, u64)]) {
         if self.is_none || block.iter().any(|(_, count)| *count == 0) {
             return;
@@ -51,7 +50,7 @@ impl Tiling {
         }
     }
 
-    /// Something was written that is no single block: there is no tile.
+    /// A record wrote something other than one block, so there is no tile.
     pub fn spoil(&mut self) {
         *self = Tiling {
             sides: Vec::new(),
@@ -59,9 +58,8 @@ impl Tiling {
         };
     }
 
-    /// The tile of a dataset of this extent, if its blocks tile it: they all begin at multiples of the
-    /// tile and have its sides, or less where they end at the dataset's edge. It is not larger than the
-    /// dataset.
+    /// The shape of the tile of a dataset of this extent, if its blocks tile it: all blocks begin at multiples of
+    /// the tile, and have its shape or end at the edge of the dataset. It is not larger than the dataset.
     pub fn tile(&self, dims: &[u64]) -> Option<Vec<u64>> {
         if self.sides.is_empty() || self.sides.len() != dims.len() {
             return None;
@@ -111,7 +109,7 @@ impl Ends {
     }
 }
 
-/// The greatest; that of 0 and another number is the other one.
+/// The greatest common divisor; that of 0 and another number is the other number.
 fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     while a != 0 {
         (a, b) = (b % a, a);
@@ -134,7 +132,7 @@ mod tests {
         tiling.tile(dims)
     }
 
-    /// What the definition says, word by word.
+    /// The definition, spelled out.
     fn tile_by_definition(blocks: &[Block], dims: &[u64]) -> Option<Vec<u64>> {
         let blocks: Vec<&Block> = blocks
             .iter()

@@ -1,37 +1,40 @@
-//! Buffered reads of what is walked entry by entry.
+//! Buffered reads of tables that are walked entry by entry.
 
 use serde::{Deserialize, Serialize};
 
 use super::source_file::SourceFile;
 
-/// Bytes read at once while walking a table: after a jump, and after a long way without one.
+/// Bytes read at once while walking a table: after a jump, and at most.
 const LEAST_STEP: u64 = 4 << 10;
 const MOST_STEP: u64 = 1 << 20;
 
-/// Bytes of a source file.
+/// A range of bytes of a source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
+    /// From byte 0 of the file.
     pub offset: u64,
+    /// Number of bytes.
     pub len: u64,
 }
 
-/// Buffered reads of a table, or of a section of one, that is walked mostly forward: the further it goes
-/// without a jump, the more is read at once.
+/// Buffered reads of a table, or of a section of one, that is walked mostly forward. The further the walk goes
+/// without a jump, the more is read at once. Positions count the bytes of all pieces; offsets are those in
+/// the file.
 pub(crate) struct Window<'a> {
     source: &'a SourceFile,
-    /// As messages name what is walked: who reports them says which log it belongs to.
+    /// As messages name the table. The caller adds the name of the log.
     name: String,
-    /// What is walked, by its pieces: where each begins in it, and where it lies in the file.
+    /// The pieces of the table: the position of each, and where it lies in the file.
     pieces: Vec<(u64, Piece)>,
     /// Position of the first buffered byte.
     at: u64,
     buffer: Vec<u8>,
-    /// Bytes to be read next.
+    /// Bytes of the next read.
     step: u64,
 }
 
 impl<'a> Window<'a> {
-    /// Over pieces of source `number`, one after the other.
+    /// A window over pieces of source `number`, one after the other.
     pub fn new(sources: &'a [SourceFile], number: u16, name: String, pieces: &[Piece]) -> Self {
         let source = &sources[usize::from(number)];
         let mut len = 0;
@@ -53,7 +56,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Over a whole file: positions are offsets.
+    /// A window over a whole file; positions are offsets.
     pub fn over(source: &'a SourceFile) -> Self {
         let whole = Piece {
             offset: 0,
@@ -86,18 +89,18 @@ impl<'a> Window<'a> {
     }
 
     /// Bytes from `at` to the end of its piece.
-    pub fn left(&self, at: u64) -> u64 {
+    pub fn bytes_left(&self, at: u64) -> u64 {
         let piece = self.piece(at);
         piece.map_or(0, |(begin, piece)| (begin + piece.len).saturating_sub(at))
     }
 
-    /// Where the byte at `at` lies in the file.
-    pub fn position(&self, at: u64) -> u64 {
+    /// The offset in the file of the byte at `at`.
+    pub fn file_offset(&self, at: u64) -> u64 {
         let piece = self.piece(at);
         piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
     }
 
-    /// The `len` bytes from `at` on. They lie in one piece.
+    /// The `len` bytes at `at`. They have to lie in one piece.
     pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
         let buffered = at
             .checked_sub(self.at)
@@ -126,9 +129,9 @@ impl<'a> Window<'a> {
         let left = begin + piece.len - at;
         self.at = at;
         let offset = piece.offset + (at - begin);
-        // What follows need not be there, and is not read where that is known.
-        let together = self.source.contiguous(offset);
-        let ahead = self.step.min(together).max(len).min(left);
+        // Bytes behind the wanted ones may be missing. Known gaps are not read.
+        let contiguous = self.source.contiguous(offset);
+        let ahead = self.step.min(contiguous).max(len).min(left);
         let read = self.fill(offset, ahead);
         read.or_else(|_| self.fill(offset, len))
     }
@@ -150,7 +153,7 @@ mod tests {
     use crate::log::arrangement::Arrangement;
     use crate::log::source_dir::SourceDir;
 
-    /// Where blocks behind it are missing, the last one is not read again with each entry.
+    /// The last block before missing ones is not read again for each entry.
     #[test]
     fn what_is_not_there_costs_nothing() {
         const BLOCK: u64 = 1 << 16;

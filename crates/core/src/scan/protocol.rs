@@ -38,7 +38,9 @@ pub struct ScanTask {
     pub dirs: Vec<PathBytes>,
     /// The files beside it that could make a log of it, where such files can.
     pub companions: Option<Vec<SourcePath>>,
+    /// See [`Settings::chunking`](super::Settings::chunking).
     pub chunking: Chunking,
+    /// See [`Settings::without_logs`](super::Settings::without_logs).
     pub without_logs: bool,
     /// A snapshot of more bytes is of no use to the daemon.
     pub most: u64,
@@ -57,8 +59,11 @@ impl From<&Path> for PathBytes {
 /// What a worker asks for, until it is done.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
+    /// The descriptor of a file, open for reading.
     Open(SourcePath),
+    /// The names in a directory.
     List(SourcePath),
+    /// Nothing more: the scan is over.
     Done(ScanOutcome),
 }
 
@@ -67,19 +72,30 @@ pub enum Request {
 pub enum ScanOutcome {
     /// A snapshot, in its own form.
     Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// [`Error::Io`].
     Io {
+        /// The file.
         path: PathBytes,
+        /// The error number of the system.
         errno: i32,
     },
+    /// [`Error::NotALog`].
     NotALog {
+        /// The file.
         path: PathBytes,
+        /// For a person to read.
         reason: String,
     },
+    /// [`Error::BadFile`].
     BadFile {
+        /// The file.
         path: PathBytes,
+        /// For a person to read.
         reason: String,
     },
+    /// [`Error::Changed`].
     Changed {
+        /// The file.
         path: PathBytes,
     },
 }
@@ -87,8 +103,11 @@ pub enum ScanOutcome {
 /// What it is answered. The descriptor of a file that was opened comes with the answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Response {
+    /// The descriptor is attached.
     Opened,
+    /// The names, without `.` and `..`.
     Listed(Vec<OsString>),
+    /// The error number of the system.
     Refused(i32),
 }
 
@@ -182,13 +201,17 @@ pub trait Wait {
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()>;
 }
 
+/// What an end of a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// Bytes to read.
     Read,
+    /// Room to write.
     Write,
 }
 
 impl<W: Wait> Channel<W> {
+    /// A channel over a connected stream socket.
     pub fn new(socket: OwnedFd, wait: W) -> Self {
         Channel { socket, wait }
     }

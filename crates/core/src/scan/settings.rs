@@ -10,6 +10,7 @@ use super::shape::Chunking;
 /// Everything that decides the outcome of a scan, beside the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
+    /// Chunk shapes where the log records none.
     pub chunking: Chunking,
     /// Directories in which logs may lie whose files are elsewhere: the further ones of the directory
     /// that is scanned, in their order.
@@ -21,9 +22,11 @@ pub struct Settings {
 /// An option that concerns one layout only; it has a value.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutOption {
+    /// As it is given on the command line.
     pub name: &'static str,
     /// What the value looks like, for those who ask.
     pub form: &'static str,
+    /// One sentence for the help text.
     pub help: &'static str,
     /// What holds where nothing is said, in words.
     pub default: &'static str,
@@ -31,6 +34,7 @@ pub struct LayoutOption {
     pub adds_up: bool,
 }
 
+/// All options of layouts.
 pub const LAYOUT_OPTIONS: [LayoutOption; 2] = [
     LayoutOption {
         name: BURST_DIR,

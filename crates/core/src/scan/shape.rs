@@ -57,6 +57,7 @@ pub struct Chooser<'a> {
 }
 
 impl<'a> Chooser<'a> {
+    /// For the log whose files are `sources`.
     pub fn new(chunking: Chunking, log: &'a dyn Layout, sources: &'a [SourceFile]) -> Self {
         Chooser {
             chunking,

@@ -28,11 +28,14 @@ use table::EntryTable;
 
 /// Names of the two log datasets in the root group.
 pub const METADATA_LOG: &str = "_metadata_log";
+/// The dataset whose bytes are the data log.
 pub const DATA_LOG: &str = "_data_log";
 
 /// Names of the attributes of an anchor.
 pub const ID: &str = "_classic_id";
+/// The extent of the dataset.
 pub const DIMS: &str = "_classic_dims";
+/// Position of its first entry.
 pub const FIRST: &str = "_classic_first";
 
 /// Where the two logs lie, and which datasets have entries in them.
@@ -40,6 +43,7 @@ pub const FIRST: &str = "_classic_first";
 pub struct Tables {
     /// Which sources: their bytes are those of the two log datasets.
     pub metadata: u16,
+    /// Number of the source of the data log.
     pub data: u16,
     /// In the order of their ids, each of which is there once.
     pub anchors: Vec<Anchor>,
@@ -48,7 +52,9 @@ pub struct Tables {
 /// What has to be known of a dataset to walk the metadata log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
+    /// By which entries name the dataset.
     pub id: i64,
+    /// Number of its dimensions.
     pub rank: u8,
     /// Position of its first entry in the metadata log, -1 where there is none; `None` where the anchor
     /// does not say it.

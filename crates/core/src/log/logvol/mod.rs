@@ -38,6 +38,7 @@ pub const SUBFILED: i64 = 0x200;
 /// Config bits of a writer that encodes the coordinates of several blocks, and that shares selections
 /// among entries.
 pub const ENCODED: i32 = 0x002;
+/// Config bit of a writer whose entries share selections.
 pub const SHARED: i32 = 0x008;
 
 /// Config bit: writes to one dataset are merged to one entry (section 6.6).
@@ -52,6 +53,7 @@ pub struct Extent {
     pub number: u32,
     /// From byte 0 of the file.
     pub offset: u64,
+    /// Bytes.
     pub len: u64,
 }
 
@@ -69,6 +71,7 @@ impl Extent {
 pub struct Section {
     /// Which source file.
     pub source: u16,
+    /// The rank that wrote the entries.
     pub rank: u32,
     /// Whole entries each; together, in this order, they are the section.
     pub pieces: Vec<Piece>,

@@ -13,10 +13,15 @@ pub const LOG_GROUP: &str = "_LOG";
 pub const WRITER: &str = "_h5logfs_writer";
 /// Attributes of an anchor that are not the user's; the last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
+/// The current extent of the dataset.
 pub const DIMS: &str = "_dims";
+/// Its maximum extent.
 pub const MAX_DIMS: &str = "_mdims";
+/// The number by which entries name the dataset.
 pub const ID: &str = "_ID";
+/// The chunk shape (extension).
 pub const CHUNK: &str = "_h5logfs_chunk";
+/// The filter pipeline (extension).
 pub const FILTERS: &str = "_h5logfs_filters";
 
 /// What the name of a subfile directory adds to that of its master.

@@ -40,7 +40,7 @@ impl EntryHeader {
             return Err(format!("{left} bytes are no entry"));
         }
         // An entry may be shorter, and the last one of its piece.
-        let bytes = window.bytes(at, left.min(FRONT).min(window.left(at)))?;
+        let bytes = window.bytes(at, left.min(FRONT).min(window.bytes_left(at)))?;
         if (bytes.len() as u64) < HEADER {
             return Err(format!("{} bytes are no entry", bytes.len()));
         }
@@ -322,7 +322,7 @@ pub(super) struct Entry<'w, 'a> {
 impl Entry<'_, '_> {
     /// From byte 0 of the source file.
     pub fn position(&self) -> u64 {
-        self.window.position(self.at)
+        self.window.file_offset(self.at)
     }
 
     /// The first `len` bytes of the selection, which has that many.
@@ -339,7 +339,7 @@ impl Entry<'_, '_> {
         let back = i64_at(self.body(8)?, 0);
         let target = self.at.checked_add_signed(back);
         let target = target.filter(|t| *t < self.window.len());
-        Ok(target.map(|t| self.window.position(t)))
+        Ok(target.map(|t| self.window.file_offset(t)))
     }
 }
 

@@ -15,21 +15,29 @@ pub struct Header {
     pub version: u8,
     /// Number of records; `None` where the file was written as a stream, and its length says it.
     pub records: Option<u64>,
+    /// In the order of their numbers.
     pub dimensions: Vec<Dimension>,
+    /// Global attributes.
     pub attributes: Vec<Attribute>,
+    /// In the order of their numbers.
     pub variables: Vec<Variable>,
 }
 
+/// A dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dimension {
+    /// Its name.
     pub name: Vec<u8>,
     /// 0 is the record dimension.
     pub len: u64,
 }
 
+/// An attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
+    /// Its name.
     pub name: Vec<u8>,
+    /// Type of its values.
     pub kind: Type,
     /// Number of values.
     pub len: u64,
@@ -40,16 +48,22 @@ pub struct Attribute {
 /// An external type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
+    /// Text.
     Char,
+    /// Numbers, in big endian.
     Number(NumberType),
 }
 
+/// A variable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
+    /// Its name.
     pub name: Vec<u8>,
     /// Numbers of its dimensions.
     pub dimensions: Vec<usize>,
+    /// Its attributes.
     pub attributes: Vec<Attribute>,
+    /// Type of its values.
     pub kind: Type,
     /// Where its data begin in the file.
     pub begin: u64,
@@ -114,6 +128,7 @@ impl Header {
         parse::header(file)
     }
 
+    /// Whether the first dimension of a variable is the record dimension.
     pub fn is_record(&self, variable: &Variable) -> bool {
         let first = variable.dimensions.first();
         first.is_some_and(|d| self.len_of(*d) == 0)

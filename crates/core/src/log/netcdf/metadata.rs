@@ -26,6 +26,7 @@ pub enum EntryError {
 }
 
 impl EntryError {
+    /// The reason, for a person to read.
     pub fn reason(self) -> String {
         match self {
             EntryError::Unreadable(reason) | EntryError::Invalid(reason) => reason,
@@ -36,9 +37,11 @@ impl EntryError {
 /// What the header says of who wrote the log, and to what file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderFields {
+    /// Byte order of all numbers of the log.
     pub big_endian: bool,
     /// How many processes wrote to the file.
     pub ranks: u64,
+    /// Rank of the writer.
     pub rank: u64,
     /// Absolute, as the writer saw the netCDF file.
     pub path: Vec<u8>,
@@ -128,6 +131,7 @@ fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, String> {
 /// The byte order of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteOrder {
+    /// Big endian; else little endian.
     pub big_endian: bool,
 }
 
@@ -142,6 +146,7 @@ impl ByteOrder {
         }
     }
 
+    /// The same, of 8 bytes.
     pub fn i64(self, bytes: &[u8]) -> i64 {
         let mut own = [0; 8];
         own.copy_from_slice(&bytes[..8]);
@@ -155,6 +160,7 @@ impl ByteOrder {
 /// The header of a metadata log, and what it says about the entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHeader {
+    /// What the header says.
     pub fields: HeaderFields,
     /// How many entries count, from the first one on. A log that was cut has fewer: see [`walk`].
     pub entries: u64,

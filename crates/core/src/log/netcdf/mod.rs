@@ -67,8 +67,11 @@ pub struct Tables {
 /// endian; text is of unsigned bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
+    /// Type of its values.
     pub kind: NumberType,
+    /// Its type is `char`.
     pub is_text: bool,
+    /// Its first dimension is the record dimension.
     pub is_record: bool,
     /// Extent; that of the record dimension is 0 here.
     pub dims: Vec<u64>,
@@ -83,7 +86,10 @@ pub struct Variable {
 pub struct Log {
     /// Which sources: the metadata log, and the data log, if there is one.
     pub metadata: u16,
+    /// Number of the source of the data log.
     pub data: Option<u16>,
+    /// The number in the name of its files (1.1).
     pub generation: u32,
+    /// The rank that wrote it.
     pub rank: u64,
 }

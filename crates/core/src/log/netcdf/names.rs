@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 /// Which of the two files of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFileKind {
+    /// `.meta`: the entries.
     Metadata,
+    /// `.data`: their payloads.
     Data,
 }
 
@@ -17,7 +19,9 @@ pub struct LogName<'a> {
     pub master: &'a OsStr,
     /// The number that the file had among those that the program had open.
     pub generation: u32,
+    /// Rank of the writer.
     pub rank: u64,
+    /// Which of the two files it is.
     pub part: LogFileKind,
 }
 
