@@ -51,7 +51,7 @@ pub fn of_bytes(file: Hdf5<'_>, header: u64, len: u64) -> Result<Chunks> {
         file,
         chunk,
         most: len.div_ceil(chunk),
-        left: file.len(),
+        left: file.size(),
         next: 0,
         at: Vec::new(),
     };
@@ -398,7 +398,7 @@ mod tests {
             file,
             chunk: 16,
             most: len.div_ceil(16),
-            left: file.len(),
+            left: file.size(),
             next: 0,
             at: Vec::new(),
         };
