@@ -1,15 +1,18 @@
 //! Writes without copies.
 
+use std::borrow::Cow;
+
 use hdf5::H5Type;
 
-use super::{Cow, Dataset, Error, Records, Result, Selection, Target, Writer, stored};
+use super::entries::DatasetInfo;
+use super::selection::Blocks;
+use super::{Dataset, Error, Result, Selection, Writer, stored};
 
-/// Writes whose data are not copied but lent, until [`Batch::flush`] has written them to the file.
-/// They come behind what was written before the batch was begun.
+/// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they
+/// follow the writes in the buffer.
 ///
-/// A batch that is dropped without a flush hands copies of its data to the writer's buffer, whatever
-/// its limit. Data that have to be changed on their way (filtered, or of a type with gaps) are copied
-/// in any case.
+/// If a batch is dropped without a flush, the writer's buffer gets copies of its data, whatever the
+/// buffer limit is. Filtered data, and types with padding, are copied in any case.
 ///
 /// ```compile_fail
 /// # fn example(file: &mut h5logfs_writer::Writer, dataset: h5logfs_writer::Dataset)
@@ -18,35 +21,35 @@ use super::{Cow, Dataset, Error, Records, Result, Selection, Target, Writer, sto
 /// let mut field = vec![0.0f64; 100];
 /// let mut batch = file.batch();
 /// batch.write(dataset, Selection::All, &field)?;
-/// field[0] = 1.0; // the batch still has it
+/// field[0] = 1.0; // the batch still borrows it
 /// batch.flush()
 /// # }
 /// ```
 pub struct Batch<'w, 'd> {
     writer: &'w mut Writer,
-    records: Records<'d>,
+    records: Vec<BatchRecord<'d>>,
 }
 
-/// The writes of a batch that was put aside: see [`Batch::suspend`].
-#[derive(Default)]
-pub(crate) struct Suspended<'d>(Records<'d>);
+/// A record whose data are not in the writer's buffer.
+pub(crate) struct BatchRecord<'d> {
+    dataset: Dataset,
+    blocks: Blocks,
+    bytes: Cow<'d, [u8]>,
+}
 
 impl<'w, 'd> Batch<'w, 'd> {
     pub(super) fn new(writer: &'w mut Writer) -> Self {
-        Self::resume(writer, Suspended::default())
+        Self::from_records(writer, Vec::new())
     }
 
-    /// Puts the writes aside, for a caller that cannot hold on to the writer until the flush.
-    pub(crate) fn suspend(mut self) -> Suspended<'d> {
-        Suspended(std::mem::take(&mut self.records))
+    /// Ends the borrow of the writer, for a caller that cannot borrow it until the flush.
+    pub(crate) fn into_records(mut self) -> Vec<BatchRecord<'d>> {
+        std::mem::take(&mut self.records)
     }
 
-    /// Goes on with writes that were put aside; they must be of the same writer.
-    pub(crate) fn resume(writer: &'w mut Writer, writes: Suspended<'d>) -> Self {
-        Batch {
-            writer,
-            records: writes.0,
-        }
+    /// The records must be of the same writer.
+    pub(crate) fn from_records(writer: &'w mut Writer, records: Vec<BatchRecord<'d>>) -> Self {
+        Batch { writer, records }
     }
 
     /// Logs elements, row-major over the selection. Local.
@@ -56,18 +59,18 @@ impl<'w, 'd> Batch<'w, 'd> {
         selection: Selection<'_>,
         data: &'d [T],
     ) -> Result<()> {
-        let taken = self.writer.check_type::<T>(dataset).and_then(|()| {
+        let added = self.writer.check_type::<T>(dataset).and_then(|()| {
             // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
-            unsafe { self.take(dataset, selection, data.as_ptr().cast(), data.len()) }
+            unsafe { self.add(dataset, selection, data.as_ptr().cast(), data.len()) }
         });
-        self.writer.note(taken)
+        self.writer.note_refusal(added)
     }
 
     /// Logs elements of a type that is known only when the program runs. Local.
     ///
     /// # Safety
-    /// `data` points to `count` elements of the dataset's datatype, as the program has it in memory,
-    /// which nobody changes while `'d` lasts.
+    /// `data` points to `count` elements of the dataset's datatype in memory, which do not change
+    /// during `'d`.
     pub unsafe fn write_raw(
         &mut self,
         dataset: Dataset,
@@ -75,14 +78,14 @@ impl<'w, 'd> Batch<'w, 'd> {
         data: *const u8,
         count: usize,
     ) -> Result<()> {
-        // SAFETY: as the caller says.
-        let taken = unsafe { self.take(dataset, selection, data, count) };
-        self.writer.note(taken)
+        // SAFETY: promised by the caller.
+        let added = unsafe { self.add(dataset, selection, data, count) };
+        self.writer.note_refusal(added)
     }
 
     /// # Safety
-    /// As of [`Batch::write_raw`].
-    unsafe fn take(
+    /// See [`Batch::write_raw`].
+    unsafe fn add(
         &mut self,
         dataset: Dataset,
         selection: Selection<'_>,
@@ -92,23 +95,27 @@ impl<'w, 'd> Batch<'w, 'd> {
         self.writer.select(dataset, selection, count)?;
         let memory = &self.writer.memory[dataset.0 as usize];
         let layout = &self.writer.outline.datasets[dataset.0 as usize].layout;
-        // SAFETY: as the caller says.
+        // SAFETY: promised by the caller.
         let bytes: Cow<'d, [u8]> = unsafe { memory.packed(data, count) };
         let records = &mut self.records;
         stored::records(layout, &self.writer.blocks, bytes, &mut |blocks, bytes| {
-            records.push((dataset, blocks.clone(), bytes));
+            records.push(BatchRecord {
+                dataset,
+                blocks: blocks.clone(),
+                bytes,
+            });
         });
         Ok(())
     }
 
-    /// Flushes the writer, and with it the batch. Collective. After an error the data are the
-    /// writer's, as copies.
+    /// Flushes the writer with the batch. After an error the writer's buffer has copies of the data.
+    /// Collective.
     pub fn flush(mut self) -> Result<()> {
         self.flush_lent()
     }
 
-    /// Flushes as [`Batch::flush`] does, and closes the file. Collective. The errors are those of
-    /// [`Writer::close`].
+    /// Flushes as [`Batch::flush`] does, and closes the file. The errors are those of
+    /// [`Writer::close`]. Collective.
     pub fn close(mut self) -> Result<()> {
         let flushed = self.flush_lent();
         self.writer.finish(flushed)
@@ -116,7 +123,7 @@ impl<'w, 'd> Batch<'w, 'd> {
 
     fn flush_lent(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.records);
-        let pieces = self.enter(&records);
+        let pieces = self.add_entries(&records);
         let flushed = self.writer.flush_with(&pieces);
         if let Err(Error::Failed { .. } | Error::Closed) = flushed {
             for piece in pieces {
@@ -126,17 +133,19 @@ impl<'w, 'd> Batch<'w, 'd> {
         flushed
     }
 
-    /// Adds the entries of the records to the writer's; returns the data that belong to them.
-    fn enter<'r>(&mut self, records: &'r Records<'d>) -> Vec<&'r [u8]> {
+    /// Adds the entries of the records to those of the writer. Returns their data.
+    fn add_entries<'r>(&mut self, records: &'r [BatchRecord<'d>]) -> Vec<&'r [u8]> {
         let mut offset = self.writer.data.len() as u64;
         let mut pieces = Vec::with_capacity(records.len());
-        for (dataset, blocks, bytes) in records {
-            let layout = &self.writer.outline.datasets[dataset.0 as usize].layout;
-            let target = Target::new(dataset.0, layout);
+        for record in records {
+            let dataset = record.dataset.0;
+            let layout = &self.writer.outline.datasets[dataset as usize].layout;
+            let info = DatasetInfo::new(dataset, layout);
+            let len = record.bytes.len() as u64;
             let section = &mut self.writer.section;
-            section.push(target, blocks, offset, bytes.len() as u64);
-            offset += bytes.len() as u64;
-            pieces.push(&bytes[..]);
+            section.push(info, &record.blocks, offset, len);
+            offset += len;
+            pieces.push(&record.bytes[..]);
         }
         pieces
     }
@@ -145,7 +154,7 @@ impl<'w, 'd> Batch<'w, 'd> {
 impl Drop for Batch<'_, '_> {
     fn drop(&mut self) {
         let records = std::mem::take(&mut self.records);
-        for piece in self.enter(&records) {
+        for piece in self.add_entries(&records) {
             self.writer.data.extend_from_slice(piece);
         }
     }

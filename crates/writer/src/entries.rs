@@ -1,5 +1,5 @@
 //! The entries of one rank: its section of the record table (`docs/formats/logvol.md`, sections 5
-//! and 6), in the forms that section 13 says every reader understands.
+//! and 6). It uses only the forms that every reader understands (section 13).
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -10,25 +10,25 @@ use super::selection::Blocks;
 use h5logfs_core::journal::definition::DatasetLayout;
 use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
-/// Selections shorter than this are spelled out each time: to look for an equal one costs more than
-/// the 8 bytes that refer to it save.
-const WORTH_SHARING: usize = 32;
-/// Selections that are remembered. A program that never repeats itself shall not pay for that.
-const MOST_SHARED: usize = 1 << 18;
+/// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
+/// 8 bytes of a reference save.
+const MIN_SHARED_LEN: usize = 32;
+/// Limits the memory for programs that never repeat a selection.
+const MAX_SHARED: usize = 1 << 18;
 
-/// A dataset as its entries have to know it.
+/// The properties of a dataset that its entries depend on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct DatasetInfo<'a> {
     pub id: u32,
-    /// Extent now.
+    /// Current extent.
     pub dims: &'a [u64],
-    /// The first dimension is unlimited: it counts records.
+    /// The first dimension is unlimited, so it counts records.
     pub records: bool,
 }
 
-impl<'a> Target<'a> {
+impl<'a> DatasetInfo<'a> {
     pub fn new(id: u32, layout: &'a DatasetLayout) -> Self {
-        Target {
+        DatasetInfo {
             id,
             dims: &layout.dims,
             records: layout.max_dims.first() == Some(&None),
@@ -36,18 +36,18 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The section of one rank, as the closed file will have it.
+/// The section of one rank, in the form of the closed file.
 #[derive(Debug)]
 pub(super) struct Section {
     bytes: Vec<u8>,
-    /// Bytes of entries that are in the file.
+    /// Bytes of the entries that are in the file.
     flushed: usize,
-    /// What was added to the data offsets of the entries behind these.
+    /// Was added to the data offsets of the entries since the last flush.
     base: u64,
     share: bool,
     encode: bool,
-    /// Where an entry spells a selection out, by the hash of flags and body.
-    known: HashMap<u64, usize, FixedState>,
+    /// The entry that holds a selection, by the hash of its flags and body.
+    selections: HashMap<u64, usize, FixedState>,
 }
 
 impl Section {
@@ -58,7 +58,7 @@ impl Section {
             base: 0,
             share,
             encode,
-            known: HashMap::with_hasher(FixedState::default()),
+            selections: HashMap::with_hasher(FixedState::default()),
         }
     }
 
@@ -67,14 +67,15 @@ impl Section {
         &self.bytes
     }
 
-    /// Those that are not in the file.
+    /// The entries since the last flush.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.flushed..]
     }
 
-    /// Appends an entry. `offset`: where its stored bytes lie among those that are not in the file.
-    pub fn push(&mut self, target: Target<'_>, blocks: &Blocks, offset: u64, stored: u64) {
-        let record = record_of(target, blocks);
+    /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
+    pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
+        let record = record_of(dataset, blocks);
+        // With a record number the blocks lack the first dimension.
         let skip = usize::from(record.is_some());
         let at = self.bytes.len();
         let mut flag = if record.is_some() { REC } else { 0 };
@@ -88,35 +89,30 @@ impl Section {
             let number = (blocks.number as u32).to_le_bytes();
             self.bytes.extend_from_slice(&number);
         }
-        let steps = if self.encode && blocks.number > 1 {
-            steps(&target.dims[skip..], blocks, skip)
+        if self.encode
+            && blocks.number > 1
+            && let Some(strides) = strides(&dataset.dims[skip..], blocks, skip)
+        {
+            flag |= ENC;
+            self.push_encoded(&strides, blocks, skip);
         } else {
-            None
-        };
-        match steps {
-            Some(steps) => {
-                flag |= ENC;
-                self.push_encoded(&steps, blocks, skip);
-            }
-            None => {
-                self.push_plain(&blocks.starts, blocks.rank, skip);
-                self.push_plain(&blocks.counts, blocks.rank, skip);
-            }
+            self.push_plain(&blocks.starts, blocks.rank, skip);
+            self.push_plain(&blocks.counts, blocks.rank, skip);
         }
-        if self.share && self.bytes.len() - body >= WORTH_SHARING {
-            flag = self.shared(at, body, flag);
+        if self.share && self.bytes.len() - body >= MIN_SHARED_LEN {
+            flag = self.share(at, body, flag);
         }
         let size = (self.bytes.len() - at) as i32;
         let mut header = [0; HEADER as usize];
         header[..4].copy_from_slice(&size.to_le_bytes());
-        header[4..8].copy_from_slice(&target.id.to_le_bytes());
+        header[4..8].copy_from_slice(&dataset.id.to_le_bytes());
         header[8..12].copy_from_slice(&flag.to_le_bytes());
         header[12..20].copy_from_slice(&(offset + self.base).to_le_bytes());
         header[20..28].copy_from_slice(&stored.to_le_bytes());
         self.bytes[at..at + HEADER as usize].copy_from_slice(&header);
     }
 
-    /// Section 6.1: starts, or counts, of the dimensions behind the record.
+    /// Section 6.1: the starts or counts, without the first `skip` dimensions.
     fn push_plain(&mut self, values: &[u64], rank: usize, skip: usize) {
         if rank == 0 {
             return;
@@ -129,27 +125,30 @@ impl Section {
     }
 
     /// Section 6.2.
-    fn push_encoded(&mut self, steps: &[u64], blocks: &Blocks, skip: usize) {
-        let (_, stored) = steps.split_last().unwrap_or((&1, &[]));
-        for step in stored {
-            self.bytes.extend_from_slice(&step.to_le_bytes());
+    fn push_encoded(&mut self, strides: &[u64], blocks: &Blocks, skip: usize) {
+        let (_, stored) = strides.split_last().unwrap_or((&1, &[]));
+        for stride in stored {
+            self.bytes.extend_from_slice(&stride.to_le_bytes());
         }
         for values in [&blocks.starts, &blocks.counts] {
             for block in values.chunks_exact(blocks.rank) {
-                let terms = block[skip..].iter().zip(steps);
-                let sum: u64 = terms.map(|(v, step)| v * step).sum();
+                let terms = block[skip..].iter().zip(strides);
+                let sum: u64 = terms.map(|(v, stride)| v * stride).sum();
                 self.bytes.extend_from_slice(&sum.to_le_bytes());
             }
         }
     }
 
-    /// Section 6.3: replaces the body that was just written, from `body`, where an earlier entry has
-    /// the same one. Returns the flags. Entries with a record number refer to such only, so that no
-    /// reader takes the record of one for that of the other.
-    fn shared(&mut self, at: usize, body: usize, flag: i32) -> i32 {
-        let hash = self.known.hasher().hash_one((flag, &self.bytes[body..]));
+    /// Section 6.3: replaces the body of the last entry by a reference if an earlier entry has the same
+    /// body. Returns the flags. Entries with a record number refer only to entries with one, so that no
+    /// reader confuses their records.
+    fn share(&mut self, at: usize, body: usize, flag: i32) -> i32 {
+        let hash = self
+            .selections
+            .hasher()
+            .hash_one((flag, &self.bytes[body..]));
         let head = body - at;
-        if let Some(&earlier) = self.known.get(&hash)
+        if let Some(&earlier) = self.selections.get(&hash)
             && self.flags_at(earlier) == flag
             && self.entry_at(earlier).get(head..) == Some(&self.bytes[body..])
         {
@@ -158,8 +157,8 @@ impl Section {
             self.bytes.extend_from_slice(&back.to_le_bytes());
             return flag | REF;
         }
-        if self.known.len() < MOST_SHARED {
-            self.known.insert(hash, at);
+        if self.selections.len() < MAX_SHARED {
+            self.selections.insert(hash, at);
         }
         flag
     }
@@ -176,8 +175,8 @@ impl Section {
         &self.bytes[entry..entry + self.i32_at(entry) as usize]
     }
 
-    /// Says where in the file the bytes of the pending entries begin.
-    pub fn place(&mut self, base: u64) {
+    /// Sets the offset in the file at which the data of the pending entries begin.
+    pub fn set_base(&mut self, base: u64) {
         let mut at = self.flushed;
         while at < self.bytes.len() {
             let field = &mut self.bytes[at + 12..at + 20];
@@ -190,16 +189,16 @@ impl Section {
         self.base = base;
     }
 
-    /// The pending entries are in the file.
+    /// Marks the pending entries as flushed.
     pub fn set_flushed(&mut self) {
         self.flushed = self.bytes.len();
         self.base = 0;
     }
 }
 
-/// The record that all blocks lie in, where the dataset has records.
-fn record_of(target: Target<'_>, blocks: &Blocks) -> Option<u64> {
-    if !target.records {
+/// The record that all blocks lie in, if there is one.
+fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
+    if !dataset.records {
         return None;
     }
     let record = *blocks.starts.first()?;
@@ -210,20 +209,21 @@ fn record_of(target: Target<'_>, blocks: &Blocks) -> Option<u64> {
     one.then_some(record)
 }
 
-/// Elements below each dimension, the last value 1: what coordinates are multiplied with. `None`
-/// where some reader would decode them wrongly: a block as long as its dimension (section 6.2).
-fn steps(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
+/// The stride of each dimension in elements. `None` if some reader would decode the blocks wrongly: one
+/// of them is as long as its dimension (section 6.2).
+fn strides(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
     if dims.len() < 2 {
         return None;
     }
-    let mut steps = vec![1u64; dims.len()];
+    let mut strides = vec![1u64; dims.len()];
     for d in (1..dims.len()).rev() {
-        steps[d - 1] = steps[d].checked_mul(dims[d])?;
+        strides[d - 1] = strides[d].checked_mul(dims[d])?;
     }
-    let all = steps[0].checked_mul(dims[0])?;
-    let below = |count: &[u64]| count[skip..].iter().zip(dims).all(|(c, d)| c < d);
-    let fits = all <= i64::MAX as u64 && blocks.counts.chunks_exact(blocks.rank).all(below);
-    fits.then_some(steps)
+    let elements = strides[0].checked_mul(dims[0])?;
+    let is_shorter = |count: &[u64]| count[skip..].iter().zip(dims).all(|(c, d)| c < d);
+    let mut counts = blocks.counts.chunks_exact(blocks.rank);
+    let fits = elements <= i64::MAX as u64 && counts.all(is_shorter);
+    fits.then_some(strides)
 }
 
 #[cfg(test)]
@@ -240,8 +240,8 @@ mod tests {
         }
     }
 
-    fn target(id: u32, dims: &[u64], records: bool) -> Target<'_> {
-        Target { id, dims, records }
+    fn dataset(id: u32, dims: &[u64], records: bool) -> DatasetInfo<'_> {
+        DatasetInfo { id, dims, records }
     }
 
     /// The file of section 15 of the format page, entry by entry.
@@ -249,11 +249,11 @@ mod tests {
     fn the_example_of_the_format_page() {
         let mut section = Section::new(true, true);
         let a = blocks(2, &[0, 1, 2, 1], &[1, 3, 1, 3]);
-        section.push(target(0, &[4, 10], false), &a, 0, 6);
+        section.push(dataset(0, &[4, 10], false), &a, 0, 6);
         let record = |n| blocks(2, &[n, 2], &[1, 3]);
-        section.push(target(1, &[2, 10], true), &record(0), 6, 6);
-        section.push(target(1, &[2, 10], true), &record(1), 12, 6);
-        section.place(2928);
+        section.push(dataset(1, &[2, 10], true), &record(0), 6, 6);
+        section.push(dataset(1, &[2, 10], true), &record(1), 12, 6);
+        section.set_base(2928);
         let words =
             |values: &[i64]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
         let head = |size: i32, id: i32, flag: i32, offset: i64| {
@@ -267,7 +267,7 @@ mod tests {
         wanted.extend(words(&[10, 1, 21, 13, 13]));
         wanted.extend(head(52, 1, 0x20, 2934));
         wanted.extend(words(&[0, 2, 3]));
-        // The format page's writer refers to the selection here; ours is too short for that.
+        // The writer of the format page has a reference here. For ours the selection is too short.
         wanted.extend(head(52, 1, 0x20, 2940));
         wanted.extend(words(&[1, 2, 3]));
         assert_eq!(section.pending(), wanted);
@@ -280,19 +280,19 @@ mod tests {
         let write = |section: &mut Section, id, record, start: u64| {
             let b = blocks(3, &[record, start, 2], &[1, 5, 5]);
             let before = section.bytes().len();
-            section.push(target(id, &dims, true), &b, 0, 25);
+            section.push(dataset(id, &dims, true), &b, 0, 25);
             (section.bytes().len() - before, section.flags_at(before))
         };
         assert_eq!(write(&mut section, 0, 0, 1), (68, REC));
         assert_eq!(write(&mut section, 1, 3, 1), (44, REC | REF));
         assert_eq!(write(&mut section, 0, 0, 2), (68, REC));
         section.set_flushed();
-        // Also across flushes: the table of the closed file has them all in one section.
+        // Also across flushes, because they share a section in the closed file.
         assert_eq!(write(&mut section, 2, 8, 2), (44, REC | REF));
-        // A dataset without records never refers to one with.
+        // A dataset without records never refers to one with records.
         let b = blocks(2, &[1, 2], &[5, 5]);
         let before = section.bytes().len();
-        section.push(target(3, &[50, 50], false), &b, 0, 25);
+        section.push(dataset(3, &[50, 50], false), &b, 0, 25);
         assert_eq!(section.flags_at(before), 0);
         let mut apart = Section::new(false, true);
         assert_eq!(write(&mut apart, 0, 0, 1), (68, REC));
@@ -304,7 +304,7 @@ mod tests {
         let two = |count: u64| blocks(2, &[0, 0, 2, 0], &[1, count, 1, count]);
         let flag = |encode, dims: &[u64], b: &Blocks| {
             let mut section = Section::new(false, encode);
-            section.push(target(0, dims, false), b, 0, 1);
+            section.push(dataset(0, dims, false), b, 0, 1);
             section.flags_at(0)
         };
         assert_eq!(flag(true, &[4, 10], &two(9)), MUL | ENC);
@@ -318,10 +318,10 @@ mod tests {
     fn places_can_change_until_the_flush_is_complete() {
         let mut section = Section::new(true, true);
         let b = blocks(1, &[0], &[4]);
-        section.push(target(0, &[100], false), &b, 0, 4);
-        section.place(1000);
-        section.push(target(0, &[100], false), &b, 4, 4);
-        section.place(2000);
+        section.push(dataset(0, &[100], false), &b, 0, 4);
+        section.set_base(1000);
+        section.push(dataset(0, &[100], false), &b, 4, 4);
+        section.set_base(2000);
         let offset = |at: usize| section.i32_at(at + 12);
         assert_eq!((offset(0), offset(44)), (2000, 2004));
     }

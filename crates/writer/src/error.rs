@@ -1,25 +1,24 @@
-//! What can go wrong while writing. An error of one rank reaches every rank at the next collective
-//! call.
+//! Errors of the writer. An error of one rank reaches all ranks at the next collective call.
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A definition that cannot be: every rank makes the same ones, and gets the same answer.
+    /// An impossible definition. All ranks make the same definitions, so all get this error.
     #[error("{0}")]
     Definition(String),
 
-    /// A write whose shape, extent or type does not fit its dataset. Nothing of it was taken.
+    /// A write whose shape, extent or type does not fit its dataset. It had no effect.
     #[error("dataset {dataset}: {reason}")]
     Write { dataset: String, reason: String },
 
-    /// The buffer has no room for a write. Nothing of it was taken, nothing before it is lost: it
-    /// fits after a flush, unless it is larger than the buffer may be.
-    #[error("{}", full(*limit, *held, *wanted))]
+    /// The buffer has no room for a write. The write had no effect, and earlier writes are not lost. It
+    /// fits after a flush, unless it is larger than the buffer limit.
+    #[error("{}", buffer_full(*limit, *held, *wanted))]
     BufferFull { limit: u64, held: u64, wanted: u64 },
 
-    /// A collective call failed, on this rank or another one, and had no effect: what was flushed
-    /// before is as it was, what was not flushed is still held, and the call can be made again.
+    /// A collective call failed on some rank, and had no effect. Flushed data are unchanged, other data
+    /// are still buffered, and the call can be repeated.
     #[error("{operation} failed on rank {rank}: {reason}")]
     Failed {
         operation: &'static str,
@@ -27,16 +26,16 @@ pub enum Error {
         reason: String,
     },
 
-    /// A flush is complete, but a write before it had been refused on a rank, and is not in it.
+    /// A flush is complete, but it lacks a write that was refused on a rank.
     #[error("flushed, but without a write that rank {rank} had refused: {reason}")]
     Refused { rank: u32, reason: String },
 
-    /// The file was closed, or could not be made.
+    /// The file was closed, or could not be created.
     #[error("the file is closed")]
     Closed,
 }
 
-fn full(limit: u64, held: u64, wanted: u64) -> String {
+fn buffer_full(limit: u64, held: u64, wanted: u64) -> String {
     if wanted > limit {
         format!(
             "a write of {wanted} bytes is larger than the buffer may be, {limit} bytes: a batch does without"

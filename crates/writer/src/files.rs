@@ -1,4 +1,4 @@
-//! The files of a log that is being written: where the next flush goes, the journal, and the close.
+//! The files of a log: creates them, places and writes flushes, keeps the journal, and closes them.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::complete;
+use super::check_outcome;
 use super::error::{Error, Result};
 use super::options::{Fsync, Options, Subfiles};
-use super::parallel::{Outcome, Ranks, SharedFile, Verdict};
+use super::parallel::{GlobalOutcome, LocalOutcome, Ranks, SharedFile};
 use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
 use h5logfs_core::journal::{self, Commit, FileId, Header, Journal, Line};
@@ -18,122 +18,86 @@ use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
 use h5logfs_scan::closing::{Role, parent, sync, write_front, write_objects};
 
-/// The data file that this rank writes to, and what the first rank of the job has besides.
+/// The data file that this rank writes to. The first rank of the job also has the journal.
 pub(super) struct Files {
     path: PathBuf,
     header: Header,
     id: FileId,
-    /// The data file, its number, and the ranks that share it.
     data_path: PathBuf,
-    number: usize,
-    sharing: Ranks,
-    shared: SharedFile,
-    /// Where the last complete flush ended, in each data file.
+    data_file: SharedFile,
+    /// The number of the data file.
+    file_number: usize,
+    /// The ranks that share the data file.
+    file_ranks: Ranks,
+    /// The end of the last complete flush in each data file.
     ends: Vec<u64>,
     flushes: u64,
-    /// On the first rank.
+    /// On the first rank only.
     root: Option<Root>,
 }
 
 struct Root {
     journal: Journal,
-    /// All that the journal says.
+    /// The definitions in the journal, without extents.
     definitions: Vec<Definition>,
 }
 
+type StringResult<T = ()> = std::result::Result<T, String>;
+
 impl Files {
-    /// Makes the files. Collective; leaves nothing behind where it fails.
+    /// Creates the files. On failure all of them are removed. Collective.
     pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
-        let mut same = DefaultHasher::new();
-        options.hash(&mut same);
-        let mut made = Made {
+        let mut hasher = DefaultHasher::new();
+        options.hash(&mut hasher);
+        let mut created = CreatedFiles {
             sync: options.fsync == Fsync::Flush,
-            ..Made::default()
+            ..CreatedFiles::default()
         };
-        let verdict = ranks.agree_on(Outcome::Good, same.finish(), &mut []);
-        created(ranks, verdict, &mut made)?;
-        let subfiles = match options.subfiles {
-            Subfiles::None => 0,
-            Subfiles::Number(n) => n.clamp(1, ranks.size()),
-            Subfiles::PerNode => ranks.nodes(),
-        };
-        let subfiles = subfiles.min(journal::MOST_SUBFILES);
-        let mut config = 0;
-        config |= if options.encode_selections {
-            ENCODED
-        } else {
-            0
-        };
-        config |= if options.share_selections { SHARED } else { 0 };
+        let outcome = ranks.agree_on(LocalOutcome::Good, hasher.finish(), &mut []);
+        created.keep_if(outcome, ranks)?;
         let mut id = FileId::default();
-        let chosen = if ranks.is_root() {
-            random(&mut id.0)
+        let id_chosen = if ranks.is_root() {
+            random(&mut id.0).map_err(|e| e.to_string())
         } else {
             Ok(())
         };
         ranks.broadcast(&mut id.0);
-        let header = Header::new(&id, ranks.size(), subfiles, config);
-        let hints_good = if options
-            .hints
-            .iter()
-            .any(|(k, v)| (k.clone() + v).contains('\0'))
-        {
-            Err("a hint with a zero byte".to_owned())
-        } else {
-            Ok(())
-        };
-        let journal = if ranks.is_root() {
-            hints_good
-                .and(chosen.map_err(|e| e.to_string()))
-                .and_then(|()| made.master(path, &header, &id, options.overwrite))
-                .map(Some)
-        } else {
-            hints_good.map(|()| None)
-        };
-        let (outcome, journal) = told(journal);
-        created(ranks, ranks.agree(outcome), &mut made)?;
-
-        // The layout's own rule (section 10), by which it finds a rank's file again.
-        let number =
-            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
-        let sharing = ranks.split(number as u32);
-        let data_path = match subfiles {
-            0 => path.to_owned(),
-            _ => subfile(path, number as u32),
-        };
-        let subfile_made = if subfiles > 0 && sharing.is_root() {
-            made.file(&data_path, &id, true).map_err(|e| e.to_string())
-        } else {
-            Ok(())
-        };
-        created(ranks, ranks.agree(told(subfile_made).0), &mut made)?;
-
-        let (probed, own) = told(SharedFile::probe(&data_path));
-        created(ranks, ranks.agree(probed), &mut made)?;
-        // All ranks have it, or none is here.
-        let own = own.ok_or(Error::Closed)?;
-        let named = (&*data_path, own);
-        let opened = SharedFile::open(&sharing, named, &options.hints, options.collective);
-        let (outcome, shared) = told(opened);
-        let verdict = ranks.agree(outcome);
-        let shared = match (created(ranks, verdict, &mut made), shared) {
-            (Ok(()), Some(shared)) => shared,
-            // Some ranks may have it open; to close it they would need the others.
-            (Err(e), shared) => {
-                std::mem::forget(shared);
-                return Err(e);
+        let header = new_header(&id, ranks, options);
+        let journal = check_hints(&options.hints).and(id_chosen).and_then(|()| {
+            if !ranks.is_root() {
+                return Ok(None);
             }
-            (Ok(()), None) => return Err(Error::Closed),
-        };
+            let journal = created.create_master(path, &header, &id, options.overwrite)?;
+            Ok(Some(journal))
+        });
+        let (outcome, journal) = outcome_of(journal);
+        created.keep_if(ranks.agree(outcome), ranks)?;
+
+        // Readers find a rank's data file by this rule (section 10 of the format page).
+        let file_number =
+            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
+        let file_ranks = ranks.split(file_number as u32);
+        let mut subfile_created = Ok(());
+        let mut data_path = path.to_owned();
+        if header.subfiles > 0 {
+            data_path = subfile(path, file_number as u32);
+            if file_ranks.is_root() {
+                subfile_created = created.create_file(&data_path, &id, true);
+            }
+        }
+        let (outcome, _) = outcome_of(subfile_created.map_err(|e| e.to_string()));
+        created.keep_if(ranks.agree(outcome), ranks)?;
+
+        let data_file = open_data_file(&data_path, ranks, &file_ranks, options, &mut created)?;
         let data_files = header.data_files() as usize;
         Ok(Files {
             path: path.to_owned(),
             header,
             id,
             data_path,
-            number: number as usize,
-            sharing,
-            shared,
+            data_file,
+            file_number: file_number as usize,
+            file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
             root: journal.flatten().map(|journal| Root {
@@ -143,62 +107,51 @@ impl Files {
         })
     }
 
-    /// Flushes that are complete.
+    /// The number of complete flushes.
     pub fn flushes(&self) -> u64 {
         self.flushes
     }
 
-    /// Fails where a reader of the journal could not keep one more flush in mind.
-    pub fn check_room(&self) -> std::result::Result<(), String> {
-        let extents = (self.flushes + 1).saturating_mul(u64::from(self.sharing.size()));
+    /// Fails if one more flush would exceed the limits of readers.
+    pub fn check_room(&self) -> StringResult {
+        let extents = (self.flushes + 1).saturating_mul(u64::from(self.file_ranks.size()));
         let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
-        if extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64 {
-            Ok(())
-        } else {
-            Err(format!(
+        if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
+            return Err(format!(
                 "after {} flushes of {} ranks the file has to be closed",
                 self.flushes, self.header.ranks
-            ))
+            ));
         }
+        Ok(())
     }
 
-    /// Where this rank's `len` bytes go in its data file. Collective.
+    /// The offset in the data file for `len` bytes of this rank. Collective.
     pub fn place(&self, len: u64) -> u64 {
-        self.ends[self.number] + self.sharing.sum_before(len)
+        self.ends[self.file_number] + self.file_ranks.sum_before(len)
     }
 
-    /// Where the data files end if this rank's end at `end`, as far as this rank knows: other ranks
-    /// may know of more.
+    /// The ends of the data files if this rank's file ends at `end`. Other ranks may know larger ends.
     pub fn ends_with(&self, end: u64) -> Vec<u64> {
         let mut ends = self.ends.clone();
-        ends[self.number] = end;
+        ends[self.file_number] = end;
         ends
     }
 
     /// Writes this rank's part of a flush. Collective over the ranks that share the file.
-    pub fn write(
-        &self,
-        offset: u64,
-        pieces: &[&[u8]],
-        fsync: Fsync,
-    ) -> std::result::Result<(), String> {
-        let written = self.shared.write(offset, pieces);
-        // Collective, so that also a rank whose write failed has to take part.
+    pub fn write(&self, offset: u64, pieces: &[&[u8]], fsync: Fsync) -> StringResult {
+        let written = self.data_file.write(offset, pieces);
+        // Collective: a rank whose write has failed must take part, too.
         let synced = match fsync {
-            Fsync::Flush => self.shared.sync(),
+            Fsync::Flush => self.data_file.sync(),
             Fsync::None | Fsync::Close => Ok(()),
         };
         let about = |e: String| format!("{}: {e}", self.data_path.display());
         written.and(synced).map_err(about)
     }
 
-    /// Makes a flush last that all ranks have written, up to `ends`: the first rank's work.
-    pub fn commit(
-        &mut self,
-        ends: &[u64],
-        defined: &[Definition],
-        fsync: Fsync,
-    ) -> std::result::Result<(), String> {
+    /// Enters a flush, which all ranks have written up to `ends`, in the journal. Only the first rank
+    /// has anything to do.
+    pub fn commit(&mut self, ends: &[u64], defined: &[Definition], fsync: Fsync) -> StringResult {
         let Some(root) = &mut self.root else {
             return Ok(());
         };
@@ -206,31 +159,28 @@ impl Files {
         let mut lines: Vec<Line> = defined.iter().cloned().map(Line::Define).collect();
         let flush = self.flushes + 1;
         lines.push(Line::Commit(Commit { flush, ends }));
-        let at_once = fsync == Fsync::Flush;
-        // The journal is worth nothing if its name, or that of a data file, can be lost.
-        let named = if at_once && self.flushes == 0 {
-            sync_names(&self.path, &self.header)
-        } else {
-            Ok(())
-        };
-        named
-            .and_then(|()| root.journal.append_lines(&lines, at_once))
-            .map_err(|e| e.to_string())
+        let sync_now = fsync == Fsync::Flush;
+        // The journal is useless if its name, or that of a data file, gets lost.
+        if sync_now && self.flushes == 0 {
+            sync_names(&self.path, &self.header).map_err(|e| e.to_string())?;
+        }
+        let appended = root.journal.append_lines(&lines, sync_now);
+        appended.map_err(|e| e.to_string())
     }
 
-    /// All ranks know that the flush lasts.
+    /// Takes note of a committed flush.
     pub fn set_committed(&mut self, ends: Vec<u64>, defined: &mut Vec<Definition>) {
         self.ends = ends;
         self.flushes += 1;
         if let Some(root) = &mut self.root {
-            // The outcome of extents is in the outline.
-            let lasting = |d: &Definition| !matches!(d, Definition::Extent { .. });
-            root.definitions.extend(defined.drain(..).filter(lasting));
+            // The outline has the extents.
+            let is_kept = |d: &Definition| !matches!(d, Definition::Extent { .. });
+            root.definitions.extend(defined.drain(..).filter(is_kept));
         }
     }
 
-    /// Makes HDF5 files of the data files, and removes the journal. Collective. Interrupted or failed
-    /// at any point, it can be done again.
+    /// Turns the data files into HDF5 files, and removes the journal. Can be repeated after a failure or
+    /// an interruption at any point. Collective.
     pub fn finish(
         &mut self,
         ranks: &Ranks,
@@ -240,72 +190,78 @@ impl Files {
     ) -> Result<()> {
         let finished = |outcome| {
             ranks.wait();
-            complete("close", ranks.agree(outcome))
+            check_outcome("close", ranks.agree(outcome))
         };
         let (table, written) = self.write_table(section);
-        // Collective, so that also a rank whose write failed has to take part.
+        // Collective: a rank whose write has failed must take part, too.
         let synced = match fsync {
             Fsync::None => Ok(()),
-            Fsync::Close | Fsync::Flush => self.shared.sync(),
+            Fsync::Close | Fsync::Flush => self.data_file.sync(),
         };
         let about = |e: String| format!("{}: {e}", self.data_path.display());
-        finished(told(written.and(synced).map_err(about)).0)?;
+        finished(outcome_of(written.and(synced).map_err(about)).0)?;
 
-        let datasets = outline.datasets.len();
-        let fronted = if self.sharing.is_root() {
-            let data = Piece {
-                offset: FRONT,
-                len: self.ends[self.number] - FRONT,
-            };
-            let role = Role::Log { data, table };
-            write_front(&self.data_path, &self.header, &self.id, datasets, role)
+        let fronted = if self.file_ranks.is_root() {
+            self.write_log_front(table, outline.datasets.len(), fsync)
         } else {
             Ok(())
         };
-        let fronted = fronted.and_then(|()| {
-            if self.sharing.is_root() && fsync != Fsync::None {
-                sync(&self.data_path)
-            } else {
-                Ok(())
-            }
-        });
-        finished(told(fronted.map_err(|e| e.to_string())).0)?;
+        finished(outcome_of(fronted.map_err(|e| e.to_string())).0)?;
 
         let closed = self.finish_master(outline, fsync);
-        finished(told(closed.map_err(|e| e.to_string())).0)
+        finished(outcome_of(closed.map_err(|e| e.to_string())).0)
     }
 
-    /// Writes the table of entries behind the data: one section a rank. Collective over the ranks
-    /// that share the file.
-    fn write_table(&self, section: &[u8]) -> (Piece, std::result::Result<(), String>) {
+    /// On the first rank of each data file: the HDF5 metadata in front of the data.
+    fn write_log_front(
+        &self,
+        table: Piece,
+        datasets: usize,
+        fsync: Fsync,
+    ) -> h5logfs_core::error::Result<()> {
+        let data = Piece {
+            offset: FRONT,
+            len: self.ends[self.file_number] - FRONT,
+        };
+        let role = Role::Log { data, table };
+        write_front(&self.data_path, &self.header, &self.id, datasets, role)?;
+        if fsync != Fsync::None {
+            sync(&self.data_path)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the table of entries behind the data, with one section for each rank. Collective over the
+    /// ranks that share the file.
+    fn write_table(&self, section: &[u8]) -> (Piece, StringResult) {
         let len = section.len() as u64;
-        let before = self.sharing.sum_before(len);
-        let total = self.sharing.sum(len);
-        let lens = self.sharing.gather(len);
+        let before = self.file_ranks.sum_before(len);
+        let total = self.file_ranks.sum(len);
+        let lens = self.file_ranks.gather(len);
         let mut table = Piece {
-            offset: self.ends[self.number],
+            offset: self.ends[self.file_number],
             len: 0,
         };
         if total == 0 {
             return (table, Ok(()));
         }
-        let head = 8 * (u64::from(self.sharing.size()) + 1);
+        let head = 8 * (u64::from(self.file_ranks.size()) + 1);
         table.len = head + total;
-        if !self.sharing.is_root() {
+        if !self.file_ranks.is_root() {
             let offset = table.offset + head + before;
-            return (table, self.shared.write(offset, &[section]));
+            return (table, self.data_file.write(offset, &[section]));
         }
-        let mut words = u64::from(self.sharing.size()).to_le_bytes().to_vec();
+        let mut words = u64::from(self.file_ranks.size()).to_le_bytes().to_vec();
         let mut at = head;
         for len in lens {
             at += len;
             words.extend_from_slice(&at.to_le_bytes());
         }
-        let written = self.shared.write(table.offset, &[&words, section]);
+        let written = self.data_file.write(table.offset, &[&words, section]);
         (table, written)
     }
 
-    /// On the first rank: the user's objects, and the end of the journal.
+    /// On the first rank of the job: writes the user's objects, and removes the journal.
     fn finish_master(
         &mut self,
         outline: &Outline,
@@ -327,95 +283,152 @@ impl Files {
         root.journal.remove()
     }
 
-    /// Lets go of the data file. Collective.
+    /// Closes the data file. Collective.
     pub fn close(self) {
-        if let Err(e) = self.shared.close() {
-            // The file is complete: there is nothing that anybody could do about it.
+        // The file is complete, so an error is of no consequence.
+        if let Err(e) = self.data_file.close() {
             log::warn!("{}: {e}", self.data_path.display());
         }
     }
 
-    /// Gives up what only collective calls could free.
+    /// Leaks what only collective calls could free.
     pub fn leak(self) {
-        std::mem::forget(self.shared);
-        self.sharing.leak();
+        std::mem::forget(self.data_file);
+        self.file_ranks.leak();
     }
 }
 
-fn told<T>(result: std::result::Result<T, String>) -> (Outcome, Option<T>) {
+/// Opens the data file on all ranks that share it. Collective.
+fn open_data_file(
+    path: &Path,
+    ranks: &Ranks,
+    file_ranks: &Ranks,
+    options: &Options,
+    created: &mut CreatedFiles,
+) -> Result<SharedFile> {
+    let (outcome, probed) = outcome_of(SharedFile::probe(path));
+    created.keep_if(ranks.agree(outcome), ranks)?;
+    // `keep_if` has failed if this is `None` on any rank.
+    let probed = probed.ok_or(Error::Closed)?;
+    let opened = SharedFile::open(file_ranks, path, probed, &options.hints, options.collective);
+    let (outcome, file) = outcome_of(opened);
+    let kept = created.keep_if(ranks.agree(outcome), ranks);
+    if let Err(e) = kept {
+        // Only some ranks may have the file open, and closing it is collective.
+        std::mem::forget(file);
+        return Err(e);
+    }
+    file.ok_or(Error::Closed)
+}
+
+fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
+    let subfiles = match options.subfiles {
+        Subfiles::None => 0,
+        Subfiles::Number(n) => n.clamp(1, ranks.size()),
+        Subfiles::PerNode => ranks.nodes(),
+    };
+    let mut config = 0;
+    if options.encode_selections {
+        config |= ENCODED;
+    }
+    if options.share_selections {
+        config |= SHARED;
+    }
+    let subfiles = subfiles.min(journal::MOST_SUBFILES);
+    Header::new(id, ranks.size(), subfiles, config)
+}
+
+fn check_hints(hints: &[(String, String)]) -> StringResult {
+    if hints
+        .iter()
+        .any(|(k, v)| k.contains('\0') || v.contains('\0'))
+    {
+        return Err("a hint with a zero byte".to_owned());
+    }
+    Ok(())
+}
+
+fn outcome_of<T>(result: StringResult<T>) -> (LocalOutcome, Option<T>) {
     match result {
-        Ok(value) => (Outcome::Good, Some(value)),
-        Err(reason) => (Outcome::Failed(reason), None),
+        Ok(value) => (LocalOutcome::Good, Some(value)),
+        Err(reason) => (LocalOutcome::Failed(reason), None),
     }
 }
 
-/// Removes what a failed creation made.
-fn created(ranks: &Ranks, verdict: Verdict, made: &mut Made) -> Result<()> {
-    let result = complete("create", verdict);
-    if result.is_err() {
-        made.remove_files();
-        // The directory can go when all ranks have removed what they made in it.
-        ranks.sum(0);
-        made.remove_dir();
-    }
-    result
-}
-
-/// What this rank has made of a new file, to be removed if the others fail.
+/// The files that this rank has created. They are removed if the creation fails on any rank.
 #[derive(Default)]
-struct Made {
-    /// No flush comes to a file that its ranks write nothing to; yet a reader wants its front.
+struct CreatedFiles {
+    /// Sync each file when it is created. With fsync at each flush, readers need the front of every
+    /// file, even of one that no flush writes to.
     sync: bool,
     files: Vec<PathBuf>,
     dir: Option<PathBuf>,
 }
 
-impl Made {
-    /// The journal, the file itself, and the directory for its subfiles.
-    fn master(
+impl CreatedFiles {
+    /// Removes the files if any rank has failed. Collective.
+    fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
+        let result = check_outcome("create", outcome);
+        if result.is_err() {
+            self.remove_files();
+            // The directory is empty when all ranks have removed their files in it.
+            ranks.sum(0);
+            self.remove_dir();
+        }
+        result
+    }
+
+    /// Creates the journal, the file itself, and the directory for its subfiles.
+    fn create_master(
         &mut self,
         path: &Path,
         header: &Header,
         id: &FileId,
         overwrite: bool,
-    ) -> std::result::Result<Journal, String> {
-        let mut attempt = || -> h5logfs_core::error::Result<Journal> {
-            let io = |e| h5logfs_core::error::Error::io(path, e);
-            let journal_path = journal::path_of(path);
-            // A journal alone may be what is left of a log that was moved.
-            for there in [path, &journal_path] {
-                if !overwrite && there.symlink_metadata().is_ok() {
-                    let exists = io::ErrorKind::AlreadyExists.into();
-                    return Err(h5logfs_core::error::Error::io(there, exists));
-                }
-            }
-            let dir = subfile_dir(path);
-            if header.subfiles > 0 {
-                match std::fs::create_dir(&dir) {
-                    Ok(()) => self.dir = Some(dir.clone()),
-                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-                    Err(e) => return Err(h5logfs_core::error::Error::io(dir, e)),
-                }
-            }
-            let journal = Journal::create(journal_path.clone(), header)?;
-            self.files.push(journal_path);
-            self.file(path, id, overwrite).map_err(io)?;
-            if overwrite {
-                remove_subfiles(path).map_err(|e| h5logfs_core::error::Error::io(&dir, e))?;
-            }
-            Ok(journal)
-        };
-        attempt().map_err(|e| e.to_string())
+    ) -> StringResult<Journal> {
+        self.try_create_master(path, header, id, overwrite)
+            .map_err(|e| e.to_string())
     }
 
-    /// A data file, or a master, with nothing in it yet. A file that has the name is unlinked, not
-    /// cut short: who reads it shall not see it end.
-    fn file(&mut self, path: &Path, id: &FileId, overwrite: bool) -> io::Result<()> {
-        if overwrite {
-            match std::fs::remove_file(path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
+    fn try_create_master(
+        &mut self,
+        path: &Path,
+        header: &Header,
+        id: &FileId,
+        overwrite: bool,
+    ) -> h5logfs_core::error::Result<Journal> {
+        use h5logfs_core::error::Error;
+        let journal_path = journal::path_of(path);
+        // Without its file, a journal may be a rest of a log that was moved.
+        for existing in [path, &journal_path] {
+            if !overwrite && existing.symlink_metadata().is_ok() {
+                let exists = io::ErrorKind::AlreadyExists.into();
+                return Err(Error::io(existing, exists));
             }
+        }
+        let dir = subfile_dir(path);
+        if header.subfiles > 0 {
+            match std::fs::create_dir(&dir) {
+                Ok(()) => self.dir = Some(dir.clone()),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                Err(e) => return Err(Error::io(dir, e)),
+            }
+        }
+        let journal = Journal::create(journal_path.clone(), header)?;
+        self.files.push(journal_path);
+        self.create_file(path, id, overwrite)
+            .map_err(|e| Error::io(path, e))?;
+        if overwrite {
+            remove_subfiles(path).map_err(|e| Error::io(&dir, e))?;
+        }
+        Ok(journal)
+    }
+
+    /// Creates an empty data file or master. Unlinks an existing file instead of truncating it, so that
+    /// its readers can go on.
+    fn create_file(&mut self, path: &Path, id: &FileId, overwrite: bool) -> io::Result<()> {
+        if overwrite {
+            remove_if_exists(path)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         self.files.push(path.to_owned());
@@ -436,19 +449,25 @@ impl Made {
     }
 }
 
-/// Removes the subfiles that an earlier file of the name left.
+/// Removes the subfiles of an earlier file of this name.
 fn remove_subfiles(path: &Path) -> io::Result<()> {
     let mut number = 0;
-    loop {
-        match std::fs::remove_file(subfile(path, number)) {
-            Ok(()) => number += 1,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e),
-        }
+    while remove_if_exists(&subfile(path, number))? {
+        number += 1;
+    }
+    Ok(())
+}
+
+/// Whether there was a file.
+fn remove_if_exists(path: &Path) -> io::Result<bool> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
-/// Waits until the names of all files of the log are on the disk.
+/// Forces the names of all files of the log to the disk.
 fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<()> {
     if header.subfiles > 0 {
         sync(&subfile_dir(path))?;

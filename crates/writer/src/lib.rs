@@ -1,13 +1,14 @@
-//! The writer: a parallel program's processes log what they have, each on its own, and flush together.
+//! The writer: each process of an MPI program logs elements of datasets by itself, and all processes
+//! flush together.
 //!
-//! Definitions and flushes are collective: all ranks of the communicator make the same ones, in the
-//! same order. Definitions cost no communication: every rank keeps an outline of the file and comes
-//! to the same answer; the first rank writes them to the journal with the next flush. Writes are
-//! local and only fill a buffer.
+//! Definitions and flushes are collective: all ranks of the communicator make the same calls in the
+//! same order. Definitions need no communication. Every rank keeps an outline of the file and comes to
+//! the same result, and the first rank writes the definitions to the journal with the next flush.
+//! Writes are local and only fill a buffer.
 //!
-//! A flush is one exclusive scan for the places, one write in which each rank adds one contiguous
-//! extent, one reduction for the total and for errors, one line in the journal, one broadcast to tell
-//! that it is there. Then nothing that happens to the job can take it back.
+//! A flush consists of an exclusive scan for the offsets, a write in which each rank adds one
+//! contiguous extent, a reduction for the total and for errors, a line in the journal, and a broadcast
+//! that tells all ranks of this line. After that the data survive whatever happens to the job.
 //!
 //! ```no_run
 //! use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
@@ -42,7 +43,6 @@ mod selection;
 mod spec;
 mod stored;
 
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -57,13 +57,13 @@ pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 
-use entries::{Section, Target};
+use entries::{DatasetInfo, Section};
 use files::Files;
 use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{ExtentHeader, crc32};
-use parallel::{Outcome, Ranks, Verdict};
+use parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use selection::Blocks;
-use spec::Memory;
+use spec::MemoryType;
 
 /// A dataset of the file that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,46 +81,46 @@ impl Dataset {
     }
 }
 
-/// A file that the ranks of a communicator write. Dropped without a close it stays as the last flush
-/// left it: readable through h5logfs, and closed by `h5logfs recover`.
+/// A file that the ranks of a communicator write. If it is dropped without a close, it stays as the
+/// last flush left it: h5logfs can read it, and `h5logfs recover` closes it.
 pub struct Writer {
     path: PathBuf,
     options: Options,
     /// `None` once the file is closed.
     open: Option<Open>,
     outline: Outline,
-    /// How the program has the elements of each dataset in memory.
-    memory: Vec<Memory>,
-    /// Definitions since the last flush; kept on the first rank only.
+    /// The datatype of each dataset in the program's memory.
+    memory: Vec<MemoryType>,
+    /// Definitions since the last flush. Only the first rank keeps them.
     defined: Vec<Definition>,
-    /// Over all definitions: the same on all ranks, if they do as they should.
+    /// Hash of all definitions. It must be the same on all ranks.
     definitions_hash: DefaultHasher,
     section: Section,
-    /// The data of the entries that are not in the file.
+    /// The data since the last flush.
     data: Vec<u8>,
-    /// Of the write that is being taken.
+    /// The blocks of the current write. Kept to save allocations.
     blocks: Blocks,
-    /// Why a write was refused, for the other ranks to know.
+    /// Why a write was refused on this rank. The next flush reports it to all ranks.
     refused: Option<String>,
-    /// The same of any rank, that a close which failed is still to tell.
-    untold: Option<Error>,
+    /// The refusal that a failed close has found on some rank, and has not reported yet.
+    unreported: Option<Error>,
 }
 
-/// What an open file needs of MPI and of the file system.
+/// The state of an open file in MPI and in the file system.
 struct Open {
     ranks: Ranks,
     files: Files,
 }
 
 impl Writer {
-    /// Creates a file. Collective over `comm`, which is duplicated. Fails on all ranks or on none.
+    /// Creates a file. Duplicates `comm`. Fails on all ranks or on none. Collective.
     pub fn create(
         path: impl AsRef<Path>,
         comm: &impl Communicator,
         options: Options,
     ) -> Result<Self> {
         let ranks = Ranks::duplicate(comm);
-        // The program may be in another directory when it closes the file.
+        // The program may change its directory before it closes the file.
         let path = path.as_ref();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let files = Files::create(&path, &ranks, &options)?;
@@ -136,7 +136,7 @@ impl Writer {
             data: Vec::new(),
             blocks: Blocks::default(),
             refused: None,
-            untold: None,
+            unreported: None,
         })
     }
 
@@ -147,21 +147,21 @@ impl Writer {
 
     // --- definitions -----------------------------------------------------------------------------
 
-    /// Makes a group, and those around it that are missing. Collective, without communication.
+    /// Creates a group, and its parent groups if they are missing. Collective, without communication.
     pub fn group(&mut self, path: &str) -> Result<()> {
         let path = absolute(path);
-        self.parents(&path)?;
+        self.define_parents(&path)?;
         self.define(Definition::Group { path })
     }
 
-    /// Makes a dataset, and the groups around it that are missing. Collective, without communication.
+    /// Creates a dataset, and its parent groups if they are missing. Collective, without communication.
     pub fn dataset(&mut self, path: &str, spec: DatasetSpec) -> Result<Dataset> {
         let path = absolute(path);
-        let memory = Memory::new(spec.memory.clone());
+        let memory = MemoryType::new(spec.memory.clone());
         let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
         let (layout, memory) =
             defined.map_err(|e| Error::Definition(format!("dataset {path}: {e}")))?;
-        self.parents(&path)?;
+        self.define_parents(&path)?;
         let id = self.memory.len() as u32;
         let layout = Box::new(layout);
         self.define(Definition::Dataset { path, layout })?;
@@ -169,7 +169,7 @@ impl Writer {
         Ok(Dataset(id))
     }
 
-    /// Gives an attribute to the object at `path`; `/` is the root group. Collective, without
+    /// Creates an attribute of the object at `path`. `/` is the root group. Collective, without
     /// communication.
     pub fn attribute(&mut self, path: &str, name: &str, value: impl Into<Value>) -> Result<()> {
         self.define(Definition::Attribute {
@@ -179,7 +179,7 @@ impl Writer {
         })
     }
 
-    /// Sets the extent of a dataset; dimensions can only grow. Collective, without communication.
+    /// Sets the extent of a dataset. Dimensions can only grow. Collective, without communication.
     pub fn extend(&mut self, dataset: Dataset, dims: &[u64]) -> Result<()> {
         self.define(Definition::Extent {
             dataset: dataset.0,
@@ -194,7 +194,7 @@ impl Writer {
         Ok(&defined.layout.dims)
     }
 
-    fn parents(&mut self, path: &str) -> Result<()> {
+    fn define_parents(&mut self, path: &str) -> Result<()> {
         for path in self.outline.missing_groups(path) {
             self.define(Definition::Group { path })?;
         }
@@ -215,26 +215,26 @@ impl Writer {
 
     /// Logs elements, row-major over the selection. The data are copied. Local.
     ///
-    /// What does not fit the dataset is refused, and all ranks hear of it at the next flush. What
-    /// does not fit the buffer ([`Error::BufferFull`]) fits after a flush, of which the other ranks
-    /// must be told by other means.
+    /// A write that does not fit the dataset is refused, and the next flush reports it to all ranks. A
+    /// write that does not fit the buffer ([`Error::BufferFull`]) fits after a flush. The program must
+    /// tell the other ranks to flush.
     pub fn write<T: H5Type>(
         &mut self,
         dataset: Dataset,
         selection: Selection<'_>,
         data: &[T],
     ) -> Result<()> {
-        let taken = self.check_type::<T>(dataset).and_then(|()| {
+        let written = self.check_type::<T>(dataset).and_then(|()| {
             // SAFETY: a `T` has the datatype of the dataset.
-            unsafe { self.take(dataset, selection, data.as_ptr().cast(), data.len()) }
+            unsafe { self.buffer_write(dataset, selection, data.as_ptr().cast(), data.len()) }
         });
-        self.note(taken)
+        self.note_refusal(written)
     }
 
     /// Logs elements of a type that is known only when the program runs. The data are copied. Local.
     ///
     /// # Safety
-    /// `data` points to `count` elements of the dataset's datatype, as the program has it in memory.
+    /// `data` points to `count` elements of the dataset's datatype in memory.
     pub unsafe fn write_raw(
         &mut self,
         dataset: Dataset,
@@ -242,9 +242,9 @@ impl Writer {
         data: *const u8,
         count: usize,
     ) -> Result<()> {
-        // SAFETY: as the caller says.
-        let taken = unsafe { self.take(dataset, selection, data, count) };
-        self.note(taken)
+        // SAFETY: promised by the caller.
+        let written = unsafe { self.buffer_write(dataset, selection, data, count) };
+        self.note_refusal(written)
     }
 
     /// Writes without copying: see [`Batch`].
@@ -252,7 +252,7 @@ impl Writer {
         Batch::new(self)
     }
 
-    /// Bytes held since the last flush.
+    /// Bytes in this rank's buffer, data and entries.
     pub fn buffered(&self) -> u64 {
         (self.data.len() + self.section.pending().len()) as u64
     }
@@ -262,18 +262,15 @@ impl Writer {
             return Err(unknown(dataset));
         };
         if memory.is::<T>() {
-            Ok(())
-        } else {
-            Err(self.refusal(
-                dataset,
-                format!("{} is not its type", std::any::type_name::<T>()),
-            ))
+            return Ok(());
         }
+        let reason = format!("{} is not its type", std::any::type_name::<T>());
+        Err(self.write_error(dataset, reason))
     }
 
     /// # Safety
-    /// As of [`Writer::write_raw`].
-    unsafe fn take(
+    /// See [`Writer::write_raw`].
+    unsafe fn buffer_write(
         &mut self,
         dataset: Dataset,
         selection: Selection<'_>,
@@ -287,9 +284,9 @@ impl Writer {
             .checked_mul(memory.size)
             .filter(|b| *b <= isize::MAX as usize);
         let Some(bytes) = bytes else {
-            return Err(self.refusal(dataset, format!("{count} elements are more than memory")));
+            return Err(self.write_error(dataset, format!("{count} elements are more than memory")));
         };
-        let wanted = bytes as u64 + self.blocks.spelled();
+        let wanted = bytes as u64 + self.blocks.max_encoded_len();
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
         if held.saturating_add(wanted) > limit {
             return Err(Error::BufferFull {
@@ -298,18 +295,18 @@ impl Writer {
                 wanted,
             });
         }
-        // SAFETY: as the caller says.
+        // SAFETY: promised by the caller.
         let bytes = unsafe { memory.packed(data, count) };
         let (section, buffer) = (&mut self.section, &mut self.data);
-        let target = Target::new(dataset.0, layout);
+        let info = DatasetInfo::new(dataset.0, layout);
         stored::records(layout, &self.blocks, bytes, &mut |blocks, bytes| {
-            section.push(target, blocks, buffer.len() as u64, bytes.len() as u64);
+            section.push(info, blocks, buffer.len() as u64, bytes.len() as u64);
             buffer.extend_from_slice(&bytes);
         });
         Ok(())
     }
 
-    /// Lists the blocks of a selection, which must have `count` elements.
+    /// Lists the blocks of a selection in `self.blocks`. Fails if they do not have `count` elements.
     fn select(&mut self, dataset: Dataset, selection: Selection<'_>, count: usize) -> Result<()> {
         if self.open.is_none() {
             return Err(Error::Closed);
@@ -317,46 +314,46 @@ impl Writer {
         let defined = self.outline.datasets.get(dataset.0 as usize);
         let defined = defined.ok_or_else(|| unknown(dataset))?;
         let listed = self.blocks.set(&selection, &defined.layout.dims);
-        listed.map_err(|reason| self.refusal(dataset, reason))?;
+        listed.map_err(|reason| self.write_error(dataset, reason))?;
         if self.blocks.elements != count as u64 {
             let reason = format!(
                 "{count} elements for a selection of {}",
                 self.blocks.elements
             );
-            return Err(self.refusal(dataset, reason));
+            return Err(self.write_error(dataset, reason));
         }
         Ok(())
     }
 
-    fn refusal(&self, dataset: Dataset, reason: String) -> Error {
+    fn write_error(&self, dataset: Dataset, reason: String) -> Error {
         Error::Write {
             dataset: self.outline.datasets[dataset.0 as usize].path.clone(),
             reason,
         }
     }
 
-    /// Remembers a refused write for the next collective call.
-    fn note(&mut self, taken: Result<()>) -> Result<()> {
-        if let Err(error @ (Error::Write { .. } | Error::Definition(_))) = &taken {
-            self.refused.get_or_insert_with(|| error.to_string());
+    /// Remembers a refused write, for the report of the next flush.
+    fn note_refusal(&mut self, written: Result<()>) -> Result<()> {
+        if let Err(error @ (Error::Write { .. } | Error::Definition(_))) = &written {
+            self.refuse(error.to_string());
         }
-        taken
+        written
     }
 
-    /// Remembers a write that was refused before it came here, for the next collective call.
+    /// Refuses a write. The next flush reports the first reason.
     pub(crate) fn refuse(&mut self, reason: String) {
         self.refused.get_or_insert(reason);
     }
 
     // --- collective ------------------------------------------------------------------------------
 
-    /// Writes what all ranks hold, and makes it last: when it has returned on all ranks, neither they
-    /// nor what they defined can be lost by anything that happens to the job. Collective.
+    /// Writes the buffers and definitions of all ranks to the file. Once this has returned on all ranks,
+    /// they survive whatever happens to the job. Collective.
     pub fn flush(&mut self) -> Result<()> {
         self.flush_with(&[])
     }
 
-    /// Flushes; `borrowed` are the data behind those of the buffer.
+    /// Flushes. `borrowed` are data that follow those of the buffer.
     fn flush_with(&mut self, borrowed: &[&[u8]]) -> Result<()> {
         let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
         let entries = self.section.pending().len() as u64;
@@ -373,7 +370,7 @@ impl Writer {
             _ => ExtentHeader::SIZE + entries + data,
         };
         let offset = files.place(len);
-        self.section.place(offset + ExtentHeader::SIZE + entries);
+        self.section.set_base(offset + ExtentHeader::SIZE + entries);
         let entries = self.section.pending();
         let header = header(crc32(entries)).to_bytes();
         let mut pieces: Vec<&[u8]> = Vec::new();
@@ -384,42 +381,41 @@ impl Writer {
         let written = files.write(offset, &pieces, self.options.fsync);
         let written = written.and(files.check_room());
         let outcome = match (written, &self.refused) {
-            (Err(reason), _) => Outcome::Failed(reason),
-            (Ok(()), Some(refused)) => Outcome::Refused(refused.clone()),
-            (Ok(()), None) => Outcome::Good,
+            (Err(reason), _) => LocalOutcome::Failed(reason),
+            (Ok(()), Some(refused)) => LocalOutcome::Refused(refused.clone()),
+            (Ok(()), None) => LocalOutcome::Good,
         };
-        let same = self.definitions_hash.finish();
+        let hash = self.definitions_hash.finish();
         let mut ends = files.ends_with(offset + len);
-        let verdict = complete("flush", ranks.agree_on(outcome, same, &mut ends));
-        if matches!(verdict, Err(Error::Failed { .. })) {
-            return verdict;
+        let flushed = check_outcome("flush", ranks.agree_on(outcome, hash, &mut ends));
+        if matches!(flushed, Err(Error::Failed { .. })) {
+            return flushed;
         }
         let committed = files.commit(&ends, &self.defined, self.options.fsync);
-        complete("flush", ranks.follow(committed))?;
+        check_outcome("flush", ranks.follow_root(committed))?;
         files.set_committed(ends, &mut self.defined);
         self.section.set_flushed();
         self.data.clear();
         self.refused = None;
-        verdict
+        flushed
     }
 
-    /// Flushes, and makes the file an HDF5 file in the Log VOL layout; the journal goes away.
-    /// Collective. After an error the file is still open, unless the error is that of a refused
-    /// write.
+    /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. After
+    /// [`Error::Refused`] the file is closed. After any other error it is still open. Collective.
     pub fn close(&mut self) -> Result<()> {
         let flushed = self.flush();
         self.finish(flushed)
     }
 
-    /// The rest of a close, after its flush.
+    /// Closes the file after the flush.
     fn finish(&mut self, flushed: Result<()>) -> Result<()> {
         let flushed = match flushed {
-            Ok(()) => self.untold.take().map_or(Ok(()), Err),
+            Ok(()) => self.unreported.take().map_or(Ok(()), Err),
             Err(Error::Refused { .. }) => flushed,
             Err(_) => return flushed,
         };
         let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
-        self.untold = flushed.clone().err();
+        self.unreported = flushed.clone().err();
         files.finish(
             ranks,
             self.section.bytes(),
@@ -434,7 +430,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// To close would be collective, and nobody knows whether the other ranks are about to.
+    /// Does not close the file: that is a collective call, and the other ranks may not make it.
     fn drop(&mut self) {
         if let Some(Open { ranks, files }) = self.open.take() {
             log::warn!(
@@ -447,11 +443,11 @@ impl Drop for Writer {
     }
 }
 
-fn complete(operation: &'static str, verdict: Verdict) -> Result<()> {
-    match verdict {
-        Verdict::Good => Ok(()),
-        Verdict::Refused { rank, reason } => Err(Error::Refused { rank, reason }),
-        Verdict::Failed { rank, reason } => Err(Error::Failed {
+fn check_outcome(operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
+    match outcome {
+        GlobalOutcome::Good => Ok(()),
+        GlobalOutcome::Refused { rank, reason } => Err(Error::Refused { rank, reason }),
+        GlobalOutcome::Failed { rank, reason } => Err(Error::Failed {
             operation,
             rank,
             reason,
@@ -463,7 +459,7 @@ fn unknown(dataset: Dataset) -> Error {
     Error::Definition(format!("there is no dataset {} in this file", dataset.0))
 }
 
-/// Paths may be given without the slash in front.
+/// Adds the slash in front if it is missing.
 fn absolute(path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()
@@ -471,6 +467,3 @@ fn absolute(path: &str) -> String {
         format!("/{path}")
     }
 }
-
-/// A write whose data are not in the buffer, as its records.
-type Records<'d> = Vec<(Dataset, Blocks, Cow<'d, [u8]>)>;

@@ -1,50 +1,51 @@
-//! How a file is written.
+//! Options of a new file.
 
-/// How a log is spread over files.
+/// The files that hold the data of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Subfiles {
-    /// In the file itself.
+    /// The file itself.
     #[default]
     None,
-    /// In so many files in the directory `NAME.subfiles`; at most one a rank.
+    /// This many files in the directory `NAME.subfiles`, at most one for each rank.
     Number(u32),
-    /// In as many files as the job has nodes.
+    /// One file for each node of the job.
     PerNode,
 }
 
-/// When the bytes are forced to the disk. The death of the job, however sudden, loses no flush in any
-/// case: this is about the loss of power.
+/// When data are forced to the disk, for the case of a power failure. If only the job dies, no flush is
+/// lost in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fsync {
-    /// When the system likes.
+    /// The system decides.
     None,
-    /// Before a close returns: the journal is kept until the file is safe.
+    /// Before a close returns. The journal stays until the file is safe.
     #[default]
     Close,
-    /// Before a flush returns, too.
+    /// Before a flush or a close returns.
     Flush,
 }
 
 /// Options of a new file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Replace a file of that name. Who has the old one open keeps it.
+    /// Replace an existing file. Programs that have the old file open can go on reading it.
     pub overwrite: bool,
-    /// Bytes that a rank may hold between flushes, data and entries.
+    /// Size limit of a rank's buffer in bytes, for data and entries.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
-    /// A selection that an earlier write of the rank had is not spelled out again.
+    /// Store a selection that is equal to an earlier one of the same rank as a reference.
     pub share_selections: bool,
-    /// The coordinates of many blocks are written as offsets, which takes half the bytes or less.
+    /// Store the coordinates of many blocks as offsets, in at most half the bytes.
     pub encode_selections: bool,
     pub fsync: Fsync,
-    /// Ranks write a flush in one collective call, `MPI_File_write_at_all`, where MPI may gather their
-    /// data on few of them, instead of each for itself.
+    /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data
+    /// of several ranks. By default each rank writes independently.
     ///
-    /// Only for an MPI that tells of failures: Open MPI 4.1 on three or more ranks calls a collective
-    /// write to a full disk a success, or never returns from it, and no flush is safe then.
+    /// Use this only with an MPI that reports errors of collective writes. Open MPI 4.1 on three or more
+    /// ranks does not: if the disk is full, the write seems to succeed, or never returns. No flush is
+    /// safe then.
     pub collective: bool,
-    /// Hints for MPI-IO: keys and values of an `MPI_Info`.
+    /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
 

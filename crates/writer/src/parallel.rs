@@ -1,5 +1,5 @@
-//! The little of MPI that the writer needs: sums over ranks, agreement on errors, one file that all
-//! write to. The safe crate has no MPI-IO, and leaves it to its raw layer.
+//! The part of MPI that the writer needs: sums over ranks, agreement on errors, and a shared file. The
+//! crate `mpi` has MPI-IO in its raw layer only.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
@@ -14,28 +14,28 @@ use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 
-/// Bytes of one request: counts of MPI have 32 bits.
-const REQUEST: usize = 1 << 30;
+/// The counts of MPI have 32 bits.
+const MAX_REQUEST_BYTES: usize = 1 << 30;
 
-/// Pieces of one request: more than the system takes in one call (IOV_MAX), and Open MPI does not say
-/// truly how many bytes it wrote.
-const PIECES: usize = 512;
+/// If a request has more pieces than the system takes in one call (IOV_MAX), Open MPI returns a wrong
+/// number of written bytes.
+const MAX_REQUEST_PIECES: usize = 512;
 
-/// The processes that write a file together, on a communicator of their own.
+/// The processes that write a file collective, on a communicator of their own.
 pub(super) struct Ranks {
     comm: SimpleCommunicator,
 }
 
-/// How a rank fared, for all others to know.
-pub(super) enum Outcome {
+/// The outcome of an operation on this rank.
+pub(super) enum LocalOutcome {
     Good,
-    /// Something worth telling, which stops nobody.
+    /// A write was refused. The operation goes on.
     Refused(String),
     Failed(String),
 }
 
-/// What came of the outcomes of all ranks: the first failure, or else the first refusal.
-pub(super) enum Verdict {
+/// The outcome on all ranks: the first failure, or else the first refusal.
+pub(super) enum GlobalOutcome {
     Good,
     Refused { rank: u32, reason: String },
     Failed { rank: u32, reason: String },
@@ -61,7 +61,7 @@ impl Ranks {
         self.comm.rank() == 0
     }
 
-    /// The ranks of one color, in their order. Collective.
+    /// Splits the ranks by color, in their order. Collective.
     pub fn split(&self, color: u32) -> Self {
         let comm = self.comm.split_by_color(Color::with_value(color as i32));
         // Only a rank without a color gets no communicator.
@@ -69,7 +69,7 @@ impl Ranks {
         Ranks { comm }
     }
 
-    /// Nodes that the ranks are on. Collective.
+    /// The number of nodes. Collective.
     pub fn nodes(&self) -> u32 {
         let node = self.comm.split_shared(self.comm.rank());
         self.sum(u64::from(node.rank() == 0)) as u32
@@ -80,7 +80,7 @@ impl Ranks {
         let mut sum = 0;
         self.comm
             .exclusive_scan_into(&value, &mut sum, SystemOperation::sum());
-        // MPI leaves it undefined on the first rank.
+        // MPI leaves the result undefined on the first rank.
         if self.is_root() { 0 } else { sum }
     }
 
@@ -92,7 +92,7 @@ impl Ranks {
         sum
     }
 
-    /// The values of all ranks, on the first one; empty on the others. Collective.
+    /// The values of all ranks on the first rank. Empty on the others. Collective.
     pub fn gather(&self, value: u64) -> Vec<u64> {
         let root = self.comm.process_at_rank(0);
         if !self.is_root() {
@@ -104,74 +104,75 @@ impl Ranks {
         values
     }
 
-    /// The first rank's value, on all. Collective.
+    /// Sends the first rank's value to all ranks. Collective.
     pub fn broadcast(&self, value: &mut [u8]) {
         self.comm.process_at_rank(0).broadcast_into(value);
     }
 
-    /// Tells all ranks of what went wrong on any. Collective: one reduction, where all is well.
-    pub fn agree(&self, outcome: Outcome) -> Verdict {
+    /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.
+    pub fn agree(&self, outcome: LocalOutcome) -> GlobalOutcome {
         self.agree_on(outcome, 0, &mut [])
     }
 
-    /// The same. `same`: a value that all ranks should have alike; if they do not, that is a failure.
-    /// `largest`: values that are raised to the largest that any rank has.
-    pub fn agree_on(&self, outcome: Outcome, same: u64, largest: &mut [u64]) -> Verdict {
+    /// Does the same. Fails if `same` is not the same on all ranks. Raises each value of `largest` to the
+    /// largest one on any rank.
+    pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> GlobalOutcome {
         const REFUSAL: u64 = 1 << 32;
         const GOOD: u64 = u64::MAX;
         let rank = u64::from(self.rank());
         let worst = match &outcome {
-            Outcome::Failed(_) => rank,
-            Outcome::Refused(_) => REFUSAL | rank,
-            Outcome::Good => GOOD,
+            LocalOutcome::Failed(_) => rank,
+            LocalOutcome::Refused(_) => REFUSAL | rank,
+            LocalOutcome::Good => GOOD,
         };
-        let mut own = vec![worst, same, !same];
-        own.extend(largest.iter().map(|value| !value));
-        let mut least = vec![0; own.len()];
+        // One minimum for all values. The complement turns a maximum into a minimum.
+        let mut local = vec![worst, same, !same];
+        local.extend(largest.iter().map(|value| !value));
+        let mut minima = vec![0; local.len()];
         self.comm
-            .all_reduce_into(&own[..], &mut least[..], SystemOperation::min());
-        let [worst, lowest, highest] = [least[0], least[1], !least[2]];
-        let largest = largest.iter_mut().zip(&least[3..]);
-        largest.for_each(|(value, least)| *value = !least);
+            .all_reduce_into(&local[..], &mut minima[..], SystemOperation::min());
+        let [worst, lowest, highest] = [minima[0], minima[1], !minima[2]];
+        let largest = largest.iter_mut().zip(&minima[3..]);
+        largest.for_each(|(value, minimum)| *value = !minimum);
         if lowest != highest && worst >= REFUSAL {
-            return Verdict::Failed {
+            return GlobalOutcome::Failed {
                 rank: 0,
                 reason: "the ranks do not have the same options, or did not make the same definitions, in the same order".into(),
             };
         }
         if worst == GOOD {
-            return Verdict::Good;
+            return GlobalOutcome::Good;
         }
         let rank = worst as u32;
         let reason = match outcome {
-            Outcome::Failed(reason) | Outcome::Refused(reason) => reason,
-            Outcome::Good => String::new(),
+            LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
+            LocalOutcome::Good => String::new(),
         };
-        let reason = self.tell(rank, reason);
+        let reason = self.broadcast_text(rank, reason);
         if worst < REFUSAL {
-            Verdict::Failed { rank, reason }
+            GlobalOutcome::Failed { rank, reason }
         } else {
-            Verdict::Refused { rank, reason }
+            GlobalOutcome::Refused { rank, reason }
         }
     }
 
-    /// Tells all ranks how the first one fared in what it alone had to do; what the others pass does
-    /// not count. Collective.
-    pub fn follow(&self, own: Result<(), String>) -> Verdict {
-        let mut failed = [u8::from(own.is_err())];
+    /// The outcome of something that only the first rank does. Ignores `result` on other ranks.
+    /// Collective.
+    pub fn follow_root(&self, result: Result<(), String>) -> GlobalOutcome {
+        let mut failed = [u8::from(result.is_err())];
         self.broadcast(&mut failed);
-        match failed {
-            [0] => Verdict::Good,
-            _ => Verdict::Failed {
-                rank: 0,
-                reason: self.tell(0, own.err().unwrap_or_default()),
-            },
+        if failed == [0] {
+            return GlobalOutcome::Good;
+        }
+        GlobalOutcome::Failed {
+            rank: 0,
+            reason: self.broadcast_text(0, result.err().unwrap_or_default()),
         }
     }
 
-    /// Waits until all ranks are here. Collective. Where one of them has much to do, MPI would let the
-    /// others wait on processors, and might well take that of the one: who has waited for a while
-    /// sleeps in between.
+    /// Waits until all ranks are here. An ordinary barrier of MPI keeps the waiting ranks on their
+    /// processors, which a rank with more work may need. So a rank that has waited for a while sleeps.
+    /// Collective.
     pub fn wait(&self) {
         const AWAKE: Duration = Duration::from_micros(500);
         const ASLEEP: Duration = Duration::from_micros(200);
@@ -187,22 +188,22 @@ impl Ranks {
         }
     }
 
-    /// The text of rank `from`, on all ranks.
-    fn tell(&self, from: u32, text: String) -> String {
-        let teller = self.comm.process_at_rank(from as i32);
+    /// Sends the text of rank `from` to all ranks. Collective.
+    fn broadcast_text(&self, from: u32, text: String) -> String {
+        let sender = self.comm.process_at_rank(from as i32);
         let mut bytes = if self.rank() == from {
             text.into_bytes()
         } else {
             Vec::new()
         };
         let mut len = bytes.len() as u64;
-        teller.broadcast_into(&mut len);
+        sender.broadcast_into(&mut len);
         bytes.resize(len as usize, 0);
-        teller.broadcast_into(&mut bytes[..]);
+        sender.broadcast_into(&mut bytes[..]);
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Gives the communicator up without freeing it, which would be a collective call.
+    /// Leaks the communicator. Freeing it would be a collective call.
     pub fn leak(self) {
         std::mem::forget(self.comm);
     }
@@ -211,38 +212,37 @@ impl Ranks {
 /// A file that a group of ranks has open for writing.
 pub(super) struct SharedFile {
     raw: ffi::MPI_File,
-    /// The same file, to ask the system why MPI failed.
-    own: File,
-    together: bool,
+    /// The same file without MPI, to find out why MPI has failed.
+    file: File,
+    /// Write with collective calls.
+    collective: bool,
 }
 
 impl SharedFile {
-    /// Opens the file as this rank alone. To be done, and agreed on, before [`SharedFile::open`]: where
-    /// one rank cannot open a file, Open MPI lets the others wait for it forever.
+    /// Opens the file on this rank alone. All ranks must have succeeded in this before
+    /// [`SharedFile::open`]: if one rank cannot open a file, Open MPI lets the others wait forever.
     pub fn probe(path: &Path) -> Result<File, String> {
         let opened = OpenOptions::new().write(true).open(path);
         opened.map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Opens a file that is there. Collective. `own`: the same from [`SharedFile::probe`]. `together`:
-    /// its writes are collective as well.
+    /// Opens an existing file, which [`SharedFile::probe`] has opened as `file`. Collective.
     pub fn open(
         ranks: &Ranks,
-        (path, own): (&Path, File),
+        path: &Path,
+        file: File,
         hints: &[(String, String)],
-        together: bool,
+        collective: bool,
     ) -> Result<Self, String> {
-        let text = |text: &[u8]| CString::new(text).map_err(|e| e.to_string());
+        let c_string = |text: &[u8]| CString::new(text).map_err(|e| e.to_string());
+        // Errors here are the same on all ranks, so no rank waits for another one.
+        let name = c_string(path.as_os_str().as_bytes())?;
         let pairs = hints
             .iter()
-            .map(|(k, v)| Ok((text(k.as_bytes())?, text(v.as_bytes())?)));
-        // What is wrong here is so on all ranks, which all leave at this point.
-        let (name, pairs) = (
-            text(path.as_os_str().as_bytes())?,
-            pairs.collect::<Result<Vec<_>, String>>()?,
-        );
-        // SAFETY: MPI is initialised, for there is a communicator; names end with a zero byte, and
-        // MPI copies them; `raw` is ours, and an open file only where MPI says so.
+            .map(|(k, v)| Ok((c_string(k.as_bytes())?, c_string(v.as_bytes())?)))
+            .collect::<Result<Vec<_>, String>>()?;
+        // SAFETY: MPI is initialised, because there is a communicator. Strings end with a zero byte, and
+        // MPI copies them. `raw` is used only if MPI has opened it.
         unsafe {
             let mut info = ffi::RSMPI_INFO_NULL;
             if !pairs.is_empty() {
@@ -264,70 +264,72 @@ impl SharedFile {
                 ffi::MPI_Info_free(&mut info);
             }
             check("MPI_File_open", opened).map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok(SharedFile { raw, own, together })
+            Ok(SharedFile {
+                raw,
+                file,
+                collective,
+            })
         }
     }
 
-    /// Writes the pieces one behind the other from `offset`; all ranks call it, also those without
-    /// pieces.
+    /// Writes the pieces one behind the other from `offset` on. Ranks without pieces must call it, too.
     pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
         let mut requests = requests(pieces).into_iter();
         let mut at = offset;
         let mut result = Ok(());
-        if self.together {
-            // Together each rank makes one request; what it has beyond that it writes by itself.
+        if self.collective {
+            // All ranks make one collective request. Each writes its further requests by itself.
             let first = requests.next().unwrap_or_default();
-            result = self.complete(at, &first, true);
+            result = self.write_request(at, &first, true);
             at += bytes_of(&first);
         }
         for request in requests {
-            result = result.and_then(|()| self.complete(at, &request, false));
+            result = result.and_then(|()| self.write_request(at, &request, false));
             at += bytes_of(&request);
         }
         result
     }
 
-    /// Writes all of one request: a request that was carried out in part, which is no error to MPI,
-    /// is followed by one for the rest.
-    fn complete(&self, offset: u64, pieces: &[&[u8]], together: bool) -> Result<(), String> {
+    /// Writes one request completely. MPI may write a part of it and report no error, so the rest is
+    /// written with further calls.
+    fn write_request(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<(), String> {
         let wanted = bytes_of(pieces);
-        let mut done = self.request(offset, pieces, together)?;
+        let mut done = self.call_write(offset, pieces, collective)?;
         let mut idle = 0;
         while done < wanted {
-            let rest = behind(pieces, done);
-            let more = self.request(offset + done, &rest, false)?;
+            let rest = remaining(pieces, done);
+            let more = self.call_write(offset + done, &rest, false)?;
             done += more;
             idle = if more == 0 { idle + 1 } else { 0 };
             if idle == 2 {
-                let why = self.hindrance(offset + done, &rest);
+                let why = self.write_error(offset + done, &rest);
                 return Err(format!("{done} of {wanted} bytes could be written: {why}"));
             }
         }
-        if done == wanted {
-            Ok(())
-        } else {
-            Err(format!("{done} bytes were written instead of {wanted}"))
+        if done > wanted {
+            return Err(format!("{done} bytes were written instead of {wanted}"));
         }
+        Ok(())
     }
 
-    /// Why nothing more can be written at `offset`: the system says what MPI does not.
-    fn hindrance(&self, offset: u64, rest: &[&[u8]]) -> String {
+    /// Finds out why nothing more can be written at `offset`, by a write without MPI.
+    fn write_error(&self, offset: u64, rest: &[&[u8]]) -> String {
         let piece = rest.first().copied().unwrap_or_default();
-        match self.own.write_all_at(piece, offset) {
+        match self.file.write_all_at(piece, offset) {
             Ok(()) => "MPI does not say why".into(),
             Err(e) => e.to_string(),
         }
     }
 
-    /// One request; returns the number of bytes that MPI says it has written.
-    fn request(&self, offset: u64, pieces: &[&[u8]], together: bool) -> Result<u64, String> {
+    /// Calls MPI once. Returns the number of bytes that MPI has written by its own account.
+    fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, String> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
         let places: Vec<ffi::MPI_Aint> = pieces.iter().map(|p| p.as_ptr() as isize).collect();
         let offset = i64::try_from(offset).map_err(|e| e.to_string())?;
-        // SAFETY: the file is open. The datatype lists the pieces by address, which are alive until
-        // the call returns, and is freed after it; a single piece is passed as it is. MPI does not
-        // write to the buffer. A zeroed status is a status; it says nothing was written, for an
-        // implementation that leaves it as it is.
+        // SAFETY: the file is open. The datatype has the addresses of the pieces, which live longer than
+        // the call, and is freed after it. A single piece is passed without a datatype. MPI only reads
+        // the buffer. A zeroed status is valid. It says that nothing was written, in case MPI does not
+        // set it.
         unsafe {
             let mut status: ffi::MPI_Status = std::mem::zeroed();
             ffi::MPI_Status_set_elements(&mut status, ffi::RSMPI_UINT8_T, 0);
@@ -348,7 +350,7 @@ impl SharedFile {
                     (ptr::null(), 1)
                 }
             };
-            let call = if together {
+            let call = if collective {
                 ffi::MPI_File_write_at_all
             } else {
                 ffi::MPI_File_write_at
@@ -360,12 +362,12 @@ impl SharedFile {
                 ffi::MPI_Type_free(&mut datatype);
             }
             check("writing", written)?;
-            // Without anything to write the status may be anything.
+            // Without pieces the status may have any value.
             Ok(if pieces.is_empty() { 0 } else { done as u64 })
         }
     }
 
-    /// Waits until what was written is on the disk. Collective.
+    /// Forces the written data to the disk. Collective.
     pub fn sync(&self) -> Result<(), String> {
         // SAFETY: the file is open.
         check("MPI_File_sync", unsafe { ffi::MPI_File_sync(self.raw) })
@@ -373,7 +375,7 @@ impl SharedFile {
 
     /// Collective.
     pub fn close(mut self) -> Result<(), String> {
-        // SAFETY: the file is open, and nobody can use it after this.
+        // SAFETY: the file is open, and `self` is gone after this.
         check("MPI_File_close", unsafe {
             ffi::MPI_File_close(&mut self.raw)
         })
@@ -384,8 +386,8 @@ fn bytes_of(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|p| p.len() as u64).sum()
 }
 
-/// What is left of the pieces behind the first `done` bytes.
-fn behind<'a>(pieces: &[&'a [u8]], done: u64) -> Vec<&'a [u8]> {
+/// The pieces without their first `done` bytes.
+fn remaining<'a>(pieces: &[&'a [u8]], done: u64) -> Vec<&'a [u8]> {
     let mut skip = done as usize;
     let mut rest = Vec::new();
     for piece in pieces {
@@ -398,16 +400,16 @@ fn behind<'a>(pieces: &[&'a [u8]], done: u64) -> Vec<&'a [u8]> {
     rest
 }
 
-/// The pieces in groups of at most [`REQUEST`] bytes and [`PIECES`] pieces.
+/// Groups the pieces into requests of at most [`MAX_REQUEST_BYTES`] bytes and [`MAX_REQUEST_PIECES`] pieces.
 fn requests<'a>(pieces: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
     let mut groups: Vec<Vec<&[u8]>> = Vec::new();
     let mut room = 0;
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
-            if room == 0 || groups.last().is_none_or(|g| g.len() == PIECES) {
+            if room == 0 || groups.last().is_none_or(|g| g.len() == MAX_REQUEST_PIECES) {
                 groups.push(Vec::new());
-                room = REQUEST;
+                room = MAX_REQUEST_BYTES;
             }
             let (part, more) = rest.split_at(rest.len().min(room));
             if let Some(group) = groups.last_mut() {
@@ -427,8 +429,9 @@ fn check(what: &str, code: c_int) -> Result<(), String> {
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut len = 0;
     // SAFETY: the buffer has the size that MPI documents.
-    let told = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
-    let text = if told == ffi::MPI_SUCCESS as c_int {
+    let found =
+        unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
+    let text = if found == ffi::MPI_SUCCESS as c_int {
         String::from_utf8_lossy(&text[..len.clamp(0, text.len() as c_int) as usize])
     } else {
         "an error without a text".into()
@@ -446,17 +449,17 @@ mod tests {
         let pieces = [&large[..10], &[], &large[..]];
         assert_eq!(requests(&pieces), [vec![&large[..10], &large[..]]]);
         assert!(requests(&[&[], &[]]).is_empty());
-        let many = [&large[..1]; PIECES + 1];
+        let many = [&large[..1]; MAX_REQUEST_PIECES + 1];
         let lens: Vec<usize> = requests(&many).iter().map(Vec::len).collect();
-        assert_eq!(lens, [PIECES, 1]);
+        assert_eq!(lens, [MAX_REQUEST_PIECES, 1]);
     }
 
     #[test]
     fn what_was_not_written_is_left() {
         let pieces: [&[u8]; 3] = [b"abc", b"", b"defg"];
-        assert_eq!(behind(&pieces, 0), [&b"abc"[..], b"defg"]);
-        assert_eq!(behind(&pieces, 2), [&b"c"[..], b"defg"]);
-        assert_eq!(behind(&pieces, 5), [b"fg"]);
-        assert!(behind(&pieces, 7).is_empty());
+        assert_eq!(remaining(&pieces, 0), [&b"abc"[..], b"defg"]);
+        assert_eq!(remaining(&pieces, 2), [&b"c"[..], b"defg"]);
+        assert_eq!(remaining(&pieces, 5), [b"fg"]);
+        assert!(remaining(&pieces, 7).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! What a write covers, and the blocks that it comes down to.
+//! The elements that a write covers, and the list of blocks that they form.
 
-/// The elements that a write covers; coordinates in elements, one value a dimension. The data are in
-/// row-major order of what is selected, as in HDF5; of several blocks, one block after the other; of
-/// points, in their order.
+/// The elements that a write covers. Coordinates count elements, with one value for each dimension. As
+/// in HDF5, the data are in row-major order of the selected elements. Several blocks are written one
+/// after the other, and points in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection<'a> {
     /// The whole extent.
@@ -18,8 +18,8 @@ pub enum Selection<'a> {
         count: &'a [u64],
         block: &'a [u64],
     },
-    /// Any number of blocks: their starts one after the other, and their counts alike. Where they
-    /// overlap, later ones win.
+    /// Any number of blocks: the start of each block, one after the other, and their counts. Where blocks
+    /// overlap, the last one wins.
     Blocks {
         starts: &'a [u64],
         counts: &'a [u64],
@@ -38,19 +38,19 @@ impl<'a> Selection<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Blocks {
     pub rank: usize,
-    /// Of a scalar there is one, without coordinates.
+    /// A scalar has one block without coordinates.
     pub number: usize,
     pub starts: Vec<u64>,
     pub counts: Vec<u64>,
     pub elements: u64,
 }
 
-/// Blocks that a hyperslab may come down to; they are listed in memory.
-const MOST_BLOCKS: u64 = 1 << 26;
+/// Limit for hyperslabs, because their blocks are listed in memory.
+const MAX_BLOCKS: u64 = 1 << 26;
 
 impl Blocks {
-    /// Lists the blocks of a selection in a dataset of extent `dims`. Blocks without elements are left
-    /// out. Fails where one reaches out of the extent.
+    /// Lists the blocks of a selection in a dataset of extent `dims`, without empty ones. Fails if a block
+    /// reaches beyond the extent.
     pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> Result<(), String> {
         self.rank = dims.len();
         self.number = 0;
@@ -69,24 +69,22 @@ impl Blocks {
                 count,
                 block,
             } => self.hyperslab([start, stride, count, block], dims),
-            Selection::Blocks { starts, counts } => {
-                if dims.is_empty()
-                    || starts.len() != counts.len()
-                    || !starts.len().is_multiple_of(dims.len())
-                {
-                    return Err(format!(
-                        "{} starts and {} counts for rank {}",
-                        starts.len(),
-                        counts.len(),
-                        dims.len()
-                    ));
-                }
-                let blocks = starts.chunks_exact(dims.len());
-                let mut blocks = blocks.zip(counts.chunks_exact(dims.len()));
-                blocks.try_for_each(|(start, count)| self.push(start, count, dims))
-            }
+            Selection::Blocks { starts, counts } => self.blocks(starts, counts, dims),
             Selection::Points(points) => self.points(points, dims),
         }
+    }
+
+    fn blocks(&mut self, starts: &[u64], counts: &[u64], dims: &[u64]) -> Result<(), String> {
+        let rank = dims.len();
+        if rank == 0 || starts.len() != counts.len() || !starts.len().is_multiple_of(rank) {
+            return Err(format!(
+                "{} starts and {} counts for rank {rank}",
+                starts.len(),
+                counts.len()
+            ));
+        }
+        let mut blocks = starts.chunks_exact(rank).zip(counts.chunks_exact(rank));
+        blocks.try_for_each(|(start, count)| self.push(start, count, dims))
     }
 
     fn push(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> Result<(), String> {
@@ -122,44 +120,18 @@ impl Blocks {
         Ok(())
     }
 
-    /// The order of the elements is row-major over all that is selected. So blocks are as large as
-    /// they can be behind the last dimension that has gaps, and one row thick in front of it.
+    /// The elements are in row-major order over the whole selection. So behind the last dimension with
+    /// gaps a block is as long as possible, and before it a block is one row thick.
     fn hyperslab(&mut self, terms: [&[u64]; 4], dims: &[u64]) -> Result<(), String> {
-        let [start, stride, count, block] = terms;
-        let rank = dims.len();
-        if terms.iter().any(|t| t.len() != rank) {
-            return Err(format!("a hyperslab of other rank than {rank}"));
-        }
-        let mut elements = 1u64;
-        for d in 0..rank {
-            elements = elements
-                .checked_mul(count[d])
-                .and_then(|e| e.checked_mul(block[d]))
-                .ok_or("too many elements")?;
-        }
+        let elements = check_hyperslab(terms, dims)?;
         if elements == 0 {
             return Ok(());
         }
-        for d in 0..rank {
-            if count[d] > 1 && stride[d] < block[d] {
-                return Err(format!(
-                    "blocks of {} at a stride of {} overlap in dimension {d}",
-                    block[d], stride[d]
-                ));
-            }
-            let end = (count[d] - 1)
-                .checked_mul(stride[d])
-                .and_then(|far| far.checked_add(start[d])?.checked_add(block[d]));
-            if end.is_none_or(|end| end > dims[d]) {
-                return Err(format!(
-                    "the hyperslab reaches out of dimension {d} of {}",
-                    dims[d]
-                ));
-            }
-        }
+        let [start, stride, count, block] = terms;
+        let rank = dims.len();
         let has_gaps = |d: usize| count[d] > 1 && stride[d] > block[d];
         let split = (0..rank).rev().find(|d| has_gaps(*d));
-        // Steps a block makes in each dimension, and how thick it is there.
+        // The number of blocks along each dimension, and their thickness there.
         let (mut steps, mut thick) = (vec![1; rank], vec![1; rank]);
         for d in 0..rank {
             (steps[d], thick[d]) = match split {
@@ -169,7 +141,7 @@ impl Blocks {
             };
         }
         let blocks = steps.iter().try_fold(1u64, |n, s| n.checked_mul(*s));
-        if blocks.is_none_or(|n| n > MOST_BLOCKS) {
+        if blocks.is_none_or(|n| n > MAX_BLOCKS) {
             return Err("too many blocks".into());
         }
         let place = |d: usize, step: u64| match split {
@@ -192,7 +164,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Points that follow each other along the last dimension are one block.
+    /// Points that follow each other along the last dimension form one block.
     fn points(&mut self, points: &[u64], dims: &[u64]) -> Result<(), String> {
         let rank = dims.len();
         if rank == 0 || !points.len().is_multiple_of(rank) {
@@ -222,8 +194,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Bytes that spelling them out takes at most.
-    pub fn spelled(&self) -> u64 {
+    /// An upper bound on the bytes of an entry with these blocks.
+    pub fn max_encoded_len(&self) -> u64 {
         48 + 16 * self.starts.len() as u64
     }
 
@@ -245,6 +217,43 @@ impl Blocks {
             elements: count.iter().product(),
         }
     }
+}
+
+/// Checks a hyperslab: start, stride, count, block. Returns the number of its elements.
+fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> Result<u64, String> {
+    let [start, stride, count, block] = terms;
+    let rank = dims.len();
+    if terms.iter().any(|t| t.len() != rank) {
+        return Err(format!("a hyperslab of other rank than {rank}"));
+    }
+    let mut elements = 1u64;
+    for d in 0..rank {
+        elements = elements
+            .checked_mul(count[d])
+            .and_then(|e| e.checked_mul(block[d]))
+            .ok_or("too many elements")?;
+    }
+    if elements == 0 {
+        return Ok(0);
+    }
+    for d in 0..rank {
+        if count[d] > 1 && stride[d] < block[d] {
+            return Err(format!(
+                "blocks of {} at a stride of {} overlap in dimension {d}",
+                block[d], stride[d]
+            ));
+        }
+        let end = (count[d] - 1)
+            .checked_mul(stride[d])
+            .and_then(|last| last.checked_add(start[d])?.checked_add(block[d]));
+        if end.is_none_or(|end| end > dims[d]) {
+            return Err(format!(
+                "the hyperslab reaches out of dimension {d} of {}",
+                dims[d]
+            ));
+        }
+    }
+    Ok(elements)
 }
 
 #[cfg(test)]
@@ -306,7 +315,7 @@ mod tests {
     type Term = (u64, u64, u64, u64);
 
     proptest! {
-        /// Against libhdf5's rule: row-major order over all selected elements.
+        /// libhdf5's rule: row-major order over all selected elements.
         #[test]
         fn hyperslabs_are_listed_in_row_major_order(
             terms in prop::collection::vec((0u64..3, 0u64..3, 1u64..4, 1u64..4), 1..4),

@@ -1,5 +1,4 @@
-//! What the definitions of a program are made of: dataset shapes, attribute values, and Rust's types as
-//! datatypes.
+//! Properties of new datasets, values of attributes, and the datatypes of Rust types.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -11,7 +10,7 @@ use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Value};
 use h5logfs_core::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 
-/// The datatype of a Rust type, as it lies in memory.
+/// The datatype of a Rust type in memory.
 pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
     from_descriptor(&T::type_descriptor())
 }
@@ -25,7 +24,7 @@ fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
             FloatSize::U4 => 4,
             FloatSize::U8 => 8,
         }),
-        // As h5py has it.
+        // As h5py writes it.
         TypeDescriptor::Boolean => Datatype::Enumeration {
             base: Box::new(Datatype::integer(1, true)),
             members: vec![("FALSE".into(), 0), ("TRUE".into(), 1)],
@@ -65,26 +64,26 @@ fn int_size(size: IntSize) -> u32 {
     size as u32
 }
 
-/// A datatype as a program has it in memory, and what of it goes to the file.
+/// A datatype in the program's memory. The file has it without padding.
 #[derive(Debug, Clone)]
-pub(super) struct Memory {
+pub(super) struct MemoryType {
     pub datatype: Datatype,
-    /// Bytes of an element in memory.
+    /// Size of an element in memory, in bytes.
     pub size: usize,
-    /// Where in it the bytes lie that the file gets; empty where that is all of them.
+    /// Offset and length of the bytes without padding. Empty if there is no padding.
     runs: Vec<(usize, usize)>,
-    /// The Rust type that was found to have this datatype.
+    /// The last Rust type that had this datatype.
     rust: Option<TypeId>,
 }
 
-impl Memory {
+impl MemoryType {
     pub fn new(datatype: Datatype) -> Result<Self, String> {
         datatype.check()?;
         let (size, mut runs) = (datatype.size() as usize, datatype.runs());
         if runs == [(0, size)] {
             runs.clear();
         }
-        Ok(Memory {
+        Ok(MemoryType {
             datatype,
             size,
             runs,
@@ -92,7 +91,7 @@ impl Memory {
         })
     }
 
-    /// Whether values of `T` have this datatype. Asked for each write: the answer is remembered.
+    /// Whether values of `T` have this datatype. Each write asks, so the answer is cached.
     pub fn is<T: H5Type>(&mut self) -> bool {
         let rust = TypeId::of::<T>();
         if self.rust == Some(rust) {
@@ -105,21 +104,20 @@ impl Memory {
         same
     }
 
-    /// The bytes of elements as the file gets them.
+    /// The bytes of elements without padding.
     ///
     /// # Safety
-    /// `data` points to `count` elements of this datatype. Bytes between their members need not be
-    /// initialised.
+    /// `data` points to `count` elements of this datatype. Padding need not be initialised.
     pub unsafe fn packed<'d>(&self, data: *const u8, count: usize) -> Cow<'d, [u8]> {
         if self.runs.is_empty() {
-            // SAFETY: there are so many bytes, and all of them belong to some member.
+            // SAFETY: there are this many bytes, and none of them is padding.
             return Cow::Borrowed(unsafe { std::slice::from_raw_parts(data, count * self.size) });
         }
         let packed: usize = self.runs.iter().map(|r| r.1).sum();
         let mut bytes = Vec::with_capacity(packed * count);
         for element in 0..count {
             for (offset, len) in &self.runs {
-                // SAFETY: runs lie in an element, and hold members only.
+                // SAFETY: runs lie within an element and contain no padding.
                 bytes.extend_from_slice(unsafe {
                     std::slice::from_raw_parts(data.add(element * self.size + offset), *len)
                 });
@@ -129,12 +127,13 @@ impl Memory {
     }
 }
 
-/// A dataset to be made: type and shape, and how it is to look.
+/// The properties of a new dataset.
 #[derive(Debug, Clone)]
 pub struct DatasetSpec {
-    /// As the program has the elements in memory.
+    /// The datatype of the elements in memory.
     pub(super) memory: Datatype,
-    pub(super) fault: Option<String>,
+    /// The last error of a call. `layout` reports it.
+    error: Option<String>,
     layout: DatasetLayout,
     shuffle: bool,
     deflate: Option<u32>,
@@ -142,18 +141,18 @@ pub struct DatasetSpec {
 }
 
 impl DatasetSpec {
-    /// A dataset of elements of type `T`, of fixed extent; without dimensions a scalar.
+    /// A dataset of elements of type `T` with a fixed extent. Without dimensions it is a scalar.
     pub fn new<T: H5Type>(dims: &[u64]) -> Self {
         match datatype_of::<T>() {
             Ok(datatype) => Self::of(datatype, dims),
             Err(reason) => DatasetSpec {
-                fault: Some(reason),
+                error: Some(reason),
                 ..Self::of(Datatype::integer(1, false), dims)
             },
         }
     }
 
-    /// The same with a datatype that is known only when the program runs.
+    /// A dataset with a datatype that is known only when the program runs.
     pub fn of(memory: Datatype, dims: &[u64]) -> Self {
         DatasetSpec {
             layout: DatasetLayout {
@@ -165,58 +164,58 @@ impl DatasetSpec {
                 fill: Vec::new(),
             },
             memory,
-            fault: None,
+            error: None,
             shuffle: false,
             deflate: None,
             fletcher32: false,
         }
     }
 
-    /// How far each dimension may grow; `None` is without limit.
+    /// Sets the largest extent. `None` is unlimited.
     pub fn max_dims(mut self, max_dims: &[Option<u64>]) -> Self {
         self.layout.max_dims = max_dims.to_vec();
         self
     }
 
-    /// Lets one dimension grow without limit.
+    /// Makes one dimension unlimited.
     pub fn unlimited(mut self, dimension: usize) -> Self {
         match self.layout.max_dims.get_mut(dimension) {
             Some(max) => *max = None,
-            None => self.fault = Some(format!("there is no dimension {dimension}")),
+            None => self.error = Some(format!("there is no dimension {dimension}")),
         }
         self
     }
 
-    /// The chunk shape that readers see. Without one the view chooses, unless there are filters.
+    /// Sets the chunk shape that readers see. By default the view chooses it, unless there are filters.
     pub fn chunk(mut self, shape: &[u64]) -> Self {
         self.layout.chunk = Some(shape.to_vec());
         self
     }
 
-    /// Deflates the data, at a level from 0 to 9.
+    /// Adds the filter deflate, with a level from 0 to 9.
     pub fn deflate(mut self, level: u32) -> Self {
         if level > 9 {
-            self.fault = Some(format!("deflate has no level {level}"));
+            self.error = Some(format!("deflate has no level {level}"));
         }
         self.deflate = Some(level);
         self
     }
 
-    /// Sorts the bytes of elements by their significance, so that they deflate better.
+    /// Adds the filter shuffle, which makes deflate more effective.
     pub fn shuffle(mut self) -> Self {
         self.shuffle = true;
         self
     }
 
-    /// Adds a checksum to what is stored.
+    /// Adds the filter fletcher32, a checksum of stored data.
     pub fn fletcher32(mut self) -> Self {
         self.fletcher32 = true;
         self
     }
 
-    /// The value of elements that are never written; zero without this.
+    /// Sets the value of elements that are never written. The default is zero.
     pub fn fill<T: H5Type>(self, value: T) -> Self {
-        self.filled(|memory| {
+        self.set_fill(|memory| {
             if memory.is::<T>() {
                 // SAFETY: a `T` has this datatype.
                 Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned())
@@ -226,9 +225,9 @@ impl DatasetSpec {
         })
     }
 
-    /// The same from the bytes of an element in memory.
+    /// Does the same with the bytes of an element in memory.
     pub fn fill_bytes(self, value: &[u8]) -> Self {
-        self.filled(|memory| {
+        self.set_fill(|memory| {
             if value.len() == memory.size {
                 // SAFETY: these are the bytes of one element.
                 Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned())
@@ -238,23 +237,23 @@ impl DatasetSpec {
         })
     }
 
-    fn filled(mut self, value: impl FnOnce(&mut Memory) -> Result<Vec<u8>, String>) -> Self {
-        let filled = Memory::new(self.memory.clone()).and_then(|mut memory| value(&mut memory));
+    fn set_fill(mut self, value: impl FnOnce(&mut MemoryType) -> Result<Vec<u8>, String>) -> Self {
+        let filled = MemoryType::new(self.memory.clone()).and_then(|mut memory| value(&mut memory));
         match filled {
             Ok(bytes) => self.layout.fill = bytes,
-            Err(fault) => self.fault = Some(fault),
+            Err(error) => self.error = Some(error),
         }
         self
     }
 
     /// The layout that goes to the journal.
     pub(super) fn layout(mut self) -> Result<DatasetLayout, String> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+        if let Some(error) = self.error {
+            return Err(error);
         }
         let element = self.layout.datatype.size();
         let filter = |id, flags, values| Filter { id, flags, values };
-        // Of these libhdf5 lets a dataset do without in a chunk.
+        // libhdf5 may leave out an optional filter in a chunk.
         const OPTIONAL: u32 = 1;
         let filters = &mut self.layout.filters;
         if self.shuffle {
@@ -281,10 +280,10 @@ impl DatasetSpec {
     }
 }
 
-/// The value of an attribute: elements of a datatype that is known only when the program runs, row-major, as they lie in
-/// memory.
+/// The value of an attribute: an array, row-major, of a datatype that is known only when the program
+/// runs. `bytes` are its elements in memory.
 pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Value, String> {
-    let memory = Memory::new(datatype)?;
+    let memory = MemoryType::new(datatype)?;
     if !bytes.len().is_multiple_of(memory.size) {
         return Err(format!(
             "{} bytes are no whole number of elements of {}",
@@ -292,7 +291,7 @@ pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<
             memory.size
         ));
     }
-    // SAFETY: these are the bytes of so many elements.
+    // SAFETY: the bytes are this many elements.
     let packed = unsafe { memory.packed(bytes.as_ptr(), bytes.len() / memory.size) };
     Ok(Value::Elements {
         datatype: memory.datatype.packed(),
@@ -303,7 +302,7 @@ pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<
 
 /// The value of an attribute: an array of elements, row-major.
 pub fn array_value<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Value, String> {
-    let memory = Memory::new(datatype_of::<T>()?)?;
+    let memory = MemoryType::new(datatype_of::<T>()?)?;
     // SAFETY: a `T` has this datatype.
     let bytes = unsafe { memory.packed(values.as_ptr().cast(), values.len()) };
     Ok(Value::Elements {
@@ -341,7 +340,7 @@ mod tests {
             time: 0.5,
             hit: true,
         });
-        let mut memory = Memory::new(datatype_of::<Event>().unwrap()).unwrap();
+        let mut memory = MemoryType::new(datatype_of::<Event>().unwrap()).unwrap();
         assert!(memory.is::<Event>() && !memory.is::<f64>());
         // SAFETY: the values have the datatype.
         let bytes = unsafe { memory.packed(events.as_ptr().cast(), 2) };

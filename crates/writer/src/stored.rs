@@ -1,4 +1,4 @@
-//! What of a write becomes one record: all of it, unless readers are better served by several.
+//! Splits writes into records. One write becomes one record, unless several are better for readers.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,29 @@ use super::selection::Blocks;
 use h5logfs_core::filters;
 use h5logfs_core::journal::definition::DatasetLayout;
 
-/// Bytes of one record at most. The layout's own tools count them in 32 bits.
-const RECORD: u64 = 1 << 30;
+/// Size limit of a record. The tools of the layout count its bytes in 32 bits.
+const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// Blocks of one record at most: its entry has 2 GiB at most, at the largest rank too.
-const BLOCKS: usize = 1 << 20;
+/// Limit for the blocks of a record. It keeps entries below 2 GiB, even with 32 dimensions.
+const MAX_RECORD_BLOCKS: usize = 1 << 20;
 
-/// Hands out the records of a write, in their order: blocks, and the bytes as they are stored.
-/// `bytes`: of all blocks, in the file's form.
+/// One block of a dataset.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    start: &'a [u64],
+    count: &'a [u64],
+}
+
+/// The elements of a block, row-major.
+#[derive(Clone, Copy)]
+struct Elements<'a> {
+    bytes: &'a [u8],
+    /// Bytes of one element.
+    size: usize,
+}
+
+/// Calls `emit` with the blocks and the stored bytes of each record of a write, in their order. `bytes`
+/// are the elements of all blocks, without padding.
 pub(super) fn records<'d>(
     layout: &DatasetLayout,
     blocks: &Blocks,
@@ -23,22 +38,22 @@ pub(super) fn records<'d>(
     if blocks.elements == 0 {
         return;
     }
-    if blocks.number > BLOCKS {
-        return groups(layout, blocks, &bytes, emit);
+    if blocks.number > MAX_RECORD_BLOCKS {
+        return records_in_groups(layout, blocks, &bytes, emit);
     }
     if layout.filters.is_empty() {
         return match bytes {
-            bytes if bytes.len() as u64 <= RECORD => emit(blocks, bytes),
-            Cow::Borrowed(bytes) => split(layout, blocks, bytes, &mut |b, part| {
+            bytes if bytes.len() as u64 <= MAX_RECORD_BYTES => emit(blocks, bytes),
+            Cow::Borrowed(bytes) => split_at_blocks(layout, blocks, bytes, &mut |b, part| {
                 emit(b, Cow::Borrowed(part));
             }),
-            Cow::Owned(bytes) => split(layout, blocks, &bytes, &mut |b, part| {
+            Cow::Owned(bytes) => split_at_blocks(layout, blocks, &bytes, &mut |b, part| {
                 emit(b, Cow::Owned(part.to_vec()));
             }),
         };
     }
-    let mut filtered = |blocks: &Blocks, raw: &[u8]| {
-        // Equal sizes mean raw bytes to a reader, and so do bytes that do not get fewer.
+    let mut emit_filtered = |blocks: &Blocks, raw: &[u8]| {
+        // A reader takes stored bytes of the full size for raw ones.
         let stored = match filters::compress(raw, &layout.filters) {
             Ok(stored) if stored.len() < raw.len() => stored,
             _ => raw.to_vec(),
@@ -49,34 +64,45 @@ pub(super) fn records<'d>(
     let chunk = layout.chunk.as_deref().unwrap_or_default();
     let chunk_bytes = chunk.iter().product::<u64>() * element;
     if bytes.len() as u64 <= chunk_bytes && (blocks.number > 1 || in_one_chunk(blocks, chunk)) {
-        return filtered(blocks, &bytes);
+        return emit_filtered(blocks, &bytes);
     }
-    // Who reads one chunk shall not have to inflate all that was written at once; and what is a chunk
-    // as it lies can be handed on as it lies.
-    let mut at = 0;
-    for block in 0..blocks.number {
-        let (start, count) = (blocks.start(block), blocks.count(block));
-        let len = (count.iter().product::<u64>() * element) as usize;
-        let data = &bytes[at..at + len];
-        by_chunk(
-            chunk,
-            (start, count),
-            (data, element as usize),
-            &mut filtered,
-        );
-        at += len;
+    // One record for each chunk: a reader of one chunk does not have to inflate the whole write, and can
+    // pass on a record that is exactly a chunk.
+    let mut rest = &bytes[..];
+    for number in 0..blocks.number {
+        let block = Block::of(blocks, number);
+        let (part, after) = rest.split_at((block.elements() * element) as usize);
+        rest = after;
+        let elements = Elements {
+            bytes: part,
+            size: element as usize,
+        };
+        split_at_chunks(chunk, block, elements, &mut emit_filtered);
     }
 }
 
-/// The records of very many blocks, some of them at a time.
-fn groups<'d>(
+impl<'a> Block<'a> {
+    fn of(blocks: &'a Blocks, number: usize) -> Self {
+        Block {
+            start: blocks.start(number),
+            count: blocks.count(number),
+        }
+    }
+
+    fn elements(&self) -> u64 {
+        self.count.iter().product()
+    }
+}
+
+/// The records of a write with very many blocks, group by group.
+fn records_in_groups<'d>(
     layout: &DatasetLayout,
     blocks: &Blocks,
     bytes: &[u8],
     emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
 ) {
     let element = layout.datatype.size() as usize;
-    let coordinates = BLOCKS * blocks.rank;
+    let coordinates = MAX_RECORD_BLOCKS * blocks.rank;
     let starts = blocks.starts.chunks(coordinates);
     let mut rest = bytes;
     for (starts, counts) in starts.zip(blocks.counts.chunks(coordinates)) {
@@ -107,8 +133,8 @@ fn in_one_chunk(blocks: &Blocks, chunk: &[u64]) -> bool {
     places.all(|((start, end), side)| start / side == end / side)
 }
 
-/// Cuts raw blocks into records that are not too large: block by block, then into rows.
-fn split<'b>(
+/// Splits raw data into records that are not too large: one for each block, or several.
+fn split_at_blocks<'b>(
     layout: &DatasetLayout,
     blocks: &Blocks,
     bytes: &'b [u8],
@@ -116,50 +142,54 @@ fn split<'b>(
 ) {
     let element = u64::from(layout.datatype.size());
     let mut rest = bytes;
-    for block in 0..blocks.number {
-        let (start, count) = (blocks.start(block), blocks.count(block));
-        let len = (count.iter().product::<u64>() * element) as usize;
-        let (data, after) = rest.split_at(len);
+    for number in 0..blocks.number {
+        let block = Block::of(blocks, number);
+        let (data, after) = rest.split_at((block.elements() * element) as usize);
         rest = after;
-        by_rows((start, count), data, element, emit);
+        split_at_rows(block, data, element, emit);
     }
 }
 
-/// Parts of a block that are contiguous in its data, as large as they may be.
-fn by_rows<'b>(
-    (start, count): (&[u64], &[u64]),
+/// Splits a block into parts that are contiguous in its data, and as large as a record may be.
+fn split_at_rows<'b>(
+    block: Block<'_>,
     data: &'b [u8],
     element: u64,
     emit: &mut dyn FnMut(&Blocks, &'b [u8]),
 ) {
-    if data.len() as u64 <= RECORD {
+    let Block { start, count } = block;
+    if data.len() as u64 <= MAX_RECORD_BYTES {
         return emit(&Blocks::one(start, count), data);
     }
-    // The first dimension with more than one row is cut. An element is smaller than a record, but
-    // for one that could not be cut at all.
+    // Cut the first dimension with more than one row. A single element cannot be cut.
     let Some(d) = count.iter().position(|c| *c > 1) else {
         return emit(&Blocks::one(start, count), data);
     };
     let row = count[d + 1..].iter().product::<u64>() * element;
-    let rows = (RECORD / row).max(1);
+    let rows = (MAX_RECORD_BYTES / row).max(1);
     let (mut start, mut count, end) = (start.to_vec(), count.to_vec(), start[d] + count[d]);
     let mut rest = data;
     while start[d] < end {
         count[d] = rows.min(end - start[d]);
         let (part, after) = rest.split_at((count[d] * row) as usize);
-        by_rows((&start, &count), part, element, emit);
+        let block = Block {
+            start: &start,
+            count: &count,
+        };
+        split_at_rows(block, part, element, emit);
         rest = after;
         start[d] += count[d];
     }
 }
 
-/// The parts of a block in the chunks that it touches, each gathered from its data.
-fn by_chunk(
+/// Splits a block into its parts in the chunks that it touches.
+fn split_at_chunks(
     chunk: &[u64],
-    (start, count): (&[u64], &[u64]),
-    (data, element): (&[u8], usize),
+    block: Block<'_>,
+    elements: Elements<'_>,
     emit: &mut dyn FnMut(&Blocks, &[u8]),
 ) {
+    let Block { start, count } = block;
     let rank = start.len();
     let end: Vec<u64> = (0..rank).map(|d| start[d] + count[d]).collect();
     let first: Vec<u64> = (0..rank).map(|d| start[d] / chunk[d]).collect();
@@ -174,7 +204,11 @@ fn by_chunk(
             .map(|d| end[d].min((cell[d] + 1) * chunk[d]) - low[d])
             .collect();
         part.clear();
-        gather(&low, &size, (start, count), (data, element), &mut part);
+        let inner = Block {
+            start: &low,
+            count: &size,
+        };
+        gather(inner, block, elements, &mut part);
         emit(&Blocks::one(&low, &size), &part);
         let Some(d) = (0..rank).rev().find(|d| cell[*d] < last[*d]) else {
             return;
@@ -184,25 +218,23 @@ fn by_chunk(
     }
 }
 
-/// Appends the elements of a box, row by row, from the data of the block around it.
-fn gather(
-    low: &[u64],
-    size: &[u64],
-    (start, count): (&[u64], &[u64]),
-    (data, element): (&[u8], usize),
-    out: &mut Vec<u8>,
-) {
-    let rank = low.len();
+/// Appends the elements of the block `inner`, row by row. `elements` are those of the block `outer`
+/// around it.
+fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut Vec<u8>) {
+    let Elements { bytes, size } = elements;
+    let rank = inner.start.len();
     let Some(last) = rank.checked_sub(1) else {
-        return out.extend_from_slice(data);
+        return out.extend_from_slice(bytes);
     };
-    let row = size[last] as usize * element;
+    let row = inner.count[last] as usize * size;
     let mut at = vec![0; rank];
     loop {
-        let place = (0..rank).fold(0, |place, d| place * count[d] + (low[d] + at[d] - start[d]));
-        let from = place as usize * element;
-        out.extend_from_slice(&data[from..from + row]);
-        let Some(d) = (0..last).rev().find(|d| at[*d] + 1 < size[*d]) else {
+        let index = (0..rank).fold(0, |index, d| {
+            index * outer.count[d] + (inner.start[d] + at[d] - outer.start[d])
+        });
+        let from = index as usize * size;
+        out.extend_from_slice(&bytes[from..from + row]);
+        let Some(d) = (0..last).rev().find(|d| at[*d] + 1 < inner.count[*d]) else {
             return;
         };
         at[d] += 1;
@@ -263,7 +295,7 @@ mod tests {
             (&[4, 8], &[3, 1]),
         ];
         assert_eq!(boxes, wanted);
-        // Too small to deflate: raw, which readers know by the size.
+        // Too small to deflate, so it is raw. Readers know by the size.
         let values: Vec<u8> = [1u16, 2, 3, 4, 7, 8, 9, 10]
             .iter()
             .flat_map(|v| v.to_le_bytes())

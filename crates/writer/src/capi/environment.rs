@@ -1,4 +1,4 @@
-//! MPI as the caller has it: whether it may be called, and its communicators.
+//! The caller's MPI: whether this thread may call it, and duplicates of its communicators.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -10,46 +10,46 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
 use super::status::h5logfs_status::{H5LOGFS_ERR_FAILED, H5LOGFS_ERR_MPI};
-use super::status::{Fault, Result};
+use super::status::{ApiError, Result};
 
-/// The right to call MPI, for as long as it is held.
-pub(super) struct Turn {
-    _alone: Option<MutexGuard<'static, ()>>,
+/// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one
+/// thread at a time may call MPI, so the guard holds a lock.
+pub(super) struct MpiGuard {
+    _lock: Option<MutexGuard<'static, ()>>,
 }
 
-impl Turn {
-    /// Fails where MPI must not be called at all, or not by this thread. Where MPI leaves it to the
-    /// program that only one thread at a time calls it, this library does its part.
-    pub fn take() -> Result<Self> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let level = level()?;
-        // SAFETY: these are constants of the library, which are there once it is loaded.
+impl MpiGuard {
+    /// Fails if this thread must not call MPI.
+    pub fn acquire() -> Result<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let level = thread_level()?;
+        // SAFETY: constants of the MPI library.
         let (serialized, multiple) =
             unsafe { (ffi::RSMPI_THREAD_SERIALIZED, ffi::RSMPI_THREAD_MULTIPLE) };
         if level < serialized && !is_main_thread() {
-            return Err(fault(
+            return Err(mpi_error(
                 "MPI was initialised without support for threads: only the thread that did it may call",
             ));
         }
-        let alone = (level < multiple).then(|| ALONE.lock());
-        Ok(Turn {
-            _alone: alone.map(|guard| guard.unwrap_or_else(PoisonError::into_inner)),
+        let lock = (level < multiple).then(|| LOCK.lock());
+        Ok(MpiGuard {
+            _lock: lock.map(|guard| guard.unwrap_or_else(PoisonError::into_inner)),
         })
     }
 }
 
 /// The level of thread support that MPI was initialised with.
-fn level() -> Result<c_int> {
+fn thread_level() -> Result<c_int> {
     let (mut started, mut ended, mut level) = (0, 0, 0);
-    // SAFETY: the first two may be called at any time, the third one in between.
+    // SAFETY: MPI allows the first two calls at any time, and the third one while it is running.
     unsafe {
         ffi::MPI_Initialized(&mut started);
         ffi::MPI_Finalized(&mut ended);
         if started == 0 {
-            return Err(fault("MPI is not initialised"));
+            return Err(mpi_error("MPI is not initialised"));
         }
         if ended != 0 {
-            return Err(fault("MPI is finalised already"));
+            return Err(mpi_error("MPI is finalised already"));
         }
         ffi::MPI_Query_thread(&mut level);
     }
@@ -58,43 +58,45 @@ fn level() -> Result<c_int> {
 
 fn is_main_thread() -> bool {
     let mut main = 0;
-    // SAFETY: MPI is initialised, and any thread may ask.
+    // SAFETY: MPI is initialised, and any thread may call this.
     unsafe { ffi::MPI_Is_thread_main(&mut main) };
     main != 0
 }
 
-fn fault(message: &str) -> Fault {
-    Fault::new(H5LOGFS_ERR_MPI, message)
+fn mpi_error(message: &str) -> ApiError {
+    ApiError::new(H5LOGFS_ERR_MPI, message)
 }
 
-/// A duplicate of a caller's communicator. Freed by [`Duplicate::free`] only, which is collective: a
-/// panic must not do it.
-pub(super) struct Duplicate(ManuallyDrop<SimpleCommunicator>);
+/// A duplicate of a caller's communicator. Dropping it does not free it, because that is a collective
+/// call, which a panic must not make. [`DuplicateComm::free`] does.
+pub(super) struct DuplicateComm(ManuallyDrop<SimpleCommunicator>);
 
-impl Duplicate {
+impl DuplicateComm {
     /// Collective.
     ///
     /// # Safety
-    /// `comm` is a communicator, or MPI's null handle.
-    pub unsafe fn of(comm: ffi::MPI_Comm, _: &Turn) -> Result<Self> {
-        // SAFETY: MPI may be called; the communicator is one, as the caller says. The new one is
-        // ours, no predefined one, and has one group as the old one has.
+    /// `comm` must be a communicator, or MPI_COMM_NULL.
+    pub unsafe fn of(comm: ffi::MPI_Comm, _: &MpiGuard) -> Result<Self> {
+        // SAFETY: the guard shows that MPI may be called. The caller passes a communicator. The new
+        // one belongs to us, is not predefined, and is an intracommunicator as the old one.
         unsafe {
             if comm == ffi::RSMPI_COMM_NULL {
-                return Err(Fault::invalid("the communicator is MPI_COMM_NULL"));
+                return Err(ApiError::invalid("the communicator is MPI_COMM_NULL"));
             }
             let mut inter = 0;
             ffi::MPI_Comm_test_inter(comm, &mut inter);
             if inter != 0 {
-                return Err(Fault::invalid("the communicator is an intercommunicator"));
+                return Err(ApiError::invalid(
+                    "the communicator is an intercommunicator",
+                ));
             }
             let mut raw = ffi::RSMPI_COMM_NULL;
             let code = ffi::MPI_Comm_dup(comm, &mut raw);
             if code != ffi::MPI_SUCCESS as c_int || raw == ffi::RSMPI_COMM_NULL {
-                return Err(fault(&format!("MPI_Comm_dup fails with error {code}")));
+                return Err(mpi_error(&format!("MPI_Comm_dup fails with error {code}")));
             }
             let comm = SimpleCommunicator::from_raw(raw);
-            Ok(Duplicate(ManuallyDrop::new(comm)))
+            Ok(DuplicateComm(ManuallyDrop::new(comm)))
         }
     }
 
@@ -102,22 +104,24 @@ impl Duplicate {
         &self.0
     }
 
-    /// What each rank has found out by itself, if none has found a fault. Collective.
-    pub fn agree<T>(&self, found: Result<T>) -> Result<T> {
-        let mine = match found {
-            Ok(_) => c_int::MAX,
-            Err(_) => self.0.rank(),
+    /// Returns this rank's result if it is an error or all ranks have succeeded. Fails otherwise.
+    /// Collective.
+    pub fn agree<T>(&self, result: Result<T>) -> Result<T> {
+        let failed = if result.is_err() {
+            self.0.rank()
+        } else {
+            c_int::MAX
         };
-        let mut first = mine;
+        let mut first = failed;
         self.0
-            .all_reduce_into(&mine, &mut first, SystemOperation::min());
-        match found {
-            Ok(_) if first < c_int::MAX => Err(Fault::new(
+            .all_reduce_into(&failed, &mut first, SystemOperation::min());
+        if result.is_ok() && first < c_int::MAX {
+            return Err(ApiError::new(
                 H5LOGFS_ERR_FAILED,
                 format!("create failed on rank {first}: its arguments were refused there"),
-            )),
-            found => found,
+            ));
         }
+        result
     }
 
     /// Collective.

@@ -1,22 +1,22 @@
-//! Files: made, described, flushed, closed.
+//! Functions of files: create, define, flush, close.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
 use mpi::ffi::{self, MPI_Comm, RSMPI_Fint as MPI_Fint};
 
-use super::environment::{Duplicate, Turn};
+use super::environment::{DuplicateComm, MpiGuard};
 use super::input;
 use super::options::{self, h5logfs_options};
-use super::registry::{self, File, Held, h5logfs_id};
+use super::registry::{self, File, FileState, h5logfs_id};
 use super::status::h5logfs_status::H5LOGFS_ERR_REFUSED;
-use super::status::{Fault, Result, answer};
+use super::status::{ApiError, Result, to_status};
 use crate::{Batch, Options, Writer, elements_value};
 use h5logfs_core::journal::definition::Value;
 
-/// Creates a file that the ranks of `comm` write together, and tells its handle, which is 0 after an
-/// error. The communicator is duplicated, and remains the caller's. `options` may be NULL, for the
-/// defaults. Fails on all ranks or on none. Collective over `comm`.
+/// Creates a file that all ranks of `comm` write together. `file` receives its handle, or 0 on error.
+/// The library duplicates the communicator. `options` may be NULL for the defaults. Fails on all ranks
+/// or on none. Collective over `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_create(
     comm: MPI_Comm,
@@ -24,12 +24,11 @@ pub unsafe extern "C" fn h5logfs_create(
     options: *const h5logfs_options,
     file: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    answer(|| unsafe { create(|| comm, path, options, file) })
+    // SAFETY: promised by the caller.
+    to_status(|| unsafe { create(|| comm, path, options, file) })
 }
 
-/// The same with a communicator as Fortran has it. `path` ends with a zero byte. Collective over
-/// `comm`.
+/// Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_create_f(
     comm: MPI_Fint,
@@ -37,8 +36,8 @@ pub unsafe extern "C" fn h5logfs_create_f(
     options: *const h5logfs_options,
     file: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says; the handle is translated once MPI is known to run.
-    answer(|| unsafe { create(|| ffi::RSMPI_Comm_f2c(comm), path, options, file) })
+    // SAFETY: promised by the caller. `create` translates the handle after it has found MPI running.
+    to_status(|| unsafe { create(|| ffi::RSMPI_Comm_f2c(comm), path, options, file) })
 }
 
 /// # Safety
@@ -49,56 +48,69 @@ unsafe fn create(
     options: *const h5logfs_options,
     file: *mut h5logfs_id,
 ) -> Result<()> {
-    let place = input::place(file, "file");
-    if let Ok(place) = &place {
+    let result = input::result_pointer(file, "file");
+    if let Ok(result) = &result {
         // SAFETY: there is room for a handle.
-        unsafe { place.write(0) };
+        unsafe { result.write(0) };
     }
-    let turn = Turn::take()?;
-    // SAFETY: as the caller says.
-    let ranks = unsafe { Duplicate::of(comm(), &turn) }?;
-    // SAFETY: as the caller says.
-    let arguments = place.and_then(|place| unsafe { arguments(path, options, place) });
-    let made = ranks.agree(arguments).and_then(|(path, options, place)| {
-        let writer = Writer::create(path, ranks.comm(), options)?;
-        Ok((writer, place))
+    let mpi = MpiGuard::acquire()?;
+    // SAFETY: promised by the caller.
+    let ranks = unsafe { DuplicateComm::of(comm(), &mpi) }?;
+    // SAFETY: promised by the caller.
+    let arguments =
+        result.and_then(|result| unsafe { CreateArguments::read(path, options, result) });
+    let created = ranks.agree(arguments).and_then(|arguments| {
+        let writer = Writer::create(arguments.path, ranks.comm(), arguments.options)?;
+        let id = registry::add_file(File::new(writer));
+        // SAFETY: there is room for a handle.
+        unsafe { arguments.result.write(id) };
+        Ok(())
     });
     ranks.free();
-    let (writer, place) = made?;
-    // SAFETY: there is room for a handle.
-    unsafe { place.write(registry::add_file(File::new(writer))) };
-    Ok(())
+    created
 }
 
-/// # Safety
-/// The pointers are what they are documented to be.
-unsafe fn arguments<'a>(
-    path: *const c_char,
-    options: *const h5logfs_options,
-    place: NonNull<h5logfs_id>,
-) -> Result<(&'a str, Options, NonNull<h5logfs_id>)> {
-    // SAFETY: as the caller says.
-    let (path, options) = unsafe { (input::text(path, "the path")?, options::read(options)?) };
-    if path.is_empty() {
-        Err(Fault::invalid("the path is empty"))
-    } else {
-        Ok((path, options, place))
+/// The arguments of a create, once they are checked.
+struct CreateArguments<'a> {
+    path: &'a str,
+    options: Options,
+    result: NonNull<h5logfs_id>,
+}
+
+impl<'a> CreateArguments<'a> {
+    /// # Safety
+    /// The pointers are what they are documented to be.
+    unsafe fn read(
+        path: *const c_char,
+        options: *const h5logfs_options,
+        result: NonNull<h5logfs_id>,
+    ) -> Result<Self> {
+        // SAFETY: promised by the caller.
+        let (path, options) = unsafe { (input::text(path, "the path")?, options::read(options)?) };
+        if path.is_empty() {
+            return Err(ApiError::invalid("the path is empty"));
+        }
+        Ok(CreateArguments {
+            path,
+            options,
+            result,
+        })
     }
 }
 
-/// Makes a group, and those around it that are missing. Collective, without communication.
+/// Creates a group, and its parent groups if they are missing. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) -> c_int {
-    answer(|| {
-        // SAFETY: as the caller says.
+    to_status(|| {
+        // SAFETY: promised by the caller.
         let path = unsafe { input::text(path, "the path") }?;
         define(file, |writer| writer.group(path))
     })
 }
 
-/// Gives an attribute to the group or dataset at the path `object`; "/" is the root group. The value
-/// are elements of a datatype, row-major, `rank` dimensions (0 for a single one) of `dims`; `size` is
-/// their number of bytes. Collective, without communication.
+/// Creates an attribute of the group or dataset at the path `object`. "/" is the root group. The value
+/// is an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is
+/// the number of bytes in `value`. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute(
     file: h5logfs_id,
@@ -110,8 +122,8 @@ pub unsafe extern "C" fn h5logfs_attribute(
     value: *const c_void,
     size: usize,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: as the caller says.
+    to_status(|| {
+        // SAFETY: promised by the caller.
         let (dims, bytes) = unsafe {
             (
                 input::array(dims, input::rank(rank)?, "dims")?,
@@ -119,13 +131,13 @@ pub unsafe extern "C" fn h5logfs_attribute(
             )
         };
         let value = elements_value(registry::datatype(datatype)?, dims, bytes);
-        // SAFETY: as the caller says.
-        unsafe { attribute(file, object, name, value.map_err(Fault::definition)) }
+        // SAFETY: promised by the caller.
+        unsafe { attribute(file, object, name, value.map_err(ApiError::definition)) }
     })
 }
 
-/// Gives a text to an object as an attribute: a scalar of variable length, in UTF-8. Collective,
-/// without communication.
+/// Creates an attribute of an object whose value is a string: a scalar of variable length, in UTF-8.
+/// Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute_text(
     file: h5logfs_id,
@@ -133,14 +145,15 @@ pub unsafe extern "C" fn h5logfs_attribute_text(
     name: *const c_char,
     text: *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    answer(|| unsafe {
+    // SAFETY: promised by the caller.
+    to_status(|| unsafe {
         let text = input::text(text, "the text").map(Value::from);
         attribute(file, object, name, text)
     })
 }
 
-/// Gives a list of `number` texts to an object as an attribute. Collective, without communication.
+/// Creates an attribute of an object whose value is a list of `number` strings. Collective, without
+/// communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute_texts(
     file: h5logfs_id,
@@ -149,22 +162,22 @@ pub unsafe extern "C" fn h5logfs_attribute_texts(
     number: usize,
     texts: *const *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    answer(|| unsafe {
+    // SAFETY: promised by the caller.
+    to_status(|| unsafe {
         let texts = input::texts(texts, number, "a text");
         attribute(file, object, name, texts.map(|t| Value::from(&t[..])))
     })
 }
 
 /// # Safety
-/// `object` and `name` are NULL or texts.
+/// `object` and `name` are NULL or strings.
 unsafe fn attribute(
     file: h5logfs_id,
     object: *const c_char,
     name: *const c_char,
     value: Result<Value>,
 ) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     let (object, name) = unsafe {
         (
             input::text(object, "the path of the object")?,
@@ -177,29 +190,29 @@ unsafe fn attribute(
 
 fn define(file: h5logfs_id, define: impl FnOnce(&mut Writer) -> crate::Result<()>) -> Result<()> {
     let file = registry::file(file)?;
-    let _turn = Turn::take()?;
+    let _mpi = MpiGuard::acquire()?;
     Ok(define(&mut file.lock()?.writer)?)
 }
 
-/// Writes what all ranks hold, and makes it last: when it has returned on all ranks, nothing that
-/// happens to the job can take it back. Buffers that were lent are the caller's again, whatever is
-/// returned. Collective.
+/// Writes the buffered data of all ranks to the file. Once this has returned on all ranks, the data
+/// survive whatever happens to the job. The program may use lent buffers again, whatever this returns.
+/// Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_flush(file: h5logfs_id) -> c_int {
-    answer(|| collective(file, |lent| lent.flush()))
+    to_status(|| collective(file, |lent| lent.flush()))
 }
 
-/// Flushes, and makes the file an HDF5 file in the Log VOL layout. The handle, and those of the file's
-/// datasets, are closed after H5LOGFS_OK and H5LOGFS_ERR_REFUSED. After another error the file is
-/// still open: the call can be made again, or the file abandoned. Buffers that were lent are the
-/// caller's again, whatever is returned. Collective.
+/// Flushes, and turns the file into an HDF5 file in the Log VOL layout. After H5LOGFS_OK and
+/// H5LOGFS_ERR_REFUSED the handles of the file and its datasets are closed. After any other error the
+/// file is still open: repeat the call, or abandon the file. The program may use lent buffers again,
+/// whatever this returns. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_close(file: h5logfs_id) -> c_int {
-    answer(|| {
+    to_status(|| {
         let closed = collective(file, |lent| lent.close());
-        let refused = |fault: &Fault| fault.code == H5LOGFS_ERR_REFUSED;
-        if closed.as_ref().err().is_none_or(refused) {
-            // Another thread may have been faster to abandon it.
+        let is_refusal = |error: &ApiError| error.code == H5LOGFS_ERR_REFUSED;
+        if closed.as_ref().err().is_none_or(is_refusal) {
+            // Another thread may have abandoned the file already.
             let _ = registry::remove_file(file);
         }
         closed
@@ -211,38 +224,37 @@ fn collective(
     call: impl FnOnce(Batch<'_, 'static>) -> crate::Result<()>,
 ) -> Result<()> {
     let file = registry::file(file)?;
-    let turn = Turn::take();
-    let mut held = file.lock()?;
-    // Where MPI must not be called, the end of this makes copies of what is lent: the caller may do
-    // with it what he likes afterwards.
-    let lent = batch(&mut held);
-    let _turn = turn?;
+    let mpi = MpiGuard::acquire();
+    let mut file = file.lock()?;
+    // If MPI must not be called, dropping the batch copies the lent data. The caller may then change
+    // its buffers in any case.
+    let lent = lent_batch(&mut file);
+    let _mpi = mpi?;
     Ok(call(lent)?)
 }
 
-/// The writes that were lent since the last flush, with their writer.
-pub(super) fn batch(held: &mut Held) -> Batch<'_, 'static> {
-    let lent = std::mem::take(&mut held.lent);
-    Batch::resume(&mut held.writer, lent)
+/// The writes with lent data since the last flush, as a batch.
+pub(super) fn lent_batch(file: &mut FileState) -> Batch<'_, 'static> {
+    let lent = std::mem::take(&mut file.lent);
+    Batch::from_records(&mut file.writer, lent)
 }
 
-/// Gives a file up without a close. It stays as the last flush left it: readable through h5logfs, and
-/// closed by `h5logfs recover`. For use after a close has failed; the other ranks should do the same.
-/// Local.
+/// Gives up a file without closing it, for example after a close has failed. The other ranks should do
+/// the same. The file stays as the last flush left it: h5logfs can read it, and `h5logfs recover`
+/// closes it. Local.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_abandon(file: h5logfs_id) -> c_int {
-    answer(|| registry::remove_file(file).map(drop))
+    to_status(|| registry::remove_file(file).map(drop))
 }
 
-/// Bytes that this rank holds since the last flush: copies of data, and what describes them. Data that
-/// are lent do not count. Local.
+/// Returns the number of bytes in this rank's buffer: copied data and their selections. Lent data do
+/// not count. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_buffered(file: h5logfs_id, bytes: *mut u64) -> c_int {
-    answer(|| {
-        let bytes = input::place(bytes, "bytes")?;
-        let held = registry::file(file)?;
-        let buffered = held.lock()?.writer.buffered();
-        // SAFETY: there is room for the result, as the caller says.
+    to_status(|| {
+        let bytes = input::result_pointer(bytes, "bytes")?;
+        let buffered = registry::file(file)?.lock()?.writer.buffered();
+        // SAFETY: there is room for the result.
         unsafe { bytes.write(buffered) };
         Ok(())
     })

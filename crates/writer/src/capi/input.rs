@@ -1,32 +1,31 @@
-//! What comes from C, as Rust has it: texts, arrays, structs that may be of another version.
+//! Converts C arguments to Rust values: strings, arrays, and structs of another version of the header.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{self, NonNull};
 
-use super::status::{Fault, Result};
+use super::status::{ApiError, Result};
 
-/// Dimensions at most, as HDF5 has it.
-pub(super) const MOST_DIMS: usize = 32;
+/// The limit of HDF5.
+pub(super) const MAX_DIMS: usize = 32;
 
-/// A text in UTF-8.
+/// Reads a string in UTF-8.
 ///
 /// # Safety
-/// `text` is NULL or a text that ends with a zero byte, and lives as long as the result.
+/// `text` is NULL or a string that ends with a zero byte. It lives as long as the result.
 pub(super) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
     if text.is_null() {
         return Err(null(what));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
-        .map_err(|_| Fault::invalid(format!("{what} is not UTF-8")))
+        .map_err(|_| ApiError::invalid(format!("{what} is not UTF-8")))
 }
 
-/// An array; without elements it may be NULL.
+/// Reads an array. `items` may be NULL if `number` is 0.
 ///
 /// # Safety
-/// `items` is NULL or points to `number` of them, which live, and stay as they are, as long as the
-/// result.
+/// `items` is NULL or points to `number` items, which live and do not change as long as the result.
 pub(super) unsafe fn array<'a, T>(items: *const T, number: usize, what: &str) -> Result<&'a [T]> {
     if number == 0 {
         return Ok(&[]);
@@ -36,16 +35,16 @@ pub(super) unsafe fn array<'a, T>(items: *const T, number: usize, what: &str) ->
     }
     let bytes = number.checked_mul(size_of::<T>());
     if !items.is_aligned() || bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Fault::invalid(format!("{what} is no array of {number}")));
+        return Err(ApiError::invalid(format!("{what} is no array of {number}")));
     }
-    // SAFETY: as the caller says; aligned, and no larger than memory.
+    // SAFETY: promised by the caller. The array is aligned and not larger than memory.
     Ok(unsafe { std::slice::from_raw_parts(items, number) })
 }
 
-/// The same, where an array may be left out.
+/// Reads an array, or `None` if it is NULL.
 ///
 /// # Safety
-/// As of [`array`].
+/// See [`array`].
 pub(super) unsafe fn optional<'a, T>(
     items: *const T,
     number: usize,
@@ -54,79 +53,78 @@ pub(super) unsafe fn optional<'a, T>(
     if items.is_null() {
         Ok(None)
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: promised by the caller.
         unsafe { array(items, number, what) }.map(Some)
     }
 }
 
-/// Texts in UTF-8.
+/// Reads an array of strings in UTF-8.
 ///
 /// # Safety
-/// As of [`array`] and [`text`].
+/// See [`array`] and [`text`].
 pub(super) unsafe fn texts<'a>(
     texts: *const *const c_char,
     number: usize,
     what: &str,
 ) -> Result<Vec<&'a str>> {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     let texts = unsafe { array(texts, number, what) }?;
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     texts.iter().map(|t| unsafe { text(*t, what) }).collect()
 }
 
-/// A number of dimensions.
+/// Checks a number of dimensions.
 pub(super) fn rank(rank: c_int) -> Result<usize> {
-    let good = usize::try_from(rank).ok().filter(|r| *r <= MOST_DIMS);
-    good.ok_or_else(|| Fault::invalid(format!("a rank of {rank}; 0 to {MOST_DIMS} are possible")))
+    let good = usize::try_from(rank).ok().filter(|r| *r <= MAX_DIMS);
+    good.ok_or_else(|| ApiError::invalid(format!("a rank of {rank}; 0 to {MAX_DIMS} are possible")))
 }
 
-/// A yes or no.
+/// Reads a flag, which must be 0 or 1.
 pub(super) fn flag(value: c_int, what: &str) -> Result<bool> {
     match value {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(unknown(what, other.into())),
+        other => Err(unknown_value(what, other.into())),
     }
 }
 
-/// Where a result goes.
-pub(super) fn place<T>(result: *mut T, what: &str) -> Result<NonNull<T>> {
-    let place = NonNull::new(result).ok_or_else(|| null(what))?;
-    if place.is_aligned() {
-        Ok(place)
-    } else {
-        Err(Fault::invalid(format!("{what} is no place for a result")))
+/// Checks the pointer through which a function returns a result.
+pub(super) fn result_pointer<T>(result: *mut T, what: &str) -> Result<NonNull<T>> {
+    let result = NonNull::new(result).ok_or_else(|| null(what))?;
+    if !result.is_aligned() {
+        return Err(ApiError::invalid(format!("{what} is not aligned")));
     }
+    Ok(result)
 }
 
-pub(super) fn unknown(what: &str, value: i64) -> Fault {
-    Fault::invalid(format!("{what} has no value {value}"))
+pub(super) fn unknown_value(what: &str, value: i64) -> ApiError {
+    ApiError::invalid(format!("{what} has no value {value}"))
 }
 
-fn null(what: &str) -> Fault {
-    Fault::invalid(format!("{what} is NULL"))
+fn null(what: &str) -> ApiError {
+    ApiError::invalid(format!("{what} is NULL"))
 }
 
-/// A struct of C that begins with its size, as the caller's header had it, and may grow at its end.
+/// A C struct that begins with its size in the caller's header. Later versions may add fields at its
+/// end.
 ///
 /// # Safety
-/// `#[repr(C)]`, with a `usize` in front; zeros and any other bytes are a value.
-pub(super) unsafe trait Growing: Copy {}
+/// The type is `#[repr(C)]`, its first field is a `usize`, and any bytes are a valid value.
+pub(super) unsafe trait VersionedStruct: Copy {}
 
-/// Fills in a caller's struct, which may be older and shorter than ours.
+/// Fills in a caller's struct of `size` bytes, which may be longer than ours.
 ///
 /// # Safety
 /// `to` is NULL or has room for `size` bytes.
-pub(super) unsafe fn set_defaults<T: Growing>(
+pub(super) unsafe fn write_defaults<T: VersionedStruct>(
     to: *mut T,
     size: usize,
-    of: impl FnOnce(usize) -> T,
+    defaults: impl FnOnce(usize) -> T,
 ) -> Result<()> {
-    let to = place(to, "the struct")?;
+    let to = result_pointer(to, "the struct")?;
     check_size::<T>(size)?;
-    let value = of(size);
-    // SAFETY: there is room for `size` bytes, of which ours are the first; those behind them are
-    // zeros to a later library.
+    let value = defaults(size);
+    // SAFETY: there is room for `size` bytes. Ours are the first. The others become zeros.
     unsafe {
         let to = to.as_ptr().cast::<u8>();
         ptr::write_bytes(to, 0, size);
@@ -135,44 +133,41 @@ pub(super) unsafe fn set_defaults<T: Growing>(
     Ok(())
 }
 
-/// A caller's struct, as ours.
+/// Reads a caller's struct. Fails if it is of a later version and sets fields that ours does not have.
 ///
 /// # Safety
-/// `given` is NULL or points to as many bytes as its first field says.
-pub(super) unsafe fn given<T: Growing>(given: *const T) -> Result<T> {
-    let given = place(given.cast_mut(), "the struct")?;
-    // SAFETY: the size comes first, and says how many bytes there are.
+/// `from` is NULL or points to as many bytes as its first field says.
+pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T> {
+    let from = result_pointer(from.cast_mut(), "the struct")?;
+    // SAFETY: the first field is the size, which tells how many bytes there are.
     let (size, value) = unsafe {
-        let size = given.cast::<usize>().read();
+        let size = from.cast::<usize>().read();
         check_size::<T>(size)?;
-        (size, given.read())
+        (size, from.read())
     };
-    // SAFETY: as the struct says.
+    // SAFETY: the struct has `size` bytes.
     let rest = unsafe {
-        let rest = given.as_ptr().cast::<u8>().add(size_of::<T>());
+        let rest = from.as_ptr().cast::<u8>().add(size_of::<T>());
         std::slice::from_raw_parts(rest, size - size_of::<T>())
     };
-    if rest.iter().all(|b| *b == 0) {
-        Ok(value)
-    } else {
-        Err(Fault::invalid(
+    if rest.iter().any(|b| *b != 0) {
+        return Err(ApiError::invalid(
             "a struct has fields that this version of the library does not know",
-        ))
+        ));
     }
+    Ok(value)
 }
 
-/// As long as there is one version, none is shorter; and one that is much longer was never
-/// initialised.
+/// There is one version of each struct yet, so none is shorter. A much longer one was not initialised.
 fn check_size<T>(size: usize) -> Result<()> {
     const LARGEST: usize = 4096;
-    if (size_of::<T>()..=LARGEST).contains(&size) {
-        Ok(())
-    } else {
-        Err(Fault::invalid(format!(
+    if !(size_of::<T>()..=LARGEST).contains(&size) {
+        return Err(ApiError::invalid(format!(
             "a struct of {size} bytes, which should be {}: was it initialised?",
             size_of::<T>()
-        )))
+        )));
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -193,7 +188,7 @@ mod tests {
     }
 
     // SAFETY: two numbers, the size in front.
-    unsafe impl Growing for Now {}
+    unsafe impl VersionedStruct for Now {}
 
     fn defaults(size: usize) -> Now {
         Now { size, number: 7 }
@@ -206,11 +201,11 @@ mod tests {
             more: 1,
         };
         let size = size_of::<Later>();
-        // SAFETY: a `Later` begins with a `Now`, and has `size` bytes.
-        unsafe { set_defaults::<Now>((&raw mut later).cast(), size, defaults) }.unwrap();
+        // SAFETY: a `Later` begins with a `Now` and has `size` bytes.
+        unsafe { write_defaults::<Now>((&raw mut later).cast(), size, defaults) }.unwrap();
         assert_eq!((later.now, later.more), (defaults(size), 0));
         // SAFETY: as above.
-        let read = |later: &Later| unsafe { given::<Now>((&raw const *later).cast()) };
+        let read = |later: &Later| unsafe { read_struct::<Now>((&raw const *later).cast()) };
         assert_eq!(read(&later).unwrap(), defaults(size));
         later.more = 1;
         assert!(read(&later).is_err());
@@ -219,18 +214,18 @@ mod tests {
     #[test]
     fn structs_without_a_size_are_refused() {
         let mut now = Now { size: 0, number: 7 };
-        // SAFETY: a `Now` is there, and nothing behind it is read.
+        // SAFETY: `now` is a `Now`, and nothing behind it is read.
         unsafe {
-            assert!(given(&raw const now).is_err());
-            assert!(set_defaults(&raw mut now, 8, defaults).is_err());
-            assert!(given(ptr::null::<Now>()).is_err());
+            assert!(read_struct(&raw const now).is_err());
+            assert!(write_defaults(&raw mut now, 8, defaults).is_err());
+            assert!(read_struct(ptr::null::<Now>()).is_err());
         }
     }
 
     #[test]
     fn arrays_are_checked_as_far_as_they_can_be() {
         let values = [1u64, 2];
-        // SAFETY: what is read is there; the rest is refused.
+        // SAFETY: the first two arrays exist. The others are refused before they are read.
         unsafe {
             assert_eq!(array(values.as_ptr(), 2, "it").unwrap(), values);
             assert_eq!(array(ptr::null::<u64>(), 0, "it").unwrap(), [0u64; 0]);

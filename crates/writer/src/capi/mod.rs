@@ -1,17 +1,19 @@
-//! The C face of the writer: what `include/h5logfs_writer.h` declares, for C, C++ and Fortran.
+//! The C interface of the writer, for C, C++ and Fortran: the functions that
+//! `include/h5logfs_writer.h` declares.
 //!
-//! The header is made from the documentation and the signatures here (`tests/writer/capi.rs` checks that it
-//! is up to date), so they are written for readers of C, and public names are spelled as in C.
+//! cbindgen makes the header from the doc comments and signatures here. They are therefore written for
+//! readers of C, and public names are spelled as in C. `tests/writer/capi.rs` checks that the header is
+//! up to date.
 //!
-//! Nothing that a caller passes is trusted further than C forces us to: handles are looked up in a
-//! [`registry`], pointers are checked for NULL, sizes against each other. Errors and panics end in
-//! [`status::answer`], as a code and a message.
+//! The code trusts a caller no further than C forces it to: it looks handles up in a [`registry`],
+//! checks pointers for NULL, and checks sizes against each other. [`status::to_status`] turns errors
+//! and panics into a code and a message.
 //!
-//! A thread that makes MPI calls takes its turn ([`environment::Turn`]) before it locks a file; the
-//! registry is locked for a moment only, and never while a file is waited for.
+//! A thread acquires the right to call MPI ([`environment::MpiGuard`]) before it locks a file. The
+//! registry is locked only for a moment, and never while a thread waits for a file.
 
-// The names are those of C. What a caller has to see to is said in C's terms with each function and at
-// the head of the header.
+// Public names are those of C. The docs of each function and the head of the header say in C's terms
+// what the caller must ensure.
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
 pub mod dataset;

@@ -3,89 +3,91 @@
 use std::ffi::{c_char, c_int};
 
 use super::input;
-use super::status::{Fault, Result, answer};
+use super::status::{ApiError, Result, to_status};
 use crate::{Fsync, Options, Subfiles};
 
-/// As many subfiles as the job has nodes: a value of `subfiles`.
+/// A value of `subfiles`: one subfile for each node of the job.
 pub const H5LOGFS_SUBFILES_PER_NODE: i64 = -1;
 
-/// Bytes are forced to the disk when the system likes: a value of `fsync`.
+/// A value of `fsync`: the system decides when data go to the disk.
 pub const H5LOGFS_FSYNC_NONE: c_int = 0;
-/// Before a close returns: a value of `fsync`.
+/// A value of `fsync`: data are on the disk when a close returns.
 pub const H5LOGFS_FSYNC_CLOSE: c_int = 1;
-/// Before a flush returns, too: a value of `fsync`.
+/// A value of `fsync`: data are on the disk when a flush or a close returns.
 pub const H5LOGFS_FSYNC_FLUSH: c_int = 2;
 
-/// Options of a new file. `h5logfs_options_init` fills them in; change what shall be otherwise. All
-/// ranks give the same ones.
+/// Options of a new file. `h5logfs_options_init` fills in the defaults. All ranks must pass the same
+/// options.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct h5logfs_options {
-    /// Bytes of this struct as the caller knows it. Set by `h5logfs_options_init`.
+    /// Size of this struct in the caller's header. Set by `h5logfs_options_init`.
     pub size: usize,
-    /// 1: replace a file of that name, whose readers keep the old one. 0 (default): that is an error.
+    /// 1: replace an existing file. Programs that have the old file open can go on reading it.
+    /// 0 (default): an existing file is an error.
     pub overwrite: c_int,
-    /// When bytes are forced to the disk, against a loss of power: H5LOGFS_FSYNC_CLOSE (default),
-    /// _NONE or _FLUSH. The death of the job, however sudden, loses no flush in any case.
+    /// When data are forced to the disk, for the case of a power failure: H5LOGFS_FSYNC_CLOSE (default),
+    /// H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost in any case.
     pub fsync: c_int,
-    /// Bytes that a rank may hold between flushes, data and what describes them. Default: 256 MiB.
+    /// Size limit of a rank's buffer in bytes, for data and selections. Default: 256 MiB.
     pub buffer_limit: u64,
-    /// How the log is spread: 0 (default) in the file itself; n > 0 in so many files in the directory
-    /// NAME.subfiles, at most one a rank; H5LOGFS_SUBFILES_PER_NODE.
+    /// 0 (default): the log is in the file itself. n > 0: the log is in n files in the directory
+    /// NAME.subfiles, at most one for each rank. Or H5LOGFS_SUBFILES_PER_NODE.
     pub subfiles: i64,
-    /// 1 (default): a selection that an earlier write of the rank had is not spelled out again.
+    /// 1 (default): a selection that is equal to an earlier one of the same rank is stored as a
+    /// reference.
     pub share_selections: c_int,
-    /// 1 (default): the coordinates of many blocks are written as offsets, which takes half the bytes
-    /// or less.
+    /// 1 (default): the coordinates of many blocks are stored as offsets, in at most half the bytes.
     pub encode_selections: c_int,
-    /// 1: the ranks write a flush in one collective call of MPI-IO. 0 (default): each for itself. Only
-    /// for an MPI that tells of failures: Open MPI 4.1 on three or more ranks calls a collective write
-    /// to a full disk a success, or never returns from it, and no flush is safe then.
+    /// 1: the ranks write a flush with one collective call of MPI-IO. 0 (default): each rank writes
+    /// independently. Use 1 only with an MPI that reports errors of collective writes. Open MPI 4.1 on
+    /// three or more ranks does not: if the disk is full, the write seems to succeed, or never returns.
+    /// No flush is safe then.
     pub collective: c_int,
-    /// Hints for MPI-IO, as an MPI_Info would have them: how many (default 0), and the arrays of their
-    /// keys and values. They are copied.
+    /// Hints for MPI-IO, as in an MPI_Info: their number (default 0), and the arrays of their keys and
+    /// values. They are copied.
     pub hints: usize,
     pub hint_keys: *const *const c_char,
     pub hint_values: *const *const c_char,
 }
 
 // SAFETY: numbers and pointers, the size in front.
-unsafe impl input::Growing for h5logfs_options {}
+unsafe impl input::VersionedStruct for h5logfs_options {}
 
-/// Fills in the defaults. `size`: sizeof(h5logfs_options), so that programs and libraries of different
-/// age understand each other. Local.
+/// Fills in the defaults. `size` is sizeof(h5logfs_options). It tells the library with which version of
+/// the header the program was compiled. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_options_init(options: *mut h5logfs_options, size: usize) -> c_int {
-    // SAFETY: as the caller says.
-    answer(|| unsafe { input::set_defaults(options, size, defaults) })
+    // SAFETY: promised by the caller.
+    to_status(|| unsafe { input::write_defaults(options, size, defaults) })
 }
 
 fn defaults(size: usize) -> h5logfs_options {
-    let of = Options::default();
+    let default = Options::default();
     h5logfs_options {
         size,
-        overwrite: of.overwrite.into(),
-        fsync: match of.fsync {
+        overwrite: default.overwrite.into(),
+        fsync: match default.fsync {
             Fsync::None => H5LOGFS_FSYNC_NONE,
             Fsync::Close => H5LOGFS_FSYNC_CLOSE,
             Fsync::Flush => H5LOGFS_FSYNC_FLUSH,
         },
-        buffer_limit: of.buffer_limit,
-        subfiles: match of.subfiles {
+        buffer_limit: default.buffer_limit,
+        subfiles: match default.subfiles {
             Subfiles::None => 0,
             Subfiles::Number(n) => n.into(),
             Subfiles::PerNode => H5LOGFS_SUBFILES_PER_NODE,
         },
-        share_selections: of.share_selections.into(),
-        encode_selections: of.encode_selections.into(),
-        collective: of.collective.into(),
+        share_selections: default.share_selections.into(),
+        encode_selections: default.encode_selections.into(),
+        collective: default.collective.into(),
         hints: 0,
         hint_keys: std::ptr::null(),
         hint_values: std::ptr::null(),
     }
 }
 
-/// A caller's options; NULL are the defaults.
+/// Reads a caller's options. NULL stands for the defaults.
 ///
 /// # Safety
 /// The struct and its pointers are what they are documented to be.
@@ -93,8 +95,8 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
     if options.is_null() {
         return Ok(Options::default());
     }
-    // SAFETY: as the caller says.
-    let given = unsafe { input::given(options) }?;
+    // SAFETY: promised by the caller.
+    let given = unsafe { input::read_struct(options) }?;
     Ok(Options {
         overwrite: input::flag(given.overwrite, "overwrite")?,
         buffer_limit: given.buffer_limit,
@@ -106,9 +108,9 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
             H5LOGFS_FSYNC_NONE => Fsync::None,
             H5LOGFS_FSYNC_CLOSE => Fsync::Close,
             H5LOGFS_FSYNC_FLUSH => Fsync::Flush,
-            other => return Err(input::unknown("fsync", other.into())),
+            other => return Err(input::unknown_value("fsync", other.into())),
         },
-        // SAFETY: as the caller says.
+        // SAFETY: promised by the caller.
         hints: unsafe { hints(&given) }?,
     })
 }
@@ -119,15 +121,15 @@ fn subfiles(number: i64) -> Result<Subfiles> {
         H5LOGFS_SUBFILES_PER_NODE => Ok(Subfiles::PerNode),
         n => match u32::try_from(n) {
             Ok(n) => Ok(Subfiles::Number(n)),
-            Err(_) => Err(input::unknown("subfiles", n)),
+            Err(_) => Err(input::unknown_value("subfiles", n)),
         },
     }
 }
 
 /// # Safety
-/// As of [`read`].
+/// See [`read`].
 unsafe fn hints(given: &h5logfs_options) -> Result<Vec<(String, String)>> {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     let (keys, values) = unsafe {
         (
             input::texts(given.hint_keys, given.hints, "a key of the hints")?,
@@ -135,7 +137,7 @@ unsafe fn hints(given: &h5logfs_options) -> Result<Vec<(String, String)>> {
         )
     };
     if keys.iter().any(|key| key.is_empty()) {
-        return Err(Fault::invalid("a key of the hints is empty"));
+        return Err(ApiError::invalid("a key of the hints is empty"));
     }
     let pairs = keys.iter().zip(values);
     Ok(pairs
@@ -152,7 +154,7 @@ mod tests {
     }
 
     fn read_back(options: &h5logfs_options) -> Result<Options> {
-        // SAFETY: the struct is whole, and its pointers lead to what they say.
+        // SAFETY: the struct is complete, and its pointers are valid.
         unsafe { read(options) }
     }
 

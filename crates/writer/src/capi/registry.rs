@@ -1,48 +1,50 @@
-//! The handles that callers have. A handle is a kind and a number that is never given twice, so that
-//! an old one cannot mean something new.
+//! The handles that callers have. A handle consists of a kind and a number. No number is used twice,
+//! so an old handle never stands for a new object.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{
+    Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use foldhash::fast::FixedState;
 
 use super::status::h5logfs_status::{H5LOGFS_ERR_CLOSED, H5LOGFS_ERR_PANIC};
-use super::status::{Fault, Result};
+use super::status::{ApiError, Result};
 use super::types;
-use crate::batch::Suspended;
+use crate::batch::BatchRecord;
 use crate::{self as writer, Datatype, Writer};
 
-/// A handle of a file, a dataset or a datatype. 0 is none.
+/// A handle of a file, a dataset or a datatype. 0 is not a valid handle.
 pub type h5logfs_id = i64;
 
 /// A file that a caller has open.
 pub(super) struct File {
-    held: Mutex<Held>,
+    state: Mutex<FileState>,
 }
 
-pub(super) struct Held {
+pub(super) struct FileState {
     pub writer: Writer,
-    /// Writes whose data are the caller's until the next flush.
-    pub lent: Suspended<'static>,
+    /// Writes whose data belong to the caller until the next flush.
+    pub lent: Vec<BatchRecord<'static>>,
 }
 
-// SAFETY: what the compiler cannot know of are MPI's handles. They are the process's, not a thread's;
-// who uses them has taken a `Turn`, and `File` has them locked.
-unsafe impl Send for Held {}
+// SAFETY: only the MPI handles in it are not `Send`. They belong to the process, not to a thread. Each
+// thread that uses them holds an `MpiGuard` and the lock in `File`.
+unsafe impl Send for FileState {}
 
 impl File {
     pub fn new(writer: Writer) -> Self {
         File {
-            held: Mutex::new(Held {
+            state: Mutex::new(FileState {
                 writer,
-                lent: Suspended::default(),
+                lent: Vec::new(),
             }),
         }
     }
 
-    pub fn lock(&self) -> Result<MutexGuard<'_, Held>> {
-        self.held.lock().map_err(|_| {
-            Fault::new(
+    pub fn lock(&self) -> Result<MutexGuard<'_, FileState>> {
+        self.state.lock().map_err(|_| {
+            ApiError::new(
                 H5LOGFS_ERR_PANIC,
                 "an earlier call ended in a fault of the library: this file can only be abandoned",
             )
@@ -56,33 +58,33 @@ pub(super) struct Dataset {
     pub dataset: writer::Dataset,
     pub path: String,
     pub rank: usize,
-    /// Bytes of an element in the caller's memory.
-    pub element: usize,
+    /// Size of an element in the caller's memory, in bytes.
+    pub element_size: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HandleKind {
     File = 1,
     Dataset = 2,
     Type = 3,
 }
 
-impl Kind {
+impl HandleKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Dataset => "dataset",
-            Kind::Type => "datatype",
+            HandleKind::File => "file",
+            HandleKind::Dataset => "dataset",
+            HandleKind::Type => "datatype",
         }
     }
 }
 
-/// Bits of a handle below its kind.
-const NUMBER: u32 = 56;
+/// Bits of a handle that hold its number. The kind is above them.
+const NUMBER_BITS: u32 = 56;
 
 #[derive(Default)]
 struct Registry {
-    last: i64,
+    last_number: i64,
     files: HashMap<h5logfs_id, Arc<File>, FixedState>,
     datasets: HashMap<h5logfs_id, Arc<Dataset>, FixedState>,
     types: HashMap<h5logfs_id, Datatype, FixedState>,
@@ -91,47 +93,48 @@ struct Registry {
 static REGISTRY: LazyLock<RwLock<Registry>> = LazyLock::new(RwLock::default);
 
 impl Registry {
-    fn next(&mut self, kind: Kind) -> h5logfs_id {
-        self.last += 1;
-        (kind as i64) << NUMBER | self.last
+    fn next(&mut self, kind: HandleKind) -> h5logfs_id {
+        self.last_number += 1;
+        (kind as i64) << NUMBER_BITS | self.last_number
     }
 
-    /// What is wrong with a handle that is not there.
-    fn missing(&self, id: h5logfs_id, wanted: Kind) -> Fault {
-        let number = id & ((1 << NUMBER) - 1);
-        let kinds = [Kind::File, Kind::Dataset, Kind::Type];
-        let kind = kinds.into_iter().find(|k| *k as i64 == id >> NUMBER);
-        let kind = kind.filter(|_| (1..=self.last).contains(&number));
-        let kind = kind.or(types::predefined(id).map(|_| Kind::Type));
+    /// The error for a handle that is not in the registry.
+    fn missing(&self, id: h5logfs_id, wanted: HandleKind) -> ApiError {
+        let number = id & ((1 << NUMBER_BITS) - 1);
+        let kinds = [HandleKind::File, HandleKind::Dataset, HandleKind::Type];
+        let kind = kinds.into_iter().find(|k| *k as i64 == id >> NUMBER_BITS);
+        let kind = kind.filter(|_| (1..=self.last_number).contains(&number));
+        let kind = kind.or(types::predefined(id).map(|_| HandleKind::Type));
         let name = wanted.name();
         match kind {
-            Some(Kind::Dataset) if wanted == Kind::Dataset => {
-                Fault::new(H5LOGFS_ERR_CLOSED, "the file of this dataset is closed")
+            Some(HandleKind::Dataset) if wanted == HandleKind::Dataset => {
+                ApiError::new(H5LOGFS_ERR_CLOSED, "the file of this dataset is closed")
             }
             Some(kind) if kind == wanted => {
-                Fault::new(H5LOGFS_ERR_CLOSED, format!("this {name} is closed"))
+                ApiError::new(H5LOGFS_ERR_CLOSED, format!("this {name} is closed"))
             }
-            Some(kind) => Fault::invalid(format!(
+            Some(kind) => ApiError::invalid(format!(
                 "the handle of a {} where that of a {name} is needed",
                 kind.name()
             )),
-            None => Fault::invalid(format!("{id} is not the handle of a {name}")),
+            None => ApiError::invalid(format!("{id} is not the handle of a {name}")),
         }
     }
 }
 
-/// The registry is consistent between any two of its calls: a panic in between cannot harm it.
-fn read() -> std::sync::RwLockReadGuard<'static, Registry> {
+// A poisoned lock does no harm: no call leaves the registry half changed.
+
+fn read() -> RwLockReadGuard<'static, Registry> {
     REGISTRY.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write() -> std::sync::RwLockWriteGuard<'static, Registry> {
+fn write() -> RwLockWriteGuard<'static, Registry> {
     REGISTRY.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn add_file(file: File) -> h5logfs_id {
     let mut registry = write();
-    let id = registry.next(Kind::File);
+    let id = registry.next(HandleKind::File);
     registry.files.insert(id, Arc::new(file));
     id
 }
@@ -139,14 +142,14 @@ pub(super) fn add_file(file: File) -> h5logfs_id {
 pub(super) fn file(id: h5logfs_id) -> Result<Arc<File>> {
     let registry = read();
     let file = registry.files.get(&id).cloned();
-    file.ok_or_else(|| registry.missing(id, Kind::File))
+    file.ok_or_else(|| registry.missing(id, HandleKind::File))
 }
 
-/// Forgets a file, and the datasets of it.
+/// Removes a file and its datasets.
 pub(super) fn remove_file(id: h5logfs_id) -> Result<Arc<File>> {
     let mut registry = write();
     let Some(file) = registry.files.remove(&id) else {
-        return Err(registry.missing(id, Kind::File));
+        return Err(registry.missing(id, HandleKind::File));
     };
     registry
         .datasets
@@ -156,7 +159,7 @@ pub(super) fn remove_file(id: h5logfs_id) -> Result<Arc<File>> {
 
 pub(super) fn add_dataset(dataset: Dataset) -> h5logfs_id {
     let mut registry = write();
-    let id = registry.next(Kind::Dataset);
+    let id = registry.next(HandleKind::Dataset);
     registry.datasets.insert(id, Arc::new(dataset));
     id
 }
@@ -164,51 +167,51 @@ pub(super) fn add_dataset(dataset: Dataset) -> h5logfs_id {
 pub(super) fn dataset(id: h5logfs_id) -> Result<Arc<Dataset>> {
     let registry = read();
     let dataset = registry.datasets.get(&id).cloned();
-    dataset.ok_or_else(|| registry.missing(id, Kind::Dataset))
+    dataset.ok_or_else(|| registry.missing(id, HandleKind::Dataset))
 }
 
 pub(super) fn add_type(datatype: Datatype) -> h5logfs_id {
     let mut registry = write();
-    let id = registry.next(Kind::Type);
+    let id = registry.next(HandleKind::Type);
     registry.types.insert(id, datatype);
     id
 }
 
-/// A datatype as it is now.
+/// The current state of a datatype.
 pub(super) fn datatype(id: h5logfs_id) -> Result<Datatype> {
     if let Some(datatype) = types::predefined(id) {
         return Ok(datatype);
     }
     let registry = read();
     let datatype = registry.types.get(&id).cloned();
-    datatype.ok_or_else(|| registry.missing(id, Kind::Type))
+    datatype.ok_or_else(|| registry.missing(id, HandleKind::Type))
 }
 
-/// Changes a datatype that the caller has made.
+/// Changes a datatype that the caller has created.
 pub(super) fn change_type(
     id: h5logfs_id,
     change: impl FnOnce(&mut Datatype) -> Result<()>,
 ) -> Result<()> {
-    check_own(id)?;
+    refuse_predefined(id)?;
     let mut registry = write();
     match registry.types.get_mut(&id) {
         Some(datatype) => change(datatype),
-        None => Err(registry.missing(id, Kind::Type)),
+        None => Err(registry.missing(id, HandleKind::Type)),
     }
 }
 
 pub(super) fn remove_type(id: h5logfs_id) -> Result<()> {
-    check_own(id)?;
+    refuse_predefined(id)?;
     let mut registry = write();
     match registry.types.remove(&id) {
         Some(_) => Ok(()),
-        None => Err(registry.missing(id, Kind::Type)),
+        None => Err(registry.missing(id, HandleKind::Type)),
     }
 }
 
-fn check_own(id: h5logfs_id) -> Result<()> {
+fn refuse_predefined(id: h5logfs_id) -> Result<()> {
     match types::predefined(id) {
-        Some(_) => Err(Fault::invalid(
+        Some(_) => Err(ApiError::invalid(
             "a predefined datatype can be neither changed nor closed",
         )),
         None => Ok(()),
@@ -224,7 +227,7 @@ mod tests {
     fn what_is_wrong_with_a_handle_is_told() {
         let id = add_type(Datatype::float(8));
         assert_eq!(datatype(id).unwrap(), Datatype::float(8));
-        let code = |fault: Option<Fault>| fault.map(|f| f.code);
+        let code = |error: Option<ApiError>| error.map(|e| e.code);
         let invalid = Some(H5LOGFS_ERR_INVALID_ARGUMENT);
         assert_eq!(code(file(id).err()), invalid);
         assert_eq!(code(dataset(types::H5LOGFS_INT8).err()), invalid);
@@ -234,7 +237,7 @@ mod tests {
             i64::MAX,
             i64::MIN,
             id + (1 << 40),
-            id ^ (7 << NUMBER),
+            id ^ (7 << NUMBER_BITS),
         ] {
             assert_eq!(code(datatype(none).err()), invalid, "{none}");
         }

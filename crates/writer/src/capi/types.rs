@@ -1,10 +1,10 @@
-//! Datatypes of elements.
+//! Functions of datatypes.
 
 use std::ffi::{c_char, c_int};
 
 use super::input;
 use super::registry::{self, h5logfs_id};
-use super::status::{Fault, Result, answer};
+use super::status::{ApiError, Result, to_status};
 use crate::{Datatype, Member};
 
 /// int8_t
@@ -27,7 +27,7 @@ pub const H5LOGFS_UINT64: h5logfs_id = 8;
 pub const H5LOGFS_FLOAT: h5logfs_id = 9;
 /// double
 pub const H5LOGFS_DOUBLE: h5logfs_id = 10;
-/// bool: a byte that is 0 or 1; to readers an enumeration of FALSE and TRUE, as h5py has it
+/// bool: a byte that is 0 or 1. Readers see an enumeration of FALSE and TRUE, as h5py writes it.
 pub const H5LOGFS_BOOL: h5logfs_id = 11;
 
 /// The least significant byte comes first.
@@ -35,9 +35,9 @@ pub const H5LOGFS_LITTLE_ENDIAN: c_int = 0;
 /// The most significant byte comes first.
 pub const H5LOGFS_BIG_ENDIAN: c_int = 1;
 
-/// A text of ASCII characters.
+/// A string of ASCII characters.
 pub const H5LOGFS_ASCII: c_int = 0;
-/// A text in UTF-8.
+/// A string in UTF-8.
 pub const H5LOGFS_UTF8: c_int = 1;
 
 pub(super) fn predefined(id: h5logfs_id) -> Option<Datatype> {
@@ -60,22 +60,22 @@ pub(super) fn predefined(id: h5logfs_id) -> Option<Datatype> {
     })
 }
 
-/// Makes the type of a struct: `size` is its sizeof. Members are added by `h5logfs_type_insert`. Bytes
-/// between them stay in memory: the file has the struct without gaps. Local.
+/// Creates the type of a struct. `size` is its sizeof. `h5logfs_type_insert` adds members. The file
+/// holds the struct without the padding between members. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_compound(size: usize, datatype: *mut h5logfs_id) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
-            let size = small(size as u64, "a compound")?;
+            let size = to_u32(size as u64, "a compound")?;
             let members = Vec::new();
             Ok(Datatype::Compound { size, members })
         })
     }
 }
 
-/// Adds a member to a compound. `offset` is its offsetof; members must not overlap. `member` is copied
-/// as it is now. Local.
+/// Adds a member to a compound. `offset` is its offsetof. Members must not overlap. The call copies
+/// the datatype `member`. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_insert(
     compound: h5logfs_id,
@@ -83,37 +83,38 @@ pub unsafe extern "C" fn h5logfs_type_insert(
     offset: usize,
     member: h5logfs_id,
 ) -> c_int {
-    answer(|| {
+    to_status(|| {
         let datatype = registry::datatype(member)?;
-        datatype.check().map_err(Fault::definition)?;
+        datatype.check().map_err(ApiError::definition)?;
         let member = Member {
-            // SAFETY: as the caller says.
+            // SAFETY: promised by the caller.
             name: unsafe { input::text(name, "the name") }?.to_owned(),
-            offset: small(offset as u64, "an offset")?,
+            offset: to_u32(offset as u64, "an offset")?,
             datatype,
         };
         registry::change_type(compound, |datatype| {
-            checked(datatype, |changed| match changed {
+            change_checked(datatype, |changed| match changed {
                 Datatype::Compound { members, .. } => {
                     members.push(member);
                     Ok(())
                 }
-                _ => Err(Fault::invalid("only compounds have members to insert")),
+                _ => Err(ApiError::invalid("only compounds have members to insert")),
             })
         })
     })
 }
 
-/// Makes an enumeration of the values of an integer type. Values are added by
-/// `h5logfs_type_enum_insert`. Local.
+/// Creates an enumeration based on an integer type. `h5logfs_type_enum_insert` adds values. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_enum(base: h5logfs_id, datatype: *mut h5logfs_id) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             let base = Box::new(registry::datatype(base)?);
             if !matches!(*base, Datatype::Integer { .. }) {
-                return Err(Fault::definition("an enumeration of other than integers"));
+                return Err(ApiError::definition(
+                    "an enumeration of other than integers",
+                ));
             }
             let members = Vec::new();
             Ok(Datatype::Enumeration { base, members })
@@ -121,32 +122,32 @@ pub unsafe extern "C" fn h5logfs_type_enum(base: h5logfs_id, datatype: *mut h5lo
     }
 }
 
-/// Adds a value to an enumeration, and the name that it has. A value of H5LOGFS_UINT64 above 2^63 is
-/// given as its two's complement. Local.
+/// Adds a value and its name to an enumeration. For a value of H5LOGFS_UINT64 of 2^63 or more, pass the
+/// same bits as an int64_t. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_enum_insert(
     enumeration: h5logfs_id,
     name: *const c_char,
     value: i64,
 ) -> c_int {
-    answer(|| {
-        // SAFETY: as the caller says.
+    to_status(|| {
+        // SAFETY: promised by the caller.
         let name = unsafe { input::text(name, "the name") }?.to_owned();
         registry::change_type(enumeration, |datatype| {
-            checked(datatype, |changed| match changed {
+            change_checked(datatype, |changed| match changed {
                 Datatype::Enumeration { base, members } => {
                     check_value(base, value)?;
                     members.push((name, value));
                     Ok(())
                 }
-                _ => Err(Fault::invalid("only enumerations have values to insert")),
+                _ => Err(ApiError::invalid("only enumerations have values to insert")),
             })
         })
     })
 }
 
-/// Makes the type of an array: `rank` dimensions (1 to 32) of `dims` elements of type `base`, row-major.
-/// Local.
+/// Creates the type of an array of `rank` dimensions `dims` (1 to 32), row-major, with elements of type
+/// `base`. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_array(
     base: h5logfs_id,
@@ -154,21 +155,21 @@ pub unsafe extern "C" fn h5logfs_type_array(
     dims: *const u64,
     datatype: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             let base = Box::new(registry::datatype(base)?);
             let dims = input::array(dims, input::rank(rank)?, "dims")?;
-            let dims = dims.iter().map(|d| small(*d, "an array type"));
+            let dims = dims.iter().map(|d| to_u32(*d, "an array type"));
             let dims = dims.collect::<Result<_>>()?;
             let array = Datatype::Array { base, dims };
-            array.check().map_err(Fault::definition)?;
+            array.check().map_err(ApiError::definition)?;
             Ok(array)
         })
     }
 }
 
-/// Makes the type of a text of `size` bytes, padded with zeros. `charset`: H5LOGFS_ASCII or
+/// Creates the type of a string of `size` bytes, padded with zero bytes. `charset` is H5LOGFS_ASCII or
 /// H5LOGFS_UTF8. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_text(
@@ -176,75 +177,74 @@ pub unsafe extern "C" fn h5logfs_type_text(
     charset: c_int,
     datatype: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             Ok(Datatype::Text {
-                size: small(size as u64, "a text")?,
+                size: to_u32(size as u64, "a text")?,
                 utf8: match charset {
                     H5LOGFS_ASCII => false,
                     H5LOGFS_UTF8 => true,
-                    other => return Err(input::unknown("charset", other.into())),
+                    other => return Err(input::unknown_value("charset", other.into())),
                 },
             })
         })
     }
 }
 
-/// Makes the type of `size` bytes that mean nothing to HDF5. `tag`: what they mean to those who know.
-/// Local.
+/// Creates an opaque type: `size` bytes that HDF5 does not interpret. `tag` describes them. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_opaque(
     size: usize,
     tag: *const c_char,
     datatype: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             let opaque = Datatype::Opaque {
-                size: small(size as u64, "an opaque type")?,
+                size: to_u32(size as u64, "an opaque type")?,
                 tag: input::text(tag, "the tag")?.to_owned(),
             };
-            opaque.check().map_err(Fault::definition)?;
+            opaque.check().map_err(ApiError::definition)?;
             Ok(opaque)
         })
     }
 }
 
-/// Makes the type of the bits of an unsigned integer of 1, 2, 4 or 8 bytes. Local.
+/// Creates a bitfield type of 1, 2, 4 or 8 bytes. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_bitfield(size: usize, datatype: *mut h5logfs_id) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             let bits = Datatype::Bitfield {
-                size: small(size as u64, "a bitfield")?,
+                size: to_u32(size as u64, "a bitfield")?,
                 big_endian: cfg!(target_endian = "big"),
             };
-            bits.check().map_err(Fault::definition)?;
+            bits.check().map_err(ApiError::definition)?;
             Ok(bits)
         })
     }
 }
 
-/// Makes the type of the same numbers in a given byte order: H5LOGFS_LITTLE_ENDIAN or
-/// H5LOGFS_BIG_ENDIAN. `base`: an integer, a floating-point number, a bitfield, or an enumeration. The
-/// other types have the order of this machine. Nothing is converted: the caller's memory is in that
-/// order too. Local.
+/// Creates a copy of an integer, floating-point, bitfield or enumeration type with the given byte
+/// order: H5LOGFS_LITTLE_ENDIAN or H5LOGFS_BIG_ENDIAN. All other functions create types in the byte
+/// order of this machine. The library does not convert data: elements in memory must have this order.
+/// Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_with_order(
     base: h5logfs_id,
     order: c_int,
     datatype: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: promised by the caller.
     unsafe {
         make(datatype, || {
             let big = match order {
                 H5LOGFS_LITTLE_ENDIAN => false,
                 H5LOGFS_BIG_ENDIAN => true,
-                other => return Err(input::unknown("order", other.into())),
+                other => return Err(input::unknown_value("order", other.into())),
             };
             let mut ordered = registry::datatype(base)?;
             set_order(&mut ordered, big)?;
@@ -253,32 +253,32 @@ pub unsafe extern "C" fn h5logfs_type_with_order(
     }
 }
 
-/// Bytes of an element of this type in memory. Local.
+/// Returns the size of an element of this type in memory, in bytes. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_type_size(datatype: h5logfs_id, size: *mut usize) -> c_int {
-    answer(|| {
-        let size = input::place(size, "size")?;
+    to_status(|| {
+        let size = input::result_pointer(size, "size")?;
         let bytes = registry::datatype(datatype)?.size();
-        // SAFETY: there is room for the result, as the caller says.
+        // SAFETY: there is room for the result.
         unsafe { size.write(bytes as usize) };
         Ok(())
     })
 }
 
-/// Gives up a datatype. What was made with it stays as it is. Local.
+/// Closes a datatype. Datasets, attributes and types that were created with it do not change. Local.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_type_close(datatype: h5logfs_id) -> c_int {
-    answer(|| registry::remove_type(datatype))
+    to_status(|| registry::remove_type(datatype))
 }
 
-/// Adds a datatype to the registry, and tells its handle; 0 where it fails.
+/// Adds a datatype to the registry. `result` receives its handle, or 0 on error.
 ///
 /// # Safety
 /// `result` is NULL or has room for a handle.
 unsafe fn make(result: *mut h5logfs_id, datatype: impl FnOnce() -> Result<Datatype>) -> c_int {
-    answer(|| {
-        let result = input::place(result, "datatype")?;
-        // SAFETY: there is room, as the caller says.
+    to_status(|| {
+        let result = input::result_pointer(result, "datatype")?;
+        // SAFETY: there is room for a handle.
         unsafe {
             result.write(0);
             result.write(registry::add_type(datatype()?));
@@ -287,14 +287,14 @@ unsafe fn make(result: *mut h5logfs_id, datatype: impl FnOnce() -> Result<Dataty
     })
 }
 
-/// Changes a datatype, unless the outcome could not be.
-fn checked(
+/// Changes a datatype, unless the result is invalid.
+fn change_checked(
     datatype: &mut Datatype,
     change: impl FnOnce(&mut Datatype) -> Result<()>,
 ) -> Result<()> {
     let mut changed = datatype.clone();
     change(&mut changed)?;
-    changed.check().map_err(Fault::definition)?;
+    changed.check().map_err(ApiError::definition)?;
     *datatype = changed;
     Ok(())
 }
@@ -304,18 +304,17 @@ fn check_value(base: &Datatype, value: i64) -> Result<()> {
         return Ok(());
     };
     let unused = 64 - 8 * size.clamp(1, 8);
-    let kept = if signed {
+    let truncated = if signed {
         value << unused >> unused
     } else {
         ((value as u64) << unused >> unused) as i64
     };
-    if kept == value {
-        Ok(())
-    } else {
-        Err(Fault::definition(format!(
+    if truncated != value {
+        return Err(ApiError::definition(format!(
             "{value} is no value of an enumeration of {size} bytes"
-        )))
+        )));
     }
+    Ok(())
 }
 
 fn set_order(datatype: &mut Datatype, big: bool) -> Result<()> {
@@ -327,17 +326,17 @@ fn set_order(datatype: &mut Datatype, big: bool) -> Result<()> {
             Ok(())
         }
         Datatype::Enumeration { base, .. } => set_order(base, big),
-        _ => Err(Fault::invalid("a datatype that has no byte order")),
+        _ => Err(ApiError::invalid("a datatype that has no byte order")),
     }
 }
 
-fn small(size: u64, what: &str) -> Result<u32> {
+fn to_u32(size: u64, what: &str) -> Result<u32> {
     match u32::try_from(size) {
-        Ok(0) if what != "an offset" => {
-            Err(Fault::definition(format!("{what} of 0 bytes or elements")))
-        }
+        Ok(0) if what != "an offset" => Err(ApiError::definition(format!(
+            "{what} of 0 bytes or elements"
+        ))),
         Ok(size) => Ok(size),
-        Err(_) => Err(Fault::definition(format!(
+        Err(_) => Err(ApiError::definition(format!(
             "{what} of {size} bytes or elements"
         ))),
     }
@@ -356,7 +355,7 @@ mod tests {
 
     #[test]
     fn compounds_grow_by_members_that_fit() {
-        // SAFETY: texts of C, and room for a handle.
+        // SAFETY: the strings are C strings, and there is room for a handle.
         unsafe {
             let event = made(|id| h5logfs_type_compound(16, id));
             assert_eq!(
@@ -381,7 +380,7 @@ mod tests {
 
     #[test]
     fn enumerations_have_values_of_their_type() {
-        // SAFETY: texts of C, and room for a handle.
+        // SAFETY: the strings are C strings, and there is room for a handle.
         unsafe {
             let kind = made(|id| h5logfs_type_enum(H5LOGFS_INT8, id));
             let insert = |name: &std::ffi::CStr, value| {

@@ -1,13 +1,13 @@
-//! Writes: what is selected, and whether the data are copied or lent.
+//! Functions that write: they copy the data, or borrow them until the next flush.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::file::batch;
-use super::input::{self, MOST_DIMS};
-use super::registry::{self, Dataset, Held, h5logfs_id};
+use super::file::lent_batch;
+use super::input::{self, MAX_DIMS};
+use super::registry::{self, Dataset, FileState, h5logfs_id};
 use super::status::h5logfs_status::H5LOGFS_ERR_WRITE;
-use super::status::{Fault, Result, answer};
+use super::status::{ApiError, Result, to_status};
 use crate::Selection;
 
 /// Writes the whole extent of a dataset. Copies the data. Local.
@@ -17,11 +17,11 @@ pub unsafe extern "C" fn h5logfs_write(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Copy, dataset, (data, size), Given::All) }
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Copy, dataset, data, size, CSelection::All) }
 }
 
-/// Writes a block: `count` elements from `start` in each dimension. Copies the data. Local.
+/// Writes a block: in each dimension `count` elements from `start` on. Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_block(
     dataset: h5logfs_id,
@@ -30,14 +30,14 @@ pub unsafe extern "C" fn h5logfs_write_block(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Block { start, count };
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Copy, dataset, (data, size), given) }
+    let selection = CSelection::Block { start, count };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// Writes a hyperslab, as H5Sselect_hyperslab selects it: in each dimension `count` blocks of `block`
-/// elements, `stride` apart from start to start. `stride` and `block` may be NULL, for ones. Copies the
-/// data. Local.
+/// Writes a hyperslab as H5Sselect_hyperslab selects it: in each dimension `count` blocks of `block`
+/// elements, whose starts are `stride` apart. `stride` and `block` may be NULL, which means 1 in each
+/// dimension. Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_hyperslab(
     dataset: h5logfs_id,
@@ -48,13 +48,14 @@ pub unsafe extern "C" fn h5logfs_write_hyperslab(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Hyperslab([start, stride, count, block]);
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Copy, dataset, (data, size), given) }
+    let selection = CSelection::Hyperslab([start, stride, count, block]);
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// Writes `number` blocks: their starts one after the other, and their counts alike. The data are
-/// those of one block after the other; where blocks overlap, later ones win. Copies the data. Local.
+/// Writes `number` blocks. `starts` has the start of each block, one after the other, and `counts` has
+/// their counts. The data hold one block after the other. Where blocks overlap, the last one wins.
+/// Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_blocks(
     dataset: h5logfs_id,
@@ -64,12 +65,17 @@ pub unsafe extern "C" fn h5logfs_write_blocks(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Blocks(number, starts, counts);
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Copy, dataset, (data, size), given) }
+    let selection = CSelection::Blocks {
+        number,
+        starts,
+        counts,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// Writes `number` points: their coordinates one after the other. Copies the data. Local.
+/// Writes `number` single elements. `points` has the coordinates of each, one after the other. Copies
+/// the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_points(
     dataset: h5logfs_id,
@@ -78,29 +84,23 @@ pub unsafe extern "C" fn h5logfs_write_points(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe {
-        put(
-            Way::Copy,
-            dataset,
-            (data, size),
-            Given::Points(number, points),
-        )
-    }
+    let selection = CSelection::Points { number, points };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// As `h5logfs_write`, without a copy: lends the data until the next flush. Local.
+/// Writes as `h5logfs_write`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend(
     dataset: h5logfs_id,
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Lend, dataset, (data, size), Given::All) }
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Lend, dataset, data, size, CSelection::All) }
 }
 
-/// As `h5logfs_write_block`, without a copy: lends the data until the next flush. Local.
+/// Writes as `h5logfs_write_block`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_block(
     dataset: h5logfs_id,
@@ -109,12 +109,12 @@ pub unsafe extern "C" fn h5logfs_lend_block(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Block { start, count };
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Lend, dataset, (data, size), given) }
+    let selection = CSelection::Block { start, count };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
-/// As `h5logfs_write_hyperslab`, without a copy: lends the data until the next flush. Local.
+/// Writes as `h5logfs_write_hyperslab`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_hyperslab(
     dataset: h5logfs_id,
@@ -125,12 +125,12 @@ pub unsafe extern "C" fn h5logfs_lend_hyperslab(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Hyperslab([start, stride, count, block]);
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Lend, dataset, (data, size), given) }
+    let selection = CSelection::Hyperslab([start, stride, count, block]);
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
-/// As `h5logfs_write_blocks`, without a copy: lends the data until the next flush. Local.
+/// Writes as `h5logfs_write_blocks`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_blocks(
     dataset: h5logfs_id,
@@ -140,12 +140,16 @@ pub unsafe extern "C" fn h5logfs_lend_blocks(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    let given = Given::Blocks(number, starts, counts);
-    // SAFETY: as the caller says.
-    unsafe { put(Way::Lend, dataset, (data, size), given) }
+    let selection = CSelection::Blocks {
+        number,
+        starts,
+        counts,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
-/// As `h5logfs_write_points`, without a copy: lends the data until the next flush. Local.
+/// Writes as `h5logfs_write_points`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_points(
     dataset: h5logfs_id,
@@ -154,26 +158,21 @@ pub unsafe extern "C" fn h5logfs_lend_points(
     data: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe {
-        put(
-            Way::Lend,
-            dataset,
-            (data, size),
-            Given::Points(number, points),
-        )
-    }
+    let selection = CSelection::Points { number, points };
+    // SAFETY: promised by the caller.
+    unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
+/// What a call does with the caller's data.
 #[derive(Clone, Copy)]
-enum Way {
+enum DataMode {
     Copy,
     Lend,
 }
 
-/// A selection as C has it.
+/// A selection as the C functions get it.
 #[derive(Clone, Copy)]
-enum Given {
+enum CSelection {
     All,
     Block {
         start: *const u64,
@@ -181,47 +180,58 @@ enum Given {
     },
     /// Start, stride, count, block.
     Hyperslab([*const u64; 4]),
-    Blocks(usize, *const u64, *const u64),
-    Points(usize, *const u64),
+    Blocks {
+        number: usize,
+        starts: *const u64,
+        counts: *const u64,
+    },
+    Points {
+        number: usize,
+        points: *const u64,
+    },
 }
 
-impl Given {
+impl CSelection {
     /// # Safety
-    /// Each pointer is NULL or leads to as many numbers as the selection has in a dataset of this
+    /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this
     /// rank.
     unsafe fn read<'a>(self, rank: usize) -> Result<Selection<'a>> {
-        static ONES: [u64; MOST_DIMS] = [1; MOST_DIMS];
-        // SAFETY: as the caller says.
+        static ONES: [u64; MAX_DIMS] = [1; MAX_DIMS];
+        // SAFETY: promised by the caller.
         let array = |items, number, what| unsafe { input::array::<u64>(items, number, what) };
-        let ones = |items: *const u64, what| {
+        let array_or_ones = |items: *const u64, what| {
             if items.is_null() {
                 Ok(&ONES[..rank])
             } else {
                 array(items, rank, what)
             }
         };
-        let all = |number: usize| {
-            let all = number.checked_mul(rank);
-            all.ok_or_else(|| Fault::invalid(format!("{number} blocks or points")))
+        let coordinates = |number: usize| {
+            let coordinates = number.checked_mul(rank);
+            coordinates.ok_or_else(|| ApiError::invalid(format!("{number} blocks or points")))
         };
         Ok(match self {
-            Given::All => Selection::All,
-            Given::Block { start, count } => Selection::Block {
+            CSelection::All => Selection::All,
+            CSelection::Block { start, count } => Selection::Block {
                 start: array(start, rank, "start")?,
                 count: array(count, rank, "count")?,
             },
-            Given::Hyperslab([start, stride, count, block]) => Selection::Hyperslab {
+            CSelection::Hyperslab([start, stride, count, block]) => Selection::Hyperslab {
                 start: array(start, rank, "start")?,
-                stride: ones(stride, "stride")?,
+                stride: array_or_ones(stride, "stride")?,
                 count: array(count, rank, "count")?,
-                block: ones(block, "block")?,
+                block: array_or_ones(block, "block")?,
             },
-            Given::Blocks(number, starts, counts) => Selection::Blocks {
-                starts: array(starts, all(number)?, "starts")?,
-                counts: array(counts, all(number)?, "counts")?,
+            CSelection::Blocks {
+                number,
+                starts,
+                counts,
+            } => Selection::Blocks {
+                starts: array(starts, coordinates(number)?, "starts")?,
+                counts: array(counts, coordinates(number)?, "counts")?,
             },
-            Given::Points(number, points) => {
-                Selection::Points(array(points, all(number)?, "points")?)
+            CSelection::Points { number, points } => {
+                Selection::Points(array(points, coordinates(number)?, "points")?)
             }
         })
     }
@@ -229,72 +239,81 @@ impl Given {
 
 /// # Safety
 /// The pointers are what they are documented to be.
-unsafe fn put(
-    way: Way,
+unsafe fn write(
+    mode: DataMode,
     dataset: h5logfs_id,
-    (data, size): (*const c_void, usize),
-    given: Given,
+    data: *const c_void,
+    size: usize,
+    selection: CSelection,
 ) -> c_int {
-    answer(|| {
+    to_status(|| {
         let dataset = registry::dataset(dataset)?;
-        let mut held = dataset.file.lock()?;
-        // SAFETY: as the caller says.
-        let selection = unsafe { given.read(dataset.rank) };
+        let mut file = dataset.file.lock()?;
+        // SAFETY: promised by the caller.
+        let selection = unsafe { selection.read(dataset.rank) };
         let elements = elements(&dataset, data.cast(), size);
         match selection.and_then(|selection| Ok((selection, elements?))) {
-            // SAFETY: there are so many elements, as the caller says; and they stay as they are until
-            // the next flush, where they are lent.
+            // SAFETY: promised by the caller. Lent elements do not change until the next flush.
             Ok((selection, elements)) => unsafe {
-                take(way, &mut held, &dataset, selection, elements)
+                write_elements(mode, &mut file, &dataset, selection, elements)
             },
-            Err(fault) => {
-                held.writer
-                    .refuse(format!("dataset {}: {}", dataset.path, fault.message));
-                Err(fault)
+            Err(error) => {
+                let reason = format!("dataset {}: {}", dataset.path, error.message);
+                file.writer.refuse(reason);
+                Err(error)
             }
         }
     })
 }
 
+/// Elements in the caller's memory.
+struct Elements {
+    data: *const u8,
+    count: usize,
+}
+
 /// # Safety
-/// `data` points to `count` elements, which live and stay as they are until the next flush where they
-/// are lent.
-unsafe fn take(
-    way: Way,
-    held: &mut Held,
+/// `elements` are elements of the dataset. Lent ones live and do not change until the next flush.
+unsafe fn write_elements(
+    mode: DataMode,
+    file: &mut FileState,
     dataset: &Dataset,
     selection: Selection<'_>,
-    (data, count): (*const u8, usize),
+    elements: Elements,
 ) -> Result<()> {
     let id = dataset.dataset;
-    // SAFETY: as the caller says.
-    let taken = unsafe {
-        match way {
-            Way::Copy => held.writer.write_raw(id, selection, data, count),
-            Way::Lend => {
-                let mut batch = batch(held);
-                let taken = batch.write_raw(id, selection, data, count);
-                held.lent = batch.suspend();
-                taken
+    let Elements { data, count } = elements;
+    // SAFETY: promised by the caller.
+    let written = unsafe {
+        match mode {
+            DataMode::Copy => file.writer.write_raw(id, selection, data, count),
+            DataMode::Lend => {
+                let mut batch = lent_batch(file);
+                let written = batch.write_raw(id, selection, data, count);
+                file.lent = batch.into_records();
+                written
             }
         }
     };
-    Ok(taken?)
+    Ok(written?)
 }
 
-/// Where the elements are, and how many.
-fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<(*const u8, usize)> {
+fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Elements> {
     if size == 0 {
-        return Ok((NonNull::dangling().as_ptr(), 0));
+        let data = NonNull::dangling().as_ptr();
+        return Ok(Elements { data, count: 0 });
     }
     if data.is_null() || size > isize::MAX as usize {
-        return Err(Fault::invalid("the data are NULL, or larger than memory"));
+        return Err(ApiError::invalid(
+            "the data are NULL, or larger than memory",
+        ));
     }
-    match size % dataset.element {
-        0 => Ok((data, size / dataset.element)),
-        _ => Err(Fault::new(
+    if !size.is_multiple_of(dataset.element_size) {
+        return Err(ApiError::new(
             H5LOGFS_ERR_WRITE,
-            format!("{size} bytes for elements of {} each", dataset.element),
-        )),
+            format!("{size} bytes for elements of {} each", dataset.element_size),
+        ));
     }
+    let count = size / dataset.element_size;
+    Ok(Elements { data, count })
 }
