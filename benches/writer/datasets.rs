@@ -83,8 +83,8 @@ fn logged(bench: &Bench, datasets: u32, fsync: Fsync, attribute: bool) -> Result
     })
 }
 
-/// The same datasets by libhdf5 alone, contiguous and never written: on the first rank, with the
-/// others idle.
+/// Creates the same datasets with libhdf5 on the first rank, contiguous and never written. The other
+/// ranks are idle.
 fn serial(bench: &Bench, datasets: u32) -> Result<Times> {
     let path_of_file = bench.dir.join("datasets.h5");
     let mut file = None;

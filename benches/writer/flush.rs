@@ -1,5 +1,4 @@
-//! Flush bandwidth: the writer against raw collective MPI-IO and against pwrite, of the same bytes by
-//! the same ranks.
+//! Flush bandwidth: the writer, raw collective MPI-IO and pwrite write the same bytes on the same ranks.
 
 use std::ffi::{CString, c_int};
 use std::fs::{File, OpenOptions};
@@ -13,13 +12,13 @@ use mpi::traits::*;
 use super::report::{FlushReport, FlushRow, Spread};
 use super::{Bench, Random, Result};
 
-/// One way to bring the same elements to a file. Calls are collective, but for `take`.
+/// One way to write the same elements to a file. All calls but `take` are collective.
 trait Contestant {
-    /// A new file for `total` elements of all ranks.
+    /// Creates a file for `total` elements of all ranks.
     fn open(&mut self, bench: &Bench, name: &str, total: u64) -> Result<()>;
-    /// Takes elements over, so that the program may change them.
+    /// Copies the elements, so that the program may change them. Does nothing if the data are lent.
     fn take(&mut self, start: u64, source: &[f64]) -> Result<()>;
-    /// Brings what was taken to the file. `source` is what it was, for those that do not copy.
+    /// Writes the elements to the file. Contestants that do not copy them use `source`.
     fn flush(&mut self, start: u64, source: &[f64]) -> Result<()>;
     fn close(&mut self) -> Result<()>;
 }
@@ -39,9 +38,9 @@ fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
             open: None,
         })
     };
-    let raw = |together| -> Box<dyn Contestant> {
+    let raw = |collective| -> Box<dyn Contestant> {
         Box::new(Raw {
-            together,
+            collective,
             buffer: vec![0.0; size / 8],
             open: None,
         })
@@ -53,7 +52,7 @@ fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
     vec![
         ("MPI_File_write_at_all", raw(true)),
         ("pwrite", posix),
-        // How far a yardstick is from itself is how far the other figures can be trusted.
+        // The distance of the yardstick from itself shows how reliable the figures are.
         ("MPI_File_write_at_all again", raw(true)),
         ("MPI_File_write_at", raw(false)),
         ("writer", writer(|_| (), false)),
@@ -69,10 +68,10 @@ fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
 const YARDSTICK: usize = 0;
 const POSIX: usize = 1;
 
-/// Flushes of so much are timed file by file, so that only one file at a time fills the page cache.
+/// From this size on, contestants run one after the other, so that only one file fills the page cache.
 const LARGE: usize = 4 << 20;
 
-/// Seconds of the flushes of one contestant in one round.
+/// Seconds of each flush of one contestant in one round.
 #[derive(Clone, Default)]
 struct Times {
     take: Vec<f64>,
@@ -80,8 +79,8 @@ struct Times {
 }
 
 impl Times {
-    /// What a flush took that nothing came in the way of: the median. Sums would mostly tell of the
-    /// few that waited for a processor.
+    /// The median is the time of an undisturbed flush. The few flushes that waited for a processor would
+    /// dominate a sum.
     fn flush(&self) -> f64 {
         Spread::of(self.flush.iter().copied()).median
     }
@@ -104,7 +103,7 @@ pub fn measure(bench: &Bench, size: usize) -> Result<FlushReport> {
     for _ in 0..=bench.rounds {
         let mut times = vec![Times::default(); number];
         for group in random.order(number).chunks(side_by_side) {
-            in_turn(bench, &mut contestants, (group, steps), &source, &mut times)?;
+            in_turn(bench, &mut contestants, group, steps, &source, &mut times)?;
         }
         rounds.push(times);
     }
@@ -127,12 +126,13 @@ pub fn measure(bench: &Bench, size: usize) -> Result<FlushReport> {
     })
 }
 
-/// Some contestants, flush by flush, each time in another order: what disturbs the machine for a
-/// moment disturbs neighbours alike. A first flush is not timed: it finds buffers without memory.
+/// Runs some contestants flush by flush, in a new order each time, so that a short disturbance hits all
+/// of them. The first flush is not timed, because its buffers have no memory yet.
 fn in_turn(
     bench: &Bench,
     contestants: &mut [(&'static str, Box<dyn Contestant>)],
-    (group, steps): (&[usize], u64),
+    group: &[usize],
+    steps: u64,
     source: &[f64],
     times: &mut [Times],
 ) -> Result<()> {
@@ -207,10 +207,10 @@ impl Contestant for Logged {
     }
 }
 
-/// MPI-IO from one contiguous buffer a rank.
+/// MPI-IO from one contiguous buffer on each rank.
 struct Raw {
-    /// In a collective call.
-    together: bool,
+    /// Write with collective calls.
+    collective: bool,
     buffer: Vec<f64>,
     open: Option<ffi::MPI_File>,
 }
@@ -220,7 +220,7 @@ impl Contestant for Raw {
         let path = bench.dir.join(name);
         let path = CString::new(path.as_os_str().as_bytes())?;
         let mode = (ffi::MPI_MODE_WRONLY | ffi::MPI_MODE_CREATE) as c_int;
-        // SAFETY: MPI is initialised, the name ends with a zero byte, `file` is ours.
+        // SAFETY: MPI is initialised, and the name ends with a zero byte.
         self.open = Some(unsafe {
             let mut file = ffi::RSMPI_FILE_NULL;
             let (comm, info) = (bench.world.as_raw(), ffi::RSMPI_INFO_NULL);
@@ -244,12 +244,12 @@ impl Contestant for Raw {
     fn flush(&mut self, start: u64, _: &[f64]) -> Result<()> {
         let file = self.open.ok_or("not open")?;
         let (offset, count) = (8 * start as i64, 8 * self.buffer.len() as c_int);
-        // SAFETY: the file is open; the buffer has so many bytes, and is not written to.
+        // SAFETY: the file is open. The buffer has `count` bytes, and MPI only reads it.
         unsafe {
             let mut status: ffi::MPI_Status = std::mem::zeroed();
             let buffer = self.buffer.as_ptr().cast();
             let bytes = ffi::RSMPI_UINT8_T;
-            let write = if self.together {
+            let write = if self.collective {
                 ffi::MPI_File_write_at_all
             } else {
                 ffi::MPI_File_write_at
@@ -280,7 +280,7 @@ fn good(code: c_int) -> Result<()> {
     }
 }
 
-/// Each rank by itself, into the same file.
+/// Each rank writes to the same file by itself.
 struct Posix {
     buffer: Vec<f64>,
     open: Option<File>,
@@ -301,7 +301,7 @@ impl Contestant for Posix {
 
     fn flush(&mut self, start: u64, _: &[f64]) -> Result<()> {
         let file = self.open.as_ref().ok_or("not open")?;
-        // SAFETY: numbers are bytes, eight each.
+        // SAFETY: an f64 consists of eight initialised bytes.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.buffer.as_ptr().cast::<u8>(), 8 * self.buffer.len())
         };

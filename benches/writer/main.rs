@@ -1,13 +1,13 @@
-//! What the writer costs, measured against what it stands on: `make bench-writer`, or
+//! Compares the writer with the libraries below it: `make bench-writer`, or
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/bench_writer --help
 //! ```
 //!
-//! Machines are noisy, and ours share theirs. So all contestants of a comparison take turns within
-//! one run, on fresh files each round, and what counts is the median of the ratios round by round.
-//! The first round is dropped: it finds cold caches. `docs/performance.md` has figures, and says how
-//! far to trust them.
+//! Other work disturbs the measurements. So the contestants of a comparison take turns within one run,
+//! with fresh files in each round, and the result is the median of the ratios of each round. The first
+//! round does not count, because its caches are cold. `docs/performance.md` has figures and says how
+//! reliable they are.
 
 mod datasets;
 mod flush;
@@ -77,10 +77,10 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
     }
 }
 
-/// What all parts share.
+/// The state that all parts share.
 pub struct Bench {
     pub world: SimpleCommunicator,
-    /// Where files are written; the same on all ranks, and gone at the end.
+    /// The directory of the files, the same on all ranks. It is removed at the end.
     pub dir: PathBuf,
     pub rounds: u32,
 }
@@ -98,9 +98,8 @@ impl Bench {
         self.world.rank() == 0
     }
 
-    /// Seconds from when the first rank begins something until the last one is done with it.
-    /// Collective. Each rank's own time would not do: where ranks share processors, one may not even
-    /// have begun when another is done.
+    /// Seconds from the moment the first rank begins until the last rank is done. Collective. The time of
+    /// one rank is not enough: if ranks share processors, one may begin after another is done.
     pub fn timed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
         self.world.barrier();
         let begun = seconds(ClockId::Monotonic);
@@ -121,7 +120,7 @@ impl Bench {
         sum / self.ranks() as f64
     }
 
-    /// Removes what a contestant wrote. Collective, so that nobody is hindered by it later.
+    /// Removes the file of a contestant. Collective, so that the removal disturbs no later measurement.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.world.barrier();
         if self.is_root() {
@@ -135,17 +134,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs all contestants of one round, each time in another order. The round before the first one
-    /// has the number `None`, and does not count.
+    /// Runs all contestants in each round, in a new order each time. The first round, which does not
+    /// count, has the number `None`.
     pub fn in_rounds(
         &self,
         contestants: usize,
-        mut turn: impl FnMut(Option<usize>, usize) -> Result<()>,
+        mut run: impl FnMut(Option<usize>, usize) -> Result<()>,
     ) -> Result<()> {
         let mut random = Random(0);
         for round in 0..=self.rounds as usize {
-            for who in random.order(contestants) {
-                turn(round.checked_sub(1), who)?;
+            for contestant in random.order(contestants) {
+                run(round.checked_sub(1), contestant)?;
             }
         }
         Ok(())
@@ -163,8 +162,8 @@ impl Random {
         (self.0 >> 33) % limit
     }
 
-    /// The first numbers in some order. Were it always the same, each contestant would always come
-    /// upon what the same other one left in the caches.
+    /// The numbers below `number` in random order. With a fixed order, each contestant would always find
+    /// the caches as the same other one left them.
     pub fn order(&mut self, number: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..number).collect();
         for last in (1..number).rev() {
@@ -174,7 +173,7 @@ impl Random {
     }
 }
 
-/// What a clock says.
+/// The time of a clock.
 pub fn seconds(clock: ClockId) -> f64 {
     let now = clock_gettime(clock);
     now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
@@ -198,16 +197,15 @@ fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
     if neighbours.size() < world.size() {
         return Err("all ranks must be on one node, for they compare their clocks".into());
     }
-    let made = match world.rank() {
-        0 => Some(tempfile::tempdir_in(&arguments.dir)?),
-        _ => None,
-    };
-    let mut dir = made
-        .as_ref()
-        .map(|m| m.path().to_string_lossy().into_owned());
+    let mut temporary = None;
+    let mut dir = String::new();
+    if world.rank() == 0 {
+        let made = temporary.insert(tempfile::tempdir_in(&arguments.dir)?);
+        dir = made.path().to_string_lossy().into_owned();
+    }
     let bench = Bench {
         world: world.duplicate(),
-        dir: broadcast(world, dir.take().unwrap_or_default()).into(),
+        dir: broadcast(world, dir).into(),
         rounds: arguments.rounds,
     };
     let has = |part| arguments.only.is_empty() || arguments.only.contains(&part);
@@ -237,7 +235,7 @@ fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
     Ok(())
 }
 
-/// The first rank's text, on all.
+/// Sends the first rank's text to all ranks.
 fn broadcast(world: &SimpleCommunicator, text: String) -> String {
     let root = world.process_at_rank(0);
     let mut bytes = text.into_bytes();

@@ -1,5 +1,5 @@
-//! What scattered selections cost: the work of a climate model, whose ranks own thousands of small
-//! pieces of each variable, in the same few patterns for all variables and all times.
+//! The cost of scattered selections. The workload is that of a climate model: its ranks own thousands of
+//! small pieces of each variable, in the same few patterns for all variables and all times.
 
 use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
 
@@ -9,29 +9,30 @@ use super::{Bench, Random, Result};
 const STEPS: u64 = 3;
 const LEVELS: u64 = 8;
 
-/// Which blocks of a variable the rank owns.
+/// The blocks of a variable that this rank owns.
 struct Decomposition {
     variables: u32,
-    /// Without the time.
+    /// Without the dimension of time.
     dims: Vec<u64>,
     starts: Vec<u64>,
     counts: Vec<u64>,
     elements: usize,
 }
 
-/// As of an atmosphere model's output: most variables are flat, some have levels, few lie otherwise.
+/// As in the output of an atmosphere model: most variables are flat, some have levels, and a few have
+/// another pattern.
 fn decompositions(bench: &Bench) -> Vec<Decomposition> {
     vec![
-        Decomposition::new(bench, (320, 1500, 1)),
-        Decomposition::new(bench, (64, 500, LEVELS)),
-        Decomposition::new(bench, (16, 3000, 1)),
+        Decomposition::new(bench, 320, 1500, 1),
+        Decomposition::new(bench, 64, 500, LEVELS),
+        Decomposition::new(bench, 16, 3000, 1),
     ]
 }
 
 impl Decomposition {
-    /// Columns in runs of one to eight, each owned by some rank; `runs` a rank in the mean. A run is
-    /// one block a level.
-    fn new(bench: &Bench, (variables, runs, levels): (u32, u64, u64)) -> Self {
+    /// Columns in runs of one to eight. A random rank owns each run, and each rank owns `runs` on average.
+    /// A run is one block on each level.
+    fn new(bench: &Bench, variables: u32, runs: u64, levels: u64) -> Self {
         let mut random = Random(runs);
         let (mut own, mut column) = (Vec::new(), 0);
         for _ in 0..runs * bench.ranks() {
@@ -88,9 +89,9 @@ impl Decomposition {
     }
 }
 
-/// One file: bytes of entries of all ranks, and seconds.
+/// The figures of one file: bytes of the entries of all ranks, and seconds.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct Figures {
     entries: f64,
     write: f64,
     flush: f64,
@@ -98,13 +99,28 @@ struct Found {
     file: f64,
 }
 
-/// Selections shared, and encoded.
-const WAYS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
+/// Options of the writer for selections.
+#[derive(Clone, Copy)]
+struct Way {
+    share: bool,
+    encode: bool,
+}
+
+const fn way(share: bool, encode: bool) -> Way {
+    Way { share, encode }
+}
+
+const WAYS: [Way; 4] = [
+    way(false, false),
+    way(false, true),
+    way(true, false),
+    way(true, true),
+];
 const BOTH: usize = 3;
 
 pub fn measure(bench: &Bench) -> Result<MetadataReport> {
     let mut decompositions = decompositions(bench);
-    let mut found = vec![vec![Found::default(); bench.rounds as usize]; WAYS.len()];
+    let mut found = vec![vec![Figures::default(); bench.rounds as usize]; WAYS.len()];
     bench.in_rounds(WAYS.len(), |round, who| {
         let of_file = one_file(bench, &mut decompositions, WAYS[who])?;
         if let Some(round) = round {
@@ -120,15 +136,14 @@ pub fn measure(bench: &Bench) -> Result<MetadataReport> {
     let records = all(total(&|_| 1));
     let blocks = all(total(&|d| d.blocks() as u64));
     let data = all(total(&|d| 4 * d.elements as u64));
-    let seconds = |f: &Found| f.write + f.flush + f.close;
+    let seconds = |f: &Figures| f.write + f.flush + f.close;
     let row = |who: usize| {
-        let (share_selections, encode_selections) = WAYS[who];
-        let of = |value: fn(&Found) -> f64| Spread::of(found[who].iter().map(value));
+        let of = |value: fn(&Figures) -> f64| Spread::of(found[who].iter().map(value));
         let pairs = found[who].iter().zip(&found[BOTH]);
-        let Found { entries, file, .. } = found[who][0];
+        let Figures { entries, file, .. } = found[who][0];
         MetadataRow {
-            share_selections,
-            encode_selections,
+            share_selections: WAYS[who].share,
+            encode_selections: WAYS[who].encode,
             entry_bytes_per_record: entries / records,
             entry_bytes_per_block: entries / blocks,
             entry_bytes_per_data_byte: entries / data,
@@ -149,14 +164,10 @@ pub fn measure(bench: &Bench) -> Result<MetadataReport> {
     })
 }
 
-fn one_file(
-    bench: &Bench,
-    decompositions: &mut [Decomposition],
-    (share, encode): (bool, bool),
-) -> Result<Found> {
+fn one_file(bench: &Bench, decompositions: &mut [Decomposition], way: Way) -> Result<Figures> {
     let options = Options {
-        share_selections: share,
-        encode_selections: encode,
+        share_selections: way.share,
+        encode_selections: way.encode,
         fsync: Fsync::None,
         buffer_limit: 1 << 30,
         ..Options::default()
@@ -177,7 +188,7 @@ fn one_file(
     }
     let most = decompositions.iter().map(|d| d.elements).max();
     let values = vec![1.5f32; most.unwrap_or(0)];
-    let mut found = Found::default();
+    let mut found = Figures::default();
     for time in 0..STEPS {
         decompositions.iter_mut().for_each(|d| d.set_time(time));
         let mut data = 0;

@@ -1,4 +1,4 @@
-//! What was measured, as JSON and as tables.
+//! The results, as JSON and as tables.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -21,23 +21,22 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().saturating_sub(1);
-        // Between two values where the place is.
-        let at = |part: f64| {
-            let place = part * last as f64;
-            let (low, high) = (place.floor() as usize, place.ceil() as usize);
+        let quantile = |fraction: f64| {
+            let position = fraction * last as f64;
+            let (low, high) = (position.floor() as usize, position.ceil() as usize);
             let value = |i: usize| values.get(i).copied().unwrap_or(f64::NAN);
-            value(low) + (value(high) - value(low)) * place.fract()
+            value(low) + (value(high) - value(low)) * position.fract()
         };
         Spread {
-            median: at(0.5),
-            first_quartile: at(0.25),
-            third_quartile: at(0.75),
-            least: at(0.0),
-            most: at(1.0),
+            median: quantile(0.5),
+            first_quartile: quantile(0.25),
+            third_quartile: quantile(0.75),
+            least: quantile(0.0),
+            most: quantile(1.0),
         }
     }
 
-    /// Median and quartiles, in `unit`, to `digits` digits behind the point.
+    /// Median and quartiles in `unit`, with `digits` decimals.
     fn text(&self, unit: f64, digits: usize) -> String {
         let [median, low, high] = [self.median, self.first_quartile, self.third_quartile];
         let [median, low, high] = [median / unit, low / unit, high / unit];
@@ -52,26 +51,26 @@ pub struct FlushReport {
     pub rows: Vec<FlushRow>,
 }
 
-/// Ratios are bandwidths: above 1 is faster than the yardstick.
+/// Ratios are those of bandwidths. Above 1 the contestant is faster than the yardstick.
 #[derive(Serialize)]
 pub struct FlushRow {
     pub name: &'static str,
     pub flush_bytes_per_second: Spread,
     pub flush_to_mpi: Spread,
     pub flush_to_pwrite: Spread,
-    /// With the copy that makes the program's memory free again, on both sides.
+    /// Both sides include the copy after which the program may use its memory again.
     pub write_and_flush_to_mpi: Spread,
 }
 
-/// Writes of one rank.
+/// Writes of one rank per second.
 #[derive(Serialize)]
 pub struct SmallRow {
     pub name: &'static str,
-    /// By the time that a rank was on a processor.
+    /// Of processor time.
     pub per_busy_second: Spread,
-    /// The same of a buffer that has no memory yet.
+    /// Of processor time, with a buffer that has no memory yet.
     pub per_busy_second_first: Spread,
-    /// By the clock, where ranks share processors.
+    /// Of elapsed time. Ranks may share processors.
     pub per_second: Spread,
     pub per_second_with_flush: Spread,
 }
@@ -111,7 +110,7 @@ pub struct MetadataRow {
     pub write: Spread,
     pub flush: Spread,
     pub close: Spread,
-    /// All three, against selections shared and encoded.
+    /// The sum of the three, relative to that with shared and encoded selections.
     pub time_to_both: Spread,
 }
 

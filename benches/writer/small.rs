@@ -11,7 +11,7 @@ const WRITES: u64 = 500_000;
 /// Elements of one write: 64 bytes.
 const ELEMENTS: u64 = 8;
 
-/// A shape of dataset to write to, and where write `i` goes.
+/// A shape of dataset, and the selection of write `i`.
 struct Kind {
     name: &'static str,
     spec: fn(u64) -> DatasetSpec,
@@ -45,17 +45,19 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// Seconds that a rank was on a processor, in the mean, and that passed until all were done; and
-/// those of the flush behind the writes.
+/// Seconds.
 #[derive(Clone, Copy, Default)]
 struct Times {
+    /// Mean processor time of the ranks.
     busy: f64,
+    /// Until all ranks were done.
     passed: f64,
+    /// The flush after the writes.
     flush: f64,
 }
 
 pub fn measure(bench: &Bench) -> Result<Vec<SmallRow>> {
-    // Of the limit: first write of a buffer, later one. Then the same of each kind.
+    // For the limit, and then for each kind: with a fresh buffer, and with a used one.
     let mut times = vec![vec![[Times::default(); 2]; bench.rounds as usize]; KINDS.len() + 1];
     bench.in_rounds(KINDS.len() + 1, |round, who| {
         let found = match who.checked_sub(1) {
@@ -81,7 +83,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<SmallRow>> {
     Ok(names.enumerate().map(row).collect())
 }
 
-/// A new file, writes, a flush, and as many writes again, which find memory that the buffer has.
+/// A new file, writes, a flush, and the same number of writes again. These find a buffer with memory.
 fn writes(bench: &Bench, kind: &Kind) -> Result<[Times; 2]> {
     let options = Options {
         fsync: Fsync::None,
@@ -106,7 +108,7 @@ fn writes(bench: &Bench, kind: &Kind) -> Result<[Times; 2]> {
     Ok(times)
 }
 
-/// What nobody can do without who keeps copies: the data to one vector, an entry to another.
+/// The least work of a writer that copies: append the data to one vector, and an entry to another.
 fn limit(bench: &Bench) -> Result<[Times; 2]> {
     const ENTRY: usize = 44;
     let (mut data, mut entries) = (Vec::<u8>::new(), Vec::<u8>::new());
