@@ -1,6 +1,6 @@
-//! Where the chunks of a dataset of one dimension lie. libhdf5 1.10 tells it of one chunk after a look at all in front
-//! of it, which takes minutes where there are some hundred thousand of them; so their index is read
-//! here, once from its front to its end (HDF5 File Format Specification, III.A.1 and VII.D).
+//! Finds the chunks of a one-dimensional dataset, by reading their index once from front to end (HDF5 File Format
+//! Specification, III.A.1 and VII.D). libhdf5 1.10 looks at all chunks before the wanted one for each query, which
+//! takes minutes for some hundred thousand chunks.
 
 use h5logfs_core::image::{HeaderBytes, Image};
 use h5logfs_core::log::source_file::SourceFile;
@@ -11,14 +11,14 @@ const UNDEFINED: u64 = u64::MAX;
 
 /// The most bytes of an index that are read at once.
 const MOST_READ: u64 = 64 << 20;
-/// The most chunks: their addresses take a gigabyte. A sparse file could have any number.
+/// The most chunks. Their addresses take a gigabyte; a sparse file could have any number of them.
 const MOST_CHUNKS: usize = 1 << 26;
 
 /// An HDF5 file behind its user block.
 #[derive(Debug, Clone, Copy)]
 pub struct Hdf5<'a> {
     pub source: &'a SourceFile,
-    /// Bytes of the user block.
+    /// The size of the user block.
     pub base: u64,
 }
 
@@ -34,16 +34,16 @@ impl HeaderBytes for Hdf5<'_> {
     }
 }
 
-/// Chunks of one dimension, without filters.
+/// The chunks of a one-dimensional dataset without filters.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chunks {
     /// Elements of a chunk.
     pub chunk: u64,
-    /// Addresses, by the numbers of the chunks in ascending order. Those without storage are missing.
+    /// The number of each chunk with storage, in ascending order, and its offset in the file.
     pub at: Vec<(u64, u64)>,
 }
 
-/// The chunks of the dataset whose object header is at `header`. It has `len` elements of one byte.
+/// Finds the chunks of the dataset whose object header is at `header`. It has `len` elements of one byte.
 pub fn of_bytes(file: Hdf5<'_>, header: u64, len: u64) -> Result<Chunks> {
     let layout = Image::new(file).layout(header)?;
     let (chunk, index) = index_of(&layout)?;
@@ -73,7 +73,7 @@ enum Index {
     Array(u64),
 }
 
-/// The length of chunks, and what a layout message says of their index (IV.A.2.i).
+/// Reads the length of the chunks and the address of their index from a layout message (IV.A.2.i).
 fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
     let mut fields = Fields(layout);
     let version = fields.number(1)?;
@@ -102,7 +102,7 @@ fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
             if kind != EXTENSIBLE_ARRAY {
                 return Err(format!("it has a chunk index of kind {kind}"));
             }
-            // What the header of the array says as well.
+            // The header of the array repeats these parameters.
             fields.number(5)?;
             (chunk, Index::Array(fields.number(8)?))
         }
@@ -114,7 +114,7 @@ fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
     }
 }
 
-/// `rank`: that of the dataset, and one more for the bytes of an element.
+/// `rank` is the rank of the dataset plus one, for the bytes of an element.
 fn check_chunked(class: u64, rank: u64) -> Result<()> {
     const CHUNKED: u64 = 2;
     match (class, rank) {
@@ -123,7 +123,7 @@ fn check_chunked(class: u64, rank: u64) -> Result<()> {
     }
 }
 
-/// Little-endian numbers, one after the other.
+/// Reads little-endian numbers one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -139,11 +139,12 @@ impl Fields<'_> {
 
 struct Reader<'a> {
     file: Hdf5<'a>,
+    /// Elements of a chunk.
     chunk: u64,
-    /// How many chunks the dataset has; an index may know more.
+    /// How many chunks the dataset has. The index may list more.
     most: u64,
-    /// Bytes that may still be read: no part of an index has to be read twice, so that they are not more
-    /// than the file has. Who leads to the same part again and again would never come to an end.
+    /// How many bytes may still be read. The limit is the length of the file, because a sound index is read once. An
+    /// index that refers to the same part again and again would never end.
     left: u64,
     /// The smallest number that the next chunk may have.
     next: u64,
@@ -175,25 +176,28 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A node of a version-1 B-tree (III.A.1), of the level that its parent says.
+    /// Reads a node of a version 1 B-tree (III.A.1). `level` is known for all nodes but the root.
     fn tree(&mut self, address: u64, level: Option<u8>) -> Result<()> {
-        // Key: stored bytes, filter mask, and the offsets of the two dimensions.
+        // A key has stored bytes, a filter mask, and offsets in the two dimensions.
         const KEY: u64 = 4 + 4 + 16;
         const HEAD: u64 = 24;
         let head = self.read(address, HEAD)?;
         let mut fields = Fields(head.get(4..).unwrap_or_default());
-        let (kind, own, entries) = (fields.number(1)?, fields.number(1)?, fields.number(2)?);
-        let own = own as u8;
-        let is_sound = head.starts_with(b"TREE") && kind == 1 && level.is_none_or(|l| l == own);
-        if !is_sound {
+        let kind = fields.number(1)?;
+        let own_level = fields.number(1)? as u8;
+        let entries = fields.number(2)?;
+        let is_level_right = level.is_none_or(|level| level == own_level);
+        if !head.starts_with(b"TREE") || kind != 1 || !is_level_right {
             return Err(format!("the node at {address} of its chunk index"));
         }
         let body = self.read(address + HEAD, entries * (KEY + 8))?;
         for entry in body.chunks_exact(KEY as usize + 8) {
             let mut fields = Fields(entry);
-            let (_, _) = (fields.number(4)?, fields.number(4)?);
-            let (offset, _, child) = (fields.number(8)?, fields.number(8)?, fields.number(8)?);
-            match own.checked_sub(1) {
+            fields.number(8)?;
+            let offset = fields.number(8)?;
+            fields.number(8)?;
+            let child = fields.number(8)?;
+            match own_level.checked_sub(1) {
                 Some(below) => self.tree(child, Some(below))?,
                 None if !offset.is_multiple_of(self.chunk) => {
                     return Err(format!("it has a chunk at {offset}"));
@@ -204,41 +208,26 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// An extensible array (VII.D).
+    /// Reads an extensible array (VII.D).
     fn array(&mut self, header: u64) -> Result<()> {
-        let bytes = self.read(header, 68)?;
-        let broken = || "the header of its chunk index".to_owned();
-        let fields = bytes.strip_prefix(b"EAHD\0\0").unwrap_or_default();
-        let Some([size, bits, first, least, pointers, page_bits]) = fields.first_chunk() else {
-            return Err(broken());
-        };
-        let (size, bits, page_bits) = (*size, *bits, *page_bits);
-        let is_sound = size == 8
-            && bits < 64
-            && page_bits < 32
-            && least.is_power_of_two()
-            && pointers.is_power_of_two();
-        if !is_sound {
-            return Err(broken());
-        }
-        let mut array = Array {
-            least: u64::from(*least),
-            page: 1 << page_bits,
-            offset: u64::from(bits).div_ceil(8),
-            next: 0,
-        };
-        let index = Fields(bytes.get(60..).unwrap_or_default()).number(8)?;
-        if index == UNDEFINED {
+        let bytes = self.read(header, ARRAY_HEADER)?;
+        let mut array = Array::parse(&bytes).ok_or("the header of its chunk index")?;
+        if array.index_block == UNDEFINED {
             return Ok(());
         }
-        // Blocks grow; the pointers to those of the first super blocks stand in the index block.
-        let supers = (1 + u32::from(bits)).saturating_sub(least.ilog2());
-        let direct = (2 * pointers.ilog2()).min(supers);
+        // The index block has the first elements, then pointers to the data blocks of the first super blocks, then
+        // pointers to the other super blocks.
+        let Array {
+            in_index,
+            supers,
+            direct,
+            ..
+        } = array;
         let blocks: u64 = (0..direct).map(blocks_of).sum();
-        let len = 8 * (u64::from(*first) + blocks + u64::from(supers - direct));
-        let body = self.read(index + ARRAY_HEAD, len)?;
+        let len = 8 * (in_index + blocks + u64::from(supers - direct));
+        let body = self.read(array.index_block.saturating_add(BLOCK_HEAD), len)?;
         let mut fields = Fields(&body);
-        self.elements(&mut array, &mut fields, u64::from(*first))?;
+        self.elements(&mut array, &mut fields, in_index)?;
         for number in 0..direct {
             for _ in 0..blocks_of(number) {
                 self.block(&mut array, number, fields.number(8)?, None)?;
@@ -253,7 +242,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Elements of an array: the addresses of chunks.
+    /// Reads elements of an array: the addresses of chunks.
     fn elements(&mut self, array: &mut Array, fields: &mut Fields<'_>, count: u64) -> Result<()> {
         for _ in 0..count {
             self.add(array.next, fields.number(8)?)?;
@@ -269,49 +258,49 @@ impl Reader<'_> {
             return Ok(());
         }
         let pages = array.pages_of(number);
-        // Which pages were ever written.
-        let marks = blocks.saturating_mul(pages.div_ceil(8));
-        let start = address.saturating_add(ARRAY_HEAD + array.offset);
-        let marks = self.read(start, marks)?;
-        let start = start.saturating_add(marks.len() as u64);
+        // A bitmap of the pages that were ever written.
+        let start = address.saturating_add(BLOCK_HEAD + array.offset);
+        let bitmap = self.read(start, blocks.saturating_mul(pages.div_ceil(8)))?;
+        let start = start.saturating_add(bitmap.len() as u64);
         let pointers = self.read(start, blocks.saturating_mul(8))?;
         let mut fields = Fields(&pointers);
         for block in 0..blocks {
             let first = (block * pages) as usize;
-            let written = |page: usize| {
+            let is_written = |page: usize| {
                 let bit = first + page;
-                let mark = marks.get(bit / 8).copied().unwrap_or(0);
-                mark & (0x80 >> (bit % 8)) != 0
+                let byte = bitmap.get(bit / 8).copied().unwrap_or(0);
+                byte & (0x80 >> (bit % 8)) != 0
             };
-            self.block(array, number, fields.number(8)?, Some(&written))?;
+            self.block(array, number, fields.number(8)?, Some(&is_written))?;
         }
         Ok(())
     }
 
-    /// A data block of the super block `number`.
+    /// Reads a data block of the super block `number`.
     fn block(
         &mut self,
         array: &mut Array,
         number: u32,
         address: u64,
-        written: Option<&dyn Fn(usize) -> bool>,
+        is_written: Option<&dyn Fn(usize) -> bool>,
     ) -> Result<()> {
         let (elements, pages) = (array.elements_of(number), array.pages_of(number));
         if address == UNDEFINED || array.next >= self.most {
             array.skip(elements);
             return Ok(());
         }
-        let start = address.saturating_add(ARRAY_HEAD + array.offset);
+        let start = address.saturating_add(BLOCK_HEAD + array.offset);
         if pages == 0 {
             let body = self.read(start, elements.saturating_mul(8))?;
             return self.elements(array, &mut Fields(&body), elements);
         }
         for page in 0..pages {
-            if written.is_some_and(|written| !written(page as usize)) || array.next >= self.most {
+            let is_unwritten = is_written.is_some_and(|is_written| !is_written(page as usize));
+            if is_unwritten || array.next >= self.most {
                 array.skip(array.page);
                 continue;
             }
-            // The head of the block, and each page, have a checksum.
+            // The head of the block has a checksum, and each page, too.
             let before = 4 + page.saturating_mul(8 * array.page + 4);
             let body = self.read(start.saturating_add(before), 8 * array.page)?;
             self.elements(array, &mut Fields(&body), array.page)?;
@@ -320,29 +309,62 @@ impl Reader<'_> {
     }
 }
 
-/// Signature, version, client and the address of the header, in front of each block of an array.
-const ARRAY_HEAD: u64 = 4 + 1 + 1 + 8;
+/// Length of the header of an array.
+const ARRAY_HEADER: u64 = 68;
+/// Each block of an array begins with signature, version, client and the address of the header.
+const BLOCK_HEAD: u64 = 4 + 1 + 1 + 8;
 
-/// What is known of an array, and how far it was read.
+/// The parameters of an array, and how far it was read.
 struct Array {
+    index_block: u64,
+    /// Elements in the index block.
+    in_index: u64,
+    /// The number of super blocks. They grow with their number.
+    supers: u32,
+    /// How many super blocks exist only as pointers to their data blocks.
+    direct: u32,
     /// Elements of the smallest data block.
     least: u64,
-    /// Elements of a page; larger blocks are made of pages.
+    /// Elements of a page. Larger data blocks consist of pages.
     page: u64,
-    /// Bytes of the field that says where in the array a block begins.
+    /// Size of the field that says where in the array a block begins.
     offset: u64,
-    /// Number of the next element.
+    /// The number of the next element.
     next: u64,
 }
 
 impl Array {
+    fn parse(header: &[u8]) -> Option<Self> {
+        let fields = header.strip_prefix(b"EAHD\0\0")?;
+        let [size, bits, in_index, least, pointers, page_bits] = *fields.first_chunk()?;
+        let is_sound = size == 8
+            && bits < 64
+            && page_bits < 32
+            && least.is_power_of_two()
+            && pointers.is_power_of_two();
+        if !is_sound {
+            return None;
+        }
+        let supers = (1 + u32::from(bits)).saturating_sub(least.ilog2());
+        Some(Array {
+            index_block: Fields(header.get(60..)?).number(8).ok()?,
+            in_index: u64::from(in_index),
+            supers,
+            direct: (2 * pointers.ilog2()).min(supers),
+            least: u64::from(least),
+            page: 1 << page_bits,
+            offset: u64::from(bits).div_ceil(8),
+            next: 0,
+        })
+    }
+
     /// Elements of each data block of a super block.
     fn elements_of(&self, number: u32) -> u64 {
         let doubled = 1u64.checked_shl(number.div_ceil(2)).unwrap_or(u64::MAX);
         doubled.saturating_mul(self.least)
     }
 
-    /// Pages of each of these; none where it is in one piece.
+    /// Pages of each data block of a super block; 0 if the blocks have no pages.
     fn pages_of(&self, number: u32) -> u64 {
         match self.elements_of(number) {
             elements if elements > self.page => elements / self.page,
@@ -355,7 +377,7 @@ impl Array {
     }
 }
 
-/// Data blocks of a super block.
+/// The number of data blocks of a super block.
 fn blocks_of(number: u32) -> u64 {
     1u64.checked_shl(number / 2).unwrap_or(u64::MAX)
 }
@@ -384,7 +406,7 @@ mod tests {
         assert!(of(&[&[3, 2, 2], &address]).is_err());
     }
 
-    /// What an index of these bytes, which begins at `root`, says of a log of `len` bytes in chunks of 16.
+    /// Reads the index at `root` in these bytes, for a log of `len` bytes in chunks of 16.
     fn read_tree(bytes: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), bytes).unwrap();
@@ -422,7 +444,7 @@ mod tests {
     fn nodes_that_lead_to_the_same_ones_come_to_an_end() {
         let good = [node(0, &[(0, 100), (3, 200)]), node(1, &[(0, 0)])].concat();
         assert_eq!(read_tree(&good, 88, 64), Ok(vec![(0, 100), (3, 200)]));
-        // A chunk behind the end of the log is none, but it comes once, too.
+        // A chunk behind the end of the log is left out, but it must not come twice, either.
         assert_eq!(read_tree(&good, 88, 48), Ok(vec![(0, 100)]));
         let twice = [node(0, &[(3, 200)]), node(1, &[(0, 0), (4, 0)])].concat();
         for len in [48, 64] {
@@ -438,15 +460,12 @@ mod tests {
         assert!(read_tree(&bytes, below, i64::MAX as u64).is_err());
     }
 
-    /// As libhdf5 has them with its usual parameters.
+    /// With the default parameters of libhdf5.
     #[test]
     fn blocks_of_an_array_grow() {
-        let array = Array {
-            least: 16,
-            page: 1024,
-            offset: 4,
-            next: 0,
-        };
+        let parameters = [8, 32, 4, 16, 4, 10];
+        let header = [b"EAHD\0\0", &parameters[..], &[0; 56]].concat();
+        let array = Array::parse(&header).unwrap();
         let sizes = [0, 1, 2, 3, 4].map(|n| (blocks_of(n), array.elements_of(n)));
         assert_eq!(sizes, [(1, 16), (1, 32), (2, 32), (2, 64), (4, 64)]);
         assert_eq!([12, 13].map(|n| array.pages_of(n)), [0, 2]);

@@ -148,7 +148,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     arranged.map_err(|e| e.to_string())
 }
 
-/// All anchors, by id. Skips damaged anchors and links to nothing: the walk through the objects reports them.
+/// All anchors, by id. Skips damaged anchors, because the walk through the objects reports them.
 fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     let root = h5::open_group(file, c"/")?;

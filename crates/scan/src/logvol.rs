@@ -32,7 +32,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// `None` where the file is no log.
+    /// `None` if the file is no log.
     pub fn read(file: &Id) -> Result<Option<Self>> {
         let root = h5::open_group(file, c"/")?;
         let name = CString::new(MARK).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! References that are copied into the image must point at the new objects.
+//! Translates references: those that are copied into the image must point at the objects there.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ type Result<T> = std::result::Result<T, String>;
 /// The largest global heap collection that is read.
 const LARGEST_HEAP: u64 = 64 << 20;
 
-/// Translates references of the log file into such of the image.
+/// Translates references of the log file into references of the image.
 pub struct Translator<'a> {
     pub source: &'a SourceFile,
-    /// Bytes in front of the HDF5 file: addresses count from there.
+    /// Bytes of the user block. Addresses count from its end.
     pub base: u64,
     pub image: &'a Id,
-    /// Object addresses in the log file and in the image.
+    /// Addresses of the objects in the image, by their addresses in the log file.
     pub objects: &'a HashMap<u64, u64>,
-    /// References that point at nothing.
+    /// How many references pointed at nothing.
     pub lost: usize,
 }
 
 impl Translator<'_> {
-    /// Replaces a reference as it lies in memory: 8 bytes of an object's, 12 of a region's. One that
-    /// points at nothing becomes the null reference, which readers can tell.
+    /// Replaces a reference in its memory form: 8 bytes for an object reference, 12 for a region reference. A reference
+    /// to nothing becomes the null reference, which readers can recognize.
     pub fn translate(&mut self, reference: &mut [u8]) -> Result<()> {
         if reference.iter().all(|b| *b == 0) {
             return Ok(());
@@ -49,9 +49,9 @@ impl Translator<'_> {
         self.objects.get(&old).copied()
     }
 
-    /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E); the
-    /// heap object is the dataset's address and a serialized selection. libhdf5 cannot read it for
-    /// us: the anchor has no dataspace that the selection could be made in.
+    /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E). The heap object is the
+    /// dataset's address and a serialized selection. libhdf5 cannot read it, because the selection does not fit into the
+    /// null dataspace of an anchor.
     fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;
@@ -65,6 +65,7 @@ impl Translator<'_> {
         h5::create_region_reference(&dataset, &space).map(|r| r.to_vec())
     }
 
+    /// Reads an object of the global heap collection at `address`.
     fn heap_object(&self, address: u64, index: u32) -> Result<Vec<u8>> {
         let start = address
             .checked_add(self.base)
@@ -77,26 +78,7 @@ impl Translator<'_> {
         }
         let mut heap = vec![0; size as usize];
         self.read(&mut heap, start)?;
-        let mut at = 16;
-        while at + 16 <= heap.len() {
-            let found = u16::from_le_bytes(array(&heap, at)?);
-            let size = usize::try_from(read_u64(&heap, at + 8)?).map_err(|e| e.to_string())?;
-            let data = at + 16;
-            let end = data.checked_add(size).ok_or("a heap object past the end")?;
-            if found == 0 {
-                break;
-            }
-            if u32::from(found) == index {
-                return heap
-                    .get(data..end)
-                    .map(<[u8]>::to_vec)
-                    .ok_or("a heap object past the end".into());
-            }
-            at = end
-                .checked_next_multiple_of(8)
-                .ok_or("a heap object past the end")?;
-        }
-        Err("no such heap object".into())
+        find_heap_object(&heap, index)
     }
 
     fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
@@ -104,6 +86,28 @@ impl Translator<'_> {
             .read_exact_at(buf, at)
             .map_err(|e| e.to_string())
     }
+}
+
+/// Finds an object in the bytes of a global heap collection.
+fn find_heap_object(heap: &[u8], wanted: u32) -> Result<Vec<u8>> {
+    const PAST_END: &str = "a heap object past the end";
+    const HEADER: usize = 16;
+    let mut at = HEADER;
+    while at + HEADER <= heap.len() {
+        let index = u16::from_le_bytes(array(heap, at)?);
+        let size = usize::try_from(read_u64(heap, at + 8)?).map_err(|e| e.to_string())?;
+        let data = at + HEADER;
+        let end = data.checked_add(size).ok_or(PAST_END)?;
+        // Object 0 is the free space at the end.
+        if index == 0 {
+            break;
+        }
+        if u32::from(index) == wanted {
+            return Ok(heap.get(data..end).ok_or(PAST_END)?.to_vec());
+        }
+        at = end.checked_next_multiple_of(8).ok_or(PAST_END)?;
+    }
+    Err("no such heap object".into())
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
@@ -118,7 +122,7 @@ fn read_u64(bytes: &[u8], at: usize) -> Result<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
-/// Front to back through a serialized selection.
+/// Reads a serialized selection from front to back.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -143,8 +147,8 @@ impl Reader<'_> {
     }
 }
 
-/// Makes a selection as libhdf5 serializes it (HDF5 File Format Specification, VIII.A: "Dataspace
-/// selections"), in a space of the given extent.
+/// Makes a serialized selection (HDF5 File Format Specification, VIII.A: "Dataspace selections") in a space of the given
+/// extent.
 fn select(space: &Id, extent: &Space, serialized: &[u8]) -> Result<()> {
     const NONE: u64 = 0;
     const POINTS: u64 = 1;

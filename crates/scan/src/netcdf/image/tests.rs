@@ -37,7 +37,7 @@ fn image_of(header: &Header, records: u64) -> Result<Copied> {
     )
 }
 
-/// Makes the image of a netCDF file, which is a file by itself.
+/// Writes the image of a netCDF file to a file.
 fn write_image(of: &Path, at: &Path) -> Copied {
     let (header, records) = header_of(of);
     let made = image_of(&header, records).unwrap();
@@ -45,7 +45,7 @@ fn write_image(of: &Path, at: &Path) -> Copied {
     made
 }
 
-/// A netCDF classic file of the version `kind`; `None` where ncgen is not installed.
+/// Makes a netCDF classic file of the version `kind`; `None` if ncgen is not installed.
 fn generate(dir: &TempDir, name: &str, kind: &str, cdl: &str) -> Option<PathBuf> {
     let (text, file) = (dir.path().join(format!("{name}.cdl")), dir.path());
     let file = file.join(format!("{name}.nc"));
@@ -62,7 +62,7 @@ fn generate(dir: &TempDir, name: &str, kind: &str, cdl: &str) -> Option<PathBuf>
     Some(file)
 }
 
-/// Whether the image of a netCDF file is that file to all readers, apart from its data.
+/// Checks that all readers see the same in the image of a netCDF file as in the file, except the data.
 fn check_structure(file: &Path) -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image.nc");
@@ -177,7 +177,7 @@ fn odd_files_keep_their_structure() {
     check_all(files, |file: PathBuf| check_structure(&file));
 }
 
-// --- headers that no program writes easily --------------------------------------------------------
+// --- headers that other programs rarely write ------------------------------------------------------
 
 fn dimension(name: &str, len: u64) -> Dimension {
     Dimension {
@@ -217,7 +217,7 @@ fn header(dimensions: Vec<Dimension>, variables: Vec<Variable>) -> Header {
     }
 }
 
-/// What current netCDF readers see of an image, as Python prints it. `code`: of an open dataset `f`.
+/// What a current netCDF reader sees of an image. `code` prints it from the open dataset `f`.
 fn seen(made: &Copied, code: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image.nc");
@@ -360,7 +360,7 @@ fn an_image_made_again_is_the_same() {
     assert_eq!(first.unwrap().image, second.unwrap().image);
 }
 
-/// Any header, of few names: dimensions and variables often share theirs.
+/// Random headers with few names, so that dimensions and variables often share names.
 fn headers() -> impl Strategy<Value = Header> {
     let names =
         || prop::sample::subsequence(vec!["a", "b", "c", "d", "e", "f"], 0..=6).prop_shuffle();
@@ -445,7 +445,7 @@ fn readers_see_the_dimensions_and_variables_of_any_header() {
         expected.push('\n');
     }
     let Some(python) = Python::new() else { return };
-    // h5netcdf has dimensions in the order of their scales, which is that of the variables too.
+    // h5netcdf lists dimensions in the order of their scales, which depends on that of the variables.
     for (open, in_order) in [("netCDF4.Dataset", true), ("h5netcdf.File", false)] {
         let code = format!(
             "import glob, h5netcdf, netCDF4, sys
