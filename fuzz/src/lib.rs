@@ -1,5 +1,4 @@
-//! What a target of cargo-fuzz needs beside its body, which is in `targets` and also run by
-//! `tests/library/fuzz_regressions.rs`.
+//! Makes cargo-fuzz targets from the bodies in `targets`, which `tests/library/fuzz_regressions.rs` runs, too.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +8,12 @@ pub use libfuzzer_sys;
 #[path = "../targets/mod.rs"]
 pub mod targets;
 
-/// Makes a target of the body of that name.
+/// Makes a fuzz target from the body of that name.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {
         $crate::libfuzzer_sys::fuzz_target!(
-            init: $crate::plant(&$crate::find($name)),
+            init: $crate::write_seeds(&$crate::find($name)),
             |bytes: &[u8]| ($crate::find($name).run)(bytes)
         );
     };
@@ -25,12 +24,12 @@ pub fn find(name: &str) -> targets::Target {
     *found.expect("a target of that name")
 }
 
-/// Puts the seeds of a target where cargo-fuzz looks for its corpus, before the corpus is read: they are
-/// made of log files that the tests have, and not worth having twice.
-pub fn plant(target: &targets::Target) {
+/// Writes the seeds of a target to its corpus directory before cargo-fuzz reads it. The seeds are made from the log files
+/// of the tests, so they need not be stored.
+pub fn write_seeds(target: &targets::Target) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let dir = dir.join(target.name);
-    fs::create_dir_all(&dir).expect("a folder for the corpus");
+    fs::create_dir_all(&dir).expect("a directory for the corpus");
     for (name, bytes) in (target.seeds)() {
         fs::write(dir.join(format!("seed-{name}")), bytes).expect("a seed");
     }

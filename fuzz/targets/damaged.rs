@@ -1,17 +1,17 @@
-//! Logs that are damaged in what we read of them.
+//! Logs with damage in the parts that libhdf5 does not read.
 
 use std::ops::Range;
 
 use super::Seeds;
 use super::input::{Input, Output};
 use super::reading::read;
-use super::samples::{SAMPLES, Scanned};
-use super::site::Site;
+use super::samples::{OwnRange, SAMPLES, Scanned};
+use super::test_dir::TestDir;
 use super::unclosed;
 
 const MOST_EDITS: usize = 64;
 
-/// The number of the sample, whether checksums are to be put right afterwards, and edits.
+/// The input is the number of a sample, whether to correct the checksums, and edits.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let scanned = &SAMPLES[usize::from(input.u8()) % SAMPLES.len()];
@@ -25,19 +25,18 @@ pub fn run(bytes: &[u8]) {
         unclosed::mend_data(&mut files[0]);
         files[1] = unclosed::mend_journal(&files[1]);
     }
-    let site = Site::new();
+    let test_dir = TestDir::new();
     for ((name, _), bytes) in scanned.sample.files.iter().zip(&files) {
-        site.write(name, bytes);
+        test_dir.write(name, bytes);
     }
-    let snapshot = match scanned.own.is_empty() {
-        true => site.scan(scanned.sample.files[0].0),
-        false => {
-            let mut snapshot = scanned.snapshot.clone();
-            site.adopt(&mut snapshot);
-            Ok(snapshot)
-        }
+    let snapshot = if scanned.own.is_empty() {
+        test_dir.scan(scanned.sample.files[0].0)
+    } else {
+        let mut snapshot = scanned.snapshot.clone();
+        test_dir.adopt(&mut snapshot);
+        Ok(snapshot)
     };
-    let view = snapshot.and_then(|snapshot| site.view(snapshot));
+    let view = snapshot.and_then(|snapshot| test_dir.view(snapshot));
     match view {
         Ok(view) => {
             let all = read(&view);
@@ -51,19 +50,22 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Changes what is ours of one file of a log: what its position falls into.
+/// Applies an edit at its position in the ranges that libhdf5 does not read.
 fn damage(scanned: &Scanned, files: &mut [Vec<u8>], edit: &Edit) {
-    let whole = files
-        .iter()
-        .enumerate()
-        .map(|(n, f)| (n, 0, f.len() as u64));
-    let ranges: Vec<(usize, u64, u64)> = match scanned.own.is_empty() {
-        true => whole.collect(),
-        false => scanned.own.clone(),
+    let ranges: Vec<OwnRange> = if scanned.own.is_empty() {
+        let lens = files.iter().map(|f| f.len() as u64).enumerate();
+        lens.map(|(file, len)| OwnRange {
+            file,
+            offset: 0,
+            len,
+        })
+        .collect()
+    } else {
+        scanned.own.clone()
     };
-    let total: u64 = ranges.iter().map(|(.., len)| len).sum();
+    let total: u64 = ranges.iter().map(|range| range.len).sum();
     let mut at = u64::from(edit.at).checked_rem(total).unwrap_or(0);
-    for (file, offset, len) in ranges {
+    for OwnRange { file, offset, len } in ranges {
         if at < len {
             let file = &mut files[file];
             let range = offset as usize..(offset + len).min(file.len() as u64) as usize;
@@ -83,12 +85,13 @@ pub struct Edit {
 enum Change {
     Bytes(Vec<u8>),
     Flip(u8),
-    /// So many bytes from another place.
+    /// From another offset, so many bytes.
     Copy(u32, u8),
+    /// The end of the file.
     Cut,
 }
 
-/// Numbers that are often too small or too large.
+/// Numbers at the limits of types and ranges.
 const NUMBERS: [i64; 12] = [
     0,
     1,
@@ -127,14 +130,14 @@ impl Edit {
         Edit { at, change }
     }
 
-    /// Changes a file anywhere.
+    /// Applies the edit to a file.
     pub fn apply(&self, file: &mut Vec<u8>) {
         let len = file.len();
         let at = (self.at as usize).checked_rem(len);
         self.apply_in(file, 0..len, at.unwrap_or(0));
     }
 
-    /// Changes only a range of a file, but that it may be cut off there. `at`: within the range.
+    /// Applies the edit within a range of a file, at the offset `at` of the range. A cut removes everything behind it.
     fn apply_in(&self, file: &mut Vec<u8>, range: Range<usize>, at: usize) {
         if let Change::Cut = self.change {
             file.truncate(range.start + at);

@@ -1,4 +1,4 @@
-//! The record tables of each layout. Where the data lie is said by numbers, and there is nothing there.
+//! The record tables of each layout. The data that they point to do not exist.
 
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::Anchor;
@@ -10,16 +10,16 @@ use h5logfs_core::log::{Logged, Tables, classic as classic_log, logvol as logvol
 use h5logfs_core::snapshot::Snapshot;
 
 use super::Seeds;
-use super::asking::look;
 use super::input::{Input, Output};
 use super::samples::{SAMPLES, Scanned};
-use super::site::Site;
+use super::tables::check_tables;
+use super::test_dir::TestDir;
 
-/// Where the table of a Log VOL file is put: data lie below it.
+/// The offset of the table in a Log VOL file. The data would be below it.
 const TABLE_AT: u64 = 1 << 20;
 const MOST_DATASETS: usize = 16;
 
-/// A dataset as the input says it.
+/// A dataset from the input.
 struct Shape {
     id: i64,
     dims: Vec<u64>,
@@ -80,14 +80,14 @@ fn file(scanned: &Scanned, number: u16) -> &[u8] {
     &found.expect("a file of the sample").1
 }
 
-/// All bytes of a source, as they are arranged.
+/// All bytes of a source, in its arrangement.
 fn bytes(scanned: &Scanned, number: u16) -> Vec<u8> {
-    let site = Site::new();
-    site.write("file", file(scanned, number));
+    let test_dir = TestDir::new();
+    test_dir.write("file", file(scanned, number));
     let arrangement = scanned.snapshot.sources[usize::from(number)]
         .arrangement
         .clone();
-    let source = site.open("file").arranged(arrangement);
+    let source = test_dir.open("file").arranged(arrangement);
     let source = source.expect("the arrangement of the sample");
     let mut bytes = vec![0; source.len() as usize];
     let read = source.read_exact_at(&mut bytes, 0);
@@ -103,10 +103,10 @@ pub fn logvol(bytes: &[u8]) {
     let shapes = shapes(&mut input);
     let data = (u64::from(input.u32()), u64::from(input.u32()));
     let table = input.0;
-    let site = Site::new();
+    let test_dir = TestDir::new();
     let len = TABLE_AT + table.len() as u64;
-    site.sparse("log", &[], TABLE_AT);
-    site.append("log", table);
+    test_dir.sparse("log", &[], TABLE_AT);
+    test_dir.append("log", table);
     let extent = |offset, len| Extent {
         source: 0,
         number: 0,
@@ -120,7 +120,7 @@ pub fn logvol(bytes: &[u8]) {
         ..logvol_log::Tables::default()
     });
     let datasets: Vec<_> = shapes.iter().map(Shape::logged).collect();
-    look(&tables, &[site.open("log")], &datasets);
+    check_tables(&tables, &[test_dir.open("log")], &datasets);
 }
 
 pub fn logvol_seeds() -> Seeds {
@@ -159,18 +159,18 @@ pub fn classic(bytes: &[u8]) {
         anchor.first = (first >= -1).then_some(first);
     }
     let (metadata, data) = input.two_parts();
-    let site = Site::new();
-    site.write("metadata", metadata);
-    site.write("data", data);
+    let test_dir = TestDir::new();
+    test_dir.write("metadata", metadata);
+    test_dir.write("data", data);
     let tables = Tables::Classic(classic_log::Tables {
         metadata: 0,
         data: 1,
         anchors,
     });
     let datasets: Vec<_> = shapes.iter().map(Shape::logged).collect();
-    look(
+    check_tables(
         &tables,
-        &[site.open("metadata"), site.open("data")],
+        &[test_dir.open("metadata"), test_dir.open("data")],
         &datasets,
     );
 }
@@ -221,10 +221,10 @@ pub fn netcdf_log(bytes: &[u8]) {
     let variables = (0..number).map(|_| variable(&mut input)).collect();
     let records = u64::from(input.u32());
     let data = u64::from(input.u32());
-    let site = Site::new();
-    site.sparse("file.nc", &[], 1 << 16);
-    site.write("metadata", input.0);
-    site.sparse("data", b"PnetCDF0", data);
+    let test_dir = TestDir::new();
+    test_dir.sparse("file.nc", &[], 1 << 16);
+    test_dir.write("metadata", input.0);
+    test_dir.sparse("data", b"PnetCDF0", data);
     let tables = netcdf::Tables {
         version,
         record_size,
@@ -236,20 +236,20 @@ pub fn netcdf_log(bytes: &[u8]) {
             rank: 0,
         }],
     };
-    let master = site.open("file.nc").arranged(Arrangement::ZerosAfter);
+    let master = test_dir.open("file.nc").arranged(Arrangement::ZerosAfter);
     let master = master.expect("zeros are always there");
-    let metadata = site.open("metadata");
+    let metadata = test_dir.open("metadata");
     let _ = channels::channels(&metadata);
-    let sources = [master, metadata, site.open("data")];
+    let sources = [master, metadata, test_dir.open("data")];
     if tables.check(sources.len()).is_err() {
         return;
     }
     let survey = netcdf::summarize(&sources, &tables);
     let all = survey.map_or(records, |survey| survey.records.max(records));
-    ask(tables, &sources, all);
+    check_netcdf(tables, &sources, all);
 }
 
-fn ask(tables: netcdf::Tables, sources: &[SourceFile], records: u64) {
+fn check_netcdf(tables: netcdf::Tables, sources: &[SourceFile], records: u64) {
     let shape = |(number, variable): (usize, &Variable)| {
         let mut dims = variable.dims.clone();
         if variable.is_record {
@@ -264,7 +264,7 @@ fn ask(tables: netcdf::Tables, sources: &[SourceFile], records: u64) {
     };
     let shapes: Vec<Shape> = tables.variables.iter().enumerate().map(shape).collect();
     let datasets: Vec<_> = shapes.iter().map(Shape::logged).collect();
-    look(&Tables::Netcdf(tables), sources, &datasets);
+    check_tables(&Tables::Netcdf(tables), sources, &datasets);
 }
 
 fn variable(input: &mut Input<'_>) -> Variable {

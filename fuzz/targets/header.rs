@@ -1,19 +1,19 @@
-//! The header of a netCDF classic file, and what is made of it.
+//! The header of a netCDF classic file, and its presentation.
 
 use h5logfs_core::log::netcdf::header::Header;
 
 use super::Seeds;
 use super::reading::read;
 use super::samples::SAMPLES;
-use super::site::Site;
+use super::test_dir::TestDir;
 
 pub fn run(bytes: &[u8]) {
-    let site = Site::new();
-    site.write("file.nc", bytes);
-    site.write("longer.nc", &[bytes, &[0xff; 64]].concat());
-    let header = Header::read(&site.open("file.nc"));
+    let test_dir = TestDir::new();
+    test_dir.write("file.nc", bytes);
+    test_dir.write("longer.nc", &[bytes, &[0xff; 64]].concat());
+    let header = Header::read(&test_dir.open("file.nc"));
     if let Ok(header) = &header {
-        let longer = Header::read(&site.open("longer.nc"));
+        let longer = Header::read(&test_dir.open("longer.nc"));
         assert_eq!(longer.ok().as_ref(), Some(header));
         assert!(header.record_size() <= i64::MAX as u64);
         header.records_in(bytes.len() as u64);
@@ -22,10 +22,10 @@ pub fn run(bytes: &[u8]) {
             assert_eq!(header.dims(variable), described.dims);
         }
     }
-    // What cannot be read is no file of ours, and passed through.
-    let scanned = site.scan("file.nc");
+    // A file with an unreadable header is no log; the mount passes it through.
+    let scanned = test_dir.scan("file.nc");
     assert!(header.is_ok() || scanned.is_err());
-    if let Ok(view) = scanned.and_then(|snapshot| site.view(snapshot)) {
+    if let Ok(view) = scanned.and_then(|snapshot| test_dir.view(snapshot)) {
         read(&view);
     }
 }

@@ -1,10 +1,10 @@
-//! Taking apart what a fuzzer chose.
+//! Splits the bytes of the fuzzer into numbers and parts.
 
-/// Bytes from the front; zeros behind the end.
+/// Reads from the front. Behind the end there are zeros.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// As many as there are, `len` at most.
+    /// At most `len` bytes.
     pub fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// Everything else, in two parts, the first of a length that the input says.
+    /// The rest in two parts. The input says the length of the first.
     pub fn two_parts(mut self) -> (&'a [u8], &'a [u8]) {
         let len = self.u32() as usize;
         (self.bytes(len), self.0)

@@ -1,13 +1,13 @@
-//! The journal of a log that is not closed, beside data that are good.
+//! The journal of a log that is not closed. Its data are good.
 
 use h5logfs_core::journal::Recorded;
 
 use super::Seeds;
 use super::reading::read;
-use super::site::Site;
+use super::test_dir::TestDir;
 use super::unclosed;
 
-/// Whether the text is to have its checksums, then the text.
+/// The input is whether to add checksums, and the text of a journal.
 pub fn run(bytes: &[u8]) {
     let Some((how, text)) = bytes.split_first() else {
         return;
@@ -16,10 +16,10 @@ pub fn run(bytes: &[u8]) {
         0 => text.to_vec(),
         _ => unclosed::with_sums(text),
     };
-    let site = Site::new();
-    site.write(unclosed::LOG, &unclosed::data());
-    site.write(unclosed::JOURNAL, &journal);
-    let source = site.open(unclosed::JOURNAL);
+    let test_dir = TestDir::new();
+    test_dir.write(unclosed::LOG, &unclosed::data());
+    test_dir.write(unclosed::JOURNAL, &journal);
+    let source = test_dir.open(unclosed::JOURNAL);
     if let Ok(recorded) = Recorded::read(&source) {
         let again = Recorded::read_until(&source, recorded.flushes());
         let again = again.expect("a journal that was read");
@@ -30,8 +30,8 @@ pub fn run(bytes: &[u8]) {
             assert!(ends.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
         }
     }
-    let scanned = site.scan(unclosed::LOG);
-    if let Ok(view) = scanned.and_then(|snapshot| site.view(snapshot)) {
+    let scanned = test_dir.scan(unclosed::LOG);
+    if let Ok(view) = scanned.and_then(|snapshot| test_dir.view(snapshot)) {
         read(&view);
     }
 }

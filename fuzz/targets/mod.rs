@@ -1,41 +1,42 @@
-//! The bodies of the fuzz targets: each takes bytes that a fuzzer chose, and panics where the library
-//! does, or where something is not so that always has to be. They use nothing that is not public.
+//! The bodies of the fuzz targets. Each takes bytes from the fuzzer. It panics if the library panics, or if something
+//! does not hold that always must. They use only public items.
 //!
-//! | target | what is fed | what has to hold, beside no panic |
+//! | target | input | what must hold, besides that nothing panics |
 //! |---|---|---|
-//! | `logvol`, `classic`, `netcdf_log` | the tables of a log, and where its data are said to lie | the index decides each element as going through all records does; what is kept of it answers alike |
-//! | `netcdf_header` | the front of a netCDF file | what follows a header changes nothing; the file can be presented, or is refused |
-//! | `snapshot` | a scan's outcome from another process | the same after being written again; one that is accepted can be read anywhere |
-//! | `kept_index` | an index from the disk | the same after being kept again |
-//! | `kept_item` | damage to a kept file | it is what was put there, or nothing |
-//! | `journal` | the journal of a log that is not closed, with its checksums or without | its commits ascend; reading it up to the last one says the same |
-//! | `damaged` | a log and what to change in it | reads of pieces are pieces of the whole read; holes are no data; without changes all can be read |
+//! | `logvol`, `classic`, `netcdf_log` | the tables of a log, and where its data lie | the index finds the same record for each element as a pass through all records; a saved index gives the same answers |
+//! | `netcdf_header` | the front of a netCDF file | bytes behind the header change nothing; the file can be presented, or is refused |
+//! | `snapshot` | the outcome of a scan from another process | it is the same after it was written and read again; if it is accepted, it can be read everywhere |
+//! | `saved_index` | an index from the disk | it is the same after it was saved again |
+//! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
+//! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same |
+//! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
-//! What libhdf5 reads of a file is left as it is: it cannot be trusted with anything else, and is the
-//! business of a process of its own. It does make what we ask for, in `netcdf_header` and `journal`.
+//! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here
+//! it only makes images, in `netcdf_header` and `journal`.
 
-mod asking;
 mod damaged;
 mod decoders;
 mod header;
 mod input;
 mod journal;
-mod kept;
 mod reading;
 mod samples;
-mod site;
+mod saved;
 mod snapshot;
+mod tables;
+mod test_dir;
 mod unclosed;
 
-/// What may be fuzzed.
+/// One fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
-    /// Inputs to begin with, and their names.
+    /// Makes the first inputs.
     pub seeds: fn() -> Seeds,
 }
 
+/// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
 pub const ALL: [Target; 9] = [
@@ -65,14 +66,14 @@ pub const ALL: [Target; 9] = [
         seeds: snapshot::seeds,
     },
     Target {
-        name: "kept_index",
-        run: kept::index,
-        seeds: kept::index_seeds,
+        name: "saved_index",
+        run: saved::index,
+        seeds: saved::index_seeds,
     },
     Target {
-        name: "kept_item",
-        run: kept::item,
-        seeds: kept::item_seeds,
+        name: "stored_item",
+        run: saved::item,
+        seeds: saved::item_seeds,
     },
     Target {
         name: "journal",

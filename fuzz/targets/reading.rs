@@ -1,34 +1,34 @@
-//! Reading a view as programs do, and asking what else can be asked of it.
+//! Reads a view as programs do, and calls its other queries.
 
 use std::ops::{ControlFlow, Range};
 
 use h5logfs_core::view::View;
 
-/// Views that are longer are not read as a whole.
+/// The longest view that is read as a whole.
 const WHOLE: u64 = 256 << 10;
-/// Bytes that are read of other places.
+/// How many bytes are read at each place of a longer one.
 const SOME: u64 = 16 << 10;
-/// Lengths of reads that follow each other.
+/// Lengths of consecutive reads.
 const PIECES: [usize; 5] = [4096, 1, 777, 65536, 13];
-/// Datasets that are asked about, and chunks of one that are gone through.
+/// The most datasets that are queried, and the most chunks of a dataset that is checked.
 const MOST_DATASETS: usize = 16;
 const MOST_CHUNKS: u64 = 256;
-const MOST_EXTENTS: usize = 32;
+const MOST_SEGMENTS: usize = 32;
 
-/// Returns whether all could be read.
+/// Returns whether everything could be read.
 pub fn read(view: &View) -> bool {
     let mut all = true;
     for place in places(view) {
         all &= read_place(view, place);
     }
     let datasets = view.snapshot().datasets.len().min(MOST_DATASETS);
-    (0..datasets).for_each(|number| ask(view, number));
-    go_through_extents(view);
+    (0..datasets).for_each(|number| query_dataset(view, number));
+    check_segments(view);
     let _ = view.diagnostics();
     all
 }
 
-/// The view as a whole, or the places of a long one where something begins.
+/// The whole view, or in a long one the places where something begins.
 fn places(view: &View) -> Vec<Range<u64>> {
     let len = view.len();
     let (mut begins, mut each) = (vec![0], WHOLE);
@@ -45,7 +45,7 @@ fn places(view: &View) -> Vec<Range<u64>> {
     begins.into_iter().map(place).collect()
 }
 
-/// A place as a whole, and in pieces, which are pieces of the whole.
+/// Reads a place at once and in pieces, and checks that the bytes are the same.
 fn read_place(view: &View, place: Range<u64>) -> bool {
     let mut whole = vec![0; place.end.saturating_sub(place.start) as usize];
     let read = view.read_at(place.start, &mut whole).ok();
@@ -74,7 +74,7 @@ fn read_place(view: &View, place: Range<u64>) -> bool {
     all
 }
 
-fn ask(view: &View, number: usize) {
+fn query_dataset(view: &View, number: usize) {
     let _ = view.records(number);
     let grid = view.grid(number);
     for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
@@ -89,9 +89,10 @@ fn ask(view: &View, number: usize) {
         let mut faults = 0;
         view.check_dataset(number, &mut |_| {
             faults += 1;
-            match faults < 4 {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if faults < 4 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         });
         if let Ok(Some(share)) = view.covered(number) {
@@ -100,10 +101,10 @@ fn ask(view: &View, number: usize) {
     }
 }
 
-/// Stretches follow each other; holes are zeros, where they can be read.
-fn go_through_extents(view: &View) {
+/// Checks that segments follow each other, and that holes read as zeros.
+fn check_segments(view: &View) {
     let mut at = 0;
-    for _ in 0..MOST_EXTENTS {
+    for _ in 0..MOST_SEGMENTS {
         let Ok(segment) = view.segment_at(at) else {
             return;
         };
@@ -116,7 +117,7 @@ fn go_through_extents(view: &View) {
         if segment.is_hole {
             let len = (segment.range.end - at).min(SOME);
             let mut bytes = vec![1; len as usize];
-            // Chunks that are too large to be made cannot be read, whatever is in them.
+            // Chunks that are too large cannot be read at all.
             let is_hole = view.read_at(at, &mut bytes).is_err() || bytes.iter().all(|b| *b == 0);
             assert!(is_hole, "a hole at {at}");
         }

@@ -1,26 +1,35 @@
-//! Log files to begin with, small ones of each layout, and what the scan says of them.
+//! Small log files of each layout, and their scans.
 
 use std::sync::LazyLock;
 
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::logvol::Extent;
 use h5logfs_core::snapshot::Snapshot;
 
-use super::site::Site;
+use super::test_dir::TestDir;
 use super::unclosed;
 
-/// A log: its files, of which the first is the one that is opened.
+/// A log. A user opens the first of its files.
 pub struct Sample {
     pub name: &'static str,
     pub files: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// The files of a sample, and beside them what the scan made of it.
+/// A sample and its scan.
 pub struct Scanned {
     pub sample: Sample,
     pub snapshot: Snapshot,
-    /// Which of its bytes libhdf5 does not look at: number of the file, offset, length. Empty where that is so of all.
-    pub own: Vec<(usize, u64, u64)>,
+    /// The ranges that libhdf5 does not read. Empty if it reads nothing.
+    pub own: Vec<OwnRange>,
+}
+
+/// A range of a file of the sample.
+#[derive(Clone, Copy)]
+pub struct OwnRange {
+    pub file: usize,
+    pub offset: u64,
+    pub len: u64,
 }
 
 macro_rules! hdf5 {
@@ -30,7 +39,7 @@ macro_rules! hdf5 {
             files: vec![
                 ("log.h5", include_bytes!(concat!("../../tests/corpus/", $name, ".log.h5")).to_vec()),
                 $((
-                    // The name of the master is part of that of its subfiles.
+                    // The names of subfiles contain the name of the master.
                     concat!("log.h5.subfiles/log.h5.", $subfile),
                     include_bytes!(concat!(
                         "../../tests/corpus/", $name, ".log.h5.subfiles/", $name, ".log.h5.", $subfile
@@ -104,16 +113,16 @@ fn all() -> Vec<Sample> {
     ]
 }
 
-/// They are scanned once.
+/// All samples, scanned once.
 pub static SAMPLES: LazyLock<Vec<Scanned>> =
     LazyLock::new(|| all().into_iter().map(scanned).collect());
 
 fn scanned(sample: Sample) -> Scanned {
-    let site = Site::new();
+    let test_dir = TestDir::new();
     for (name, bytes) in &sample.files {
-        site.write(name, bytes);
+        test_dir.write(name, bytes);
     }
-    let scanned = site.scan(sample.files[0].0);
+    let scanned = test_dir.scan(sample.files[0].0);
     let snapshot = scanned.unwrap_or_else(|e| panic!("{}: {e}", sample.name));
     let own = own(&sample, &snapshot);
     Scanned {
@@ -123,28 +132,35 @@ fn scanned(sample: Sample) -> Scanned {
     }
 }
 
-fn own(sample: &Sample, snapshot: &Snapshot) -> Vec<(usize, u64, u64)> {
+fn own(sample: &Sample, snapshot: &Snapshot) -> Vec<OwnRange> {
     let file_of = |source: u16| {
         let path = &snapshot.sources[usize::from(source)].place.path;
         let mut names = sample.files.iter().map(|(name, _)| name);
-        names.position(|name| path.as_os_str() == *name)
+        let found = names.position(|name| path.as_os_str() == *name);
+        found.expect("a file of the sample")
     };
-    let file_of = |source| file_of(source).expect("a file of the sample");
     match &snapshot.log {
         Tables::LogVol(tables) if snapshot.journal.is_none() => {
             let extents = tables.metadata.iter().chain(&tables.data);
-            let range =
-                |e: &h5logfs_core::log::logvol::Extent| (file_of(e.source), e.offset, e.len);
+            let range = |extent: &Extent| OwnRange {
+                file: file_of(extent.source),
+                offset: extent.offset,
+                len: extent.len,
+            };
             extents.map(range).collect()
         }
         Tables::Classic(_) => {
-            let blocks = |source: &h5logfs_core::snapshot::Source| match &source.arrangement {
-                Arrangement::Blocks { block, at, .. } => {
-                    at.iter().map(|(_, offset)| (0, *offset, *block)).collect()
+            let mut ranges = Vec::new();
+            for source in &snapshot.sources {
+                if let Arrangement::Blocks { block, at, .. } = &source.arrangement {
+                    ranges.extend(at.iter().map(|(_, offset)| OwnRange {
+                        file: 0,
+                        offset: *offset,
+                        len: *block,
+                    }));
                 }
-                _ => Vec::new(),
-            };
-            snapshot.sources.iter().flat_map(blocks).collect()
+            }
+            ranges
         }
         _ => Vec::new(),
     }

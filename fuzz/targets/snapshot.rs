@@ -1,4 +1,4 @@
-//! The outcome of a scan, from another process or the disk.
+//! Snapshots from another process or from the disk.
 
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::snapshot::Snapshot;
@@ -7,12 +7,12 @@ use super::Seeds;
 use super::input::Output;
 use super::reading::read;
 use super::samples::SAMPLES;
-use super::site::Site;
+use super::test_dir::TestDir;
 
-/// Descriptors that one view may take here.
+/// The most descriptors for one view.
 const MOST_SOURCES: usize = 64;
 
-/// The number of the sample whose files are there, then the snapshot.
+/// The input is the number of a sample, whose files exist, and a snapshot.
 pub fn run(bytes: &[u8]) {
     let Some((number, bytes)) = bytes.split_first() else {
         return;
@@ -29,17 +29,17 @@ pub fn run(bytes: &[u8]) {
         return;
     }
     let files = &SAMPLES[usize::from(*number) % SAMPLES.len()].sample.files;
-    let site = Site::new();
+    let test_dir = TestDir::new();
     for (name, bytes) in files {
-        site.write(name, bytes);
+        test_dir.write(name, bytes);
     }
     for source in &mut snapshot.sources {
-        if site.held.stat(&source.place.path).is_err() {
+        if test_dir.source.stat(&source.place.path).is_err() {
             source.place = SourcePath::below(files[0].0);
         }
     }
-    site.adopt(&mut snapshot);
-    if let Ok(view) = site.view(snapshot) {
+    test_dir.adopt(&mut snapshot);
+    if let Ok(view) = test_dir.view(snapshot) {
         read(&view);
     }
 }

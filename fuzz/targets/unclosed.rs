@@ -1,4 +1,4 @@
-//! A log that is not closed, byte by byte (`docs/formats/journal.md`).
+//! A log that is not closed, made byte by byte (`docs/formats/journal.md`).
 
 use flate2::Crc;
 
@@ -8,7 +8,7 @@ const HEADER: usize = 64;
 pub const LOG: &str = "log.h5";
 pub const JOURNAL: &str = "log.h5.h5logfs-journal";
 
-/// Definitions of all kinds, and two flushes.
+/// The lines of a journal, without checksums: definitions of all kinds, and two flushes.
 pub const TEXT: &str = r#"{"journal":1,"file":"30313233343536373839616263646566","writer":"a test","ranks":2,"subfiles":0,"config":10}
 {"define":{"attribute":{"object":"/","name":"title","value":{"text":"two flushes"}}}}
 {"define":{"dataset":{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}}}
@@ -24,24 +24,25 @@ pub const TEXT: &str = r#"{"journal":1,"file":"30313233343536373839616263646566"
 {"commit":{"flush":2,"ends":[8522]}}
 "#;
 
-/// The data file, then its journal.
+/// The data file and its journal.
 pub fn files() -> Vec<(&'static str, Vec<u8>)> {
     let journal = with_sums(TEXT.as_bytes());
     vec![(LOG, data()), (JOURNAL, journal)]
 }
 
-/// A file of two flushes, the first of them by two ranks.
+/// A data file with two flushes. Two ranks took part in the first.
 pub fn data() -> Vec<u8> {
     let mut data = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n".to_vec();
     data.resize(FRONT - MARK.len(), 0);
     data.extend(MARK);
-    put_extent(&mut data, (1, 0), &[(0, b"aa")]);
-    put_extent(&mut data, (1, 1), &[(2, b"bb")]);
-    put_extent(&mut data, (2, 0), &[(4, b"cc")]);
+    put_extent(&mut data, 1, 0, &[(0, b"aa")]);
+    put_extent(&mut data, 1, 1, &[(2, b"bb")]);
+    put_extent(&mut data, 2, 0, &[(4, b"cc")]);
     data
 }
 
-fn put_extent(data: &mut Vec<u8>, (flush, rank): (u64, u32), writes: &[(u64, &[u8])]) {
+/// Appends an extent. `writes` are offsets in the dataset and values.
+fn put_extent(data: &mut Vec<u8>, flush: u64, rank: u32, writes: &[(u64, &[u8])]) {
     let entries_len = 44 * writes.len();
     let mut at = (data.len() + HEADER + entries_len) as u64;
     let (mut entries, mut payload) = (Vec::new(), Vec::new());
@@ -65,7 +66,7 @@ fn put_extent(data: &mut Vec<u8>, (flush, rank): (u64, u32), writes: &[(u64, &[u
     mend_extent(&mut data[begin..]);
 }
 
-/// Puts the sums of an extent right. Returns its length; `None` where it is none.
+/// Corrects the checksums of an extent. Returns its length; `None` if it is no extent.
 fn mend_extent(bytes: &mut [u8]) -> Option<usize> {
     let word =
         |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -79,7 +80,7 @@ fn mend_extent(bytes: &mut [u8]) -> Option<usize> {
     end.checked_add(data)
 }
 
-/// Puts the sums of all extents right, as far as they can be followed.
+/// Corrects the checksums of all extents up to the first that cannot be parsed.
 pub fn mend_data(data: &mut [u8]) {
     let mut at = FRONT;
     while let Some(rest) = data.get_mut(at..)
@@ -89,7 +90,7 @@ pub fn mend_data(data: &mut [u8]) {
     }
 }
 
-/// The sums of a journal put right, of lines as they lie: those that have none get one.
+/// Corrects the checksums of all lines of a journal.
 pub fn mend_journal(journal: &[u8]) -> Vec<u8> {
     let lines = journal.split_inclusive(|b| *b == b'\n');
     let texts: Vec<u8> = lines
@@ -99,7 +100,7 @@ pub fn mend_journal(journal: &[u8]) -> Vec<u8> {
     with_sums(&texts)
 }
 
-/// A journal of these lines.
+/// Makes a journal of these lines.
 pub fn with_sums(text: &[u8]) -> Vec<u8> {
     let mut sum = Crc::new();
     let mut journal = Vec::new();

@@ -1,4 +1,4 @@
-//! What was kept on the disk: indexes, and the files that they lie in.
+//! Indexes on the disk, and the items of the store that hold them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::snapshot::Dataset;
 
 use super::Seeds;
-use super::asking::{answers, empty_store, keep, queries};
 use super::damaged::Edit;
 use super::input::{Input, Output};
 use super::samples::{SAMPLES, Scanned};
-use super::site::Site;
+use super::tables::{STORE, answers, check_saved, empty_store, queries};
+use super::test_dir::TestDir;
 
-/// Source files that there are, without any bytes.
+/// The number of source files. They are empty.
 const SOURCES: usize = 5;
 
 /// The logged datasets of all samples.
@@ -30,9 +30,9 @@ fn datasets() -> impl Iterator<Item = (&'static Scanned, usize, Logged<'static>)
     })
 }
 
-fn sources(site: &Site) -> Vec<SourceFile> {
-    site.write("log", &[]);
-    (0..SOURCES).map(|_| site.open("log")).collect()
+fn sources(test_dir: &TestDir) -> Vec<SourceFile> {
+    test_dir.write("log", &[]);
+    (0..SOURCES).map(|_| test_dir.open("log")).collect()
 }
 
 fn identities(sources: &[SourceFile]) -> Vec<u8> {
@@ -40,8 +40,8 @@ fn identities(sources: &[SourceFile]) -> Vec<u8> {
     postcard::to_stdvec(&identities).expect("identities as bytes")
 }
 
-/// Which dataset is meant, then its selections, then its index without the states of the source files,
-/// which stand at its front and differ each time.
+/// The input is the number of a dataset, its selections, and its index without the identities of the source files. These
+/// are at the front of an index and differ each time.
 pub fn index(bytes: &[u8]) {
     let mut input = Input(bytes);
     let wanted = usize::from(input.u8());
@@ -50,50 +50,50 @@ pub fn index(bytes: &[u8]) {
     let Some((_, _, dataset)) = datasets().nth(wanted % number) else {
         return;
     };
-    let site = Site::new();
-    let sources = sources(&site);
+    let test_dir = TestDir::new();
+    let sources = sources(&test_dir);
     let item = [&identities(&sources), index].concat();
-    let about = IndexInputs {
+    let inputs = IndexInputs {
         number: 0,
         dataset: &dataset,
         sources: &sources,
     };
     let known = Selections::default();
     let get = |_: &str| Some(selections.to_vec());
-    let Some(index) = DatasetIndex::from_items(&item, get, about, &known) else {
+    let Some(index) = DatasetIndex::from_items(&item, get, inputs, &known) else {
         return;
     };
     for query in queries(dataset.dims) {
         answers(&index, &query);
     }
     index.bytes_with_selections();
-    keep(&index, about);
+    check_saved(&index, inputs);
 }
 
 pub fn index_seeds() -> Seeds {
     let all = datasets().enumerate();
     all.filter_map(|(at, (scanned, number, dataset))| {
-        let made = Site::new();
+        let made = TestDir::new();
         for (name, bytes) in &scanned.sample.files {
             made.write(name, bytes);
         }
         let mut snapshot = scanned.snapshot.clone();
         made.adopt(&mut snapshot);
         let index = made.view(snapshot).ok()?.index(number).ok()?;
-        let site = Site::new();
-        let sources = sources(&site);
-        let log = empty_store(&site);
-        let about = IndexInputs {
+        let test_dir = TestDir::new();
+        let sources = sources(&test_dir);
+        let entry = empty_store(&test_dir);
+        let inputs = IndexInputs {
             number: 0,
             dataset: &dataset,
             sources: &sources,
         };
-        index.save(&log, about);
-        let of_selections = items(&site)
+        index.save(&entry, inputs);
+        let of_selections = items(&test_dir)
             .into_iter()
             .find(|item| item.starts_with("selections"));
-        let selections = of_selections.and_then(|item| log.get(&item));
-        let item = log.get("index-0")?;
+        let selections = of_selections.and_then(|item| entry.get(&item));
+        let item = entry.get("index-0")?;
         let index = item.strip_prefix(identities(&sources).as_slice())?;
         let bytes = Output::default().u8(at);
         let bytes = bytes.two_parts(&selections.unwrap_or_default(), index);
@@ -102,33 +102,33 @@ pub fn index_seeds() -> Seeds {
     .collect()
 }
 
-/// The files of a store: there is one directory in it.
-fn dir(site: &Site) -> PathBuf {
-    let dirs = fs::read_dir(site.path().join("kept")).expect("a store");
+/// The directory of the only entry in the store.
+fn dir(test_dir: &TestDir) -> PathBuf {
+    let dirs = fs::read_dir(test_dir.path().join(STORE)).expect("a store");
     let mut dirs = dirs.flatten().map(|entry| entry.path());
-    dirs.next().expect("a folder of items")
+    dirs.next().expect("a directory of items")
 }
 
-fn items(site: &Site) -> Vec<String> {
-    let items = fs::read_dir(dir(site)).expect("a folder of items");
+fn items(test_dir: &TestDir) -> Vec<String> {
+    let items = fs::read_dir(dir(test_dir)).expect("a directory of items");
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
     items.flatten().filter_map(name).collect()
 }
 
-/// An item, then what happens to its file.
+/// The input is an item and changes to its file.
 pub fn item(bytes: &[u8]) {
     let (item, edits) = Input(bytes).two_parts();
-    let site = Site::new();
-    let log: StoreEntry = empty_store(&site);
-    log.put("item", item);
-    let path = dir(&site).join("item");
+    let test_dir = TestDir::new();
+    let entry: StoreEntry = empty_store(&test_dir);
+    entry.put("item", item);
+    let path = dir(&test_dir).join("item");
     let whole = fs::read(&path).expect("an item that was put");
     let mut damaged = whole.clone();
     for edit in Edit::all(Input(edits)) {
         edit.apply(&mut damaged);
     }
     fs::write(&path, &damaged).expect("the item");
-    let got = log.get("item");
+    let got = entry.get("item");
     let wanted = (damaged == whole).then_some(item);
     assert_eq!(got.as_deref(), wanted);
 }

@@ -1,4 +1,4 @@
-//! Files of one run.
+//! The files of one run.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,21 +15,21 @@ use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use h5logfs_scan::scan;
 use tempfile::TempDir;
 
-/// What each of the two limits of memory is.
+/// Each of the two memory limits.
 const MEMORY: u64 = 32 << 20;
 
-/// A directory that goes with the run, in memory where the system has such.
-pub struct Site {
+/// A temporary directory, in memory if possible.
+pub struct TestDir {
     dir: TempDir,
-    pub held: SourceDir,
+    pub source: SourceDir,
 }
 
-impl Site {
+impl TestDir {
     pub fn new() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.expect("a temporary directory");
-        Site {
-            held: SourceDir::open(dir.path()).expect("the temporary directory"),
+        TestDir {
+            source: SourceDir::open(dir.path()).expect("the temporary directory"),
             dir,
         }
     }
@@ -46,7 +46,7 @@ impl Site {
         fs::write(path, bytes).expect("a file");
     }
 
-    /// The same with nothing behind the bytes, up to a length.
+    /// Writes a file of the length `len` that has only these bytes and a hole.
     pub fn sparse(&self, name: &str, bytes: &[u8], len: u64) {
         self.write(name, bytes);
         let file = File::options().write(true).open(self.path().join(name));
@@ -61,7 +61,7 @@ impl Site {
     }
 
     pub fn open(&self, name: &str) -> SourceFile {
-        SourceFile::open(&self.held, Path::new(name)).expect("a file that was just written")
+        SourceFile::open(&self.source, Path::new(name)).expect("a file that was just written")
     }
 
     pub fn scan(&self, name: &str) -> Result<Snapshot> {
@@ -69,18 +69,18 @@ impl Site {
             without_logs: true,
             ..Settings::default()
         };
-        scan(ScanRequest::alone(&self.held, Path::new(name), &settings))
+        scan(ScanRequest::alone(&self.source, Path::new(name), &settings))
     }
 
     pub fn view(&self, snapshot: Snapshot) -> Result<Arc<View>> {
         let budget = Arc::new(Budget::new(MemoryLimits::each(MEMORY)));
-        View::open(&self.held, snapshot, budget, None)
+        View::open(&self.source, snapshot, budget, None)
     }
 
-    /// A snapshot that was made of other files of the same names, as if it were of those here.
+    /// Makes a snapshot of other files with the same names one of the files here.
     pub fn adopt(&self, snapshot: &mut Snapshot) {
         for source in &mut snapshot.sources {
-            if let Ok(stat) = self.held.stat(&source.place.path) {
+            if let Ok(stat) = self.source.stat(&source.place.path) {
                 let seen = source.identity.size;
                 source.identity = Identity::from(&stat);
                 if source.grows {

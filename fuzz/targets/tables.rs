@@ -1,4 +1,4 @@
-//! Tables of a log, and all that can be asked of what they say.
+//! Checks of the tables of a log, and of the indexes made from them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,16 +12,18 @@ use h5logfs_core::log::records::RecordList;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
 
-use super::site::Site;
+use super::test_dir::TestDir;
 
-/// Elements of a dataset that are told apart, and steps that are made for it.
+/// The largest dataset whose elements are compared, and the most steps for that.
 const MOST_ELEMENTS: u64 = 1024;
 const MOST_STEPS: usize = 1 << 16;
-/// Blocks that are compared.
+/// The directory of the store.
+pub const STORE: &str = "store";
+/// The most lines of an answer.
 const MOST_ANSWERS: usize = 1 << 9;
 
-/// Reads the tables, and asks for the records of each dataset.
-pub fn look(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<'_>]) {
+/// Reads the tables, and checks the records and the index of each dataset.
+pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<'_>]) {
     if tables.check(sources.len()).is_err() {
         return;
     }
@@ -39,16 +41,16 @@ pub fn look(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<'_>]) {
             continue;
         };
         compare(&found.records, &index, dataset.dims);
-        let about = IndexInputs {
+        let inputs = IndexInputs {
             number,
             dataset,
             sources,
         };
-        keep(&index, about);
+        check_saved(&index, inputs);
     }
 }
 
-/// The index decides each element as those do who go through all records.
+/// Checks that the index finds the same record for each element as a pass through all records.
 fn compare(records: &RecordList, index: &DatasetIndex, dims: &[u64]) {
     let all = whole(dims);
     let Some((mut first, mut second)) = Canvas::new(dims).zip(Canvas::new(dims)) else {
@@ -69,7 +71,10 @@ fn compare(records: &RecordList, index: &DatasetIndex, dims: &[u64]) {
         .is_continue()
         && complete;
     if complete {
-        assert!(first.owners == second.owners, "the index decides otherwise");
+        assert!(
+            first.owners == second.owners,
+            "the index finds other records"
+        );
         assert_eq!(
             index.is_touched(&all),
             second.owners.iter().any(Option::is_some)
@@ -84,7 +89,7 @@ fn whole(dims: &[u64]) -> Bounds {
     }
 }
 
-/// Which record has the last word on each element, and which of its elements that is.
+/// Which record each element comes from, and which of its elements that is.
 struct Canvas<'a> {
     dims: &'a [u64],
     owners: Vec<Option<(StoredBytes, u64)>>,
@@ -101,10 +106,10 @@ impl<'a> Canvas<'a> {
         })
     }
 
-    /// Adds a record below those that are there.
+    /// Adds a record that is older than all added so far.
     fn add_all(&mut self, record: &Record<'_>, all: &Bounds) -> ControlFlow<()> {
         self.step()?;
-        // Others are not to be asked.
+        // `visit_back` is only for records that overlap.
         if record.bounds().intersection(all).is_none() {
             return ControlFlow::Continue(());
         }
@@ -113,15 +118,15 @@ impl<'a> Canvas<'a> {
 
     fn step(&mut self) -> ControlFlow<()> {
         self.steps += 1;
-        match self.steps > MOST_STEPS {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.steps > MOST_STEPS {
+            return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
     }
 
     fn add(&mut self, stored: StoredBytes, block: &Block<'_>, all: &Bounds) -> ControlFlow<()> {
         let Some(common) = block.bounds().intersection(all) else {
-            panic!("a block outside of what was asked for");
+            panic!("a block outside of the query");
         };
         let mut index = common.start.clone();
         loop {
@@ -143,22 +148,23 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// What an index says of a part of a dataset, or of as much of it as is worth comparing.
+/// What an index says of a part of a dataset, up to [`MOST_ANSWERS`] lines.
 pub fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
-    let mut said: Vec<String> = index.diagnostics().iter().map(|d| d.to_string()).collect();
+    let mut answer: Vec<String> = index.diagnostics().iter().map(|d| d.to_string()).collect();
     let _ = index.visit_back(query, |record| {
         let how = (record.stored, record.conversion, record.fault);
-        said.push(format!("{how:?}"));
+        answer.push(format!("{how:?}"));
         record.visit_back(query, |block| {
-            said.push(format!("{} {}", block.bounds(), block.elements_before));
-            match said.len() < MOST_ANSWERS {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            answer.push(format!("{} {}", block.bounds(), block.elements_before));
+            if answer.len() < MOST_ANSWERS {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         })
     });
-    said.push(index.is_touched(query).to_string());
-    said
+    answer.push(index.is_touched(query).to_string());
+    answer
 }
 
 /// The whole of a dataset, and its middle.
@@ -171,10 +177,10 @@ pub fn queries(dims: &[u64]) -> [Bounds; 2] {
     [whole(dims), middle]
 }
 
-/// A place to keep things, in which there is nothing.
-pub fn empty_store(site: &Site) -> StoreEntry {
-    let dir = site.path().join("kept");
-    let store = Store::open(&dir, 64 << 20).expect("a directory of our own");
+/// An empty entry of a new store.
+pub fn empty_store(test_dir: &TestDir) -> StoreEntry {
+    let dir = test_dir.path().join(STORE);
+    let store = Store::open(&dir, 64 << 20).expect("a new directory");
     Arc::new(store).entry(&StoreKey {
         main: FileState {
             identity: Identity::default(),
@@ -185,14 +191,14 @@ pub fn empty_store(site: &Site) -> StoreEntry {
     })
 }
 
-/// What is kept of an index, and read again, answers as it does.
-pub fn keep(index: &DatasetIndex, about: IndexInputs<'_>) {
-    let site = Site::new();
-    let log = empty_store(&site);
-    index.save(&log, about);
-    let again = DatasetIndex::load(&log, about, &Selections::default());
-    let again = again.expect("an index that was kept");
-    for query in queries(about.dataset.dims) {
-        assert_eq!(answers(index, &query), answers(&again, &query));
+/// Checks that a saved index gives the same answers after it was loaded.
+pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>) {
+    let test_dir = TestDir::new();
+    let entry = empty_store(&test_dir);
+    index.save(&entry, inputs);
+    let loaded = DatasetIndex::load(&entry, inputs, &Selections::default());
+    let loaded = loaded.expect("an index that was saved");
+    for query in queries(inputs.dataset.dims) {
+        assert_eq!(answers(index, &query), answers(&loaded, &query));
     }
 }

@@ -1,3 +1,0 @@
-#![no_main]
-
-h5logfs_fuzz::fuzz!("kept_index");
