@@ -22,3 +22,4 @@ mod netcdf {
     mod hostile;
     mod model;
 }
+mod read_dataset;

@@ -1,22 +1,25 @@
-//! Axis-aligned boxes; [`packed`] has tables of many of them.
+//! Axis-aligned boxes of elements. `packed` has tables of many of them.
 
-pub mod packed;
+pub(crate) mod packed;
 
 use std::fmt;
 
-/// A non-empty hyper-rectangle: `start[i] .. end[i]` along each dimension.
+/// A non-empty hyper-rectangle of elements: `start[i] .. end[i]` along each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
+    /// Coordinates of the first element.
     pub start: Vec<u64>,
+    /// Along each dimension, one past the last element.
     pub end: Vec<u64>,
 }
 
 impl Bounds {
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.start.len()
     }
 
-    /// The common part, or `None` where there is none.
+    /// The common part; `None` where there is none. Both boxes have the same rank.
     pub fn intersection(&self, other: &Bounds) -> Option<Bounds> {
         let start: Vec<u64> = max_each(&self.start, &other.start);
         let end: Vec<u64> = min_each(&self.end, &other.end);
@@ -24,11 +27,12 @@ impl Bounds {
         (!empty).then_some(Bounds { start, end })
     }
 
-    /// Length of each side.
+    /// Elements along each dimension.
     pub fn count(&self) -> impl Iterator<Item = u64> + '_ {
         self.start.iter().zip(&self.end).map(|(s, e)| e - s)
     }
 
+    /// Whether all of `other` lies in this box.
     pub fn contains(&self, other: &Bounds) -> bool {
         self.start.iter().zip(&other.start).all(|(a, b)| a <= b)
             && self.end.iter().zip(&other.end).all(|(a, b)| a >= b)

@@ -1,15 +1,14 @@
-//! A packed table of many boxes, each with some numbers beside it, that answers "which of these touch
-//! that box?". Used twice: for the blocks of one selection, and for the records of one dataset.
+//! A packed table of many boxes, each with some values. It answers "which of these touch that box?". It is used
+//! for the blocks of one selection, and for the records of one dataset.
 //!
-//! Rows lie in groups of [`GROUP`]. Within a group each column is stored as its least value and the
-//! differences from it, in as few bits as the largest of them needs: neighbours have similar
-//! coordinates, so that a block takes some 3 to 10 bytes, whatever its rank. The least starts of a
-//! group and its largest ends are its bounding box, and above these lies a tree of the boxes of groups
-//! of groups.
+//! Rows lie in groups of [`GROUP`]. Within a group each column is stored as its least value and the differences
+//! from it, in as few bits as the largest difference needs. Neighbours have similar coordinates, so a block takes
+//! some 3 to 10 bytes, whatever its rank. The least starts and the largest ends of a group are its bounding box.
+//! These boxes are the leaves of a tree of bounding boxes, an R-tree.
 //!
-//! Rows keep their own order where that keeps neighbours together (the usual case: writers go through
-//! a dataset in order). Otherwise they lie along a Z-order curve. Answers are in the order of the rows
-//! all the same, from the last to the first.
+//! Rows keep their own order where that keeps neighbours together. This is the usual case: writers go through a
+//! dataset in order. Otherwise they are stored along a Z-order curve. Answers are in the order of the rows in
+//! both cases, from the last to the first.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,27 +19,28 @@ use crate::parallel;
 
 /// Rows in a group.
 const GROUP: usize = 128;
-/// Groups from which on several threads share the work.
+/// Tables with more groups are packed by several threads.
 const MANY_GROUPS: usize = 1024;
-/// Boxes under one node of the tree.
+/// Children of one node of the tree.
 const FAN_OUT: usize = 16;
-/// Groups that a point may lie in, on average, before another order is tried.
+/// Where a point lies in more groups than this, on average, the Z-order is tried.
 const TIGHT: f64 = 3.0;
-/// The part of everything that a group may cover, on average, likewise: then those that a query cuts are few,
-/// however many there are in each place (as where processes took turns).
+/// Where groups are smaller than this part of the whole, on average, the Z-order is not tried: few groups touch a
+/// query, even where many overlap in each place, as after processes that took turns.
 const SMALL: f64 = 1.0 / 64.0;
-/// Bytes behind the packed numbers, so that each of them can be loaded as a word.
+/// Bytes after the packed numbers, so that each number can be loaded as a word.
 const SPARE: usize = 8;
-/// As many as HDF5 allows.
+/// The limit of HDF5.
 const MOST_DIMENSIONS: usize = 32;
-/// More bits than these do not fit into a loaded word once its first byte is used in part.
+/// Bits of the widest number that a loaded word holds whatever bit it starts at.
 const WIDEST: u32 = 57;
 
-/// What a table is made from. The columns of a row: the starts of its box, as many counts (none is
-/// zero, and no end past 2^64-1), then its values. The first value ascends from row to row.
+/// What a table is made from. A row has the starts of its box, as many counts, and then its values. No count is
+/// zero, and no end is past 2^64-1. The first value ascends from row to row.
 pub trait Rows {
     fn rank(&self) -> usize;
     fn rows(&self) -> usize;
+    /// Number of values of each row.
     fn values(&self) -> usize;
     fn start(&self, row: usize, dim: usize) -> u64;
     fn count(&self, row: usize, dim: usize) -> u64;
@@ -68,33 +68,35 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Boxes, and numbers beside them. What comes out of a file has to pass [`PackedBoxes::checked`].
+/// A table of boxes with values. One that was read from a file has to pass [`PackedBoxes::checked`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedBoxes {
     rank: usize,
     values: usize,
     rows: usize,
-    /// Whether the rows lie in their own order.
+    /// Whether the rows are stored in their own order.
     in_order: bool,
-    /// Of each group: the least value of each column, the largest end of each dimension, and where in
-    /// `packed` it begins.
+    /// For each group: the least number of each column, the largest end along each dimension, and the offset in
+    /// `packed`.
     heads: Vec<u64>,
-    /// Of each group: bits of the numbers of each column.
+    /// For each group: the bits of a number of each column.
     #[serde(with = "serde_bytes")]
     widths: Vec<u8>,
     #[serde(with = "serde_bytes")]
     packed: Vec<u8>,
-    /// Bounding boxes of groups of groups, and so on, up to a single node: of each, the starts, then
-    /// the ends. Made of the heads.
+    /// The inner levels of the tree, the root last. For each node the starts, then the ends, of its bounding box.
+    /// They are made from `heads`.
     #[serde(skip)]
     levels: Vec<Vec<u64>>,
 }
 
 impl PackedBoxes {
+    /// Packs all rows.
     pub fn build(rows: &(impl Rows + Sync)) -> Self {
-        let overlap = match rows.rank() > 0 && rows.rows() > GROUP {
-            true => natural_overlap(rows),
-            false => 0.0,
+        let overlap = if rows.rank() > 0 && rows.rows() > GROUP {
+            natural_overlap(rows)
+        } else {
+            0.0
         };
         let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
         if overlap > TIGHT
@@ -102,7 +104,7 @@ impl PackedBoxes {
             && let Some(order) = z_order(rows)
         {
             let curve = Self::pack(rows, Some(&order));
-            // It has to be worth putting each answer in order.
+            // Each answer has to be sorted: that has to pay.
             if curve.overlap() * 2.0 < overlap {
                 return curve;
             }
@@ -110,12 +112,13 @@ impl PackedBoxes {
         Self::pack(rows, None)
     }
 
-    /// Packs rows in some order, or as they come.
+    /// Packs the rows in this order, or in their own.
     fn pack<R: Rows + Sync>(rows: &R, order: Option<&[u32]>) -> Self {
         let groups = rows.rows().div_ceil(GROUP);
-        let shares = match groups > MANY_GROUPS {
-            true => parallel::shares(),
-            false => 1,
+        let shares = if groups > MANY_GROUPS {
+            parallel::shares()
+        } else {
+            1
         };
         let each = groups.div_ceil(shares);
         let parts = parallel::share(shares, |number| {
@@ -171,7 +174,7 @@ impl PackedBoxes {
         self.packed.append(&mut next.packed);
     }
 
-    /// Adds a group, of which `cells` has [`GROUP`] places for each column.
+    /// Adds a group of `len` rows. `cells` has [`GROUP`] places for each column.
     fn push_group(&mut self, cells: &[u64], len: usize) {
         let begin = self.packed.len() as u64;
         for column in cells.chunks_exact(GROUP) {
@@ -198,15 +201,14 @@ impl PackedBoxes {
         pack(column, least, width, &mut self.packed);
     }
 
-    /// How many groups a point lies in on average: the sum of their volumes, measured by that of the box
-    /// around everything.
+    /// How many groups a point lies in on average: the sum of their volumes, by the volume of the whole.
     fn overlap(&self) -> f64 {
         let all = self.bounds();
         let groups = (0..self.groups()).map(|group| self.node_box(0, group));
         groups.map(|(start, end)| share(start, end, &all)).sum()
     }
 
-    /// Cells in the head of a group.
+    /// Numbers in the head of a group.
     fn stride(&self) -> usize {
         self.columns() + self.rank + 1
     }
@@ -235,8 +237,8 @@ impl PackedBoxes {
         self.levels.push(level);
     }
 
-    /// Completes a table that was read from a file: `None` where it is not one of this rank and so
-    /// many values. After this no query leaves its bytes.
+    /// Completes a table that was read from a file. `None` where it is damaged, or has another rank or number of
+    /// values. After this no query reads past its bytes.
     pub fn checked(mut self, rank: usize, values: usize) -> Option<Self> {
         if (self.rank, self.values) != (rank, values) || rank > MOST_DIMENSIONS {
             return None;
@@ -262,15 +264,17 @@ impl PackedBoxes {
         Some(self)
     }
 
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
+    /// Number of boxes.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The smallest box around all boxes; meaningless without rows.
+    /// The smallest box around all boxes. Without rows it means nothing.
     pub fn bounds(&self) -> Bounds {
         let top = self.levels.last().map_or(&[][..], Vec::as_slice);
         let (start, end) = top.split_at(top.len() / 2);
@@ -287,11 +291,11 @@ impl PackedBoxes {
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         if self.in_order {
-            return self.visit_as_they_lie(query, &mut visit);
+            return self.visit_stored(query, &mut visit);
         }
-        // Along the curve: what touches the query is put back in order.
+        // Stored along the curve: the rows that touch the query are put in order.
         let (mut cells, mut numbers) = (Vec::new(), Vec::new());
-        let _ = self.visit_as_they_lie(query, &mut |row: Row<'_>| {
+        let _ = self.visit_stored(query, &mut |row: Row<'_>| {
             numbers.push((row.value(0), numbers.len()));
             cells.extend_from_slice(row.cells);
             ControlFlow::<()>::Continue(())
@@ -306,17 +310,20 @@ impl PackedBoxes {
         })
     }
 
-    /// Whether a row that touches `query` is wanted; asks no more once one is.
+    /// Whether `wanted` accepts a row that touches `query`. Stops at the first that it accepts.
     pub fn any(&self, query: &Bounds, mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
-        let stopped = self.visit_as_they_lie(query, &mut |row| match wanted(row) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let stopped = self.visit_stored(query, &mut |row| {
+            if wanted(row) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         stopped.is_break()
     }
 
-    /// As [`PackedBoxes::visit_back`], but in the order in which the rows lie.
-    fn visit_as_they_lie<B>(
+    /// As [`PackedBoxes::visit_back`], but in the order in which the rows are stored.
+    fn visit_stored<B>(
         &self,
         query: &Bounds,
         visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
@@ -331,7 +338,7 @@ impl PackedBoxes {
         self.descend(query, self.levels.len(), 0, &mut scratch, visit)
     }
 
-    /// Level 0 is that of the groups, the others are those of `levels`, counted from one.
+    /// Level 0 are the groups. Level `n` is `levels[n - 1]`.
     fn descend<B>(
         &self,
         query: &Bounds,
@@ -350,7 +357,7 @@ impl PackedBoxes {
         };
         let children = match below.checked_sub(1) {
             Some(below) if self.rank > 0 => self.levels[below].len() / (2 * self.rank),
-            // Boxes without dimensions are all alike: one node stands for all groups.
+            // Boxes without dimensions are all the same: one node has all groups.
             _ => self.groups(),
         };
         let own = match self.rank {
@@ -420,20 +427,20 @@ impl PackedBoxes {
         ControlFlow::Continue(())
     }
 
-    /// Memory held, in bytes.
+    /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         let levels: usize = self.levels.iter().map(|l| l.len() * 8).sum();
         size_of::<Self>() + self.heads.len() * 8 + self.widths.len() + self.packed.len() + levels
     }
 }
 
-/// Room for one group, column by column, and for one row.
+/// Space for one group, column by column, and for one row.
 struct Scratch {
     columns: Vec<u64>,
     cells: Vec<u64>,
 }
 
-/// Boxes around each [`FAN_OUT`] of some boxes, `2 * rank` numbers each.
+/// The bounding boxes of each [`FAN_OUT`] boxes. A box is `2 * rank` numbers.
 fn around(boxes: Vec<u64>, rank: usize) -> Vec<u64> {
     let mut level = Vec::new();
     if rank == 0 {
@@ -462,7 +469,7 @@ fn pack(cells: &[u64], least: u64, width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
 }
 
-/// The inverse of [`pack`]. A word can be loaded where each number begins.
+/// The inverse of [`pack`]. `packed` has a whole word from the first byte of each number on.
 fn unpack(packed: &[u8], least: u64, width: u32, out: &mut [u64]) {
     if width == 0 {
         return out.fill(least);
@@ -482,7 +489,7 @@ fn packed_len(cells: usize, width: u32) -> usize {
     (cells * width as usize).div_ceil(8)
 }
 
-/// Collects rows column by column, [`GROUP`] places for each.
+/// Collects rows column by column. Each column has [`GROUP`] places.
 fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: &mut [u64]) {
     let rank = rows.rank();
     for (c, column) in cells.chunks_exact_mut(GROUP).enumerate() {
@@ -497,7 +504,7 @@ fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: 
     }
 }
 
-/// The part of a box that another one inside it takes.
+/// The volume of a box, as a part of that of `all`.
 fn share(start: &[u64], end: &[u64], all: &Bounds) -> f64 {
     let sides = start.iter().zip(end).zip(all.count());
     sides.fold(1.0, |v, ((s, e), span)| v * (e - s) as f64 / span as f64)
@@ -518,8 +525,8 @@ fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
     Bounds { start, end }
 }
 
-/// How many groups a point would lie in on average, were the rows to lie in their own order: as a
-/// sample of the groups has it.
+/// Estimates, from a sample of the groups, in how many groups a point would lie on average if the rows kept
+/// their own order.
 fn natural_overlap(rows: &impl Rows) -> f64 {
     const SAMPLE: usize = 64;
     let all = bounds_of(rows, 0..rows.rows());
@@ -532,19 +539,19 @@ fn natural_overlap(rows: &impl Rows) -> f64 {
     volume / f64::from(taken) * groups as f64
 }
 
-/// Row numbers along a Z-order curve through the first elements of their boxes; `None` where there are
-/// too many to be numbered.
+/// Row numbers along a Z-order curve through the first elements of their boxes. `None` where there are more than
+/// 2^32 rows.
 fn z_order(rows: &impl Rows) -> Option<Vec<u32>> {
     let number = u32::try_from(rows.rows()).ok()?;
     let all = bounds_of(rows, 0..rows.rows());
     let used = rows.rank().min(32);
     let bits = 32 / used as u32;
-    // So many low bits of a coordinate are left out that the highest one is kept.
+    // Of each coordinate the highest bits that are used are kept.
     let shifts: Vec<u32> = all
         .count()
         .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(bits))
         .collect();
-    // The bits of a byte, with room for those of the other dimensions between them.
+    // The bits of each byte, spread so that those of the other dimensions fit between them.
     let spaced: Vec<u64> = (0..256)
         .map(|byte| {
             (0..bits.min(8)).fold(0, |key, bit| {
@@ -561,7 +568,7 @@ fn z_order(rows: &impl Rows) -> Option<Vec<u32>> {
             key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
         })
     };
-    // Key and number in one word: they are sorted fast.
+    // Key and row number in one word, which sorts fast.
     let mut keyed: Vec<u64> = (0..number)
         .map(|row| key(row) << 32 | u64::from(row))
         .collect();
@@ -574,7 +581,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Boxes, each with its number and a number made of it.
+    /// Rank and boxes. The values of each are its number, and a number made from that.
     #[derive(Debug, Clone)]
     struct List(usize, Vec<Bounds>);
 
@@ -649,7 +656,7 @@ mod tests {
             });
             prop_assert_eq!(table.any(&query, |_| true), !wanted.is_empty());
             prop_assert_eq!(&found, &wanted);
-            // As often as it is asked for, and no more.
+            // A visit stops where it is told to.
             let mut left = wanted.len() / 2 + 1;
             let _ = table.visit_back(&query, |_| {
                 left -= 1;
@@ -720,7 +727,7 @@ mod tests {
 
     #[test]
     fn neighbours_take_a_few_bytes_each() {
-        // So many that several threads pack them.
+        // Enough for several threads to pack them.
         let number = 200_000;
         let at = |i: u64| Bounds {
             start: vec![i / 100, i % 100 * 30, 5],
@@ -728,7 +735,7 @@ mod tests {
         };
         let list = List(3, (0..number).map(at).collect());
         let table = PackedBoxes::build(&list);
-        // The second value is noise of 64 bits.
+        // The second value is noise, 8 bytes of it.
         let bytes = table.bytes() as u64 / number;
         assert!(bytes - 8 <= 6, "{bytes}");
         for i in (0..number).step_by(7919) {

@@ -1,6 +1,6 @@
-//! The chunk index of the canonical file: a version-1 B-tree (HDF5 File Format Specification,
-//! III.A.1) over a complete chunk grid. Such a tree is perfect, so that every node's place and bytes
-//! are arithmetic.
+//! The chunk index of the canonical file: a version 1 B-tree (HDF5 File Format Specification, III.A.1) over a
+//! complete chunk grid. All nodes but the last ones of each level are full, so place and bytes of each node can
+//! be computed.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ const FAN_OUT: u64 = 2 * K;
 const HEADER: u64 = 24;
 const UNDEFINED: u64 = u64::MAX;
 
-/// What a node says of one chunk.
+/// The key of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// Stored bytes of the chunk.
     pub size: u32,
-    /// Bit i set: filter i of the pipeline was not applied.
+    /// Bit `i` is set where filter `i` of the pipeline was not applied.
     pub filter_mask: u32,
-    /// Coordinates of its first element, and a zero for the dimension of the element's bytes.
+    /// Coordinates of the chunk's first element, and a zero: the bytes of an element count as a dimension.
     pub origin: Vec<u64>,
 }
 
@@ -28,13 +28,13 @@ pub struct Key {
 pub struct Tree {
     chunks: u64,
     node_size: u64,
-    /// Nodes of each level, leaves first.
+    /// Number of nodes of each level, leaves first.
     levels: Vec<u64>,
 }
 
 impl Tree {
-    /// `rank`: of the dataset. `chunks` is at least 1.
-    /// `None` where the tree would be longer than any file.
+    /// The tree over `chunks` chunks, at least one, of a dataset of rank `rank`. `None` where the tree would be
+    /// longer than 2^64 bytes.
     pub fn new(chunks: u64, rank: usize) -> Option<Self> {
         let mut levels = vec![chunks.div_ceil(FAN_OUT)];
         while let Some(&top) = levels.last()
@@ -55,17 +55,17 @@ impl Tree {
         self.levels.iter().sum()
     }
 
-    /// Bytes of all nodes. They lie level by level, leaves first, so that the root is the last.
+    /// Bytes of all nodes. They are stored level by level, leaves first: the root is the last.
     pub fn len(&self) -> u64 {
         self.nodes() * self.node_size
     }
 
-    /// Where the root starts, from the first byte of the tree.
+    /// Offset of the root from the start of the tree, in bytes.
     pub fn root(&self) -> u64 {
         (self.nodes() - 1) * self.node_size
     }
 
-    /// Level and place in its level of node `number`.
+    /// The level of node `number`, and its number in that level.
     fn locate(&self, mut number: u64) -> (usize, u64) {
         for (level, nodes) in self.levels.iter().enumerate() {
             if number < *nodes {
@@ -81,7 +81,7 @@ impl Tree {
         FAN_OUT.saturating_pow(level as u32)
     }
 
-    /// First chunks of the children of a node, and the chunk that its last key names.
+    /// The first chunk of each child of a node, and the first chunk after the node.
     fn children(&self, level: usize, place: u64) -> (Vec<u64>, u64) {
         let stride = Self::stride(level);
         let first = place * stride * FAN_OUT;
@@ -91,8 +91,8 @@ impl Tree {
         ((first..end).step_by(stride as usize).collect(), end)
     }
 
-    /// Chunks whose keys a node needs: the first of each child, and the first of the next node. Where
-    /// there is no next node, the last chunk of all: the node ends with a key past it.
+    /// The chunks whose keys a node needs: the first of each child, and the first of the next node. The last node
+    /// of a level needs the last chunk instead: it ends with a key past that.
     pub fn keys_of(&self, number: u64) -> Vec<u64> {
         let (level, place) = self.locate(number);
         let (mut chunks, end) = self.children(level, place);
@@ -150,7 +150,7 @@ impl Tree {
         node
     }
 
-    /// Nodes that lie in a range of the tree's bytes.
+    /// The node at a byte offset from the start of the tree, and its range of bytes.
     pub fn node_at(&self, offset: u64) -> (u64, Range<u64>) {
         let number = offset / self.node_size;
         (

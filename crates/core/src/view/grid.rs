@@ -1,11 +1,13 @@
-//! The chunk grid of one dataset: chunks numbered in row-major order.
+//! The chunk grid of one dataset. Chunks are numbered in row-major order.
 
 use crate::boxes::Bounds;
 
-/// The chunks of one dataset. A scalar is a grid of rank 0 with one chunk.
+/// The chunks of one dataset. Shapes count elements. A scalar is a grid of rank 0 with one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
+    /// Shape of the dataset.
     pub dims: Vec<u64>,
+    /// Shape of a chunk.
     pub chunk: Vec<u64>,
     /// Chunks along each dimension.
     across: Vec<u64>,
@@ -13,7 +15,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// `None` where a chunk side is zero, or the chunks cannot be counted.
+    /// The grid of a dataset of shape `dims` in chunks of shape `chunk`. `None` where the ranks differ, a side of
+    /// the chunk is zero, or chunks or elements cannot be counted in 64 bits.
     pub fn new(dims: &[u64], chunk: &[u64]) -> Option<Self> {
         if dims.len() != chunk.len() || chunk.contains(&0) {
             return None;
@@ -36,11 +39,11 @@ impl Grid {
         })
     }
 
-    /// How far the numbers of neighbours along each dimension are apart.
+    /// The distance between the numbers of neighbours along each dimension.
     pub fn steps(&self) -> Vec<u64> {
         let mut steps = vec![1u64; self.across.len()];
         for d in (1..steps.len()).rev() {
-            // No more than the number of chunks, unless that is zero.
+            // This saturates in a grid without chunks only.
             steps[d - 1] = steps[d].saturating_mul(self.across[d]);
         }
         steps
@@ -51,11 +54,12 @@ impl Grid {
         self.len
     }
 
+    /// Whether there are no chunks.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Elements in one chunk, those past the dataset's edge included.
+    /// Elements in one chunk, with those past the dataset's edge.
     pub fn elements(&self) -> u64 {
         self.chunk.iter().product()
     }
@@ -64,7 +68,7 @@ impl Grid {
     pub fn position(&self, mut number: u64) -> Vec<u64> {
         let mut position = vec![0; self.across.len()];
         for (p, across) in position.iter_mut().zip(&self.across).rev() {
-            // A grid without chunks is asked as well, for a message about the whole dataset.
+            // Messages about a dataset without chunks ask for a position too.
             let across = (*across).max(1);
             *p = number % across;
             number /= across;
@@ -78,9 +82,9 @@ impl Grid {
         sides.fold(0, |number, (p, across)| number * across + p)
     }
 
-    /// The first chunk from number `from` on whose elements satisfy `wanted`, which also has to say
-    /// whether that may be so of any chunk in a larger box. Chunks in boxes where it may not are
-    /// passed over together: there can be more of them than anybody could count through.
+    /// The first chunk from number `from` on that `wanted` accepts. It is also called for boxes of many chunks, and
+    /// has to accept each box with a chunk that it accepts. The chunks of a box that it does not accept are
+    /// skipped at once: there may be far too many to look at each.
     fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
         match self.len {
             0 => None,
@@ -93,7 +97,8 @@ impl Grid {
         }
     }
 
-    /// All such chunks, one after the other.
+    /// The numbers of all chunks from `from` on that `wanted` accepts, in ascending order. `wanted` is also called
+    /// for boxes of many chunks, and has to accept each box with a chunk that it accepts.
     pub fn matching(
         &self,
         mut from: u64,
@@ -106,8 +111,8 @@ impl Grid {
         })
     }
 
-    /// As [`Grid::find`], among the chunks with positions from `low` to before `high`, whose numbers are
-    /// without gaps: only the first side that is longer than one may be cut.
+    /// As [`Grid::find`], among the chunks at positions from `low` to before `high`. Their numbers have no gaps,
+    /// because only the first side that is longer than one is ever cut.
     fn find_in(
         &self,
         low: Vec<u64>,

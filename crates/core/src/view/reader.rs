@@ -37,10 +37,14 @@ impl ViewReader {
 impl Read for ViewReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.view.read_at(self.position, buf);
-        let read = read.map_err(|e: Error| io::Error::other(e))?;
+        let read = read.map_err(to_io)?;
         self.position += read as u64;
         Ok(read)
     }
+}
+
+fn to_io(error: Error) -> io::Error {
+    io::Error::other(error)
 }
 
 impl Seek for ViewReader {
@@ -55,5 +59,69 @@ impl Seek for ViewReader {
             io::Error::new(io::ErrorKind::InvalidInput, reason)
         })?;
         Ok(self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::arrangement::Arrangement;
+    use crate::log::source_dir::{SourceDir, SourcePath};
+    use crate::log::source_file::SourceFile;
+    use crate::snapshot::{Snapshot, Source};
+    use crate::view::cache::{Budget, MemoryLimits};
+
+    /// A view of a log without datasets: a user block of 512 sevens, and a superblock of version 0.
+    fn view() -> Arc<View> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("log"), b"log").unwrap();
+        let dir = SourceDir::open(dir.path()).unwrap();
+        let file = SourceFile::open(&dir, "log".as_ref()).unwrap();
+        let snapshot = Snapshot {
+            user_block: vec![7; 512],
+            image: vec![0; 96],
+            sources: vec![Source {
+                place: SourcePath::below("log"),
+                identity: file.identity(),
+                grows: false,
+                arrangement: Arrangement::Whole,
+            }],
+            journal: None,
+            datasets: Vec::new(),
+            log: Default::default(),
+            addresses: Vec::new(),
+            diagnostics: Vec::new(),
+        };
+        let budget = Arc::new(Budget::new(MemoryLimits::default()));
+        View::open(&dir, snapshot, budget, None).unwrap()
+    }
+
+    #[test]
+    fn reads_and_seeks_like_a_file() {
+        let mut reader = ViewReader::new(view());
+        let mut whole = Vec::new();
+        assert_eq!(reader.read_to_end(&mut whole).unwrap(), 512 + 96);
+        assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0);
+        assert_eq!(reader.seek(SeekFrom::End(-96 - 2)).unwrap(), 510);
+        let mut some = [1; 3];
+        reader.read_exact(&mut some).unwrap();
+        assert_eq!(some, [7, 7, 0]);
+        assert_eq!(reader.seek(SeekFrom::Current(-3)).unwrap(), 510);
+        assert_eq!(reader.read_at(0, &mut some).unwrap(), 3);
+        assert_eq!(some, [7; 3]);
+        assert_eq!(reader.stream_position().unwrap(), 510);
+        // As in a file, a position may be past the end, but not before the start.
+        assert_eq!(reader.seek(SeekFrom::Start(1000)).unwrap(), 1000);
+        assert_eq!(reader.read(&mut some).unwrap(), 0);
+        let refused = reader.seek(SeekFrom::End(-1000)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(reader.stream_position().unwrap(), 1000);
+    }
+
+    #[test]
+    fn errors_carry_those_of_the_crate() {
+        let error = to_io(Error::bad_file("/log", "torn"));
+        let own = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
+        assert!(matches!(own, Some(Error::BadFile { .. })), "{error}");
     }
 }
