@@ -37,7 +37,6 @@
 
 mod entry;
 mod stored_scan;
-mod turns;
 pub mod workers;
 
 use std::ffi::OsStr;
@@ -54,13 +53,13 @@ use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::scan::companions::{self, Look};
 use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
+use h5logfs_core::single_flight::SingleFlight;
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
 use entry::{CatalogEntry, Companions};
 use stored_scan::{ScanInputs, StoredScan};
-use turns::Turns;
 
 /// The most files that the catalog remembers. Each takes a few hundred bytes.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -143,7 +142,7 @@ pub struct Catalog {
     entries: Cache<PathBuf, Arc<CatalogEntry>>,
     scanner: Box<dyn Scanner>,
     /// Of several threads that want the same file scanned, one scans it.
-    scanning: Turns,
+    scanning: SingleFlight<PathBuf>,
     /// The outcomes of scans on disk.
     store: Option<Arc<Store>>,
 }
@@ -158,7 +157,7 @@ impl Catalog {
             budget: Arc::new(Budget::new(memory)),
             entries: Cache::new(MAX_ENTRIES),
             scanner: Box::new(scanner),
-            scanning: Turns::default(),
+            scanning: SingleFlight::default(),
             store: None,
         }
     }
@@ -277,11 +276,11 @@ impl Catalog {
         if let Lookup::Known(entry) = self.entry_now(relative, identity)? {
             return Ok(entry);
         }
-        let _turn = self.scanning.take(relative);
+        let _flight = self.scanning.take(relative.to_owned());
         // Another thread may have scanned the file meanwhile. `identity` is out of date by now.
         match self.current(relative, None) {
             Some(entry) => Ok(entry),
-            None => Ok(self.scan_in_turn(relative)?.0),
+            None => Ok(self.scan_alone(relative)?.0),
         }
     }
 
@@ -346,13 +345,13 @@ impl Catalog {
     }
 
     fn scan_for_view(&self, relative: &Path) -> Result<Arc<View>> {
-        let _turn = self.scanning.take(relative);
+        let _flight = self.scanning.take(relative.to_owned());
         // Another thread may have opened it meanwhile.
         let current = self.current(relative, None);
         if let Some(view) = current.and_then(|entry| entry.view.upgrade()) {
             return Ok(view);
         }
-        let (entry, view) = self.scan_in_turn(relative)?;
+        let (entry, view) = self.scan_alone(relative)?;
         view.ok_or_else(|| match &entry.presented {
             Presented::Broken(error) => Error::Remembered(Arc::clone(error)),
             _ => Error::Changed {
@@ -362,7 +361,7 @@ impl Catalog {
     }
 
     /// Opens the view of the file from the store, or else scans the file. Remembers the outcome.
-    fn scan_in_turn(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+    fn scan_alone(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         let source = SourceFile::open(&self.dir, relative)?;
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
