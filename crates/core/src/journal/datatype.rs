@@ -1,11 +1,11 @@
-//! Datatypes as a writer defines them and a journal keeps them: plain data, no handle of libhdf5.
+//! Datatypes of a writer and a journal, as plain data without handles of libhdf5.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-/// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or the variable-length text
-/// that attributes may have. Sizes and offsets in bytes.
+/// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which attributes may
+/// have. Sizes and offsets are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Datatype {
@@ -51,7 +51,7 @@ pub enum Datatype {
     },
     /// Text of any length, in UTF-8: for attributes only.
     VariableText,
-    /// Named values of an integer type; a value above 2^63 is kept as its two's complement.
+    /// Named values of an integer type. Values above 2^63 are stored as their two's complement.
     Enumeration {
         /// The integer type.
         base: Box<Datatype>,
@@ -74,7 +74,7 @@ pub enum Datatype {
     },
 }
 
-/// A journal says nothing of the usual byte order.
+/// A journal omits the usual byte order.
 fn is_little(big_endian: &bool) -> bool {
     !big_endian
 }
@@ -90,15 +90,15 @@ pub struct Member {
     pub datatype: Datatype,
 }
 
-/// Compounds and arrays nested deeper than this are refused.
+/// The deepest nesting of compounds and arrays.
 const DEEPEST: usize = 16;
-/// The datatype is a message of an object header, whose length has 16 bits.
+/// The most bytes of a datatype message. It is in an object header, where lengths have 16 bits.
 const LARGEST_MESSAGE: u64 = 60_000;
 
-/// The tag of an opaque type is padded to eight bytes, and its length then has 8 bits.
+/// The most bytes of the tag of an opaque type. Its length has 8 bits, padded to a multiple of eight bytes.
 const LONGEST_TAG: usize = 248;
 
-/// Stretches of an element between its gaps; they are listed for each dataset.
+/// The most runs of bytes between the gaps of an element. They are listed for each dataset.
 const MOST_RUNS: u64 = 1 << 16;
 
 impl Datatype {
@@ -119,7 +119,7 @@ impl Datatype {
         }
     }
 
-    /// The datatype with the given members, in memory as C lays them out.
+    /// A compound of `size` bytes; members are given by name, byte offset and type.
     pub fn compound(size: u32, members: impl IntoIterator<Item = (String, u32, Datatype)>) -> Self {
         let members = members.into_iter();
         let members = members.map(|(name, offset, datatype)| Member {
@@ -133,7 +133,7 @@ impl Datatype {
         }
     }
 
-    /// Bytes of one element; 0 for variable-length text, and where they cannot be counted.
+    /// Bytes of one element; 0 for variable-length text, and where they overflow.
     pub fn size(&self) -> u32 {
         match self {
             Datatype::Integer { size, .. }
@@ -151,7 +151,7 @@ impl Datatype {
         }
     }
 
-    /// Fails where libhdf5 would not accept it, or where elements of it cannot be logged.
+    /// Fails with the reason where libhdf5 would not accept the type, or elements of it cannot be logged.
     pub fn check(&self) -> Result<(), String> {
         self.check_nested(0)?;
         if self.message_size() > LARGEST_MESSAGE {
@@ -169,7 +169,7 @@ impl Datatype {
             return false;
         };
         match (size, signed) {
-            // Values above 2^63 are kept as their two's complement.
+            // Values above 2^63 are stored as their two's complement.
             (8, _) => true,
             (size @ (1 | 2 | 4), true) => {
                 let limit = 1i64 << (8 * size - 1);
@@ -266,8 +266,8 @@ impl Datatype {
         }
     }
 
-    /// The same type without gaps: what is logged. Bytes between members are whatever the program's
-    /// memory held, and have no place in a file.
+    /// The same type without gaps, as it is logged. The bytes between members are arbitrary memory of the
+    /// program.
     pub fn packed(&self) -> Self {
         match self {
             Datatype::Compound { members, .. } => {
@@ -279,7 +279,7 @@ impl Datatype {
                         offset,
                         datatype,
                     };
-                    // Where this would wrap, the type is refused anyway.
+                    // A type for which this would wrap is refused elsewhere.
                     offset = placed.datatype.size().saturating_add(offset);
                     placed
                 };
@@ -297,8 +297,8 @@ impl Datatype {
         }
     }
 
-    /// Where in an element the bytes of the packed form lie: runs of (offset, length), in the order
-    /// of the packed form. One run of the whole size where there are no gaps.
+    /// Where the bytes of the packed form lie in an element: runs of (offset, length) in bytes, in the order of the
+    /// packed form. Without gaps this is one run.
     pub fn runs(&self) -> Vec<(usize, usize)> {
         let mut runs = Vec::new();
         self.add_runs(0, &mut runs);
@@ -342,7 +342,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Members must lie in the compound and apart from each other.
+/// Fails where a member lies outside the compound, or two members overlap.
 fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
     if members.is_empty() {
         return Err("a compound without members".into());

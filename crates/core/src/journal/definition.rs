@@ -1,5 +1,5 @@
-//! What a program defines in a file: groups, datasets, attributes, extents. An [`Outline`] takes one
-//! definition after the other and refuses what could not be made at the close.
+//! What a program defines in a file: groups, datasets, attributes, and extents. An [`Outline`] takes one definition
+//! after the other, and refuses those that could not be made when the file is closed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// One definition. Paths are absolute, in the names that the user sees.
+/// One definition. Paths are absolute, with the names that users see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Definition {
@@ -19,7 +19,7 @@ pub enum Definition {
         /// Its path.
         path: String,
     },
-    /// The first dataset has ID 0, the next one 1, and so on.
+    /// A dataset. The first one has ID 0, the next one 1, and so on.
     Dataset {
         /// Its path.
         path: String,
@@ -28,7 +28,7 @@ pub enum Definition {
     },
     /// An attribute.
     Attribute {
-        /// Path of the object that has it; `/` is the root group.
+        /// Path of its object; `/` is the root group.
         object: String,
         /// Its name.
         name: String,
@@ -44,10 +44,10 @@ pub enum Definition {
     },
 }
 
-/// All of a dataset but its name and its elements.
+/// A dataset without its name and its elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DatasetLayout {
-    /// Of an element in the file, without gaps.
+    /// Type of an element in the file, without gaps.
     pub datatype: Datatype,
     /// Extent; empty for a scalar.
     pub dims: Vec<u64>,
@@ -59,7 +59,7 @@ pub struct DatasetLayout {
     /// Filter pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Filter>,
-    /// One element; empty stands for zeros.
+    /// Fill value: one element; empty stands for zeros.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex")]
     pub fill: Vec<u8>,
 }
@@ -80,7 +80,7 @@ pub enum Value {
     },
     /// One text of variable length, a scalar.
     Text(String),
-    /// A list of them.
+    /// A list of texts of variable length.
     Texts(Vec<String>),
 }
 
@@ -135,7 +135,7 @@ numbers! {
     f32 => Datatype::float(4), f64 => Datatype::float(8)
 }
 
-/// Bytes as text of two hexadecimal digits each: a journal can be read by a person.
+/// Bytes as text of two hexadecimal digits each, so that a person can read a journal.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -165,16 +165,16 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.map(byte).collect()
 }
 
-/// Attributes and fill values are messages of an object header, whose length has 16 bits.
+/// The most bytes of a value. Attributes and fill values are messages of an object header, whose length has 16 bits.
 const LARGEST_VALUE: u64 = 60_000;
-/// All of an attribute, with room for its own words.
+/// The most bytes of an attribute message.
 const LARGEST_ATTRIBUTE: u64 = 65_000;
-/// Bytes of a name, and of a path.
+/// The most bytes of a name.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_PATH: usize = 16 << 10;
-/// Bytes that all datasets together may have in the canonical file, whose addresses have 63 bits.
+/// The most bytes of all datasets in the canonical file, whose addresses have 63 bits.
 const LARGEST_FILE: u128 = 1 << 61;
-/// Bytes of one chunk have 32 bits in HDF5.
+/// The most bytes of a chunk in HDF5.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
 const MOST_DIMS: usize = 32;
 
@@ -187,16 +187,16 @@ pub struct Defined {
     pub layout: DatasetLayout,
 }
 
-/// What was defined so far, and whether the next definition fits. Every process of a job keeps one,
-/// and comes to the same answer without asking another.
+/// The definitions so far. It decides whether the next one is valid. Every process of a job has one, and decides the
+/// same without communication.
 #[derive(Debug, Default)]
 pub struct Outline {
-    /// By path; the root group is not listed.
+    /// Objects by path, without the root group.
     objects: HashMap<String, Kind>,
     attributes: HashSet<(String, String)>,
     /// By ID, with the current extent.
     pub datasets: Vec<Defined>,
-    /// Bytes that they take in the canonical file.
+    /// Bytes of these datasets in the canonical file.
     laid_out: u128,
 }
 
@@ -207,7 +207,7 @@ enum Kind {
 }
 
 impl Outline {
-    /// Takes a definition, or says why it cannot be.
+    /// Adds a definition. Fails with the reason where it is not valid.
     pub fn add(&mut self, definition: &Definition) -> Result<()> {
         match definition {
             Definition::Group { path } => self.add_object(path, Kind::Group),
@@ -237,7 +237,7 @@ impl Outline {
         }
     }
 
-    /// The groups that `path` lies in and that are not there yet, the outermost first.
+    /// The parent groups of `path` that do not exist yet, the outermost first.
     pub fn missing_groups(&self, path: &str) -> Vec<String> {
         let slashes = path.match_indices('/').skip(1);
         let parents = slashes.map(|(end, _)| &path[..end]);
@@ -310,8 +310,8 @@ impl Outline {
         Ok(())
     }
 
-    /// Bytes of all datasets, when one of them takes `new` instead of `old`; fails where no file could
-    /// have so many.
+    /// Bytes of all datasets after one of them grew from `old` to `new` bytes. Fails where no file can have as
+    /// many.
     fn with_room(&self, old: u128, new: u128) -> Result<u128> {
         let all = (self.laid_out - old).saturating_add(new);
         match all <= LARGEST_FILE {
@@ -391,8 +391,8 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
     }
 }
 
-/// Bytes that a dataset of extent `dims` takes in the canonical file, at most: its chunks and their
-/// index. Without chunks of its own it gets ones that fit it well.
+/// The most bytes of a dataset of extent `dims` in the canonical file: its chunks and their index. Where it has no
+/// chunk shape, one is chosen.
 fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
     const INDEX: u128 = 128;
     let element = u128::from(layout.datatype.size());
@@ -433,10 +433,10 @@ fn check_value(value: &Value) -> Result<()> {
             bytes.len() as u64
         }
         Value::Text(text) => text.len() as u64,
-        // The header holds a length and a place elsewhere of each.
+        // The header holds the length of each text, and where it lies.
         Value::Texts(texts) => texts.iter().map(|t| t.len() as u64 + 16).sum(),
     };
-    // One message of 64 KiB has all of it.
+    // The attribute is one message of at most 64 KiB.
     let described = match value {
         Value::Elements { datatype, dims, .. } => datatype.message_size() + 16 * dims.len() as u64,
         Value::Text(_) | Value::Texts(_) => 64,

@@ -1,7 +1,7 @@
-//! The data file of a log while it is written (`docs/formats/journal.md`): a front that is set aside
-//! for the HDF5 metadata, then extents, one for each rank that took part in a flush.
+//! The data file of a log before it is closed (`docs/formats/journal.md`): a front reserved for the HDF5 metadata,
+//! then extents, one for each rank that took part in a flush.
 //!
-//! An extent is a header, the rank's new entries, and the bytes that they log.
+//! An extent is a header, the new entries of the rank, and the data that they log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +17,12 @@ use crate::log::logvol::Section;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Piece;
 
-/// Bytes in front of the first extent. All HDF5 metadata of a subfile, and the root group of every
-/// file, find room in it.
+/// Bytes in front of the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
 pub const FRONT: u64 = 8192;
 
-/// The first bytes of a file that was not closed, for a program or a person that opens it.
+/// The first bytes of a file that is not closed, for a program or a person that opens it.
 const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
-/// The last bytes of the front, also of a closed file: this, then the file's identifier.
+/// Stands at the end of the front, also in a closed file. The file's identifier follows.
 const MARK: &[u8; 16] = b"h5logfs-file-id\n";
 const MARK_AT: u64 = FRONT - 32;
 
@@ -35,14 +34,14 @@ pub fn unclosed_front(id: &FileId) -> Vec<u8> {
     front
 }
 
-/// Puts the file's identifier where a journal looks for it.
+/// Writes the identifier of the file into its front.
 pub fn set_mark(front: &mut [u8], id: &FileId) {
     let at = MARK_AT as usize;
     front[at..at + 16].copy_from_slice(MARK);
     front[at + 16..at + 32].copy_from_slice(&id.0);
 }
 
-/// Whether a file says of itself that it was not closed.
+/// Whether a file begins as one that is not closed.
 pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     let mut bytes = [0; UNCLOSED.len()];
     if file.len() < FRONT {
@@ -52,7 +51,7 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     Ok(bytes == *UNCLOSED)
 }
 
-/// The identifier that a writer gave to a file, if one of ours wrote it.
+/// The identifier of a file; `None` where this writer did not make it.
 pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
     let mut bytes = [0; 32];
     if file.len() < FRONT {
@@ -65,8 +64,7 @@ pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
     Ok((mark == MARK).then_some(found))
 }
 
-/// Whether a file, open for reading and writing, is the one with this identifier, and not another
-/// one that has taken its name.
+/// Fails where an open file does not have this identifier: another file has taken its name.
 pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
     let mut bytes = [0; 32];
     file.read_exact_at(&mut bytes, MARK_AT)?;
@@ -76,14 +74,14 @@ pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
     }
 }
 
-/// What stands in front of the bytes that one rank adds in one flush.
+/// The header of an extent: the bytes that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentHeader {
     /// The rank that wrote the extent.
     pub rank: u32,
     /// Number of the flush, from 1.
     pub flush: u64,
-    /// Bytes of entries behind the header, and of data behind these.
+    /// Bytes of entries, behind the header.
     pub entries: u64,
     /// Bytes of data, behind the entries.
     pub data: u64,
@@ -96,7 +94,7 @@ impl ExtentHeader {
     pub const SIZE: u64 = 64;
     const MAGIC: &[u8; 8] = b"h5lgxtnt";
 
-    /// Bytes of the whole extent; `None` past what can be counted.
+    /// Bytes of the whole extent; `None` where they overflow.
     pub fn extent(&self) -> Option<u64> {
         Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
     }
@@ -115,7 +113,7 @@ impl ExtentHeader {
         bytes
     }
 
-    /// `None` where the bytes are no header.
+    /// Reads a header; `None` where the bytes are not a valid one.
     pub fn from_bytes(bytes: &[u8; Self::SIZE as usize]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -139,9 +137,9 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// Finds the entries that the committed flushes left in a data file: one section a rank, as the
-/// table of the closed file will have them. `ends`: where each flush ended. `source`: the number of
-/// the file among those of the log. Also returns what could not be followed.
+/// Finds the entries of committed flushes in a data file: one section for each rank, as the table of the closed file
+/// will have them. `ends`: number and end of each flush. `source`: number of the file among those of the log. Also
+/// returns diagnostics of flushes that cannot be followed.
 pub fn sections(
     file: &SourceFile,
     source: u16,
@@ -173,7 +171,7 @@ pub fn sections(
     Ok((sections.collect(), diagnostics))
 }
 
-/// Extents of one data file that are kept in mind, 16 bytes each.
+/// The most extents of one data file that are held in memory, 16 bytes each.
 pub const MOST_EXTENTS: usize = 1 << 26;
 
 #[derive(Default)]
@@ -193,7 +191,7 @@ impl Sections {
     }
 }
 
-/// The extents of one flush.
+/// Walks through the extents of one flush.
 fn walk(
     file: &SourceFile,
     flush: u64,

@@ -1,12 +1,12 @@
-//! A log that is not closed yet: its journal, which holds what was defined and which flushes are
-//! complete, and its data files (`docs/formats/journal.md`).
+//! A log that is not closed yet: its journal and its data files (`docs/formats/journal.md`). The journal records
+//! definitions and complete flushes.
 //!
-//! * [`datatype`] and [`definition`]: what a program defines; plain data.
-//! * [`extent`]: what the data files hold before they are HDF5.
-//! * this file: the journal itself, a text of one JSON value a line, each with a checksum over all
-//!   that was said so far.
+//! * [`datatype`] and [`definition`] describe what a program defines, as plain data.
+//! * [`extent`] describes the contents of data files before they are HDF5.
+//! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
+//!   far.
 //!
-//! The writer, the scan, and `h5logfs recover` stand on this; it knows neither MPI nor libhdf5.
+//! The writer, the scan, and `h5logfs recover` use this module. It needs neither MPI nor libhdf5.
 
 pub mod datatype;
 pub mod definition;
@@ -28,21 +28,21 @@ use crate::log::source_dir::SourceDir;
 use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
 
-/// What is appended to a file's name to name its journal.
+/// The suffix of a journal behind the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";
 
 const VERSION: u32 = 1;
 
-/// A line longer than this is none of ours.
+/// The most bytes of a line.
 const LONGEST_LINE: u64 = 4 << 20;
 
-/// Subfiles have 16-bit numbers among the files of a log, of which the master is one.
+/// The most subfiles. The files of a log have 16-bit numbers, and one of them is the master.
 pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
 
-/// Places that are kept in mind while a journal is read, 8 bytes each: one a flush and data file.
+/// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
 pub const MOST_ENDS: usize = 1 << 27;
 
-/// Tells a file from every other one, so that no journal is taken for that of another file.
+/// Identifies a file, so that a journal cannot be taken for that of another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileId(pub [u8; 16]);
 
@@ -53,7 +53,7 @@ pub fn path_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The first line: which file, and how it is laid out.
+/// The first line: the file and its layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Version of the journal format.
@@ -66,7 +66,7 @@ pub struct Header {
     pub ranks: u32,
     /// Subfiles; 0 where the log lies in the file itself.
     pub subfiles: u32,
-    /// Config bits of the layout: how entries are spelled.
+    /// Config bits of the layout: the encoding of entries.
     pub config: i32,
 }
 
@@ -98,18 +98,18 @@ impl Header {
         }
     }
 
-    /// Files that hold data.
+    /// Number of files that hold data.
     pub fn data_files(&self) -> u32 {
         self.subfiles.max(1)
     }
 }
 
-/// Which writer this is, as files say it.
+/// Name and version of this writer, for files.
 pub fn writer_name() -> String {
     format!("h5logfs {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Every other line.
+/// A line other than the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
@@ -119,17 +119,17 @@ pub enum Line {
     Commit(Commit),
 }
 
-/// A flush is complete: all bytes in front of `ends` are in the data files, and all definitions of
-/// the lines before hold.
+/// The end of a flush: all bytes in front of `ends` are in the data files, and the definitions of all lines before it
+/// are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// From 1.
     pub flush: u64,
-    /// Where the log ends now, in each data file.
+    /// Byte offset at which the log ends in each data file.
     pub ends: Vec<u64>,
 }
 
-/// The text of a line, its checksum in front, and the sum over all lines so far in `sum`.
+/// Appends the text of a line, with its checksum in front, to `out`. `sum` becomes the checksum of all lines so far.
 fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
     let text = serde_json::to_vec(line)?;
     if text.len() as u64 > LONGEST_LINE - 16 {
@@ -142,23 +142,23 @@ fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result
     Ok(())
 }
 
-/// The journal of a job that is running. One process writes it.
+/// The journal of a running job. One process writes it.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
     path: PathBuf,
-    /// Bytes that are good, and the sum over them.
+    /// Number of valid bytes, and their checksum.
     len: u64,
     sum: Crc,
-    /// There may be bytes behind the good ones.
+    /// There may be bytes behind the valid ones.
     torn: bool,
 }
 
 impl Journal {
-    /// Makes the journal of a new file. Holds a lock on it for as long as it lives, by which others
-    /// know that the job is running.
+    /// Makes the journal of a new file. It holds a lock on the journal for as long as it lives, which shows other
+    /// processes that the job is running.
     pub fn create(path: PathBuf, header: &Header) -> Result<Self> {
-        // What an earlier job left, it may still be writing to: a new file takes the name.
+        // An earlier job may still write to its journal, so a new file takes the name.
         let attempt = || {
             match std::fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -179,15 +179,15 @@ impl Journal {
         match begun {
             Ok(()) => Ok(journal),
             Err(e) => {
-                // What says nothing would stand in the way of the next one.
+                // An empty journal would block the next one.
                 let _ = std::fs::remove_file(&journal.path);
                 Err(e)
             }
         }
     }
 
-    /// Appends lines in one piece, and waits until they are on the disk if told to. After an error
-    /// the journal says what it said before.
+    /// Appends lines in one piece. With `sync`, waits until they are on the disk. After an error the journal is as it
+    /// was before.
     pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
         self.append(lines, sync)
     }
@@ -208,7 +208,7 @@ impl Journal {
                 false => Ok(()),
             });
         if let Err(e) = written {
-            // Should this fail too, it has to be done before the next lines.
+            // Where this fails, too, it is done before the next lines.
             self.torn = self.file.set_len(self.len).is_err();
             return Err(Error::io(&self.path, e));
         }
@@ -218,7 +218,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The file is closed, and says itself what the journal said.
+    /// Removes the journal of a file that is closed.
     pub fn remove(&self) -> Result<()> {
         let removed = self.is_in_place().and_then(|there| match there {
             true => std::fs::remove_file(&self.path),
@@ -235,18 +235,18 @@ impl Journal {
     }
 }
 
-/// `Crc` cannot be cloned; combining with an empty one copies it.
+/// Copies a checksum: `Crc` cannot be cloned, but combined with an empty one.
 fn copy_of(sum: &Crc) -> Crc {
     let mut copy = Crc::new();
     copy.combine(sum);
     copy
 }
 
-/// Takes the lock by which a running job is known; fails where somebody has it.
+/// Takes the lock of a running job. Fails where another process holds it.
 pub fn lock(file: &File) -> io::Result<()> {
     use rustix::fs::{FlockOperation, flock};
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        // Where the file system has no locks, nobody can be asked.
+        // The file system has no locks, so a running job cannot be detected.
         Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS | rustix::io::Errno::NOLCK) => {
             Ok(())
         }
@@ -254,33 +254,33 @@ pub fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// What a journal says, up to its last commit.
+/// The contents of a journal, up to its last commit.
 #[derive(Debug)]
 pub struct Recorded {
     /// Its first line.
     pub header: Header,
     /// The identifier of the file.
     pub id: FileId,
-    /// Those that the last commit covers, in their order; without extents, whose outcome the outline
-    /// has.
+    /// Definitions before the last commit, in their order. New extents of datasets are not listed; the outline has
+    /// them.
     pub definitions: Vec<Definition>,
     /// The objects that these definitions make.
     pub outline: Outline,
     /// The flushes that are complete, in their order.
     pub commits: Vec<Commit>,
-    /// What is wrong with what follows the last good line.
+    /// The first line that is not valid.
     pub torn: Option<Torn>,
-    /// Of the state that was read.
+    /// Identity of the journal as it was read.
     pub identity: Identity,
 }
 
-/// The line that ends a journal before its time.
+/// A line that is not valid. It ends the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Torn {
     /// From 1.
     pub line: u64,
-    /// Others follow it: it is not what a dying job left, but damaged, and complete flushes may be
-    /// among what follows.
+    /// Other lines follow it. Then a dying job did not leave it: the journal is damaged, and complete flushes may
+    /// follow.
     pub damaged: bool,
 }
 
@@ -302,12 +302,12 @@ impl Display for Torn {
 }
 
 impl Recorded {
-    /// Reads a journal. A last line that is torn belongs to a flush that did not return.
+    /// Reads a journal. A torn last line belongs to a flush that did not return.
     pub fn read(source: &SourceFile) -> Result<Self> {
         Self::read_until(source, u64::MAX)
     }
 
-    /// Reads what a journal said when flush `last` was complete.
+    /// Reads a journal up to the end of flush `last`.
     pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
         let broken = |reason: String| Error::bad_file(source.path(), reason);
         let mut lines = Lines::new(source)?;
@@ -375,12 +375,12 @@ impl Recorded {
         Ok(())
     }
 
-    /// Number of the last flush; 0 where none is complete.
+    /// Number of the last complete flush; 0 without one.
     pub fn flushes(&self) -> u64 {
         self.commits.last().map_or(0, |c| c.flush)
     }
 
-    /// Where each flush ended in one data file, with the number of the flush.
+    /// Number of each flush, and its end in one data file.
     pub fn ends(&self, file: usize) -> impl Iterator<Item = (u64, u64)> {
         self.commits.iter().map(move |c| (c.flush, c.ends[file]))
     }
@@ -392,7 +392,7 @@ impl Recorded {
     }
 }
 
-/// The good lines of a journal.
+/// The valid lines of a journal.
 struct Lines<'a> {
     source: &'a SourceFile,
     reader: BufReader<io::Take<Reader<'a>>>,
@@ -414,7 +414,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// `None` behind the last good line.
+    /// `None` behind the last valid line.
     fn next<T: for<'d> Deserialize<'d>>(&mut self) -> Result<Option<T>> {
         let mut text = Vec::new();
         let mut line = io::Read::take(&mut self.reader, LONGEST_LINE);
@@ -448,7 +448,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A source file as a stream.
+/// Reads a source file as a stream.
 struct Reader<'a> {
     source: &'a SourceFile,
     at: u64,
@@ -465,8 +465,8 @@ impl io::Read for Reader<'_> {
     }
 }
 
-/// The journal that belongs to a log file: `None` where the file is closed, or was never ours.
-/// Fails where the file was not closed and no journal of it is there.
+/// The journal of a log file; `None` where the file is closed, or this writer did not make it. Fails where the file is
+/// not closed and has no journal.
 pub fn of_file(
     dir: &SourceDir,
     relative: &Path,
@@ -490,7 +490,7 @@ pub fn of_file(
         }
         Err(e) => return Err(e),
     };
-    // A journal that cannot be read says nothing against a file that was closed.
+    // A closed file is valid without its journal, so a journal that cannot be read is ignored.
     let recorded = match Recorded::read(&source) {
         Ok(recorded) if recorded.id == id => recorded,
         Ok(_) => return missing(format!("{} belongs to another file", path.display())),
@@ -522,7 +522,7 @@ mod tests {
         Recorded::read(&SourceFile::open(&dir, &name)?)
     }
 
-    /// A journal of two flushes and a definition that no flush has.
+    /// A journal of two flushes, and a definition behind them.
     fn written(dir: &Path) -> PathBuf {
         let path = dir.join("log.h5.h5logfs-journal");
         let header = Header::new(&ID, 4, 0, 10);
@@ -590,7 +590,7 @@ mod tests {
             let line = whole[..at].iter().filter(|b| **b == b'\n').count() as u64;
             match read(&path) {
                 Ok(found) => {
-                    // A line without its end is one with the next.
+                    // Without its line end a line joins the next one.
                     let own = 1 + usize::from(whole[at] == b'\n');
                     let ends = whole[at..].iter().filter(|b| **b == b'\n').count();
                     let torn = Torn {

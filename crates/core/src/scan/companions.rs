@@ -1,4 +1,4 @@
-//! Which files make a log of another one beside them, and may come and go without a trace in it.
+//! Companion files: files that make a log of another file, which does not change when they come and go.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -18,23 +18,22 @@ use crate::log::netcdf::{self, names::LogName};
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::{Identity, SourceFile};
 
-/// Directories whose names are remembered.
+/// The most directories whose listings are cached.
 const REMEMBERED: usize = 4096;
-/// A directory that was changed less than this before it was read may have been changed once more
-/// since, in the same tick of its clock.
+/// The clock of a file system may be this coarse. A directory that changed less than this before it was listed may
+/// have changed once more since, with the same time.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What can be said of a file without a scan.
+/// What is known of a file without a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
     /// A scan may find a log.
     pub may_be_log: bool,
-    /// For a file that others beside it could make a log of: which there are, by their names.
+    /// The companion files, by their names; `None` for a kind of file that has none.
     pub companions: Option<Vec<SourcePath>>,
 }
 
-/// Takes a first look, which costs little: most files of a tree are no logs. `source`: the file at
-/// `relative`.
+/// Takes a first look at the file `source` at `relative`. It is cheap, for most files of a tree are not logs.
 pub fn look(
     dir: &SourceDir,
     relative: &Path,
@@ -44,7 +43,7 @@ pub fn look(
 ) -> Result<Look> {
     if source.is_empty() || netcdf::has_magic(source)? {
         let companions = match companions(dir, relative, listings) {
-            // No log makes anything of it but an error: in a directory that may not be listed it stays what it is.
+            // An empty file with logs is an error. Where its directory cannot be listed, it is an empty file.
             Err(_) if source.is_empty() => {
                 return Ok(Look {
                     may_be_log: false,
@@ -64,8 +63,8 @@ pub fn look(
     })
 }
 
-/// The files whose names make them logs of the one at `relative`, beside it or in the further directories,
-/// in a fixed order. What they say themselves nobody has asked yet.
+/// The files whose names make them logs of the one at `relative`, in its directory or in the further ones, in a
+/// fixed order. Their contents are not examined.
 pub fn companions(
     dir: &SourceDir,
     relative: &Path,
@@ -86,8 +85,8 @@ pub fn companions(
     Ok(found)
 }
 
-/// The name of the file that `name`, going by itself, is a part of: of its log, its subfiles, or its
-/// journal.
+/// The name of the log file to which `name` belongs, as a burst-buffer log, a subfile directory, or a journal. Only the
+/// name decides.
 pub fn master_of(name: &OsStr) -> Option<&OsStr> {
     let suffixes = [SUBFILE_DIR, journal::SUFFIX];
     let bytes = name.as_bytes();
@@ -99,8 +98,7 @@ pub fn master_of(name: &OsStr) -> Option<&OsStr> {
     master.filter(|master| !master.is_empty())
 }
 
-/// Whether the file at `path` is one of those that the log file at `master` can have beside its companions:
-/// itself, its journal, or a subfile.
+/// Whether the file at `path` is the log file at `master`, its journal, or one of its subfiles.
 pub fn is_own_file(master: &Path, path: &Path) -> bool {
     path == master
         || path == journal::path_of(master)
@@ -112,8 +110,8 @@ pub fn is_own_dir(master: &Path, path: &Path) -> bool {
     path == subfile_dir(master)
 }
 
-/// The names of logs in directories, remembered as long as the directories do not change: a directory of
-/// thousands of files is read once, not once for each of them.
+/// The names of logs in directories, cached for as long as the directories do not change. A directory of thousands of
+/// files is listed once, not once for each file.
 #[derive(Debug)]
 pub struct Listings(Cache<(u16, PathBuf), Arc<Listing>>);
 
@@ -122,7 +120,7 @@ struct Listing {
     directory: Identity,
     /// When it was read.
     taken: SystemTime,
-    /// Names of logs, by those of their files.
+    /// Names of logs, by the names of their log files.
     logs: HashMap<OsString, Vec<OsString>>,
 }
 
@@ -168,8 +166,7 @@ impl Listing {
         }
     }
 
-    /// Whether a change after it was read would have left another time on the directory, or it was
-    /// read just now.
+    /// Whether a change since it was read would show in the time of the directory, or it was read just now.
     fn is_complete(&self) -> bool {
         let (seconds, nanoseconds) = self.directory.modified;
         let seconds = u64::try_from(seconds).unwrap_or(0);
@@ -205,7 +202,7 @@ mod tests {
         let dir = SourceDir::open(source.path()).unwrap();
         let open = |name: &str| SourceFile::open(&dir, &Path::new("below").join(name)).unwrap();
         let files = [open("empty"), open("a.nc")];
-        // Gone, it cannot be listed, like one that may not be.
+        // A directory that is gone cannot be listed, like one without permission.
         std::fs::remove_dir_all(&below).unwrap();
         let [empty, classic] = files.map(|file| {
             let name = file.path().file_name().unwrap().to_owned();

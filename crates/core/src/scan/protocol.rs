@@ -1,8 +1,7 @@
-//! What the daemon and a worker say to each other, over a socket that also carries descriptors.
+//! The messages between the daemon and a scan worker, over a socket that also carries descriptors.
 //!
-//! A message is its length in four bytes, little-endian, and so many bytes of postcard. The worker
-//! may be in the hands of a hostile file: the daemon reads its messages with a bound on their length, and
-//! as it gets them.
+//! A message is its length in four bytes, little-endian, and its postcard form. A hostile file may control the
+//! worker, so the daemon bounds the length of messages, and allocates memory as bytes arrive.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -24,11 +23,11 @@ use super::Chunking;
 use crate::error::Error;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
 
-/// How the first message of a zygote begins once it is confined. The name of its library, a line feed and the
-/// means of confinement that the system lacks follow. Any other first message says why it failed.
+/// Begins the first message of a zygote that is confined. The name of its library, a line feed, and the means of
+/// confinement that the system lacks follow. Any other first message is the reason why the zygote failed.
 pub const READY: &str = "ready:";
 
-/// What a worker is to do.
+/// The scan that a worker has to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ScanTask {
     /// The log file, below the first directory.
@@ -36,17 +35,17 @@ pub struct ScanTask {
     pub relative: PathBuf,
     /// Paths of the directory and the further ones, as users know them.
     pub dirs: Vec<PathBytes>,
-    /// The files beside it that could make a log of it, where such files can.
+    /// Its companion files: see [`ScanRequest::companions`](super::ScanRequest::companions).
     pub companions: Option<Vec<SourcePath>>,
     /// See [`Settings::chunking`](super::Settings::chunking).
     pub chunking: Chunking,
     /// See [`Settings::without_logs`](super::Settings::without_logs).
     pub without_logs: bool,
-    /// A snapshot of more bytes is of no use to the daemon.
+    /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
 }
 
-/// A path for messages.
+/// A path in a message: its bytes, which need not be UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PathBytes(#[serde(with = "bytes_of_path")] pub PathBuf);
 
@@ -56,7 +55,7 @@ impl From<&Path> for PathBytes {
     }
 }
 
-/// What a worker asks for, until it is done.
+/// A request of a worker to the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
     /// The descriptor of a file, open for reading.
@@ -67,10 +66,10 @@ pub enum Request {
     Done(ScanOutcome),
 }
 
-/// What came of a scan.
+/// The outcome of a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ScanOutcome {
-    /// A snapshot, in its own form.
+    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes).
     Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
     /// [`Error::Io`].
     Io {
@@ -100,7 +99,7 @@ pub enum ScanOutcome {
     },
 }
 
-/// What it is answered. The descriptor of a file that was opened comes with the answer.
+/// The daemon's response to a request. It carries the descriptor of an opened file.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Response {
     /// The descriptor is attached.
@@ -111,7 +110,7 @@ pub enum Response {
     Refused(i32),
 }
 
-/// The number of an error of the system; `EIO` where it has none.
+/// The error number of an I/O error; `EIO` where it has none.
 pub fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or_else(|| match error.kind() {
         io::ErrorKind::NotFound => Errno::NOENT.raw_os_error(),
@@ -153,7 +152,7 @@ impl From<&Error> for ScanOutcome {
 }
 
 impl ScanOutcome {
-    /// The bytes of the snapshot, or why there is none.
+    /// The bytes of the snapshot, or the error of the scan.
     pub fn into_result(self) -> Result<Vec<u8>, Error> {
         Err(match self {
             ScanOutcome::Scanned(bytes) => return Ok(bytes),
@@ -170,7 +169,8 @@ impl ScanOutcome {
     }
 }
 
-/// How many bytes came, with the descriptor that was sent with them; none when the other end is gone.
+/// Receives bytes: returns their number, and the descriptor that was sent with them. Zero bytes mean that the other end
+/// is closed.
 pub fn receive_some(
     socket: impl AsFd,
     bytes: &mut [u8],
@@ -188,16 +188,16 @@ pub fn receive_some(
     Ok((received.bytes, came))
 }
 
-/// One end of a conversation.
+/// One end of a socket that carries messages.
 #[derive(Debug)]
 pub struct Channel<W> {
     socket: OwnedFd,
     wait: W,
 }
 
-/// How long an end waits for the other one.
+/// Decides how long an end waits for the other one.
 pub trait Wait {
-    /// Returns when the socket can be read, or written to; fails when it took too long.
+    /// Waits until the socket can be read from, or written to. Fails when that takes too long.
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()>;
 }
 
@@ -216,7 +216,7 @@ impl<W: Wait> Channel<W> {
         Channel { socket, wait }
     }
 
-    /// With `descriptor`, the other end gets a copy of that.
+    /// Sends a message, and a copy of `descriptor` with it.
     pub fn send(
         &self,
         message: &impl Serialize,
@@ -247,7 +247,7 @@ impl<W: Wait> Channel<W> {
         })
     }
 
-    /// The next message of at most `most` bytes, with the descriptor that came with it.
+    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it.
     pub fn receive<T: DeserializeOwned>(&self, most: usize) -> io::Result<(T, Option<OwnedFd>)> {
         let mut len = [0; 4];
         let descriptor = self.fill(&mut len)?;
@@ -266,7 +266,7 @@ impl<W: Wait> Channel<W> {
         }
     }
 
-    /// Memory is taken as the bytes come, not by what the other end says.
+    /// Allocates memory as bytes arrive, not by the length that the other end claims.
     fn body(&self, len: usize) -> io::Result<Vec<u8>> {
         const PIECE: usize = 1 << 20;
         let mut body = Vec::new();
@@ -307,7 +307,7 @@ impl<W: Wait> Channel<W> {
     }
 }
 
-/// Waits until the socket can be read or written. False when `until` comes first.
+/// Waits until the socket can be read from, or written to. Returns false when `until` comes first.
 pub fn poll(socket: BorrowedFd<'_>, to: Direction, until: Option<Instant>) -> io::Result<bool> {
     let flags = match to {
         Direction::Read => PollFlags::IN,

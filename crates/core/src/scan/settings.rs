@@ -1,4 +1,4 @@
-//! What a user may decide of a scan.
+//! The options of a scan.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,30 +7,30 @@ use std::path::PathBuf;
 
 use super::shape::Chunking;
 
-/// Everything that decides the outcome of a scan, beside the files.
+/// All options that decide the outcome of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Chunk shapes where the log records none.
     pub chunking: Chunking,
-    /// Directories in which logs may lie whose files are elsewhere: the further ones of the directory
-    /// that is scanned, in their order.
+    /// Directories with logs of files that are elsewhere, in the order of
+    /// [`SourceDir::all`](crate::log::source_dir::SourceDir::all).
     pub log_dirs: Vec<PathBuf>,
-    /// Files that could have a log and have none are presented as well.
+    /// Present files that could have a log and have none, too.
     pub without_logs: bool,
 }
 
-/// An option that concerns one layout only; it has a value.
+/// An option of one layout. It takes a value.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutOption {
     /// As it is given on the command line.
     pub name: &'static str,
-    /// What the value looks like, for those who ask.
+    /// The form of the value, for the help text.
     pub form: &'static str,
     /// One sentence for the help text.
     pub help: &'static str,
-    /// What holds where nothing is said, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// Given several times it adds up; others count as they were given last.
+    /// Repeated options add up. Of other options the last one counts.
     pub adds_up: bool,
 }
 
@@ -57,7 +57,7 @@ const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";
 
 impl Settings {
-    /// Sets one of [`LAYOUT_OPTIONS`]. Fails where the value is none.
+    /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
     pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
         match (option, value) {
             (BURST_DIR, _) => {
@@ -90,7 +90,7 @@ impl From<Chunking> for Settings {
     }
 }
 
-/// Different for settings that differ.
+/// Settings that differ have different texts.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "chunk={}", self.chunking)?;

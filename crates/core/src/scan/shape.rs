@@ -1,4 +1,4 @@
-//! Chunk shapes for datasets whose log does not record one.
+//! Chooses chunk shapes for datasets whose log does not record one.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -10,21 +10,21 @@ use crate::log::Layout;
 use crate::log::source_file::SourceFile;
 use crate::log::tiling::Tiling;
 
-/// Bytes that a chunk comes near to and does not exceed, unless a single element does.
+/// The size of chunks in bytes. They are not larger, unless a single element is.
 const CHUNK: u64 = 1 << 20;
 
-/// Chunks of a single record smaller than this, and more of them than [`MANY`], would make an index
-/// larger than the data: then a chunk takes several records.
+/// More than [`MANY`] chunks of one record each, smaller than this, would have an index larger than the data. Then a
+/// chunk takes several records.
 const SMALL: u64 = 64 << 10;
 const MANY: u64 = 4096;
 
-/// Bytes of the smallest and of the largest tile that is a chunk as it is. Smaller ones would cost more
-/// to find than to copy together, and of larger ones a reader often wants just a part.
+/// Bytes of the smallest and of the largest tile that becomes a chunk as it is. Smaller chunks cost more to find than to
+/// copy together. Of larger ones a reader often needs only a part.
 const SMALLEST_TILE: u64 = 64 << 10;
 const LARGEST_TILE: u64 = 4 << 20;
-/// Bytes of a tile that have to follow each other in the dataset. libhdf5 takes longer to pick shorter
-/// runs out of chunks than we take to put whole rows together: 200,000 rows that were written column by
-/// column were read ten times as slowly in chunks that are columns.
+/// The fewest contiguous bytes of a tile in the dataset. libhdf5 takes longer to pick shorter runs out of chunks than
+/// the view takes to assemble whole rows: 200,000 rows that were written by columns were read ten times more slowly
+/// in chunks that are columns.
 const SHORTEST_RUN: u64 = 256;
 
 /// How chunk shapes are chosen where the log does not record them.
@@ -52,7 +52,7 @@ pub struct Chooser<'a> {
     chunking: Chunking,
     log: &'a dyn Layout,
     sources: &'a [SourceFile],
-    /// Looked for when the first dataset asks.
+    /// Found when the first dataset needs them.
     tilings: OnceCell<HashMap<i64, Tiling>>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// For a dataset that was logged under the number `id`.
+    /// The chunk shape of a logged dataset. `id`: the layout's number of it. `element`: bytes of an element.
     pub fn logged(
         &self,
         id: i64,
@@ -83,18 +83,18 @@ impl<'a> Chooser<'a> {
         shape.unwrap_or_else(|| self.plain(dims, max_dims, element))
     }
 
-    /// For a dataset that was not logged.
+    /// The chunk shape of a dataset that is not logged. `element`: bytes of an element.
     pub fn plain(&self, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
         let room = match self.chunking {
             Chunking::Auto => CHUNK,
             Chunking::Size(bytes) => bytes,
         };
-        within(room, dims, max_dims, element)
+        sized(room, dims, max_dims, element)
     }
 
     fn tile(&self, id: i64, dims: &[u64], element: u64) -> Option<Vec<u64>> {
         if bytes_of(dims, element).is_some_and(|bytes| bytes < SMALLEST_TILE) {
-            // No tile of it is large enough: the tables need not be read for its sake.
+            // No tile can be large enough, so the tables need not be read.
             return None;
         }
         let tilings = self.tilings.get_or_init(|| self.log.tilings(self.sources));
@@ -102,9 +102,8 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// A chunk shape for a dataset that is tiled: the tile, or the largest part of it that is near 1 MiB
-/// and lies in one piece in each record. `None` where the tile is small or thin, or cannot be cut like
-/// that.
+/// The chunk shape of a dataset that is tiled: the tile, or the largest part of it that is near 1 MiB and contiguous in
+/// each record. `None` where the tile is small or thin, or has no such part.
 fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
     match bytes_of(tile, element) {
         _ if run(tile, dims, element) < SHORTEST_RUN => None,
@@ -114,7 +113,7 @@ fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
     }
 }
 
-/// Bytes of a tile that follow each other in a dataset of this extent.
+/// Contiguous bytes of a tile in a dataset of this extent.
 fn run(tile: &[u64], dims: &[u64], element: u64) -> u64 {
     let mut run = element;
     for (side, dim) in tile.iter().zip(dims).rev() {
@@ -126,8 +125,8 @@ fn run(tile: &[u64], dims: &[u64], element: u64) -> u64 {
     run
 }
 
-/// Cuts a large tile into equal parts along its first dimensions: one index of those in front, a
-/// divisor of one, all of those behind it.
+/// Cuts a large tile into equal parts: one index along the first dimensions, a divisor of the extent along one
+/// dimension, and the whole extent along the last ones.
 fn part_of(tile: &[u64], element: u64) -> Option<Vec<u64>> {
     let mut part = vec![1; tile.len()];
     let mut bytes = element.max(1);
@@ -143,8 +142,8 @@ fn part_of(tile: &[u64], element: u64) -> Option<Vec<u64>> {
     None
 }
 
-/// The divisor of `side` that, times `unit` bytes, comes nearest to 1 MiB from below, or else from
-/// above; but not further than four times.
+/// The divisor of `side` that, times `unit` bytes, is nearest to 1 MiB from below, or else from above; within a factor
+/// of four.
 fn divisor(side: u64, unit: u64) -> Option<u64> {
     let (least, most) = ((CHUNK / 4).div_ceil(unit), CHUNK / unit);
     let below = (least..=most).rev();
@@ -158,14 +157,14 @@ fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
         .try_fold(element, |n, side| n.checked_mul(*side))
 }
 
-/// A chunk shape near 1 MiB: the longest runs along the last dimension, one record along an unlimited
-/// first dimension (of several), never larger than the dataset. `element` in bytes.
+/// A chunk shape of about 1 MiB with the longest runs along the last dimension. Along an unlimited first dimension of
+/// several it takes one record. It is never larger than the dataset. `element`: bytes of an element.
 pub fn choose(dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
-    within(CHUNK, dims, max_dims, element)
+    sized(CHUNK, dims, max_dims, element)
 }
 
-/// The same for another size than 1 MiB.
-fn within(bytes: u64, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
+/// The same for chunks of at most `bytes` bytes.
+fn sized(bytes: u64, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
     let mut shape = vec![1; dims.len()];
     let records = dims.len() > 1 && max_dims.first() == Some(&None);
     let mut room = (bytes / element.max(1)).max(1);
@@ -262,13 +261,13 @@ mod tests {
     fn sizes_may_be_others() {
         let dims = [2000, 2000];
         let fixed = [Some(2000), Some(2000)];
-        assert_eq!(within(16 << 10, &dims, &fixed, 8), [1, 2000]);
-        assert_eq!(within(4 << 10, &dims, &fixed, 8), [1, 512]);
-        assert_eq!(within(1 << 30, &dims, &fixed, 8), [2000, 2000]);
+        assert_eq!(sized(16 << 10, &dims, &fixed, 8), [1, 2000]);
+        assert_eq!(sized(4 << 10, &dims, &fixed, 8), [1, 512]);
+        assert_eq!(sized(1 << 30, &dims, &fixed, 8), [2000, 2000]);
         // Several records, but not more than were asked for.
         let (dims, growing) = ([1_000_000, 3], [None, Some(3)]);
-        assert_eq!(within(4 << 10, &dims, &growing, 8), [170, 3]);
-        assert_eq!(within(4 << 20, &dims, &growing, 8), [2730, 3]);
+        assert_eq!(sized(4 << 10, &dims, &growing, 8), [170, 3]);
+        assert_eq!(sized(4 << 20, &dims, &growing, 8), [2730, 3]);
     }
 
     #[test]
@@ -311,7 +310,7 @@ mod tests {
             if unlimited {
                 max[0] = None;
             }
-            let shape = within(bytes, &dims, &max, element);
+            let shape = sized(bytes, &dims, &max, element);
             for (side, dim) in shape.iter().zip(&dims) {
                 prop_assert!(*side >= 1 && *side <= (*dim).max(1));
             }

@@ -108,7 +108,7 @@ fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
             .entry((place.dir, name.generation, name.rank))
             .or_default();
         pair.generation = name.generation;
-        match name.part {
+        match name.kind {
             LogFileKind::Metadata => pair.metadata = Some(place.clone()),
             LogFileKind::Data => pair.data = Some(place.clone()),
         }

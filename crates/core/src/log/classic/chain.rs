@@ -1,27 +1,27 @@
-//! Whether the chain of a dataset's entries visits them in the order of the log.
+//! Compares the chain of a dataset's entries with their order in the log.
 
-/// An entry of a dataset: where it is, and which one it names as the next.
+/// Where an entry of a dataset lies, and which entry it names as the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     pub at: u64,
     pub next: i64,
 }
 
-/// What a chain ends with.
+/// The end of a chain.
 pub(super) const END: i64 = -1;
 
 /// What is wrong with a chain.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChainError {
-    /// It says another order than the log, or leaves entries out.
+    /// It has another order than the log, or misses entries.
     Disagrees(String),
     /// It never ends.
     Cycle(String),
-    /// It names no position at all.
+    /// It names a negative position.
     Negative(String),
 }
 
-/// Follows a chain from its first position through the entries of its dataset, which are in the order of the log.
+/// Follows a chain from its first position through the entries of its dataset. `places` are in the order of the log.
 pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainError> {
     let negative = places.iter().find(|place| place.next < END);
     if let Some(place) = negative {
@@ -31,9 +31,9 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
         );
         return Err(ChainError::Negative(text));
     }
-    // By which walk each entry was met: 1 is that from the anchor.
+    // The number of the walk that met each entry; 1 is that from the anchor.
     let mut met = vec![0; places.len()];
-    // Of `None` it is the anchor.
+    // The entry that names the next one; `None` is the anchor.
     let mut from = None;
     let (mut next, mut disagreement) = (first, None);
     for number in 0.. {
@@ -55,7 +55,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     let Some(text) = disagreement else {
         return Ok(());
     };
-    // Entries that the anchor does not lead to may have a cycle as well.
+    // Entries that cannot be reached from the anchor may form a cycle, too.
     for start in 0..places.len() {
         let mut at = start;
         while met[at] == 0 {
@@ -72,7 +72,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     Err(ChainError::Disagrees(text))
 }
 
-/// Which of the entries is at a position, if one is.
+/// The entry at a position, if there is one.
 fn find(position: i64, places: &[EntryPosition]) -> Option<usize> {
     let position = u64::try_from(position).ok()?;
     places

@@ -21,15 +21,15 @@ const MOST_POINTS: u64 = 2 << 30;
 pub(super) struct Decoder<'a> {
     pub metadata: &'a SourceFile,
     pub data: &'a SourceFile,
-    /// Which source that is.
+    /// Number of the source of the data log.
     pub data_number: u16,
     pub entries: &'a EntryTable,
     pub dataset: &'a Logged<'a>,
     pub selections: &'a Selections,
 }
 
-/// Where the bytes of an entry lie, or why they cannot be had.
-type Found = (StoredBytes, Option<String>);
+/// Where the bytes of an entry lie, and why they cannot be read, if so.
+type Located = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
     /// `anchor`: position of the dataset's anchor.
@@ -54,7 +54,7 @@ impl Decoder<'_> {
         found
     }
 
-    /// Adds the record of an entry. Fails where it cannot be said what it covers.
+    /// Adds the record of an entry. Fails where it is unknown what the entry covers.
     fn add(
         &self,
         place: &EntryPosition,
@@ -98,7 +98,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Starts and counts of a block, inside the dataset.
+    /// Starts and counts of the entry's block. Fails where it is not in the dataset.
     fn block(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<u64>, String> {
         let sides = numbers(entry.order, bytes)?;
         let rank = self.dataset.dims.len();
@@ -113,14 +113,14 @@ impl Decoder<'_> {
         Ok(sides)
     }
 
-    /// The points of an entry, inside the dataset.
+    /// The points of an entry. Fails where one is not in the dataset.
     fn points(&self, entry: &Entry, number: u64) -> Result<Selection, String> {
         let dims = self.dataset.dims;
         let rank = dims.len();
         if entry.len > MOST_POINTS {
             return Err(format!("{number} points are more than can be held"));
         }
-        // Read step by step: the log may be longer than what is there of it.
+        // In steps, for the log may claim more bytes than the file has.
         let mut coordinates = Vec::new();
         let mut step = Vec::new();
         let mut done = 0;
@@ -141,8 +141,8 @@ impl Decoder<'_> {
         Selection::new(rank, number, |p, d| coordinates[p * rank + d], |_, _| 1)
     }
 
-    /// Where the bytes of so many elements lie.
-    fn stored(&self, entry: &Entry, elements: u64) -> Result<Found, String> {
+    /// Where the bytes of `elements` elements lie.
+    fn stored(&self, entry: &Entry, elements: u64) -> Result<Located, String> {
         let raw = elements.checked_mul(self.dataset.element_size);
         let raw = raw.ok_or("more bytes than can be counted")?;
         let log = self.data.len();
@@ -181,12 +181,12 @@ fn entry_name(at: u64) -> String {
     format!("/{METADATA_LOG}: entry at byte {at}")
 }
 
-/// The most bytes that zlib makes of so many.
+/// The most bytes to which zlib deflates `raw` bytes.
 fn largest_deflated(raw: u64) -> u64 {
     raw.saturating_add(raw >> 10).saturating_add(64)
 }
 
-/// Coordinates, none of which is negative.
+/// Coordinates. Fails where one is negative.
 fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, String> {
     let number = |bytes: &[u8]| {
         let number = order.i64_at(bytes, 0);
@@ -212,14 +212,14 @@ mod tests {
     use crate::log::source_dir::SourceDir;
     use crate::log::{Layout, RecordTable};
 
-    /// The words of an entry in either order.
+    /// A field of an entry, in either byte order.
     enum Word {
         Int(i32),
         Long(i64),
     }
     use Word::{Int, Long};
 
-    /// The two logs, in the making.
+    /// The two logs that a test makes.
     struct Logs {
         metadata: Vec<u8>,
         entries: i64,

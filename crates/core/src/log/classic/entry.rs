@@ -4,19 +4,19 @@ use super::DATA_LOG;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 
-/// How the two logs begin; one character of a version follows.
+/// The first bytes of the two logs. One character of a version follows.
 const METADATA_MAGIC: &[u8] = b"logvol_metadata";
 const DATA_MAGIC: &[u8] = b"logvol_data";
 
 /// Bytes of the header of the metadata log: magic and version, format, number of entries.
 pub(super) const METADATA_HEADER: u64 = 16 + 4 + 8;
-/// Those of the data log: magic and version, format. Data lie behind it.
+/// Bytes of the header of the data log: magic and version, format. The data follow.
 pub(super) const DATA_HEADER: u64 = 12 + 4;
 
-/// What the field `format` has to say.
+/// The value of the field `format`.
 const CLASSIC: i32 = 1;
 
-/// Bytes of an entry in front of its selection, and behind it.
+/// Bytes of an entry in front of its selection, and those behind it.
 const HEAD: u64 = 4 + 8 + 4;
 const TAIL: u64 = 4 + 8 + 8;
 
@@ -26,7 +26,7 @@ const POINTS: i32 = 1;
 pub(super) const NO_FILTER: i32 = 0;
 pub(super) const ZLIB: i32 = 1;
 
-/// In which order the bytes of a number stand.
+/// The byte order of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Little,
@@ -34,7 +34,7 @@ pub(super) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The number at `at` of bytes that are there.
+    /// The number at byte `at`. The caller ensures that the bytes exist.
     fn i32_at(self, bytes: &[u8], at: usize) -> i32 {
         let mut number = [0; 4];
         number.copy_from_slice(&bytes[at..at + 4]);
@@ -53,7 +53,7 @@ impl ByteOrder {
         }
     }
 
-    /// The order in which the field `format` says what it has to. No other one does.
+    /// The byte order in which the field `format` has its only valid value.
     fn of_format(bytes: &[u8], at: usize) -> Result<Self, String> {
         let orders = [ByteOrder::Little, ByteOrder::Big];
         let found = orders.into_iter().find(|o| o.i32_at(bytes, at) == CLASSIC);
@@ -61,7 +61,7 @@ impl ByteOrder {
     }
 }
 
-/// Whether both logs begin with their magics.
+/// Whether both logs begin with their magic bytes.
 pub fn has_magics(metadata: &SourceFile, data: &SourceFile) -> bool {
     let has = |log, magic: &[u8]| {
         let mut window = Window::over(log);
@@ -89,7 +89,7 @@ pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, Strin
     u64::try_from(entries).map_err(|_| format!("byte 20: {entries} entries"))
 }
 
-/// Whether the header of the data log holds. Fails with the reason.
+/// Fails with the reason where the header of the data log is invalid.
 pub(super) fn check_data_header(log: &SourceFile) -> Result<(), String> {
     let mut window = Window::over(log);
     let bytes = window.bytes(0, DATA_HEADER)?;
@@ -102,11 +102,11 @@ pub(super) fn check_data_header(log: &SourceFile) -> Result<(), String> {
 pub(super) enum EntrySelection {
     /// One block: starts, then counts.
     Subarray,
-    /// So many points.
+    /// This many points.
     Points(u64),
 }
 
-/// An entry of the metadata log, but for the coordinates of its selection.
+/// An entry of the metadata log, without the coordinates of its selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Position in the log.
@@ -114,7 +114,7 @@ pub(super) struct Entry {
     pub order: ByteOrder,
     pub id: i64,
     pub selection: EntrySelection,
-    /// Where its coordinates begin, and how many bytes they are.
+    /// Where its coordinates begin; they have `len` bytes.
     pub coordinates: u64,
     pub len: u64,
     pub filter: i32,
@@ -123,8 +123,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Reads the entry at `at`. `rank_of`: the rank of the dataset that has an id. Fails where it cannot be said
-    /// where the entry ends.
+    /// Reads the entry at `at`. `rank_of`: the rank of the dataset with an id. Fails where the end of the entry cannot
+    /// be determined.
     pub fn read(
         window: &mut Window<'_>,
         at: u64,
@@ -132,7 +132,7 @@ impl Entry {
     ) -> Result<Self, String> {
         let end_of = |at: u64, len: u64| at.checked_add(len).ok_or(PAST_END);
         let head = window.bytes(at, HEAD)?;
-        // The same in both orders: 0, or a 1 at either end.
+        // The field reads the same in both byte orders: 0, or a 1 at either end.
         let order = match head[..4] {
             [0, 0, 0, 0] => ByteOrder::Little,
             [1, 0, 0, 0] | [0, 0, 0, 1] => ByteOrder::Big,
@@ -166,7 +166,7 @@ impl Entry {
         })
     }
 
-    /// What of it makes no sense, whatever it covers.
+    /// The reason why its filter, or the place of its data, is invalid.
     pub fn invalid_field(&self) -> Option<String> {
         match self.filter {
             _ if self.data < DATA_HEADER as i64 => {

@@ -2,7 +2,7 @@
 //! (`docs/formats/logvol-classic.md`).
 //!
 //! * [`entry`] reads the headers of the logs, and single entries.
-//! * [`table`] walks the metadata log and finds the entries of each dataset: once per file.
+//! * [`table`] walks the metadata log once per file and finds the entries of each dataset.
 //! * [`chain`] compares the order in the log with the chains of pointers.
 //! * [`decode`] makes records of the entries of one dataset.
 
@@ -26,12 +26,12 @@ use decode::Decoder;
 pub use entry::has_magics;
 use table::EntryTable;
 
-/// Names of the two log datasets in the root group.
+/// The dataset in the root group whose bytes are the metadata log.
 pub const METADATA_LOG: &str = "_metadata_log";
 /// The dataset whose bytes are the data log.
 pub const DATA_LOG: &str = "_data_log";
 
-/// Names of the attributes of an anchor.
+/// Attribute of an anchor: the number of the dataset.
 pub const ID: &str = "_classic_id";
 /// The extent of the dataset.
 pub const DIMS: &str = "_classic_dims";
@@ -41,11 +41,11 @@ pub const FIRST: &str = "_classic_first";
 /// Where the two logs lie, and which datasets have entries in them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
-    /// Which sources: their bytes are those of the two log datasets.
+    /// Number of the source of the metadata log.
     pub metadata: u16,
     /// Number of the source of the data log.
     pub data: u16,
-    /// In the order of their ids, each of which is there once.
+    /// By ascending id; ids are unique.
     pub anchors: Vec<Anchor>,
 }
 
@@ -56,13 +56,13 @@ pub struct Anchor {
     pub id: i64,
     /// Number of its dimensions.
     pub rank: u8,
-    /// Position of its first entry in the metadata log, -1 where there is none; `None` where the anchor
-    /// does not say it.
+    /// Byte position of its first entry in the metadata log, -1 without entries; `None` where the anchor does not have
+    /// the attribute.
     pub first: Option<i64>,
 }
 
 impl Tables {
-    /// Whether the places named here can be followed in so many source files. Fails with the reason.
+    /// Fails with the reason where it names source files that do not exist, of so many.
     pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
         for source in [self.metadata, self.data] {
             if usize::from(source) >= sources {
@@ -75,7 +75,7 @@ impl Tables {
         }
     }
 
-    /// The position in the list of the anchor that has an id.
+    /// Position in the list of the anchor with this id.
     fn find(&self, id: i64) -> Option<usize> {
         self.anchors.binary_search_by_key(&id, |a| a.id).ok()
     }

@@ -1,4 +1,4 @@
-//! Finding the entries of the metadata log. Only what stands around their selections is read here.
+//! Finds the entries of the metadata log. Their selections are not read here.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::log::window::Window;
 pub(super) struct EntryTable {
     /// In the order of the anchors.
     pub by_anchor: Vec<Entries>,
-    /// Where data begin in the data log, in ascending order.
+    /// Where data begin in the data log, ascending.
     data: Vec<u64>,
     /// [`Severity::Unreadable`]: not all entries could be found. [`Severity::Inconsistent`]: they were
     /// found, but the log contradicts itself.
@@ -47,7 +47,7 @@ impl EntryTable {
                 .push(Diagnostic::unreadable(reason).at(place));
         }
         let walked = walk(tables, metadata, |number, entry, window| {
-            // Where it has elements these will tell.
+            // The records of an entry with elements carry its faults.
             if let Some(reason) = entry.invalid_field()
                 && is_empty(entry, window)?
             {
@@ -67,7 +67,7 @@ impl EntryTable {
         found.data.sort_unstable();
         found.data.dedup();
         match walked {
-            // What was found is not all there is, so that chains need not be complete.
+            // Not all entries were found, so chains need not be complete.
             Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
             Ok(()) => found.follow_chains(tables),
         }
@@ -95,7 +95,7 @@ impl EntryTable {
         }
     }
 
-    /// Where the next data begin behind those at `at`, or the end of the log.
+    /// Where the next data behind those at `at` begin, or the end of the log.
     pub fn end_of_data(&self, at: u64, log: &SourceFile) -> u64 {
         let after = self.data.partition_point(|begin| *begin <= at);
         let next = self.data.get(after).copied();
@@ -112,8 +112,8 @@ impl EntryTable {
     }
 }
 
-/// Shows `visit` the entries of the log, each with the position of its anchor, in their order. Fails with the reason, and
-/// the place, where the log cannot be followed further.
+/// Calls `visit` with the entries of the log in their order, each with the position of its anchor. Fails with the place
+/// and the reason where the log cannot be followed further.
 fn walk<'a>(
     tables: &Tables,
     log: &'a SourceFile,
@@ -137,7 +137,7 @@ fn walk<'a>(
     Ok(())
 }
 
-/// How each dataset may be tiled by its entries.
+/// How the entries of each dataset may tile it.
 pub(super) fn tilings(
     tables: &Tables,
     (metadata, _): (&SourceFile, &SourceFile),
@@ -167,7 +167,7 @@ fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, String> {
     Ok(entry.selection == EntrySelection::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
-/// Start and count of each side of the block that an entry covers, if it is one.
+/// Start and count of the block along each dimension; `None` where the entry covers something else.
 fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, String> {
     if entry.selection != EntrySelection::Subarray {
         return Ok(None);

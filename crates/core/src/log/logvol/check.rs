@@ -1,11 +1,10 @@
-//! Whether the places that a snapshot names can be followed at all. What lies there is checked when it
-//! is read.
+//! Checks the places that a snapshot names. The bytes there are checked when they are read.
 
 use super::{Extent, Tables};
 use crate::log::window::Piece;
 
 impl Tables {
-    /// `sources`: number of source files. Fails with the reason.
+    /// Fails with the reason where a place cannot exist. `sources`: number of source files.
     pub fn check(&self, sources: usize) -> Result<(), String> {
         if !self.metadata.is_empty() && !self.sections.is_empty() {
             return Err("tables of a closed log and sections of an unclosed one".into());
@@ -16,18 +15,18 @@ impl Tables {
         };
         for extent in self.metadata.iter().chain(&self.data) {
             known(extent.source)?;
-            within_a_file(extent.offset, extent.len)?;
+            check_range(extent.offset, extent.len)?;
         }
         for section in &self.sections {
             known(section.source)?;
             let mut total = 0u64;
             for Piece { offset, len } in &section.pieces {
-                within_a_file(*offset, *len)?;
+                check_range(*offset, *len)?;
                 total = total.saturating_add(*len);
             }
-            within_a_file(0, total)?;
+            check_range(0, total)?;
         }
-        // They are searched by halves.
+        // They are searched by bisection.
         let place = |e: &Extent| (e.source, e.offset);
         match self.data.is_sorted_by_key(place) {
             true => Ok(()),
@@ -36,7 +35,7 @@ impl Tables {
     }
 }
 
-fn within_a_file(offset: u64, len: u64) -> Result<(), String> {
+fn check_range(offset: u64, len: u64) -> Result<(), String> {
     let end = offset.checked_add(len);
     match end.is_some_and(|end| end <= i64::MAX as u64) {
         true => Ok(()),

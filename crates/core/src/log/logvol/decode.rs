@@ -18,10 +18,10 @@ use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 use crate::parallel;
 
-/// Selections are decoded by several threads where their entries reach this far: below, threads would
-/// cost more than they save.
+/// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
+/// they save.
 const MANY_BYTES: u64 = 1 << 20;
-/// Selections that a thread takes on at once.
+/// Selections that a thread takes at once.
 const TAKEN: usize = 16;
 
 /// What the decoding of a dataset needs.
@@ -41,15 +41,15 @@ enum Coverage {
     Selection(u64, Arc<Selection>),
 }
 
-/// What is remembered from one entry to the next.
+/// State from one entry to the next.
 struct State<'a> {
     /// Source file, and a window over it.
     window: Option<(u16, Window<'a>)>,
-    /// The same for the entries that others share: they lie further back.
+    /// The same for entries with shared selections, which lie further back.
     shared: Option<(u16, Window<'a>)>,
     /// Selections of this dataset, by number.
     held: HashMap<u64, Arc<Selection>>,
-    /// Bytes of those that nobody else had.
+    /// Bytes of those that no other dataset had decoded.
     decoded: usize,
     /// Sides of a single block, of the dataset's rank: the starts, then the counts.
     sides: Vec<u64>,
@@ -77,7 +77,7 @@ impl<'a> Decoder<'a> {
             }
         }
         found.decoded = state.decoded;
-        // Section 7: neither the order in the table nor the rank counts, but the flush, then the offset.
+        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
         found.records.put_in_order();
         if !self.dataset.filtered {
             distrust_equal_sizes(&mut found.records);
@@ -151,7 +151,7 @@ impl<'a> Decoder<'a> {
         let shared = (target, at, &explicit_entry, is_own);
         let covered = match self.covered(shared, source, &head, lead, state) {
             Ok(covered) => covered,
-            // Blocks of a dataset without elements cannot be told apart, and need not be.
+            // The encodings of blocks without elements are ambiguous, but nothing depends on them.
             Err(_) if head.data_size == 0 => Coverage::Nothing,
             Err(reason) => return Err(reason),
         };
@@ -173,7 +173,7 @@ impl<'a> Decoder<'a> {
             encoding: encoding(self.dataset, raw, head.data_size as u64),
         };
         let flush = self.data_flush(source, &head);
-        // What lies nowhere may have been written last: nothing that is older must take its place.
+        // A record whose data are lost may be the last one: no older record must take its place.
         let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&u32::MAX));
         let fault = match flush {
             Err(reason) => Some(reason),
@@ -221,8 +221,8 @@ impl<'a> Decoder<'a> {
             })
     }
 
-    /// What an entry covers, spelled out by the entry `target` at `at` of its source file, which it is
-    /// itself or not (section 6).
+    /// What an entry covers (section 6). The selection is that of the entry `target` at `at` of its source file, which
+    /// may be the entry itself.
     fn covered(
         &self,
         (target, at, explicit_entry, is_own): (u32, u64, &EntryHeader, bool),
@@ -237,7 +237,7 @@ impl<'a> Decoder<'a> {
         }
         let wanted = rank - usize::from(lead.is_some());
         if wanted == 0 && !explicit_entry.has(MUL) {
-            // One element, and nothing that could be spelled out.
+            // One element, without coordinates.
             return Ok(Coverage::block(lead, &[], &[], &mut state.sides));
         }
         let own_rank = rank - usize::from(explicit_entry.record.is_some() && rank > 0);
@@ -254,7 +254,7 @@ impl<'a> Decoder<'a> {
             s.elements().checked_mul(self.dataset.element_size)
                 == u64::try_from(head.data_size).ok()
         };
-        // Only of encoded and of merged blocks is there more than one way to read them.
+        // Only encoded and merged blocks can be read in more than one way.
         let ambiguous = self.is_merged() || explicit_entry.has(ENC);
         if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)
             && (!ambiguous || fits(&selection))
@@ -303,8 +303,7 @@ impl<'a> Decoder<'a> {
         Ok(body)
     }
 
-    /// Decodes, in several threads, the selections that the entries will ask for, as far as there is
-    /// no doubt how to read them.
+    /// Decodes in several threads the selections of these entries that can be read in one way only.
     fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) {
         let mut targets: Vec<(u32, u16)> = places
             .iter()
@@ -338,14 +337,14 @@ impl<'a> Decoder<'a> {
                 }
             }
         };
-        // What a thread that panicked has decoded is lost, and decoded when it is asked for.
+        // The selections of a thread that panicked are decoded when their entries are.
         let decoded = parallel::share(shares, work).into_iter().flatten();
         for (id, selection) in decoded {
             self.keep(id, selection, state);
         }
     }
 
-    /// The selection that an entry spells out, where it has several blocks which can be read in one way.
+    /// The selection of an entry, where it has several blocks that can be read in one way only.
     fn decode_target(
         &self,
         target: u32,
@@ -369,7 +368,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl Coverage {
-    /// A selection that is one block needs not be kept.
+    /// A selection of one block is not kept.
     fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
         match selection.is_one_block() {
             true => {
@@ -381,7 +380,7 @@ impl Coverage {
         }
     }
 
-    /// A block, with the first side added that a lead stands for.
+    /// A block; a `lead` adds its first dimension.
     fn block(lead: Option<u64>, start: &[u64], count: &[u64], sides: &mut Vec<u64>) -> Self {
         sides.clear();
         sides.extend(lead);
@@ -392,14 +391,13 @@ impl Coverage {
     }
 }
 
-/// Number of a selection: it depends on the entry that spells it out, the dimensions that it is taken
-/// to have, those of them that are wanted, and how they are read.
+/// Number of a selection. It depends on the entry that has the selection, on the number of dimensions of the
+/// coordinates and of those that are wanted, and on the encoding.
 fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
 
-/// A single block, spelled out plainly (section 6.1) in `rank` dimensions, the first `drop` of which
-/// are left out.
+/// A single block in plain coordinates (section 6.1) of `rank` dimensions, without the first `drop` of them.
 fn one_block(
     body: &[u8],
     rank: usize,
@@ -436,7 +434,7 @@ fn product(counts: &[u64]) -> Result<u64, String> {
     product.ok_or_else(|| "a block has more elements than can be counted".into())
 }
 
-/// Section 9: only the sizes tell whether bytes were filtered.
+/// Section 9: only the sizes tell whether bytes are filtered.
 fn encoding(dataset: &Logged<'_>, raw: u64, stored: u64) -> Encoding {
     match (raw == stored, dataset.filtered) {
         (true, _) => Encoding::Raw,
@@ -445,8 +443,8 @@ fn encoding(dataset: &Logged<'_>, raw: u64, stored: u64) -> Encoding {
     }
 }
 
-/// Section 9: a deflated record can be as long as its raw bytes by chance; only where others of the
-/// dataset are deflated has that to be tried.
+/// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
+/// of the dataset are deflated.
 fn distrust_equal_sizes(records: &mut RecordList) {
     if records
         .iter()

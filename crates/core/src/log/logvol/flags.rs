@@ -1,4 +1,4 @@
-//! The head of an entry (section 5).
+//! The header of an entry (section 5).
 
 /// Bytes of an entry's fixed part.
 pub const HEADER: u64 = 28;

@@ -1,11 +1,11 @@
 //! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
 //! directory are those of that page).
 //!
-//! * [`table`] walks the metadata-log datasets and finds the entries: cheap, once per file.
-//! * [`selection`] decodes the blocks of one entry, in all their spellings.
+//! * [`table`] walks the metadata-log datasets once per file and finds the entries.
+//! * [`selection`] decodes the blocks of one entry, in all encodings.
 //! * [`decode`] makes records of the entries of one dataset, in the order in which they apply.
-//! * [`tiles`] looks whether they tile their datasets, before anybody reads one.
-//! * [`check`] looks at what a snapshot says of them.
+//! * [`tiles`] finds out during a scan whether records tile their datasets.
+//! * [`check`] checks what a snapshot says of these tables.
 
 mod check;
 mod decode;
@@ -35,8 +35,7 @@ pub const MARK: &str = "_int_att";
 /// Config bit: the log lies in subfiles.
 pub const SUBFILED: i64 = 0x200;
 
-/// Config bits of a writer that encodes the coordinates of several blocks, and that shares selections
-/// among entries.
+/// Config bit of a writer that encodes the coordinates of several blocks.
 pub const ENCODED: i32 = 0x002;
 /// Config bit of a writer whose entries share selections.
 pub const SHARED: i32 = 0x008;
@@ -58,22 +57,22 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Whether `len` bytes from `offset` lie inside.
+    /// Whether the `len` bytes at byte `offset` of the file lie in it.
     fn holds(&self, offset: u64, len: u64) -> bool {
         let (start, end) = (self.offset, self.offset.saturating_add(self.len));
         offset >= start && offset.checked_add(len).is_some_and(|e| e <= end)
     }
 }
 
-/// Where the entries lie that one rank wrote to a log that is not closed yet: what will be its section
-/// of the table (`docs/formats/journal.md`).
+/// The entries that one rank wrote to a log that is not closed yet. They become its section of the table
+/// (`docs/formats/journal.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// Which source file.
     pub source: u16,
     /// The rank that wrote the entries.
     pub rank: u32,
-    /// Whole entries each; together, in this order, they are the section.
+    /// The section, in pieces. Each holds whole entries.
     pub pieces: Vec<Piece>,
 }
 
@@ -84,11 +83,11 @@ pub struct Tables {
     pub config: i32,
     /// The `_md_N`, by source file and number.
     pub metadata: Vec<Extent>,
-    /// Instead of these, where the log is not closed: its sections.
+    /// The sections of a log that is not closed, which has no `_md_N`.
     pub sections: Vec<Section>,
     /// The `_ld_N`, by source file and offset.
     pub data: Vec<Extent>,
-    /// Tables, or parts of them, that are known to be lost.
+    /// Parts of the tables that the scan could not follow: [`Severity::Unreadable`](crate::diagnostic::Severity).
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -1,5 +1,4 @@
-//! Names by which the layout's own objects and files are known (sections 1, 2 and 10, and
-//! `docs/formats/logvol-extensions.md`).
+//! Names of the layout's own objects and files (sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,9 +8,9 @@ use crate::log::source_dir::SourceDir;
 
 /// The root group that holds the log.
 pub const LOG_GROUP: &str = "_LOG";
-/// Which writer made the file (extension).
+/// Root attribute with the name of the writer (extension).
 pub const WRITER: &str = "_h5logfs_writer";
-/// Attributes of an anchor that are not the user's; the last two are extensions.
+/// Attributes of an anchor that the layout owns; the last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
 /// The current extent of the dataset.
 pub const DIMS: &str = "_dims";
@@ -24,7 +23,7 @@ pub const CHUNK: &str = "_h5logfs_chunk";
 /// The filter pipeline (extension).
 pub const FILTERS: &str = "_h5logfs_filters";
 
-/// What the name of a subfile directory adds to that of its master.
+/// The suffix of a subfile directory behind the name of its master.
 pub const SUBFILE_DIR: &str = ".subfiles";
 
 /// Directory of the subfiles of a log file.
@@ -46,8 +45,8 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
     name
 }
 
-/// Section 10: `NAME.subfiles/BASENAME.i`; where the master was renamed, the one name that the
-/// subfiles there begin with.
+/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the one
+/// name with which the files there begin.
 pub fn find_subfiles(dir: &SourceDir, relative: &Path, count: i64) -> Result<Vec<PathBuf>, String> {
     let count = u16::try_from(count)
         .ok()

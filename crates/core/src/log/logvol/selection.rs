@@ -1,4 +1,4 @@
-//! The blocks of one entry, in all the ways in which the connector spells them (section 6).
+//! Decodes the blocks of one entry, in all encodings of the connector (section 6).
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -9,20 +9,20 @@ use crate::log::Logged;
 use crate::log::deflate::{inflate, largest_inflated};
 use crate::log::model::Selection;
 
-/// A way to read a body. Most bodies allow just one; for the others the size of the data decides.
+/// A way to read a body. Most bodies allow only one; for the others the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SelectionEncoding {
-    /// As section 6.1 or 6.2 says, encoded counts being 1 or more.
+    /// Section 6.1 or 6.2, with encoded counts of 1 or more.
     Usual,
-    /// Encoded counts decoded by plain division: right for blocks with a count of zero.
+    /// Encoded counts, decoded by plain division. This is right for blocks with a count of zero.
     Division,
-    /// A merged entry: one start and one count in turn (section 6.6).
+    /// A merged entry: starts and counts alternate (section 6.6).
     Pairs,
 }
 
-/// The coordinates of an entry's blocks, not yet told apart.
+/// The undecoded coordinates of an entry's blocks.
 pub(super) struct Blocks<'a> {
-    /// Dimensions that the coordinates cover.
+    /// Number of dimensions of the coordinates.
     rank: usize,
     count: usize,
     coordinates: Coordinates<'a>,
@@ -30,7 +30,7 @@ pub(super) struct Blocks<'a> {
 }
 
 enum Coordinates<'a> {
-    /// Starts and counts of `rank` values of 8 bytes each; `merged` ones may be pairs.
+    /// Starts and counts of `rank` values of 8 bytes each. `merged`: they may alternate.
     Plain { bytes: Cow<'a, [u8]>, merged: bool },
     Encoded {
         steps: Vec<i64>,
@@ -51,7 +51,7 @@ impl<'a> Blocks<'a> {
         may_be_merged: bool,
     ) -> Result<Self, String> {
         let (count, bytes) = unpack(head, body, rank)?;
-        // Encoded coordinates take less than what is decoded of them.
+        // Encoded coordinates are smaller than decoded ones.
         let decoded = selection_size(rank as u64, count, false);
         if matches!(bytes, Cow::Owned(_)) && decoded > LARGEST_UNPACKED {
             return Err(format!(
@@ -89,8 +89,8 @@ impl<'a> Blocks<'a> {
         self.spelling
     }
 
-    /// Picks the spelling whose elements take `data_size` bytes of the dataset. `drop`: leading
-    /// dimensions of the blocks that a record number of the sharing entry replaces.
+    /// Chooses the encoding whose elements take `data_size` bytes of the dataset. `drop`: leading dimensions of
+    /// the blocks that the record number of the sharing entry replaces.
     pub fn choose(
         &mut self,
         dataset: &Logged<'_>,
@@ -106,7 +106,7 @@ impl<'a> Blocks<'a> {
             let bytes = i128::from(elements) * i128::from(dataset.element_size);
             Some(bytes == i128::from(data_size))
         };
-        // Where there are no coordinates, nothing but the data bounds the number of blocks.
+        // Without coordinates only the data bound the number of blocks.
         let stored = u64::try_from(data_size).unwrap_or(0);
         let least = (self.count as u64).saturating_mul(dataset.element_size);
         if self.rank == drop && least > largest_inflated(stored) {
@@ -143,7 +143,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Whether all blocks have elements and lie inside the dataset's extent.
+    /// Whether all blocks have elements and lie within the extent of the dataset.
     fn is_inside(&self, spelling: SelectionEncoding, dataset: &Logged<'_>) -> bool {
         let Ok((starts, counts)) = self.lists(spelling) else {
             return false;
@@ -219,11 +219,11 @@ fn check_signs(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Bytes of the largest selection that is inflated, and of its coordinates when they are decoded.
+/// The most bytes of a selection that is inflated, and of its decoded coordinates.
 const LARGEST_UNPACKED: u64 = 64 << 20;
 
-/// The number of blocks, and the bytes of the coordinates, inflated where they are deflated
-/// (section 6.4: no writer known does that, and its two descriptions differ on where the count is).
+/// The number of blocks, and the bytes of the coordinates, inflated where they are deflated (section 6.4). No known
+/// writer deflates them, and the two descriptions of the format differ on the place of the count.
 fn unpack<'a>(
     head: &EntryHeader,
     body: &'a [u8],
@@ -245,7 +245,7 @@ fn unpack<'a>(
             return Ok((count, Cow::Owned(bytes)));
         }
     }
-    // The count is inside.
+    // The count is deflated, too.
     let mut whole = Vec::new();
     flate2::read::ZlibDecoder::new(body)
         .take(LARGEST_UNPACKED)
@@ -278,7 +278,7 @@ fn decode(
     spelling: SelectionEncoding,
 ) -> Result<Lists, String> {
     if steps.iter().any(|s| *s <= 0) {
-        // Only an extent without elements has such steps: then no block has any.
+        // Only a dataset without elements has such steps, and no block of it has elements.
         return Err(format!("encoding steps {steps:?}"));
     }
     let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
@@ -303,7 +303,7 @@ fn decode(
     Ok(lists)
 }
 
-/// Appends the mixed-radix digits of `value`, each plus `add`.
+/// Appends the mixed-radix digits of `value`, each increased by `add`.
 fn digits(mut value: u64, steps: &[u64], add: u64, out: &mut Vec<u64>) {
     for step in steps {
         out.push(value / step + add);
@@ -321,7 +321,7 @@ fn unzip(values: &[u64], rank: usize) -> Lists {
     lists
 }
 
-/// Elements of all blocks, leading dimensions left out; `None` past what can be counted.
+/// Elements of all blocks without their first `drop` dimensions; `None` where they overflow.
 fn elements(counts: &[u64], rank: usize, drop: usize) -> Option<u64> {
     counts.chunks_exact(rank).try_fold(0u64, |total, block| {
         let product = block[drop..]

@@ -1,6 +1,6 @@
-//! Finding the entries of the metadata-log datasets `_md_N` (sections 4 and 5).
+//! Finds the entries of the metadata-log datasets `_md_N` (sections 4 and 5).
 //!
-//! Only headers are decoded here. Bodies are skipped, and read when a dataset's records are wanted.
+//! Only headers are decoded here. The records of a dataset are decoded from the bodies when they are needed.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::log::window::{Piece, Window};
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
-/// The head of an entry, and its record number.
+/// The header of an entry, and its record number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryHeader {
     /// Bytes of the whole entry.
@@ -24,22 +24,22 @@ pub(super) struct EntryHeader {
     /// `foff` and `fsize`, unchecked.
     pub data_offset: i64,
     pub data_size: i64,
-    /// The record number, where the entry carries one itself.
+    /// The record number, where the entry has one.
     pub record: Option<i64>,
 }
 
-/// The most bytes of an entry in front of its coordinates: head, record number, number of blocks or
-/// the way back to a shared selection.
+/// The most bytes of an entry in front of its coordinates: header, record number, number of blocks or the
+/// distance to a shared selection.
 const FRONT: u64 = HEADER + 8 + 8;
 
 impl EntryHeader {
-    /// Reads the head of the entry at `at`, which does not reach past `end`.
+    /// Reads the header of the entry at `at`, which must not reach past `end`.
     pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, String> {
         let left = end.saturating_sub(at);
         if left < HEADER {
             return Err(format!("{left} bytes are no entry"));
         }
-        // An entry may be shorter, and the last one of its piece.
+        // A shorter entry may be the last one of its piece.
         let bytes = window.bytes(at, left.min(FRONT).min(window.bytes_left(at)))?;
         if (bytes.len() as u64) < HEADER {
             return Err(format!("{} bytes are no entry", bytes.len()));
@@ -81,7 +81,7 @@ impl EntryHeader {
     }
 }
 
-/// Little-endian numbers; a caller has made sure that they are there.
+/// A little-endian number. The caller ensures that the bytes exist.
 pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
     let mut number = [0; 4];
     number.copy_from_slice(&bytes[at..at + 4]);
@@ -94,15 +94,15 @@ pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(number)
 }
 
-/// Where an entry lies. What it says is read when the records of its dataset are wanted.
+/// Where an entry lies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPosition {
     /// From byte 0 of the source file.
     pub position: u64,
-    /// Which entry spells out the selection, among those that spell one out: itself, or an earlier one
-    /// of its section. `None` where it claims to share the selection of something that is no such entry.
+    /// Number of the [`ExplicitSelection`] that it uses: its own, or that of an earlier entry of its section.
+    /// [`NO_TARGET`] where it refers to something else.
     target: u32,
-    /// Which `_md_N`, or which section, as a position in the list of them.
+    /// Position of its `_md_N`, or of its section, in the list of them.
     pub table: u32,
 }
 
@@ -114,12 +114,12 @@ impl EntryPosition {
     }
 }
 
-/// An entry that spells out a selection.
+/// An entry that has a selection of its own, not that of an earlier entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExplicitSelection(u64);
 
 impl ExplicitSelection {
-    /// The bit that no position needs: files end before 2^63.
+    /// A bit that no position uses: files end before 2^63.
     const SEVERAL: u64 = 1 << 63;
 
     fn new(position: u64, head: &EntryHeader) -> Self {
@@ -144,20 +144,20 @@ struct Entries {
     places: Vec<EntryPosition>,
 }
 
-/// All entries of a log, in the order of the tables: 16 bytes each, and 8 more for those that spell
-/// out a selection.
+/// All entries of a log, in the order of the tables. An entry takes 16 bytes, and 8 more where it has a selection of
+/// its own.
 #[derive(Debug, Default)]
 pub(super) struct EntryTable {
-    /// Of each dataset that still has an anchor.
+    /// The entries of each dataset that still has an anchor.
     by_dataset: HashMap<i64, Entries, RandomState>,
     explicit: Vec<ExplicitSelection>,
-    /// Sections or whole tables that could not be followed to their end.
+    /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl EntryTable {
-    /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be bodies of
-    /// merged calls, whose size says nothing (section 6.6).
+    /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be those of merged calls,
+    /// whose sizes are ambiguous (section 6.6).
     pub fn read(
         sources: &[SourceFile],
         tables: &Tables,
@@ -186,12 +186,12 @@ impl EntryTable {
             .map_or(&[], |entries| &entries.places)
     }
 
-    /// The entry that is the target of others, or of itself.
+    /// The entry that has the selection of this number.
     pub fn explicit(&self, target: u32) -> ExplicitSelection {
         self.explicit[target as usize]
     }
 
-    /// Of all datasets.
+    /// Number of entries of all datasets.
     pub fn len(&self) -> usize {
         let lists = self.by_dataset.values();
         lists.map(|entries| entries.places.len()).sum()
@@ -204,11 +204,11 @@ impl EntryTable {
     }
 }
 
-/// Puts what a walk shows into a table.
+/// Puts the entries of a walk into a table.
 struct Finder {
     merged: bool,
     found: EntryTable,
-    /// The first spelled selection of the section.
+    /// Number of the first explicit selection of the section.
     first: usize,
 }
 
@@ -220,7 +220,7 @@ impl Visitor for Finder {
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
         self.check_size(entry)?;
         let target = match entry.head.has(REF) {
-            // The target is an earlier entry of the same section, and spells its selection out.
+            // The target is an earlier entry of the same section with a selection of its own.
             true => {
                 let section = &self.found.explicit[self.first..];
                 let target = entry.shared()?;
@@ -260,13 +260,13 @@ impl Visitor for Finder {
 }
 
 impl Finder {
-    /// Section 12: an entry whose size is not what its flags ask for ends the section: what follows
-    /// it may be anything. Deleted datasets have no known rank, deflated and merged bodies no known size.
+    /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
+    /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
     fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
         let head = entry.head;
         let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
         if head.has(REF) {
-            // It is looked at when the way back is read.
+            // `Entry::shared` checks it.
             return Ok(());
         }
         let body = head.body_len();
@@ -297,24 +297,24 @@ impl Finder {
     }
 }
 
-/// Who is shown the entries of a log, one after the other.
+/// Gets the entries of a log, one after the other.
 pub(super) trait Visitor {
-    /// The entries of another section follow.
+    /// A section begins.
     fn section(&mut self);
 
-    /// The next entry. Errors are reasons why what follows it in the section cannot be believed.
+    /// The next entry. An error ends the section.
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String>;
 
-    /// A section, or a whole table, could not be followed to its end.
+    /// A section, or a whole table, cannot be followed to its end.
     fn unreadable(&mut self, diagnostic: Diagnostic);
 }
 
-/// An entry that a walk has come to.
+/// The entry that a walk has reached.
 pub(super) struct Entry<'w, 'a> {
     pub head: EntryHeader,
     /// As in [`EntryPosition`].
     pub table: u32,
-    /// Position in what is walked.
+    /// Position in the window.
     at: u64,
     window: &'w mut Window<'a>,
 }
@@ -325,13 +325,13 @@ impl Entry<'_, '_> {
         self.window.file_offset(self.at)
     }
 
-    /// The first `len` bytes of the selection, which has that many.
+    /// The first `len` bytes of the selection. It has to have as many.
     pub fn body(&mut self, len: u64) -> Result<&[u8], String> {
         self.window.bytes(self.at + self.head.len(), len)
     }
 
-    /// Where the entry claims to lie whose selection this one shares (section 6.3), from byte 0 of the
-    /// source file; `None` where that is outside the table. `Err` only where the table cannot be followed.
+    /// Where the entry lies whose selection this one shares (section 6.3), from byte 0 of the source file; `None`
+    /// where that is outside the table. Fails where the table cannot be followed.
     pub fn shared(&mut self) -> Result<Option<u64>, String> {
         if self.head.body_len() != 8 {
             return Err(format!("{} bytes for a shared selection", self.head.size));
@@ -343,7 +343,7 @@ impl Entry<'_, '_> {
     }
 }
 
-/// Shows `visitor` all entries of a log, in the order of its tables.
+/// Calls `visitor` with all entries of a log, in the order of its tables.
 pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
     for diagnostic in &tables.diagnostics {
         visitor.unreadable(diagnostic.clone());
@@ -370,7 +370,7 @@ pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl V
     }
 }
 
-/// A walk through one table. Errors are reasons why it could not be followed further.
+/// A walk through one table. An error is the reason why it cannot be followed further.
 struct Walk<'a, V> {
     window: Window<'a>,
     table: u32,
@@ -429,7 +429,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
         Ok(())
     }
 
-    /// Shows the entry at `at`, a position in the table; returns its size.
+    /// Visits the entry at position `at` of the table; returns its size.
     fn entry(&mut self, at: u64, end: u64) -> Result<u64, String> {
         let head = EntryHeader::read(&mut self.window, at, end)?;
         self.visitor.entry(&mut Entry {
@@ -461,7 +461,7 @@ mod tests {
     use super::*;
     use crate::log::source_dir::SourceDir;
 
-    /// The entry of a scalar has no body, and is shorter than what is read of an entry at first.
+    /// The entry of a scalar has no body. It is shorter than the first read of an entry.
     #[test]
     fn a_short_entry_at_the_end_of_its_piece() {
         let dir = tempfile::tempdir().unwrap();

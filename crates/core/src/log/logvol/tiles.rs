@@ -1,4 +1,4 @@
-//! Whether the records of datasets tile them: asked when a file is scanned, before anybody reads it.
+//! Finds out during a scan whether records tile their datasets.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::diagnostic::Diagnostic;
 use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 
-/// Datasets of one log that are looked at.
+/// The most datasets of one log that are examined.
 const MOST_DATASETS: usize = 1 << 16;
-/// Blocks of one section that are remembered, for entries that share them.
+/// The most blocks of one section that are remembered for entries that share them.
 const MOST_SPELLED: usize = 1 << 16;
 /// Bytes of the coordinates of one block in the highest rank that HDF5 has.
 const LARGEST_BLOCK: u64 = 16 * 32;
@@ -36,7 +36,7 @@ pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> HashMap<i64, Tili
 struct Finder {
     found: HashMap<i64, Tiling>,
     spelled: ExplicitBlocks,
-    /// Start and count of each side of the block at hand.
+    /// Start and count of the current block along each dimension.
     block: Vec<(u64, u64)>,
     is_damaged: bool,
 }
@@ -67,14 +67,14 @@ impl Visitor for Finder {
 }
 
 impl Finder {
-    /// Reads the block of an entry. Returns whether it is a single one that is spelled plainly, by this
-    /// entry or by an earlier one that is remembered.
+    /// Reads the block of an entry. Returns whether it is a single one in plain coordinates, of this entry or of an
+    /// earlier one that is remembered.
     fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, String> {
         let head = entry.head;
         if head.has(REF) {
             let target = entry.shared()?;
             let shared = target.and_then(|at| self.spelled.find(at));
-            // A record number takes the place of the first dimension, where the shared block has that.
+            // A record number replaces the first dimension of the shared block.
             return Ok(shared.is_some_and(|(record, coordinates)| {
                 let drop = usize::from(head.record.is_some() && record.is_none());
                 let lead = head.record.or(record);
@@ -92,8 +92,8 @@ impl Finder {
     }
 }
 
-/// Puts the sides of a block into `block`: that of the record number, and those of the coordinates
-/// (section 6.1) but for the first `drop` ones. Returns whether they can be sides of a block.
+/// Puts a block into `block`: the record number as its first dimension, then the coordinates (section 6.1) without the
+/// first `drop` dimensions. Returns whether it is a valid block.
 fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u64, u64)>) -> bool {
     let rank = coordinates.len() / 16;
     if !coordinates.len().is_multiple_of(16) || drop > rank {
@@ -109,7 +109,7 @@ fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u
     block.len() == rank - drop + usize::from(lead.is_some())
 }
 
-/// The single blocks that the entries of a section spell out, in the order of their places.
+/// The single blocks of the entries of a section, in the order of their positions.
 #[derive(Debug, Default)]
 struct ExplicitBlocks {
     /// Position of the entry, its record number, and where its coordinates begin.

@@ -1,45 +1,45 @@
-//! Logs that several processes share: channels, striped over one pair of files (section 5).
+//! Logs of several processes in one pair of files: channels, striped over the files (section 5).
 
 use super::metadata::{HeaderFields, MAGIC};
 use crate::log::arrangement::Arrangement;
 use crate::log::source_file::SourceFile;
 
-/// Bytes of one process that lie together.
+/// Bytes of a stripe.
 const BLOCK: u64 = 8 << 20;
-/// Channels of one file: processes of one node. Nothing in a file says how many there are.
+/// The most channels of one file: the processes of one node. A file does not say how many it has.
 const MOST: u32 = 1 << 16;
 
 /// The channels of one pair of files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// Their numbers and headers.
+    /// Numbers and headers of the channels that have one.
     pub found: Vec<(u32, HeaderFields)>,
-    /// How many blocks lie between two of one channel: channels, as far as that is known.
+    /// Number of channels, as far as it is known: blocks from one of a channel to its next one.
     pub number: u32,
 }
 
 impl Channels {
-    /// Whether some process has no header. It may be so with more behind the last one: the number of channels is not
-    /// known then, and tells only where second blocks lie.
+    /// Whether some channel has no header. More such channels may follow the last one. The number of channels is
+    /// unknown then, and with it the places of second blocks.
     pub fn has_gaps(&self) -> bool {
         self.found.len() as u64 != u64::from(self.number)
     }
 
-    /// Whether a file has no second blocks, of whatever number of channels.
+    /// Whether a file has no second blocks, for any number of channels.
     pub fn has_first_blocks_only(&self, file: &SourceFile) -> bool {
         file.len() <= u64::from(self.number) * BLOCK
     }
 }
 
-/// The headers of all channels of a metadata log, which is read as it lies in its file; just one where
-/// the log is that of a single process. Fails with the reason where it is no metadata log.
+/// The headers of all channels of a metadata log; one for the log of a single process. `metadata` is the whole file.
+/// Fails with the reason where it is not a metadata log.
 pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
     let first = HeaderFields::read(metadata, 0)?;
     let most = metadata.len().div_ceil(BLOCK).min(first.ranks);
     let most = u32::try_from(most).unwrap_or(MOST).min(MOST);
     let mut found = vec![(0, first)];
     for channel in 1..most {
-        // Anything else at this place belongs to a channel that is known, or the process died before it wrote.
+        // Other bytes here belong to a known channel, or to a process that died before it wrote.
         let next = HeaderFields::read(metadata, u64::from(channel) * BLOCK).ok();
         if let (Some(next), Some((_, last))) = (next, found.last())
             && follows(last, &next)
@@ -51,7 +51,7 @@ pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
     Ok(Channels { found, number })
 }
 
-/// Whether a header is that of the channel after the one whose header is `last`.
+/// Whether the header `next` is that of a channel behind the one of header `last`.
 fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
     let common = |fields: &HeaderFields| (fields.big_endian, fields.ranks, fields.len);
     common(last) == common(next)
@@ -59,7 +59,7 @@ fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
         && last.rank < next.rank
 }
 
-/// How the bytes of a channel lie in the metadata log, and in the data log.
+/// Where the bytes of a channel lie in the metadata log, and in the data log.
 pub fn arrangement(channel: u32, channels: u32) -> Arrangement {
     match channels {
         1 => Arrangement::Whole,
@@ -71,7 +71,7 @@ pub fn arrangement(channel: u32, channels: u32) -> Arrangement {
     }
 }
 
-/// What is to be said of a data log that has not the channels of its metadata log, which are so many.
+/// A note on a data log that has not the same channels as its metadata log, which has `channels`.
 pub fn doubt(data: &SourceFile, channels: u32) -> Option<String> {
     let begins = |channel: u32| {
         let mut magic = [0; MAGIC.len()];
@@ -177,7 +177,7 @@ mod tests {
             ranks(&striped(&[alone.metadata(), log(3, 0).metadata()])),
             [0]
         );
-        // A long log of one process among others.
+        // A long log of one of several processes.
         let long = log(1, 140_000).metadata();
         assert!(long.len() as u64 > BLOCK);
         assert_eq!(ranks(&long), [1]);

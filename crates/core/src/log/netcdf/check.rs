@@ -1,14 +1,13 @@
-//! Whether what a snapshot says of a netCDF file and its logs can be followed at all. What lies there is checked
-//! when it is read.
+//! Checks what a snapshot says of a netCDF file and its logs. The bytes there are checked when they are read.
 
 use super::{Tables, Variable};
 use crate::log::numbers::NumberType;
 
-/// Logs that are told apart in the order of application.
+/// The most logs: their numbers share 64 bits with those of entries.
 const MOST_LOGS: usize = 1 << 23;
 
 impl Tables {
-    /// `sources`: number of source files. Fails with the reason.
+    /// Fails with the reason where the parts contradict each other. `sources`: number of source files.
     pub fn check(&self, sources: usize) -> Result<(), String> {
         if !matches!(self.version, 1 | 2 | 5) {
             return Err(format!("version {} of netCDF", self.version));
@@ -23,18 +22,18 @@ impl Tables {
             .logs
             .iter()
             .flat_map(|log| [Some(log.metadata), log.data]);
-        // The netCDF file itself is no log.
+        // Source 0 is the netCDF file itself.
         let mut strange = named.flatten();
         if let Some(source) = strange.find(|n| *n == 0 || usize::from(*n) >= sources) {
             return Err(format!("a log in source file {source} of {sources}"));
         }
-        within_a_file(Some(self.record_size))?;
+        check_file_end(Some(self.record_size))?;
         self.variables.iter().try_for_each(Variable::check)
     }
 }
 
 impl Variable {
-    /// Bytes of all elements of an index of the first dimension.
+    /// Bytes of the elements of one index of the first dimension; `None` where they overflow.
     pub(super) fn row_bytes(&self) -> Option<u64> {
         let mut inner = self.dims.iter().skip(1).copied();
         inner.try_fold(self.kind.size() as u64, u64::checked_mul)
@@ -52,14 +51,14 @@ impl Variable {
             _ => 1,
         };
         let bytes = self.row_bytes().and_then(|row| row.checked_mul(rows));
-        within_a_file(bytes.and_then(|bytes| bytes.checked_add(self.begin)))?;
+        check_file_end(bytes.and_then(|bytes| bytes.checked_add(self.begin)))?;
         self.dims
             .iter()
-            .try_for_each(|dim| within_a_file(Some(*dim)))
+            .try_for_each(|dim| check_file_end(Some(*dim)))
     }
 }
 
-fn within_a_file(end: Option<u64>) -> Result<(), String> {
+fn check_file_end(end: Option<u64>) -> Result<(), String> {
     match end.is_some_and(|end| end <= i64::MAX as u64) {
         true => Ok(()),
         false => Err("numbers of a netCDF file that are in no file".into()),

@@ -14,7 +14,7 @@ use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
 
-/// Bytes of the blocks of requests up to which those of one variable are held.
+/// The most bytes of decoded blocks of one variable.
 const MOST_DECODED: usize = 4 << 30;
 
 /// What the decoding of a variable needs.
@@ -54,7 +54,7 @@ impl<'a> Decoder<'a> {
         found
     }
 
-    /// The variable that the dataset is.
+    /// The variable of the dataset. Fails where their extents or types differ.
     fn variable(&self) -> Result<&'a Variable, String> {
         let variables = &self.table.tables.variables;
         let variable = usize::try_from(self.dataset.id).ok();
@@ -70,7 +70,7 @@ impl<'a> Decoder<'a> {
         variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))
     }
 
-    /// As messages name an entry.
+    /// The name of an entry in messages.
     fn name(&self, place: &EntryPosition) -> String {
         let log = self.table.tables.logs.get(place.log());
         let log = log.map(|log| name(self.sources, log)).unwrap_or_default();
@@ -78,7 +78,7 @@ impl<'a> Decoder<'a> {
         format!("{log}: entry {number} at byte {at}")
     }
 
-    /// Adds the record of an entry. `window`: the number of the log that was read last, and a window over it.
+    /// Adds the record of an entry. `window`: the log that was read last, and a window over it.
     fn add(
         &self,
         place: &EntryPosition,
@@ -150,7 +150,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What the netCDF file has of the variable (section 7); nothing where the file ends before it.
+    /// The variable's elements in the netCDF file (section 7); `None` where the file ends before them.
     fn base(&self, variable: &Variable) -> Result<Option<Base>, String> {
         let len = source(self.sources, 0)?.len();
         let there = match len.checked_sub(variable.begin) {
@@ -180,7 +180,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Why the payload of an entry cannot be had, if that is so.
+/// Why the payload of an entry cannot be read, if so.
 pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> Option<String> {
     let Some(data) = data else {
         return Some("its payload is lost: the data log is missing".into());
@@ -197,14 +197,14 @@ pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> 
     }
 }
 
-/// How the values of a payload become those of the variable; `None` where they are the same bytes.
+/// The conversion of a payload to the variable's type; `None` where the bytes are the same.
 fn conversion(
     request: &CheckedEntry,
     variable: &Variable,
     header: &LogHeader,
     version: u8,
 ) -> Option<Conversion> {
-    // Section 2.7: CDF-1 and CDF-2 have no unsigned bytes, so these are taken as they are.
+    // Section 2.7: CDF-1 and CDF-2 have no unsigned bytes, so PnetCDF does not convert these.
     let kind = match (request.kind, variable.kind, version) {
         (NumberType::U8, NumberType::I8, 1 | 2) => NumberType::I8,
         (kind, ..) => kind,
@@ -229,7 +229,7 @@ enum Coverage {
 }
 
 impl Coverage {
-    /// From `number` blocks, given by their starts and counts.
+    /// A single block, or a selection of `number` blocks. `start` and `count` take a block and a dimension.
     fn blocks(
         rank: usize,
         number: usize,
@@ -247,7 +247,7 @@ impl Coverage {
     }
 }
 
-/// What an entry covers that has elements and has passed all checks.
+/// What an entry covers. It must have elements and have passed all checks.
 fn covered(
     entry: &Entry,
     request: &CheckedEntry,
@@ -264,7 +264,7 @@ fn covered(
             Ok(())
         })?;
         let side = |block: usize, at: usize| sides[2 * rank * block + at];
-        let number = request.parts as usize;
+        let number = request.subarrays as usize;
         return Coverage::blocks(rank, number, side, |block, d| side(block, rank + d));
     }
     let mut stride = Vec::new();

@@ -1,38 +1,38 @@
-//! One entry of a metadata log: how its bytes are laid out, and which rules it has to follow (2.3 to 2.5).
+//! One entry of a metadata log: its bytes, and the rules that it has to follow (2.3 to 2.5).
 
 use super::Variable;
 use super::metadata::{ByteOrder, EntryError, LEAST_ENTRY};
 use crate::log::numbers::NumberType;
 use crate::log::window::Window;
 
-/// Words of index arrays that are read at once.
+/// Numbers of index arrays that are read at once.
 const WORDS_AT_ONCE: u64 = 8 << 10;
 
-/// The largest request of several blocks that is followed. All of its blocks are held in memory, and a file may have
-/// holes in place of them; programs write some hundred thousand at once.
+/// The most blocks, and bytes, of an entry that is followed. All blocks are held in memory, and a file may have holes
+/// in their place. Programs write some hundred thousand blocks at once.
 const MOST_BLOCKS: u64 = 1 << 24;
 const LONGEST: u64 = 1 << 30;
 
-/// The code of text among those of the types of payloads (2.4).
+/// Type code of text (2.4).
 const TEXT: i32 = 1;
-/// That of a signed integer of the size that pointers have, as a rule.
+/// Type code of C's `long`, which has 4 or 8 bytes.
 const LONG: i32 = 13;
 
-/// What an entry is, but for its index arrays.
+/// An entry without its index arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// From 0.
     pub number: u64,
     /// Where it begins, from byte 0 of the log.
     pub at: u64,
-    /// Bytes of it.
+    /// Bytes of the entry.
     pub size: u64,
     pub call: PutCall,
-    /// The code of the payload's type, unchecked.
+    /// Type code of the payload, unchecked.
     pub kind: i32,
     /// Number of the variable, unchecked.
     pub variable: i32,
-    /// Rank of the variable, as the entry has it.
+    /// Rank of the variable, as the entry claims.
     pub rank: u64,
     /// Where the payload lies in the data log, unchecked.
     pub data_offset: i64,
@@ -40,7 +40,7 @@ pub struct Entry {
     order: ByteOrder,
 }
 
-/// What was called.
+/// The kind of PnetCDF call that wrote the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutCall {
     /// One block.
@@ -51,28 +51,28 @@ pub enum PutCall {
     Varn { blocks: u64, counts: bool },
 }
 
-/// A part of a request: one block, or one with strides. The arrays have as many numbers as there are dimensions.
+/// One block of a request, or one with strides. The arrays have one number for each dimension.
 #[derive(Debug, Clone, Copy)]
 pub struct Subarray<'a> {
     start: &'a [i64],
-    /// Where it is missing, all are 1.
+    /// `None`: all are 1.
     count: Option<&'a [i64]>,
     stride: Option<&'a [i64]>,
 }
 
-/// What an entry wrote, once it has passed all checks.
+/// What an entry that passed all checks wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckedEntry {
     pub elements: u64,
-    /// Parts that have elements.
-    pub parts: u64,
-    /// How many records there have to be for it.
+    /// Subarrays that have elements.
+    pub subarrays: u64,
+    /// Number of records that the variable needs for it.
     pub records: u64,
-    /// Of the payload.
+    /// Type of the payload.
     pub kind: NumberType,
 }
 
-/// One side of a part that passed the checks.
+/// One dimension of a subarray that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DimRange {
     pub start: u64,
@@ -81,8 +81,8 @@ pub struct DimRange {
 }
 
 impl Entry {
-    /// The entry at `at`. It is broken where its size does not fit what it says, for then nobody
-    /// knows where the next one begins.
+    /// Reads the entry at `at`. It is invalid where its size contradicts its fields, for then the position of the next
+    /// entry is unknown.
     pub fn read(
         window: &mut Window<'_>,
         order: ByteOrder,
@@ -116,30 +116,29 @@ impl Entry {
         })
     }
 
-    /// Whether it is an entry at all, as far as that can be said without the variables.
+    /// Whether its fields are valid, as far as that shows without the variables.
     pub fn is_plausible(&self) -> bool {
         self.variable >= 0 && kind_of(self.kind, 8).is_some() && self.data_end().is_some()
     }
 
-    /// Where its payload ends in the data log.
+    /// Where its payload ends in the data log; `None` where its length is invalid.
     pub fn data_end(&self) -> Option<i64> {
         let len = Some(self.data_len).filter(|len| *len >= 0)?;
         self.data_offset.checked_add(len)
     }
 
-    /// Which of so many variables it wrote to.
+    /// Number of the variable that it wrote to, of so many.
     pub fn variable_of(&self, variables: usize) -> Option<usize> {
         let number = usize::try_from(self.variable).ok()?;
         (number < variables).then_some(number)
     }
 
-    /// As messages name it.
+    /// Its name in messages.
     pub fn name(&self) -> String {
         format!("entry {} at byte {}", self.number, self.at)
     }
 
-    /// Checks all that it says about `variable`, of a netCDF file of this version: with what does not
-    /// fit, it is broken.
+    /// Checks it against `variable`, of a netCDF file of this version.
     pub fn check(
         &self,
         window: &mut Window<'_>,
@@ -168,18 +167,18 @@ impl Entry {
                 "has {blocks} blocks in {size} bytes: more than {MOST_BLOCKS}, or than {LONGEST} bytes, are not followed"
             ));
         }
-        let (mut elements, mut parts, mut records) = (0u64, 0u64, 0u64);
+        let (mut elements, mut subarrays, mut records) = (0u64, 0u64, 0u64);
         self.each_subarray(window, |part| {
             let (own, end) = rules.check(part)?;
             if own > 0 {
-                parts += 1;
+                subarrays += 1;
                 records = records.max(end);
                 elements = elements.checked_add(own).ok_or_else(too_many)?;
             }
             Ok(())
         })?;
         if let (0, PutCall::Varn { blocks, .. }) = (self.rank, self.call) {
-            (elements, parts) = (blocks, blocks);
+            (elements, subarrays) = (blocks, blocks);
         }
         let len = u64::try_from(self.data_len).ok();
         let kind = len.and_then(|len| {
@@ -190,7 +189,7 @@ impl Entry {
         let (code, len) = (self.kind, self.data_len);
         Ok(CheckedEntry {
             elements,
-            parts,
+            subarrays,
             records,
             kind: kind.ok_or_else(|| {
                 let what = format!("has {len} bytes for {elements} values of type {code}");
@@ -199,7 +198,7 @@ impl Entry {
         })
     }
 
-    /// Shows `visit` the parts of the request. What it finds wrong breaks the entry.
+    /// Calls `visit` with the subarrays of the request. An error of `visit` makes the entry invalid.
     pub fn each_subarray(
         &self,
         window: &mut Window<'_>,
@@ -219,7 +218,7 @@ impl Entry {
                     stride: (self.call == PutCall::Vars).then_some(stride),
                 })
             }
-            // All are the one element.
+            // All blocks are the one element.
             PutCall::Varn { .. } if rank == 0 => visit(Subarray {
                 start: &[],
                 count: None,
@@ -253,7 +252,7 @@ impl Entry {
         }
     }
 
-    /// Reads words that lie within the entry.
+    /// Reads numbers that lie in the entry.
     fn read_words(
         &self,
         window: &mut Window<'_>,
@@ -271,7 +270,7 @@ impl Entry {
 }
 
 impl PutCall {
-    /// What the code stands for, if an entry of this size and rank can be that.
+    /// The call that the code stands for; `None` where an entry of this size and rank cannot be of it.
     fn of(code: i32, size: i64, rank: u64) -> Option<Self> {
         let words = |arrays: u64| {
             let bytes = arrays.checked_mul(rank)?.checked_mul(8)?;
@@ -292,8 +291,7 @@ impl PutCall {
     }
 }
 
-/// The type of payloads of a code (2.4), of which one value takes `element` bytes, for that where the
-/// code leaves it open.
+/// The type of a payload (2.4). `element`: bytes of a value, for the code that leaves them open.
 fn kind_of(code: i32, element: u64) -> Option<NumberType> {
     Some(match code {
         TEXT | 3 => NumberType::U8,
@@ -321,7 +319,7 @@ impl Subarray<'_> {
         self.start.len()
     }
 
-    /// A side of a part that passed the checks. One that was not checked may be anything.
+    /// One dimension. The subarray must have passed the checks.
     pub fn side(&self, dim: usize) -> DimRange {
         let (start, count, stride) = self.words(dim);
         DimRange {
@@ -341,20 +339,20 @@ impl Subarray<'_> {
         (self.start[dim], or_one(self.count), or_one(self.stride))
     }
 
-    /// Where one without elements starts means nothing.
+    /// Whether it has no elements. Its starts mean nothing then.
     pub fn is_empty(&self) -> bool {
         self.count.is_some_and(|count| count.contains(&0))
     }
 }
 
-/// What the parts of a request have to be like.
+/// The rules for the subarrays of a request.
 struct Rules<'a> {
     variable: &'a Variable,
     version: u8,
 }
 
 impl Rules<'_> {
-    /// The elements of a part, and how many records there have to be for it.
+    /// The elements of a subarray, and the number of records that it needs.
     fn check(&self, part: Subarray<'_>) -> Result<(u64, u64), String> {
         let sides = 0..part.rank();
         if let Some(dim) = sides.clone().find(|dim| part.words(*dim).1 < 0) {
@@ -386,10 +384,10 @@ impl Rules<'_> {
         Ok((elements, records))
     }
 
-    /// How long a dimension is, or may become.
+    /// The largest extent of a dimension.
     fn limit(&self, dim: usize) -> u64 {
         match (dim, self.variable.is_record, self.version) {
-            // All bits set mean that the file is written as a stream.
+            // All bits set stand for a file that is written as a stream.
             (0, true, 1 | 2) => u64::from(u32::MAX) - 1,
             (0, true, _) => i64::MAX as u64,
             _ => self.variable.dims[dim].min(i64::MAX as u64),

@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::log::numbers::NumberType;
 use crate::log::source_file::SourceFile;
 
-/// What the header says. Names are as they lie in the file: UTF-8, as a rule.
+/// The contents of the header. Names are the bytes of the file, usually UTF-8.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// 1, 2 or 5.
     pub version: u8,
-    /// Number of records; `None` where the file was written as a stream, and its length says it.
+    /// Number of records; `None` where the file was written as a stream: its length tells it.
     pub records: Option<u64>,
     /// In the order of their numbers.
     pub dimensions: Vec<Dimension>,
@@ -70,7 +70,7 @@ pub struct Variable {
 }
 
 impl Type {
-    /// As it is in memory; text is of unsigned bytes.
+    /// The type of numbers; text has unsigned bytes.
     pub fn number(self) -> NumberType {
         match self {
             Type::Char => NumberType::U8,
@@ -83,7 +83,7 @@ impl Type {
         self.number().size()
     }
 
-    /// What stands for a value that was not written, in little endian, from the front.
+    /// The default fill value, in little endian, in the first bytes.
     fn default_fill(self) -> [u8; 8] {
         /// 9.9692099683868690e+36, in both widths.
         const FLOAT: u32 = 0x7cf0_0000;
@@ -120,10 +120,9 @@ impl Attribute {
 }
 
 impl Header {
-    /// Reads the header of a file. Fails where the file cannot be read, where the header is not whole, and
-    /// where it says what cannot be; the error tells the byte. What is read can be computed with: every
-    /// variable has at most 32 dimensions, and fewer than 2^63 bytes, in one record of all variables
-    /// together too.
+    /// Reads the header of a file. Fails where the file cannot be read, and where the header is truncated or
+    /// invalid; the error names the byte. Every variable then has at most 32 dimensions and fewer than 2^63
+    /// bytes, and so has one record of all variables.
     pub fn read(file: &SourceFile) -> Result<Self> {
         parse::header(file)
     }
@@ -144,7 +143,7 @@ impl Header {
         self.dimensions.get(dimension).map_or(0, |d| d.len)
     }
 
-    /// Bytes of one record of a variable, without padding; of one without records, all its bytes.
+    /// Bytes of one record of a variable, without padding; all bytes of a variable without records.
     pub fn bytes(&self, variable: &Variable) -> u64 {
         let fixed = &variable.dimensions[usize::from(self.is_record(variable))..];
         let element = variable.kind.size() as u64;
@@ -156,8 +155,8 @@ impl Header {
         self.variables.iter().filter(|v| self.is_record(v))
     }
 
-    /// Bytes from one record of all record variables to the next: each is padded to a multiple of 4, but for
-    /// one that is alone.
+    /// Bytes from one record of all record variables to the next. Each variable is padded to a multiple of 4, unless
+    /// it is the only one.
     pub fn record_size(&self) -> u64 {
         let mut all = self.record_variables();
         let (first, second) = (all.next(), all.next());
@@ -169,7 +168,7 @@ impl Header {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// The number of records, in a file of `len` bytes. It may be stale where the header states it.
+    /// The number of records in a file of `len` bytes. A number in the header may be stale.
     pub fn records_in(&self, len: u64) -> u64 {
         let begin = self.record_variables().map(|v| v.begin).min();
         let behind = begin.map_or(0, |begin| len.saturating_sub(begin));
@@ -177,8 +176,8 @@ impl Header {
         self.records.unwrap_or_else(streamed)
     }
 
-    /// What stands for values of a variable that it does not have, in little endian, from the front: its
-    /// attribute `_FillValue`, where that is one value of its type, else what the type has by default.
+    /// The fill value of a variable, in little endian, in the first bytes: its attribute `_FillValue`, where that is one
+    /// value of its type, else the default of the type.
     pub fn fill_of(&self, variable: &Variable) -> [u8; 8] {
         let own = variable.attributes.iter();
         let mut own = own.filter(|a| a.name == b"_FillValue" && a.kind == variable.kind);

@@ -1,27 +1,27 @@
-//! The metadata log: its header, how many entries count, and the walk through them (2.1 to 2.3).
+//! The metadata log: its header, the number of valid entries, and the walk through them (2.1 to 2.3).
 
 use super::entry::Entry;
 use crate::diagnostic::Diagnostic;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 
-/// How each of the two files of a log begins.
+/// The first bytes of both files of a log.
 pub(super) const MAGIC: &[u8; 8] = b"PnetCDF0";
 const FORMAT: &[u8; 8] = b"CDF0\0\0\0\0";
 
 /// Bytes of the header in front of the path.
 const FIXED: u64 = 72;
-/// Bytes of a path or of the name of a host, and what no header has more of.
+/// The most bytes of a path, and of the name of a host.
 const MOST_NAME: u64 = 1 << 20;
 /// Bytes of the shortest entry.
 pub(super) const LEAST_ENTRY: u64 = 40;
 
-/// Why an entry, or what it says, cannot be used.
+/// Why an entry cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EntryError {
     /// The file cannot be read.
     Unreadable(String),
-    /// It breaks a rule of the format.
+    /// The entry breaks a rule of the format.
     Invalid(String),
 }
 
@@ -34,28 +34,28 @@ impl EntryError {
     }
 }
 
-/// What the header says of who wrote the log, and to what file.
+/// The fields of the header: the writer of the log, and the file that it wrote to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderFields {
     /// Byte order of all numbers of the log.
     pub big_endian: bool,
-    /// How many processes wrote to the file.
+    /// Number of processes that wrote to the file.
     pub ranks: u64,
     /// Rank of the writer.
     pub rank: u64,
-    /// Absolute, as the writer saw the netCDF file.
+    /// Absolute path of the netCDF file, as the writer saw it.
     pub path: Vec<u8>,
     /// Name of the writer's host.
     pub host: Vec<u8>,
-    /// Bytes of the header: where the entries begin.
+    /// Bytes of the header. The entries begin behind it.
     pub len: u64,
-    /// The fields of these names, at 48 and 56, as they are on disk.
+    /// The fields of these names, at bytes 48 and 56, as they are on disk.
     num_entries: i64,
     entry_begin: i64,
 }
 
 impl HeaderFields {
-    /// The header at byte `at`, of a file or of a channel. Fails with the reason why it is none.
+    /// Reads the header at byte `at`, of a file or of a channel. Fails with the reason where it is not valid.
     pub fn read(source: &SourceFile, at: u64) -> Result<Self, String> {
         let room = source.len().saturating_sub(at);
         let bytes = |from: u64, len: u64| {
@@ -94,7 +94,7 @@ impl HeaderFields {
         let host_at = FIXED + path_len + 1;
         let host_len = name_len(i64::from(order.i32(&bytes(host_at, 4)?)))?;
         let host = without_end(bytes(host_at + 4, host_len + 1)?)?;
-        // Of the structure 80 bytes count, with its padding.
+        // The structure counts with 80 bytes, its padding included.
         let len = (80 + path_len + 1 + 4 + host_len + 1).next_multiple_of(16);
         bytes(len, 0)?;
         Ok(HeaderFields {
@@ -136,7 +136,7 @@ pub struct ByteOrder {
 }
 
 impl ByteOrder {
-    /// The first bytes as a number; a caller has made sure that they are there.
+    /// A number of 4 bytes at the front. The caller ensures that the bytes exist.
     pub fn i32(self, bytes: &[u8]) -> i32 {
         let mut own = [0; 4];
         own.copy_from_slice(&bytes[..4]);
@@ -157,35 +157,35 @@ impl ByteOrder {
     }
 }
 
-/// The header of a metadata log, and what it says about the entries.
+/// The header of a metadata log, and the number of its valid entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHeader {
     /// What the header says.
     pub fields: HeaderFields,
-    /// How many entries count, from the first one on. A log that was cut has fewer: see [`walk`].
+    /// Number of valid entries, from the first one on. A truncated log has fewer: see [`walk`].
     pub entries: u64,
-    /// Why entries are missing, or why there are entries that do not count where they might have to.
+    /// Set where entries are missing, or where entries are not valid although they might be.
     pub diagnostic: Option<Diagnostic>,
 }
 
 impl LogHeader {
-    /// Reads the header, and where it leaves open how many entries count, looks at these. Fails with
-    /// the reason where this is no log that could be used.
+    /// Reads the header. Where it does not tell the number of valid entries, this reads the entries, too. Fails with
+    /// the reason where the log cannot be used.
     pub fn read(source: &SourceFile) -> Result<Self, String> {
         let fields = HeaderFields::read(source, 0)?;
         count(source, fields)
     }
 }
 
-/// How many entries count (2.2). The program rewrites the number of entries one field too far, where the header says
-/// where they begin.
+/// Counts the valid entries (2.2). PnetCDF writes their number one field too far, over the field that says where they
+/// begin.
 fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String> {
     /// All but the byte that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
     let begin = fields.len as i64;
     let fits = (source.len() - fields.len) / LEAST_ENTRY;
     let is_fresh = fields.entry_begin == begin;
-    // Of a program that writes the number where it belongs.
+    // A program that writes the number into its own field.
     let is_in_place = is_fresh && fields.num_entries & NO_RANK != 0;
     let claimed = match is_in_place {
         true => fields.num_entries,
@@ -198,10 +198,10 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String>
     };
     let fields = &header.fields;
     if is_fresh && !is_in_place {
-        // No entry at all, or as many as the header has bytes.
+        // Either no entry, or as many as the header has bytes.
         let found = chained(source, fields, fields.len)?;
         header.entries = if found == fields.len { found } else { 0 };
-        // The put of one entry may not have returned; of more, nobody knows.
+        // One entry may belong to a call that did not return. More entries are ambiguous.
         let note = format!(
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
              none of them is shown, for they may be of an older log"
@@ -227,7 +227,7 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String>
     Ok(header)
 }
 
-/// What is to be said where not all entries that are claimed can be there.
+/// The diagnostic for a number of entries that the log cannot have.
 fn missing(claimed: i64, found: u64) -> String {
     match u64::try_from(claimed) {
         Ok(claimed) if claimed > found => format!(
@@ -242,8 +242,8 @@ fn missing(claimed: i64, found: u64) -> String {
     }
 }
 
-/// How many complete entries follow each other from the first one on, at most `most`, of which each has its
-/// payload behind that of the one before (2.5).
+/// Counts complete entries from the first one on, at most `most`. Each has its payload right behind that of the entry
+/// before it (2.5).
 fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, String> {
     let mut window = Window::over(source);
     let (mut at, mut end) = (fields.len, Some(FIRST_PAYLOAD));
@@ -260,12 +260,12 @@ fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64,
     Ok(most)
 }
 
-/// Where the first payload of a data log begins, behind its magic bytes.
+/// Where the first payload of a data log begins: behind its magic bytes.
 pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
 
-/// Shows `visit` the entries that count, in their order. Returns what is to be said where the log ends
-/// before the last of them, or one of them cannot be followed: it and those after it are lost. Fails
-/// where `visit` does, and where the log cannot be read.
+/// Calls `visit` with the valid entries, in their order. Where the log ends early, or an entry cannot be followed, that
+/// entry and those behind it are lost, and the text of a diagnostic is returned. Fails where `visit` does,
+/// and where the log cannot be read.
 pub(super) fn walk(
     source: &SourceFile,
     header: &LogHeader,
@@ -353,7 +353,7 @@ mod tests {
             (16, &[2]),
             (19, &[2]),
             (20, &[1]),
-            // Nobody wrote it, a process that does not exist, or one below 0.
+            // No ranks, a rank that does not exist, and one below 0.
             (24, &[0]),
             (32, &[1]),
             (39, &[0x80]),

@@ -1,14 +1,14 @@
-//! netCDF classic files with the logs of PnetCDF's burst-buffering driver
+//! netCDF classic files with logs of PnetCDF's burst-buffering driver
 //! (`docs/formats/pnetcdf-burst-buffer.md`; section numbers in this directory are those of that page).
 //!
 //! * [`header`] reads the header of the netCDF file.
-//! * [`names`] knows the names of the log files.
-//! * [`metadata`] reads the header of a metadata log, finds out how many entries count, and walks through them.
+//! * [`names`] parses the names of log files.
+//! * [`metadata`] reads the header of a metadata log, counts its valid entries, and walks through them.
 //! * [`channels`] finds the logs of several processes in one pair of files.
-//! * [`entry`] reads one entry, and checks what it says.
-//! * [`table`] keeps where the entries of each variable lie.
+//! * [`entry`] reads and checks one entry.
+//! * [`table`] holds the positions of the entries of each variable.
 //! * [`decode`] makes records of the entries of one variable.
-//! * [`check`] looks at what a snapshot says of them.
+//! * [`check`] checks what a snapshot says of the file and its logs.
 
 pub mod channels;
 mod check;
@@ -50,21 +50,21 @@ pub fn has_log_magic(file: &SourceFile) -> Result<bool> {
     Ok(magic == *metadata::MAGIC)
 }
 
-/// Where the data of a netCDF file and those of its logs lie. Source 0 is the netCDF file, with zeros after its end.
+/// A netCDF file and its logs. Source 0 is the netCDF file, with zeros behind its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
-    /// 1, 2 or 5: of the netCDF file, CDF-1, CDF-2 or CDF-5.
+    /// Version of the netCDF file: 1, 2 or 5, for CDF-1, CDF-2 or CDF-5.
     pub version: u8,
     /// Bytes from one record of all record variables to the next.
     pub record_size: u64,
-    /// By their numbers in the header.
+    /// In the order of their numbers in the header.
     pub variables: Vec<Variable>,
     /// In the order in which they apply.
     pub logs: Vec<Log>,
 }
 
-/// What has to be known of a variable to read it. Its dataset has its number, and the same type in little
-/// endian; text is of unsigned bytes.
+/// A variable, as far as reads need it. Its dataset has the same number, and the same type in little endian. Text
+/// becomes unsigned bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Type of its values.
@@ -73,18 +73,18 @@ pub struct Variable {
     pub is_text: bool,
     /// Its first dimension is the record dimension.
     pub is_record: bool,
-    /// Extent; that of the record dimension is 0 here.
+    /// Extent; the record dimension has 0.
     pub dims: Vec<u64>,
-    /// Where its data begin in the netCDF file; of a record variable, those of its first record.
+    /// Where its data, or those of its first record, begin in the netCDF file.
     pub begin: u64,
-    /// What stands for values that its type does not have, in little endian, from the front.
+    /// Fill value, in little endian, in the first bytes. It replaces values that the type cannot represent.
     pub fill: [u8; 8],
 }
 
 /// A log that one process wrote: one channel of its two files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// Which sources: the metadata log, and the data log, if there is one.
+    /// Number of the source of the metadata log.
     pub metadata: u16,
     /// Number of the source of the data log.
     pub data: Option<u16>,

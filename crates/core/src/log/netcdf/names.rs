@@ -1,9 +1,9 @@
-//! Names of the files of a log (`docs/formats/pnetcdf-burst-buffer.md`, 1.1).
+//! Names of log files (`docs/formats/pnetcdf-burst-buffer.md`, 1.1).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Which of the two files of a log.
+/// The two files of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFileKind {
     /// `.meta`: the entries.
@@ -12,24 +12,24 @@ pub enum LogFileKind {
     Data,
 }
 
-/// What the name of a log file, `MASTER_GENERATION_RANK.meta` or `.data`, says.
+/// The parts of the name of a log file: `MASTER_GENERATION_RANK.meta` or `.data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogName<'a> {
     /// The name of the netCDF file.
     pub master: &'a OsStr,
-    /// The number that the file had among those that the program had open.
+    /// The number of the netCDF file among the open files of the program.
     pub generation: u32,
     /// Rank of the writer.
     pub rank: u64,
     /// Which of the two files it is.
-    pub part: LogFileKind,
+    pub kind: LogFileKind,
 }
 
 impl<'a> LogName<'a> {
-    /// `None` where it is no such name.
+    /// `None` where the name has another form.
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let name = name.as_bytes();
-        let (stem, part) = match (name.strip_suffix(b".meta"), name.strip_suffix(b".data")) {
+        let (stem, kind) = match (name.strip_suffix(b".meta"), name.strip_suffix(b".data")) {
             (Some(stem), _) => (stem, LogFileKind::Metadata),
             (_, Some(stem)) => (stem, LogFileKind::Data),
             _ => return None,
@@ -40,7 +40,7 @@ impl<'a> LogName<'a> {
             master: OsStr::from_bytes(master),
             generation: u32::try_from(generation).ok()?,
             rank,
-            part,
+            kind,
         })
         .filter(|log| !log.master.is_empty())
     }
@@ -50,7 +50,7 @@ impl<'a> LogName<'a> {
 fn number_behind(text: &[u8]) -> Option<(&[u8], u64)> {
     let at = text.iter().rposition(|b| *b == b'_')?;
     let digits = &text[at + 1..];
-    // One number has one spelling, or two files would be the same log.
+    // Leading zeros are refused: otherwise two files could be the same log.
     let is_number = match digits {
         [] => false,
         [b'0', _, ..] => false,
@@ -69,7 +69,7 @@ mod tests {
         let parsed = LogName::parse(OsStr::new("a_1_2.nc_3_45.data")).unwrap();
         assert_eq!(parsed.master, "a_1_2.nc");
         assert_eq!((parsed.generation, parsed.rank), (3, 45));
-        assert_eq!(parsed.part, LogFileKind::Data);
+        assert_eq!(parsed.kind, LogFileKind::Data);
         for other in [
             "a.nc",
             "a.nc_1.meta",

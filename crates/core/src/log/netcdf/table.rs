@@ -1,4 +1,4 @@
-//! Where the entries of each variable lie in all metadata logs, and what one walk through them tells.
+//! The positions of the entries of each variable in all metadata logs, and a summary of the logs.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 
-/// Bits of the number of an entry in the order of application; the number of its log stands above.
+/// Bits of an entry's number in its order; the bits above hold the number of its log.
 const ENTRY_BITS: u32 = 40;
 /// Diagnostics that are kept: one is enough to make the log unreadable.
 const MOST_DIAGNOSTICS: usize = 100;
@@ -22,21 +22,21 @@ const MOST_DIAGNOSTICS: usize = 100;
 /// Where an entry lies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPosition {
-    /// From byte 0 of its metadata log, and in the bit that no position needs whether its payload does not
-    /// follow the one before.
+    /// From byte 0 of its metadata log. The highest bit, which no position uses, is [`Self::ASTRAY`].
     position: u64,
     /// Number of the log, then that of the entry: the order in which entries apply.
     pub order: u64,
 }
 
 impl EntryPosition {
+    /// The payload does not follow that of the entry before.
     const ASTRAY: u64 = 1 << 63;
 
     pub fn position(&self) -> u64 {
         self.position & !Self::ASTRAY
     }
 
-    /// Its payload does not follow that of the entry before.
+    /// Whether its payload does not follow that of the entry before.
     pub fn is_astray(&self) -> bool {
         self.position & Self::ASTRAY != 0
     }
@@ -54,7 +54,7 @@ impl EntryPosition {
 #[derive(Debug)]
 pub(super) struct Table {
     pub tables: Tables,
-    /// Of each log; `None` where it could not be read.
+    /// The header of each log; `None` where it cannot be read.
     pub headers: Vec<Option<LogHeader>>,
     places: Vec<Vec<EntryPosition>>,
     diagnostics: Vec<Diagnostic>,
@@ -90,8 +90,7 @@ impl Table {
         let source = source(sources, log.metadata)?;
         let header = LogHeader::read(source)?;
         let mut end = Some(FIRST_PAYLOAD);
-        // Entries behind one that cannot be followed are lost: who scans the file is told, and this
-        // does not keep the others from being read.
+        // Entries behind one that cannot be followed are lost. The scan reports them; the others are read.
         walk(source, &header, |entry, _| {
             if entry.number >> ENTRY_BITS != 0 {
                 return Err(format!("has more than {} entries", entry.number));
@@ -186,7 +185,7 @@ impl Layout for Tables {
 }
 
 impl Tables {
-    /// `None` where there is too much to look at, or a log cannot be read.
+    /// `None` where the logs are too large, or one cannot be read.
     fn find_tilings(&self, sources: &[SourceFile]) -> Option<HashMap<i64, Tiling>> {
         let logs = self.logs.iter();
         let logs: Option<Vec<_>> = logs.map(|log| source(sources, log.metadata).ok()).collect();
@@ -222,15 +221,15 @@ impl Tables {
     }
 }
 
-/// What the scan has to know of the entries of all logs.
+/// What a scan needs to know of the entries of all logs.
 #[derive(Debug, Default)]
 pub struct LogSummary {
-    /// How many records they make. An entry that breaks a rule makes none.
+    /// The number of records that they need. Invalid entries need none.
     pub records: u64,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Walks through all logs. Fails where one cannot be read.
+/// Walks through all logs once. Fails where one cannot be read.
 pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> {
     let mut found = LogSummary::default();
     for log in &tables.logs {
@@ -243,7 +242,7 @@ pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> 
     Ok(found)
 }
 
-/// Walks through one log; raises `records` to what its entries make. Returns what is to be said of it.
+/// Walks through one log. Raises `records` to the number that its entries need. Returns its diagnostics.
 fn look(
     sources: &[SourceFile],
     tables: &Tables,
@@ -283,7 +282,7 @@ fn look(
     Ok(diagnostics)
 }
 
-/// As messages name a log.
+/// The name of a log in messages.
 pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
     match source(sources, log.metadata) {
         Err(reason) => reason,

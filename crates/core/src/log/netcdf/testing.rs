@@ -1,4 +1,4 @@
-//! Logs spelled byte by byte, for tests, and the elements that their records show.
+//! Makes logs byte by byte for tests, and reads the elements of their records.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::log::{Layout, Logged, RecordTable};
 
 pub const HOST: &str = "vm";
 
-/// A log, as a writer would have it in its files.
+/// The two files of a log.
 #[derive(Debug, Clone)]
 pub struct LogBytes {
     pub big_endian: bool,
@@ -23,7 +23,7 @@ pub struct LogBytes {
     pub ranks: i64,
     pub rank: i64,
     pub num_entries: i64,
-    /// What is written where the header says where entries begin; the number of them where there is none.
+    /// The header's field `entry_begin`; `None` puts the number of entries there.
     pub entry_begin: Option<i64>,
     pub entries: Vec<Vec<u8>>,
     pub data: Vec<u8>,
@@ -161,9 +161,9 @@ pub fn variable(kind: NumberType, dims: &[u64]) -> Variable {
 /// A variable as a reader would see it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ShownVariable {
-    /// The elements in row-major order, in little endian; zeros where nobody wrote.
+    /// The elements in row-major order, in little endian; zeros where no record wrote.
     pub bytes: Vec<u8>,
-    /// Why some elements cannot be had: they are zeros here.
+    /// Why some elements cannot be read: they are zeros here.
     pub lost: Vec<String>,
     pub diagnostics: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Reading the header, from the front, a stretch of the file at a time. Nothing of it is believed: what is
-//! allocated was read before.
+//! Parses the header from the front, one piece of the file at a time. No field is trusted: memory is allocated only for
+//! bytes that exist.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use crate::log::numbers::NumberType;
 use crate::log::source_file::SourceFile;
 
-/// Longer headers are refused: they are held in memory, and libhdf5 makes objects of them. One variable with
-/// some attributes takes some hundred bytes.
+/// Longer headers are refused, for they are held in memory, and libhdf5 makes objects of them. One variable with some
+/// attributes takes some hundred bytes.
 const LONGEST: u64 = 64 << 20;
 /// Bytes that are read at once, at first and at most.
-const FIRST_STRETCH: u64 = 8 << 10;
-const LARGEST_STRETCH: u64 = 1 << 20;
+const FIRST_READ: u64 = 8 << 10;
+const LARGEST_READ: u64 = 1 << 20;
 /// HDF5 has no more dimensions in one dataset.
 const MOST_DIMS: u64 = 32;
 
@@ -28,7 +28,7 @@ pub(super) fn header(file: &SourceFile) -> Result<Header> {
         at: 0,
         window: Vec::new(),
         begin: 0,
-        stretch: FIRST_STRETCH,
+        read_size: FIRST_READ,
     };
     parser.header()
 }
@@ -36,12 +36,12 @@ pub(super) fn header(file: &SourceFile) -> Result<Header> {
 struct Parser<'a> {
     file: &'a SourceFile,
     version: u8,
-    /// The byte of the file that comes next.
+    /// Position of the next byte.
     at: u64,
     /// Bytes of the file from `begin` on.
     window: Vec<u8>,
     begin: u64,
-    stretch: u64,
+    read_size: u64,
 }
 
 impl Parser<'_> {
@@ -111,7 +111,7 @@ impl Parser<'_> {
             let shape = parser.shape(dimensions)?;
             let attributes = parser.attributes()?;
             let kind = parser.kind()?;
-            // It is redundant, and may be clamped.
+            // Redundant, and may be clamped.
             let _vsize = parser.size()?;
             let begin = parser.begin()?;
             let variable = Variable {
@@ -168,7 +168,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A list of things with names, each of which occurs once.
+    /// A list of named items. Names are unique.
     fn list<T: Named>(
         &mut self,
         tag: u32,
@@ -182,7 +182,7 @@ impl Parser<'_> {
             let text = format!("tag {found} and count {count} where a list with tag {tag} belongs");
             return self.fail(at, text);
         }
-        // Each begins with the length of its name, and takes more than that.
+        // Each item begins with the length of its name, and is longer than that.
         if count.saturating_mul(self.width()) > self.left() {
             let text = format!("{count} {what}s where {} bytes are left", self.left());
             return self.fail(at, text);
@@ -261,8 +261,7 @@ impl Parser<'_> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// A number of the width of counts, whatever it is. Those of 4 bytes are unsigned: CDF-2 has dimensions
-    /// past 2^31.
+    /// A number as wide as a count. Numbers of 4 bytes are unsigned: CDF-2 has dimensions past 2^31.
     fn size(&mut self) -> Result<u64> {
         match self.is_wide() {
             true => Ok(u64::from_be_bytes(self.array()?)),
@@ -276,7 +275,7 @@ impl Parser<'_> {
         Ok(count)
     }
 
-    /// For the number that was just read.
+    /// Fails where the number that was just read is negative.
     fn not_negative(&self, count: u64) -> Result<()> {
         match count > i64::MAX as u64 {
             true => self.fail(self.at - self.width(), "a negative count"),
@@ -290,14 +289,14 @@ impl Parser<'_> {
         Ok(array)
     }
 
-    /// So many bytes, and behind them what fills up to a multiple of 4.
+    /// `len` bytes, padded to a multiple of 4.
     fn padded(&mut self, len: u64) -> Result<Vec<u8>> {
         let bytes = self.take(len)?.to_vec();
         self.take(len.wrapping_neg() % 4)?;
         Ok(bytes)
     }
 
-    /// Bytes that the header can still have.
+    /// The most bytes that the header can still have.
     fn left(&self) -> u64 {
         self.file.len().min(LONGEST).saturating_sub(self.at)
     }
@@ -326,10 +325,10 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads on: at least `len` bytes, which are there.
+    /// Reads at least `len` more bytes. The caller ensures that they exist.
     fn fill(&mut self, len: u64) -> Result<()> {
-        let len = len.max(self.stretch).min(self.left());
-        self.stretch = (self.stretch * 2).min(LARGEST_STRETCH);
+        let len = len.max(self.read_size).min(self.left());
+        self.read_size = (self.read_size * 2).min(LARGEST_READ);
         self.window = vec![0; len as usize];
         self.begin = self.at;
         self.file.read_exact_at(&mut self.window, self.at)
