@@ -1,4 +1,4 @@
-//! The parts of the program `h5logfs`: the command line, and the file system.
+//! The program `h5logfs`: the command line and the file system.
 //!
 //! ```text
 //! log file ─scan─▶ Snapshot ─▶ View ◀─read_at─ fs ◀─FUSE─ h5dump, h5py, ncdump, MATLAB, …

@@ -1,8 +1,8 @@
-//! Whether a user may read a file or search a directory: the rules of the kernel, as a function of who asks and
-//! of the permissions at this moment.
+//! Whether a user may read a file or search a directory: the rules of the kernel, as a function of the user and the
+//! permissions of the file.
 //!
-//! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test below holds them
-//! against the kernel itself.
+//! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test compares them with the
+//! kernel itself.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -20,17 +20,17 @@ pub const ACCESS_LIST: &str = "system.posix_acl_access";
 
 const ROOT: u32 = 0;
 
-/// What somebody wants to do.
+/// What a user wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// To read a file, or to list a directory.
     Read,
-    /// To reach what lies in a directory.
+    /// To look up names in a directory.
     Search,
 }
 
 impl Right {
-    /// Its bit in each class of a mode, and in the entries of a list.
+    /// Its bit in each class of a mode, and in each entry of an access control list.
     fn bit(self) -> u32 {
         match self {
             Right::Read => 4,
@@ -46,19 +46,19 @@ impl Right {
     }
 }
 
-/// Who asks, as the kernel names the sender of a request.
+/// The user and the process that sent a request to the kernel.
 #[derive(Debug)]
 pub struct Caller {
     uid: u32,
     gid: u32,
     pid: u32,
-    /// Supplementary groups. A request does not carry them, and few decisions need them.
-    /// `None` where they cannot be told.
+    /// Supplementary groups, which are not part of a request and are read only when a decision needs them. `None` where
+    /// they cannot be found out.
     groups: OnceCell<Option<Vec<u32>>>,
 }
 
 impl Caller {
-    /// `uid` and `gid` are those that count for files; `pid` is 0 for a process that we cannot see.
+    /// `uid` and `gid`: the file system ids; `pid`: 0 for a process outside of our namespace.
     pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
         Caller {
             uid,
@@ -72,12 +72,11 @@ impl Caller {
         self.uid
     }
 
-    /// Who may read everything.
     pub fn is_root(&self) -> bool {
         self.uid == ROOT
     }
 
-    /// `None` where nobody can tell.
+    /// Whether the user is a member of `group`. `None` where that cannot be found out.
     fn is_in(&self, group: u32) -> Option<bool> {
         if self.gid == group {
             return Some(true);
@@ -86,48 +85,48 @@ impl Caller {
         groups.as_ref().map(|groups| groups.contains(&group))
     }
 
-    /// The process waits for our answer, so that its number is not another's by now.
+    /// The process waits for our answer, so no other process can have its number.
     fn ask_for_groups(&self) -> Option<Vec<u32>> {
         let path = (self.pid != 0).then(|| format!("/proc/{}/status", self.pid))?;
         groups_in(&fs::read_to_string(path).ok()?, self.uid, self.gid)
     }
 }
 
-/// The supplementary groups in what `/proc/PID/status` says. None where the process has other ids for files than the
-/// request: then it acts for somebody else, whose groups are not these.
+/// The supplementary groups in the text of `/proc/PID/status`. `None` where the file system ids of the process are not
+/// those of the request: then the process acts for another user with other groups.
 fn groups_in(status: &str, uid: u32, gid: u32) -> Option<Vec<u32>> {
     let numbers = |field: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.split_whitespace().map(|n| n.parse().ok()).collect()
     };
-    // Real, effective, saved, and the one for files.
+    // The ids of a line are real, effective, saved, and file system id.
     let is_same = |field, id| numbers(field).is_some_and(|ids| ids.get(3) == Some(&id));
     (is_same("Uid:", uid) && is_same("Gid:", gid)).then(|| numbers("Groups:"))?
 }
 
-/// What decides who may do what with a file.
+/// The permissions of a file.
 #[derive(Debug)]
 pub struct Permissions {
     owner: u32,
     group: u32,
     mode: u32,
-    list: Option<List>,
+    acl: Option<Acl>,
 }
 
 impl Permissions {
-    /// As they are now.
+    /// The present permissions of an open file.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
-        let list = xattr::get(&file, OsStr::new(ACCESS_LIST))?;
-        let list = list.map(|bytes| {
+        let acl = xattr::get(&file, OsStr::new(ACCESS_LIST))?;
+        let acl = acl.map(|bytes| {
             let reason = "an access control list that cannot be read";
-            List::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, reason))
+            Acl::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, reason))
         });
         Ok(Permissions {
             owner: stat.st_uid,
             group: stat.st_gid,
             mode: stat.st_mode,
-            list: list.transpose()?,
+            acl: acl.transpose()?,
         })
     }
 
@@ -140,9 +139,9 @@ impl Permissions {
         if caller.uid == self.owner {
             return owner;
         }
-        match &self.list {
-            // Where the mask grants nothing at all the kernel does not look at the list.
-            Some(list) if self.mode & 0o070 != 0 => list.grants(right, self.group, caller),
+        match &self.acl {
+            // The kernel ignores a list whose mask grants nothing.
+            Some(acl) if self.mode & 0o070 != 0 => acl.grants(right, self.group, caller),
             _ if group == other => other,
             _ => match caller.is_in(self.group) {
                 Some(true) => group,
@@ -155,17 +154,18 @@ impl Permissions {
 
 /// A POSIX access control list.
 #[derive(Debug)]
-struct List(Vec<Entry>);
+struct Acl(Vec<AclEntry>);
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    who: Who,
-    /// As in one class of a mode.
+struct AclEntry {
+    tag: AclTag,
+    /// The rights, with the bits of one class of a mode.
     bits: u32,
 }
 
+/// The users that an entry applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum AclTag {
     Owner,
     User(u32),
     OwningGroup,
@@ -174,40 +174,40 @@ enum Who {
     Other,
 }
 
-impl List {
+impl Acl {
     const VERSION: u32 = 2;
 
-    /// From the attribute's form: a version, and 8 bytes an entry: tag, bits, and who (`linux/posix_acl_xattr.h`).
+    /// Decodes the attribute: a version, and for each entry 8 bytes with tag, rights and id (`linux/posix_acl_xattr.h`).
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk::<4>()?;
         let (entries, rest) = entries.as_chunks::<8>();
         if u32::from_le_bytes(*version) != Self::VERSION || !rest.is_empty() {
             return None;
         }
-        let parsed = entries.iter().map(Entry::parse);
-        parsed.collect::<Option<_>>().map(List)
+        let parsed = entries.iter().map(AclEntry::parse);
+        parsed.collect::<Option<_>>().map(Acl)
     }
 
-    /// For who does not own the file.
+    /// Whether a caller who does not own the file has the right.
     fn grants(&self, right: Right, owning_group: u32, caller: &Caller) -> bool {
-        let of = |who| self.0.iter().find(move |entry| entry.who == who);
-        let mask = of(Who::Mask).map_or(7, |mask| mask.bits);
-        let grants = |entry: &Entry, mask: u32| entry.bits & mask & right.bit() != 0;
-        if let Some(user) = of(Who::User(caller.uid)) {
+        let of = |tag| self.0.iter().find(move |entry| entry.tag == tag);
+        let mask = of(AclTag::Mask).map_or(7, |mask| mask.bits);
+        let grants = |entry: &AclEntry, mask: u32| entry.bits & mask & right.bit() != 0;
+        if let Some(user) = of(AclTag::User(caller.uid)) {
             return grants(user, mask);
         }
-        let membership = |entry: &Entry| match entry.who {
-            Who::OwningGroup => caller.is_in(owning_group),
-            Who::Group(group) => caller.is_in(group),
+        let membership = |entry: &AclEntry| match entry.tag {
+            AclTag::OwningGroup => caller.is_in(owning_group),
+            AclTag::Group(group) => caller.is_in(group),
             _ => Some(false),
         };
-        let other = of(Who::Other).is_some_and(|other| grants(other, 7));
+        let other = of(AclTag::Other).is_some_and(|other| grants(other, 7));
         let (mut is_member, mut may_be_refused) = (false, false);
         for entry in &self.0 {
             match (membership(entry), grants(entry, mask)) {
                 (Some(true), true) => return true,
                 (Some(true), false) => is_member = true,
-                // Who may be a member gets what members and others get.
+                // A caller whose membership is not known gets only what both members and others get.
                 (None, granted) => may_be_refused |= !granted,
                 (Some(false), _) => {}
             }
@@ -216,27 +216,27 @@ impl List {
     }
 }
 
-impl Entry {
+impl AclEntry {
     fn parse(bytes: &[u8; 8]) -> Option<Self> {
         let [t0, t1, b0, b1, id @ ..] = *bytes;
         let id = u32::from_le_bytes(id);
-        let who = match u16::from_le_bytes([t0, t1]) {
-            0x01 => Who::Owner,
-            0x02 => Who::User(id),
-            0x04 => Who::OwningGroup,
-            0x08 => Who::Group(id),
-            0x10 => Who::Mask,
-            0x20 => Who::Other,
+        let tag = match u16::from_le_bytes([t0, t1]) {
+            0x01 => AclTag::Owner,
+            0x02 => AclTag::User(id),
+            0x04 => AclTag::OwningGroup,
+            0x08 => AclTag::Group(id),
+            0x10 => AclTag::Mask,
+            0x20 => AclTag::Other,
             _ => return None,
         };
-        Some(Entry {
-            who,
+        Some(AclEntry {
+            tag,
             bits: u32::from(u16::from_le_bytes([b0, b1])),
         })
     }
 }
 
-/// Whether this process may read the file, which it may hold open since a time when it might. The system itself decides.
+/// Whether this process may read an open file now. The system decides.
 pub fn may_read(file: impl AsFd) -> Result<bool, Errno> {
     let path = proc_path(file.as_fd());
     match rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) {
@@ -263,7 +263,7 @@ mod tests {
     const ANYBODY: u32 = u32::MAX;
 
     fn list(entries: &[(u16, u32, u16)]) -> Vec<u8> {
-        let mut bytes = List::VERSION.to_le_bytes().to_vec();
+        let mut bytes = Acl::VERSION.to_le_bytes().to_vec();
         for (tag, id, bits) in entries {
             bytes.extend(tag.to_le_bytes());
             bytes.extend(bits.to_le_bytes());
@@ -313,12 +313,12 @@ mod tests {
             owner: 0,
             group: 3,
             mode,
-            list: (!entries.is_empty()).then(|| List::parse(&list(entries)).unwrap()),
+            acl: (!entries.is_empty()).then(|| Acl::parse(&list(entries)).unwrap()),
         };
         let reads = |mode, entries: &[_]| permissions(mode, entries).grant(Right::Read, &unknown);
         assert!(reads(0o644, &[]));
         assert!(!reads(0o604, &[]) && !reads(0o640, &[]));
-        // The owning group, one of another number, the mask, others.
+        // The entries: owner, owning group, another group, mask, others.
         let of = |owning, named, other| {
             [
                 (1, ANYBODY, 6),
@@ -336,41 +336,41 @@ mod tests {
     #[test]
     fn lists_with_no_sense_are_refused() {
         let good = list(&[(1, ANYBODY, 6), (4, ANYBODY, 4), (0x20, ANYBODY, 0)]);
-        assert_eq!(List::parse(&good).unwrap().0.len(), 3);
+        assert_eq!(Acl::parse(&good).unwrap().0.len(), 3);
         for len in 0..good.len() {
-            let cut = List::parse(&good[..len]);
+            let cut = Acl::parse(&good[..len]);
             assert!(
                 cut.is_none_or(|cut| len % 8 == 4 && cut.0.len() < 3),
                 "{len}"
             );
         }
-        assert!(List::parse(&list(&[(3, 0, 4)])).is_none());
+        assert!(Acl::parse(&list(&[(3, 0, 4)])).is_none());
         let mut other = good;
         other[0] = 1;
-        assert!(List::parse(&other).is_none());
+        assert!(Acl::parse(&other).is_none());
     }
 
-    // Against the kernel: users and groups who exist by their numbers only.
+    // Comparison with the kernel. The users and groups exist by their numbers only.
 
     const USERS: std::ops::Range<u32> = 61_001..61_004;
     const GROUPS: std::ops::Range<u32> = 62_001..62_005;
 
-    /// What permissions are made of. Where there is a list, the group's bits of the mode are its mask.
+    /// Permissions of a file. With an access control list, the group bits of the mode are its mask.
     #[derive(Debug, Clone)]
     struct Case {
         owner: u32,
         group: u32,
         mode: u32,
-        /// Entries for users, where that is true, and groups: which one, and its bits.
+        /// Entries of the list: true for a user and false for a group, the number, and the rights.
         named: Vec<(bool, u32, u16)>,
-        /// Those of the owning group, where there is a list.
+        /// The rights of the owning group in the list.
         owning_group: u16,
     }
 
     fn case() -> impl Strategy<Value = Case> {
         let named = (any::<bool>(), 0..4u32, 0..8u16);
         let named = prop::collection::vec(named, 0..5);
-        // With all rights in one class, or none, more often than in one case of eight.
+        // Classes with all rights or none are more frequent than one in eight.
         let bits = || prop_oneof![Just(0), Just(7), 0..8u32];
         let mode = (bits(), bits(), bits()).prop_map(|(u, g, o)| u << 6 | g << 3 | o);
         let all = (USERS, GROUPS, mode, named, 0..8u16);
@@ -410,8 +410,8 @@ mod tests {
         }
     }
 
-    /// What a process with these ids can read and search in `directory`, as the kernel tells it.
-    fn told_by_kernel(dir: &Path, (uid, gid, groups): (u32, u32, &[u32])) -> BTreeSet<String> {
+    /// The files in `dir` that a process with these ids can read or search, according to the kernel.
+    fn told_by_kernel(dir: &Path, uid: u32, gid: u32, groups: &[u32]) -> BTreeSet<String> {
         let groups = match groups {
             [] => "--clear-groups".to_owned(),
             _ => {
@@ -481,7 +481,7 @@ mod tests {
         for uid in (USERS.start - 1..USERS.end).chain([ROOT]) {
             for (gid, others) in [(0, &[][..]), (1, &[2]), (3, &[0, 1]), (7, &[])] {
                 let (gid, others) = (GROUPS.start + gid, groups(others));
-                let kernel = told_by_kernel(dir.path(), (uid, gid, &others));
+                let kernel = told_by_kernel(dir.path(), uid, gid, &others);
                 let us = told_by_us(dir.path(), &caller(uid, gid, &others));
                 let differ: Vec<_> = kernel.symmetric_difference(&us).collect();
                 assert!(

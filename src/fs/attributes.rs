@@ -1,10 +1,10 @@
-//! What `stat` tells of one file, as plain data.
+//! What `stat` reports of one file, as plain data.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
-/// The unit in which `stat` counts blocks, whatever the block size of the file system is.
+/// The unit of block counts in `stat`, for all file systems.
 const STAT_BLOCK: u64 = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Attributes {
     pub links: u32,
     pub uid: u32,
     pub gid: u32,
-    /// For device files, in the kernel's 32-bit form.
+    /// For device files, in the 32-bit form of the kernel.
     pub device_number: u32,
     pub accessed: SystemTime,
     pub modified: SystemTime,
@@ -24,7 +24,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Of a file of which the kind alone is known.
+    /// The attributes of a file of which only the kind is known.
     pub fn of_kind(kind: FileType) -> Self {
         Attributes {
             kind,
@@ -50,7 +50,7 @@ impl Attributes {
 }
 
 impl From<&Stat> for Attributes {
-    // The types of the fields of `Stat` differ from one processor to the next.
+    // The types of the fields of `Stat` depend on the processor.
     #[allow(clippy::unnecessary_cast)]
     fn from(stat: &Stat) -> Self {
         Attributes {
@@ -74,7 +74,7 @@ fn device_number(rdev: u64) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
 }
 
-/// Seconds may be negative (files older than 1970); nanoseconds always count forward.
+/// Seconds are negative before 1970. Nanoseconds always count forward.
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = if seconds < 0 {

@@ -1,7 +1,7 @@
-//! A `/dev/fuse` descriptor, mounted and unmounted.
+//! Mounts and unmounts a `/dev/fuse` descriptor.
 //!
-//! fuser could do both, but it unmounts by path alone, also after somebody else has unmounted us
-//! and mounted something of their own there. So the mount is made here and handed over.
+//! fuser can do both, but it unmounts by path. Another user may have unmounted us and mounted another file system there.
+//! So this module mounts, and passes the descriptor to fuser.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -25,37 +25,37 @@ use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};
 
 const DEVICE: &str = "/dev/fuse";
 
-/// Where fusermount3 is looked for besides PATH; mount(8) starts its helpers without a PATH.
-const USUAL_FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+/// Directories with fusermount3, besides those in PATH. mount(8) starts its helpers without a PATH.
+const USUAL_DIRECTORIES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
-/// Where a service manager listens for what its service has to say.
+/// The environment variable with the socket on which a service manager receives messages of its service.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// A program that works for the daemon. What it said to the service manager would be taken for the
-/// daemon's word, so it does not learn where that listens.
+/// A command for a program that works for the daemon. It does not get the socket of the service manager, which would
+/// take a message from it for one from the daemon.
 pub(super) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_remove(NOTIFY_SOCKET);
     command
 }
 
-/// What to mount where.
+/// The parameters of a mount.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Shown as the source in the table of mounts.
+    /// The source in the table of mounts.
     pub source: &'a Path,
-    /// As `checked_mount_point` gives it.
+    /// From `checked_mount_point`.
     pub mount_point: &'a Path,
     pub allow_other: bool,
 }
 
-/// A mount that we made; it is unmounted when this goes, unless somebody has done so already.
+/// A mount of this process. Unmounts on drop, unless it is unmounted already.
 #[derive(Debug)]
 pub struct Mounted {
     id: MountId,
-    /// Readers may have taken all other descriptors when it is time to unmount.
+    /// Held open, because readers may have taken all other descriptors at the time of the unmount.
     table: Table,
-    /// Nothing is left to unmount.
+    /// Drop has nothing to unmount.
     ended: bool,
 }
 
@@ -64,7 +64,7 @@ impl Mounted {
         self.id
     }
 
-    /// Unmounts without waiting for open files; they can be read to the end.
+    /// Unmounts without waiting for open files, which can still be read.
     pub fn unmount(&self) -> Result<()> {
         match self.table.read()?.path_of(self.id) {
             Some(path) => unmount_lazily(path),
@@ -72,9 +72,8 @@ impl Mounted {
         }
     }
 
-    /// To be called when the session has ended by itself: normally because the mount is gone, and
-    /// then whatever is at the path now is none of our business. A mount whose connection was cut
-    /// remains, though, and is in everybody's way. Tells whether the mount is gone.
+    /// Cleans up after the session has ended. Normally the mount is gone then, and another file system may be at the
+    /// path. A mount whose connection was cut remains, and is unmounted here. Returns whether the mount is gone.
     pub fn clean_up(mut self) -> bool {
         self.ended = true;
         let outcome = self.table.read();
@@ -99,7 +98,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Unmounts the mount `id` if it is still there and nobody serves it. Tells whether it is gone.
+/// Unmounts the mount `id` if no daemon serves it any more. Returns whether the mount is gone.
 pub fn unmount_if_dead(id: MountId) -> Result<bool> {
     unmount_if_dead_in(&Mounts::now()?, id)
 }
@@ -111,7 +110,7 @@ fn unmount_if_dead_in(mounts: &Mounts, id: MountId) -> Result<bool> {
     }
 }
 
-/// Unmounts what is left at `path` of an h5logfs whose daemon has died. Anything else stays.
+/// Unmounts an h5logfs at `path` whose daemon has died. Other mounts stay.
 pub fn unmount_dead(path: &Path) -> Result<()> {
     let real = real_path(path).map_err(|e| Error::io(path, e))?;
     match Mounts::now()?.ours_at(&real) {
@@ -120,8 +119,8 @@ pub fn unmount_dead(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether the file system at `path` has lost its daemon. Attributes that the kernel has cached
-/// would still look alive, so the question is forced through.
+/// Whether the file system at `path` has lost its daemon. The kernel may have cached attributes, so the request goes
+/// past its cache.
 pub fn is_dead(path: &Path) -> bool {
     let answer = rustix::fs::statx(
         CWD,
@@ -132,7 +131,7 @@ pub fn is_dead(path: &Path) -> bool {
     matches!(answer, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// The mount point without symbolic links; an error that says what is wrong with it otherwise.
+/// The mount point without symbolic links. Fails if it cannot serve as one.
 pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
     let real = real_path(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => Error::bad_file(path, "the mount point does not exist"),
@@ -157,7 +156,7 @@ pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// A dead mount cannot be resolved itself, but its parent can.
+/// Resolves symbolic links. A dead mount cannot be resolved, but its parent directory can.
 fn real_path(path: &Path) -> io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Err(e), Some(parent), Some(name)) if Errno::from_io_error(&e) == Some(Errno::NOTCONN) => {
@@ -172,7 +171,7 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Mounts directly where the kernel lets us, else with the help of fusermount3.
+/// Mounts with mount(2) where that is permitted, and else with fusermount3.
 pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     let table = Table::open()?;
     let device = match mount_directly(request) {
@@ -232,7 +231,7 @@ fn mount_directly(request: &Request<'_>) -> Result<OwnedFd, Errno> {
     Ok(device)
 }
 
-/// Other users get in only past the permissions that the source's files have.
+/// Other users get access within the permissions of the source files.
 fn access_options(request: &Request<'_>) -> &'static [&'static str] {
     if request.allow_other {
         &["allow_other", "default_permissions"]
@@ -241,8 +240,8 @@ fn access_options(request: &Request<'_>) -> &'static [&'static str] {
     }
 }
 
-/// fusermount3 is set-uid root: it opens the device, mounts, and sends the descriptor back through
-/// the socket that `_FUSE_COMMFD` names.
+/// fusermount3 is set-uid root. It opens the device, mounts, and sends the descriptor through the socket whose number is
+/// in `_FUSE_COMMFD`.
 fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
     let helper = find_helper()?;
     let failed = |e: io::Error| Error::io(&helper, e);
@@ -253,8 +252,8 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
         None,
     )
     .map_err(|e| failed(e.into()))?;
-    // The command object, and with it our copy of the helper's end of the socket, goes with this
-    // statement: else a helper that fails would leave us waiting.
+    // This statement drops the command, and with it our copy of the helper's end of the socket. Otherwise we would wait
+    // for a helper that has failed.
     let child = command(&helper)
         .arg("-o")
         .arg(helper_options(request))
@@ -268,10 +267,10 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
         .map_err(failed)?;
     let received = receive_descriptor(&ours);
     drop(ours);
-    let complaint = complaint_of(child).map_err(failed)?;
-    match (received, complaint) {
+    let message = error_message_of(child).map_err(failed)?;
+    match (received, message) {
         (Ok(Some(device)), None) => Ok(device),
-        (_, Some(complaint)) => Err(Error::bad_file(request.mount_point, complaint)),
+        (_, Some(message)) => Err(Error::bad_file(request.mount_point, message)),
         (Err(e), None) => Err(failed(e.into())),
         (Ok(None), None) => Err(Error::bad_file(&helper, "sent no descriptor")),
     }
@@ -317,24 +316,24 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     }))
 }
 
-/// What a program that failed has said; None when it did not fail.
-fn complaint_of(child: Child) -> io::Result<Option<String>> {
+/// The error message of a program that has failed. `None` where it has not failed.
+fn error_message_of(child: Child) -> io::Result<Option<String>> {
     let output = child.wait_with_output()?;
     if output.status.success() {
         return Ok(None);
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Ok(Some(if said.is_empty() {
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(Some(if message.is_empty() {
         format!("fusermount3 failed ({})", output.status)
     } else {
-        said
+        message
     }))
 }
 
 fn find_helper() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(USUAL_FOLDERS.map(PathBuf::from));
-    // An empty or relative entry of PATH would mean the current directory, which is anybody's.
+    let dirs = std::env::split_paths(&path).chain(USUAL_DIRECTORIES.map(PathBuf::from));
+    // An empty or relative entry of PATH means a directory that any user may have prepared.
     let dirs: Vec<PathBuf> = dirs.filter(|f| f.is_absolute()).collect();
     ["fusermount3", "fusermount"]
         .iter()
@@ -364,9 +363,9 @@ fn unmount_with_helper(path: &Path) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    match child.and_then(complaint_of) {
+    match child.and_then(error_message_of) {
         Ok(None) => Ok(()),
-        Ok(Some(complaint)) => Err(Error::bad_file(path, complaint)),
+        Ok(Some(message)) => Err(Error::bad_file(path, message)),
         Err(e) => Err(Error::io(&helper, e)),
     }
 }

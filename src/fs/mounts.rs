@@ -1,7 +1,7 @@
 //! The kernel's table of mounts, `/proc/self/mountinfo`.
 //!
-//! It tells which mount is ours without asking the file system behind it, which would mean to ask
-//! ourselves, or a daemon that is dead.
+//! The table tells which mount is ours. A request to the mounted file system itself would go to this very daemon, or to
+//! one that is dead.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,7 +18,7 @@ pub const MOUNT_TYPE: &str = "fuse.h5logfs";
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Names one mount as long as it exists. The kernel uses the numbers again afterwards.
+/// Identifies a mount while it exists. Later the kernel uses the numbers again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
     mount: u32,
@@ -28,7 +28,7 @@ pub struct MountId {
 }
 
 impl MountId {
-    /// The device number in the form in which /sys names it.
+    /// The device number in the form of names in `/sys`.
     pub fn device(&self) -> String {
         format!("{}:{}", self.major, self.minor)
     }
@@ -69,7 +69,7 @@ struct Line {
 #[derive(Debug)]
 pub struct Mounts(Vec<Line>);
 
-/// The system's table, held open: who has no descriptor left can read it, too.
+/// The table as an open file, so that a process without free descriptors can read it too.
 #[derive(Debug)]
 pub struct Table(File);
 
@@ -80,7 +80,7 @@ impl Table {
             .map_err(|e| Error::io(TABLE, e))
     }
 
-    /// As it is now.
+    /// The present mounts.
     pub fn read(&self) -> Result<Mounts> {
         let mut file = &self.0;
         let mut table = Vec::new();
@@ -100,7 +100,7 @@ impl Mounts {
         Mounts(lines.filter_map(Line::parse).collect())
     }
 
-    /// The h5logfs that a visitor of `mount_point` meets, if it is one.
+    /// The mount at `mount_point` if it is an h5logfs and no other mount covers it.
     pub fn ours_at(&self, mount_point: &Path) -> Option<MountId> {
         let at_path = self.0.iter().filter(|m| m.mount_point == mount_point);
         at_path
@@ -109,7 +109,7 @@ impl Mounts {
             .map(|m| m.id)
     }
 
-    /// Where the mount `id` is, if it is still there and a visitor of its path meets it.
+    /// The path of the mount `id`, if it still exists and no other mount covers it.
     pub fn path_of(&self, id: MountId) -> Option<&Path> {
         self.0
             .iter()
@@ -118,7 +118,7 @@ impl Mounts {
             .map(|m| m.mount_point.as_path())
     }
 
-    /// Whether another mount lies on top.
+    /// Whether another mount covers it.
     fn is_covered(&self, below: &Line) -> bool {
         self.0
             .iter()
@@ -134,7 +134,7 @@ impl Line {
         let mut device = fields.next()?.split(|b| *b == b':');
         let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
         let mount_point = unescape(fields.nth(1)?);
-        // A lone dash ends the fields whose number varies.
+        // A dash ends the optional fields.
         fields.find(|field| *field == b"-")?;
         let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
         Some(Line {
@@ -154,7 +154,7 @@ fn number(text: &[u8]) -> Option<u32> {
     OsStr::from_bytes(text).to_str()?.parse().ok()
 }
 
-/// The kernel writes blanks and backslashes in a path as a backslash and three octal digits.
+/// Undoes the escapes of the kernel: blanks and backslashes in a path are a backslash and three octal digits.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! The broker of one scan: it opens the files of one log for a worker, and no others, and checks the snapshot that
-//! the worker sends.
+//! The broker of one scan: it opens files for a worker, but only those of one log, and checks the snapshot that the
+//! worker sends.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -12,36 +12,37 @@ use std::time::Instant;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::scan::protocol::{
-    Channel, Direction, PathBytes, Request, Response, ScanOutcome, ScanTask, Wait, errno, poll,
+    Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, errno, poll,
 };
 use h5logfs_core::scan::{ScanRequest, companions};
 use h5logfs_core::snapshot::Snapshot;
 
-/// What a worker says beside metadata is no longer than this, in bytes.
-const MOST_OVERHEAD: u64 = 1 << 20;
+/// The most bytes of a message apart from metadata.
+const MAX_OVERHEAD: u64 = 1 << 20;
 
-/// It asks for no more files than a log can have, and looks at each of them a few times at most.
-const MOST_QUESTIONS: usize = 4 << 16;
+/// The most messages of one worker: some for each file that a log can have.
+const MAX_MESSAGES: usize = 4 << 16;
 
 /// Why there is no snapshot.
 #[derive(Debug)]
-pub enum Stopped {
-    /// The worker has told.
-    Said(Error),
-    /// It is no more.
-    Gone,
-    TooLate,
-    /// It says what no worker says.
-    Nonsense(String),
+pub enum NoSnapshot {
+    /// The worker reported an error of the scan.
+    Failed(Error),
+    /// The worker died, or closed its socket.
+    WorkerGone,
+    /// The scan took too long.
+    TimedOut,
+    /// The worker sent a message against the protocol.
+    BadMessage(String),
 }
 
-/// One scan, seen from the daemon.
+/// One scan on the side of the daemon.
 #[derive(Debug)]
 pub struct Broker<'a> {
     request: ScanRequest<'a>,
-    /// Bytes of the largest snapshot that is of use.
-    most: u64,
-    /// Who owns the log file, where this process may read what that user may not.
+    /// The size of the largest snapshot that may come, in bytes.
+    max_snapshot: u64,
+    /// The owner of the log file, where this process may read files that the owner may not.
     owner: Option<u32>,
 }
 
@@ -49,18 +50,21 @@ struct Until(Instant);
 
 impl Wait for Until {
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
-        match poll(socket, to, Some(self.0))? {
-            true => Ok(()),
-            false => Err(io::ErrorKind::TimedOut.into()),
+        if poll(socket, to, Some(self.0))? {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
         }
     }
 }
 
-fn stopped(e: io::Error) -> Stopped {
-    match e.kind() {
-        io::ErrorKind::TimedOut => Stopped::TooLate,
-        io::ErrorKind::InvalidData => Stopped::Nonsense(e.to_string()),
-        _ => Stopped::Gone,
+impl From<io::Error> for NoSnapshot {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::TimedOut => NoSnapshot::TimedOut,
+            io::ErrorKind::InvalidData => NoSnapshot::BadMessage(e.to_string()),
+            _ => NoSnapshot::WorkerGone,
+        }
     }
 }
 
@@ -69,32 +73,32 @@ fn refused() -> io::Error {
 }
 
 impl<'a> Broker<'a> {
-    /// `most` bytes of metadata are of use; `owner` of the log file.
-    pub fn new(request: ScanRequest<'a>, most: u64, owner: u32) -> Self {
+    /// `max_snapshot`: in bytes; `owner`: that of the log file.
+    pub fn new(request: ScanRequest<'a>, max_snapshot: u64, owner: u32) -> Self {
         let is_root = |user: u32| user == 0;
         let reads_more = is_root(rustix::process::geteuid().as_raw()) && !is_root(owner);
         Broker {
             request,
-            most,
+            max_snapshot,
             owner: reads_more.then_some(owner),
         }
     }
 
-    /// Gives the worker at the other end its task, and opens what it asks for, until it is done: with the
-    /// bytes of a snapshot.
-    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, Stopped> {
-        let longest = usize::try_from(self.most.saturating_add(MOST_OVERHEAD));
-        let longest = longest.unwrap_or(usize::MAX);
+    /// Sends the worker its task and opens the files that it asks for, until it is done. Returns the bytes of a
+    /// snapshot.
+    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, NoSnapshot> {
+        let max_len = usize::try_from(self.max_snapshot.saturating_add(MAX_OVERHEAD));
+        let max_len = max_len.unwrap_or(usize::MAX);
         let worker = Channel::new(socket, Until(until));
-        worker.send(&self.task(), None).map_err(stopped)?;
-        for _ in 0..MOST_QUESTIONS {
-            // A worker that never waits is never waited for.
+        worker.send(&self.task(), None)?;
+        for _ in 0..MAX_MESSAGES {
+            // A worker that sends without a pause never runs into the timeout of a wait.
             if Instant::now() > until {
-                return Err(Stopped::TooLate);
+                return Err(NoSnapshot::TimedOut);
             }
-            let (ask, _) = worker.receive(longest).map_err(stopped)?;
+            let (ask, _) = worker.receive(max_len)?;
             let answer = match ask {
-                Request::Done(outcome) => return self.outcome(outcome),
+                Request::Done(outcome) => return outcome.into_result().map_err(NoSnapshot::Failed),
                 Request::Open(place) => {
                     self.open(&place).map(|file| (Response::Opened, Some(file)))
                 }
@@ -104,13 +108,9 @@ impl<'a> Broker<'a> {
             };
             let (answer, file) = answer.unwrap_or_else(|e| (Response::Refused(errno(&e)), None));
             let file = file.as_ref().map(AsFd::as_fd);
-            worker.send(&answer, file).map_err(stopped)?;
+            worker.send(&answer, file)?;
         }
-        Err(Stopped::Nonsense("too many questions".into()))
-    }
-
-    fn outcome(&self, outcome: ScanOutcome) -> Result<Vec<u8>, Stopped> {
-        outcome.into_result().map_err(Stopped::Said)
+        Err(NoSnapshot::BadMessage("too many questions".into()))
     }
 
     fn task(&self) -> ScanTask {
@@ -126,22 +126,22 @@ impl<'a> Broker<'a> {
             companions: companions.map(<[SourcePath]>::to_vec),
             chunking: settings.chunking,
             without_logs: settings.without_logs,
-            most: self.most,
+            most: self.max_snapshot,
         }
     }
 
     fn open(&self, place: &SourcePath) -> io::Result<OwnedFd> {
         let dir = self.dir_of(self.may_open(place), place)?;
         let file = dir.open_file(&place.path)?;
-        match self.may_show(place, &file.metadata()?) {
-            true => Ok(file.into()),
-            false => Err(refused()),
+        if self.may_show(place, &file.metadata()?) {
+            Ok(file.into())
+        } else {
+            Err(refused())
         }
     }
 
-    /// Whether the worker may see a file. What it has seen may come out in the snapshot, which is then shown to all who may
-    /// read the files that the snapshot names: so a log in the hands of its owner gets no private files of others, whatever
-    /// their names are.
+    /// Whether the worker may read a file. The snapshot may contain bytes of it, and all users see the snapshot who may
+    /// read the files that it names. So a log gets no private files of users other than its owner.
     fn may_show(&self, place: &SourcePath, file: &Metadata) -> bool {
         let is_main = *place == SourcePath::below(self.request.relative);
         let is_public = file.mode() & 0o004 != 0;
@@ -155,14 +155,15 @@ impl<'a> Broker<'a> {
     }
 
     fn dir_of(&self, granted: bool, place: &SourcePath) -> io::Result<&SourceDir> {
-        match granted {
-            true => self.request.dir.of(place),
-            false => Err(refused()),
+        if granted {
+            self.request.dir.of(place)
+        } else {
+            Err(refused())
         }
     }
 
-    /// Whether a file can be a part of the log: the file itself, its journal, a subfile, or what the daemon
-    /// itself has found beside it.
+    /// Whether a file can belong to the log: the file itself, its journal, a subfile, or a companion file that the daemon
+    /// has found.
     fn may_open(&self, place: &SourcePath) -> bool {
         let ScanRequest {
             relative,
@@ -176,7 +177,7 @@ impl<'a> Broker<'a> {
         goes_down && (is_own() || is_companion())
     }
 
-    /// The snapshot that the worker sent, if it makes sense, and is of this log.
+    /// Decodes the snapshot from the worker. Fails if it contradicts itself or belongs to another log.
     pub fn check(&self, bytes: &[u8]) -> Result<Snapshot> {
         let path = self.request.dir.full_path(self.request.relative);
         let bad = |reason: String| Error::ScanDied {
@@ -289,7 +290,7 @@ mod tests {
             std::fs::set_permissions(below(path), permissions).unwrap();
             let broker = Broker {
                 request,
-                most: 1 << 20,
+                max_snapshot: 1 << 20,
                 owner,
             };
             broker.open(&SourcePath::below(path)).is_ok()
@@ -298,7 +299,7 @@ mod tests {
         assert!(gets(None, part, 0o600) && gets(Some(own), part, 0o600));
         assert!(!gets(Some(own + 1), part, 0o600) && !gets(Some(own + 1), part, 0o640));
         assert!(gets(Some(own + 1), part, 0o604));
-        // A file that has come in the place of the one that is scanned.
+        // Another file has taken the name of the log during the scan.
         assert!(gets(Some(own), log, 0o600) && !gets(Some(own + 1), log, 0o604));
     }
 }

@@ -1,23 +1,22 @@
-//! A budget for scans that die, for each owner of files.
+//! Limits the time that scans take which die, for each owner of files.
 //!
-//! A scan that dies may have taken all its time, and a listing waits for all files of a directory. So each owner
-//! has a budget for such scans. When it is spent, unknown files of that owner are refused for a while, and files of
-//! other owners are not.
+//! A scan that dies may have taken all its time, and a listing waits for all files of a directory. So each owner has a
+//! budget for such scans. When it is spent, new files of that owner are refused for some time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// FailureBudget are forgotten after this.
+/// The time after which the budget of an owner is full again.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Scans that may go on to the end of their time in one window, for each owner.
-const MOST: u32 = 4;
+/// The budget of an owner, in scans that take all their processor time.
+const MAX_SCANS: u32 = 4;
 
 #[derive(Debug)]
 pub struct FailureBudget {
-    most: Duration,
+    budget: Duration,
     by_owner: Mutex<HashMap<u32, Spent>>,
 }
 
@@ -31,12 +30,12 @@ impl FailureBudget {
     /// `cpu`: processor time of one scan.
     pub fn new(cpu: Duration) -> Self {
         FailureBudget {
-            most: cpu.saturating_mul(MOST),
+            budget: cpu.saturating_mul(MAX_SCANS),
             by_owner: Mutex::default(),
         }
     }
 
-    /// A scan of a file of `owner` has died after `took`.
+    /// Counts a scan of a file of `owner` that has died after `took`.
     pub fn add(&self, owner: u32, took: Duration, now: Instant) {
         let mut by_owner = self.by_owner.lock();
         by_owner.retain(|_, spent| now.duration_since(spent.since) < WINDOW);
@@ -47,12 +46,12 @@ impl FailureBudget {
         spent.time += took;
     }
 
-    /// Why no scan of a file of `owner` is begun now, if so.
+    /// The reason why no file of `owner` is scanned now, if the budget is spent.
     pub fn refusal(&self, owner: u32, now: Instant) -> Option<String> {
         let by_owner = self.by_owner.lock();
         let spent = by_owner
             .get(&owner)
-            .filter(|spent| spent.time >= self.most)?;
+            .filter(|spent| spent.time >= self.budget)?;
         let left = WINDOW.checked_sub(now.duration_since(spent.since))?;
         Some(format!(
             "scans of files of user {owner} have died after {} s in all: none is begun for {} s",
@@ -81,7 +80,7 @@ mod tests {
         assert_eq!(budget.refusal(7, at(601)), None);
         budget.add(7, Duration::from_secs(10), at(601));
         assert_eq!(budget.refusal(7, at(602)), None);
-        // Whoever was quick to die has cost little.
+        // Scans that die at once cost little.
         for n in 0..1000 {
             budget.add(9, Duration::from_millis(10), at(603 + n / 100));
         }

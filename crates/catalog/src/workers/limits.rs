@@ -1,4 +1,4 @@
-//! What a scan may take, and which program and user make it.
+//! The limits of a scan, and the program and the user that run it.
 
 use std::fs;
 use std::io;
@@ -7,32 +7,35 @@ use std::time::Duration;
 
 use h5logfs_core::view::cache::MemoryLimits;
 
-/// What a scan may take, and which program and user make it.
+/// The limits of a scan, and the program and the user that run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The program `h5logfs`, which serves scans.
+    /// The program `h5logfs`, which serves scans. Default: the one that the environment variable `H5LOGFS_PROGRAM`
+    /// names, or else the first `h5logfs` in `PATH`.
     pub program: PathBuf,
-    /// Address space of a worker, in bytes.
+    /// Address space of a worker in bytes, at least [`SMALLEST_MEMORY`]. Default: 2 GiB.
     pub memory: u64,
-    /// Processor time of one scan.
+    /// Processor time of one scan, in whole seconds. Default: 60 s.
     pub cpu: Duration,
-    /// Time of one scan by the clock.
+    /// Elapsed time of one scan. Default: 300 s.
     pub time: Duration,
-    /// Bytes of metadata that a scan may yield: no more can be kept of a file.
+    /// The largest snapshot of one file in bytes. Default: [`MemoryLimits::index_memory`], because a larger one could
+    /// not be kept.
     pub metadata: u64,
-    /// Scans at once.
+    /// Scans at the same time, from 1 to [`MOST_WORKERS`]. Default: one more than there are processors, at most 16.
     pub workers: usize,
-    /// Who the workers are, where root starts them; `None` is [`USUAL_USER`] or [`NOBODY`].
+    /// The name of the user that workers become if root starts them. Default: `h5logfs` if there is such a user, or
+    /// else the user 65534, which owns nothing.
     pub user: Option<String>,
 }
 
-/// The user that workers become, where there is one of this name.
-pub const USUAL_USER: &str = "h5logfs";
+/// The user that workers become, if it exists.
+const USUAL_USER: &str = "h5logfs";
 
-/// Number of the user and the group that own nothing.
+/// The number of the user and the group that own nothing.
 const NOBODY: u32 = 65534;
 
-/// With less libhdf5 cannot even be loaded.
+/// The least memory of a worker in bytes. With less, libhdf5 cannot be loaded.
 pub const SMALLEST_MEMORY: u64 = 256 << 20;
 /// The most workers that a pool can have.
 pub const MOST_WORKERS: usize = 256;
@@ -51,17 +54,16 @@ impl Default for Limits {
             cpu: USUAL_CPU,
             time: USUAL_TIME,
             metadata: MemoryLimits::default().index_memory,
-            // One more than can work at once, for one of them is kept for others: see `Slots`.
+            // The files of one owner get all workers but one; see `Slots`.
             workers: (cores + 1).min(MOST_USUAL_WORKERS),
             user: None,
         }
     }
 }
 
-/// The environment variable that names the program, for hosts that are not `h5logfs` themselves.
+/// The environment variable with the path of the program, for callers that are not `h5logfs`.
 const PROGRAM_VARIABLE: &str = "H5LOGFS_PROGRAM";
 
-/// The program that [`PROGRAM_VARIABLE`] names, or else the first `h5logfs` in `PATH`.
 fn find_program() -> PathBuf {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         return program.into();
@@ -80,14 +82,14 @@ pub(super) struct ScanUser {
 }
 
 impl ScanUser {
-    /// Whether this user namespace has such a user and such a group.
+    /// Whether this user namespace has the user and the group.
     fn exists_here(&self) -> bool {
         is_mapped("/proc/self/uid_map", self.uid) && is_mapped("/proc/self/gid_map", self.gid)
     }
 }
 
-/// Whether a map of user_namespaces(7) leads anywhere from `id`: a line each for its first number inside, the first
-/// one outside, and how many there are. Where no map can be read all numbers stand for themselves.
+/// Whether a map of user_namespaces(7) contains `id`. Each line has the first number inside, the first number outside,
+/// and a count. Without a readable map all numbers exist.
 fn is_mapped(map: &str, id: u32) -> bool {
     let Ok(text) = fs::read_to_string(map) else {
         return true;
@@ -103,8 +105,8 @@ fn is_mapped(map: &str, id: u32) -> bool {
 }
 
 impl Limits {
-    /// Only root can become somebody else; workers of others stay who they are. So does one who is root only in a
-    /// user namespace of its own, in which there is nobody else: it has no more rights than its user.
+    /// The user that workers become. `None` keeps the user of this process: only root can change the user. Nor can root
+    /// in a user namespace that has no other users, which has no more rights than its user outside.
     pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);

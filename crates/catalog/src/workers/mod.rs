@@ -1,18 +1,20 @@
-//! The client side of scans in another process: libhdf5 was not made for hostile files, and some files make
-//! it crash or loop.
+//! The client side of scans in other processes. libhdf5 was not made for hostile files: some make it crash or
+//! loop.
 //!
 //! ```text
-//! daemon ──"a worker, please"──▶ zygote ──fork──▶ worker
-//!    ▲                     (no rights, no files)     │
-//!    └────── asks for files; sends a Snapshot ───────┘
+//! daemon ── request for a worker ──▶ zygote ──fork──▶ worker
+//!    ▲                       (no rights, no files)      │
+//!    └───────── asks for files; sends a Snapshot ───────┘
 //! ```
 //!
-//! * [`zygote`] starts the zygote and the workers, and ends them. The program that they run is the serving
-//!   side, in the crate `h5logfs-scan`.
-//! * [`broker`] opens the files that a worker asks for, and checks the snapshot that it sends.
-//! * [`limits`] is what a scan may take.
-//! * [`slots`] bounds how many workers there are at once, and for each owner of files.
-//! * [`failure_budget`] refuses scans of an owner whose files keep killing workers.
+//! A [`WorkerPool`] starts the zygote, a small process that forks a worker for each scan. Both run the program
+//! `h5logfs`; the serving side is in the crate `h5logfs-scan`.
+//!
+//! * `zygote` starts and ends the zygote and the workers.
+//! * `broker` opens the files that a worker asks for, and checks its snapshot.
+//! * `limits` holds the limits of a scan.
+//! * `slots` limits the number of workers, in all and for each owner of files.
+//! * `failure_budget` refuses scans for an owner whose files keep killing workers.
 
 mod broker;
 mod failure_budget;
@@ -30,28 +32,32 @@ use h5logfs_core::snapshot::Snapshot;
 use parking_lot::Mutex;
 use rustix::process::{Signal, WaitStatus};
 
-use broker::{Broker, Stopped};
+use broker::{Broker, NoSnapshot};
 use failure_budget::FailureBudget;
 pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
 use slots::Slots;
 pub use zygote::SUBCOMMAND;
 use zygote::{NoWorker, Worker, Zygote};
 
-/// A scanner whose scans run in processes without rights, a bounded number of them at once.
+/// A scanner whose scans run in processes without rights, a limited number at a time.
+///
+/// The pool belongs to one process and ends its processes on drop. Threads share it: [`Scanner::scan`] waits for a
+/// free worker. It fails with [`Error::ScanDied`] for a scan that crashes or exceeds its [`Limits`].
 #[derive(Debug)]
 pub struct WorkerPool {
     limits: Limits,
     slots: Slots,
     failures: FailureBudget,
-    /// Started again when it has died.
+    /// A new one replaces it when it dies.
     zygote: Mutex<Zygote>,
 }
 
-/// How long a worker that has sent its outcome may take to end.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// How long a worker may take to end after it has sent its outcome.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl WorkerPool {
-    /// Starts the zygote. Fails where that cannot be confined, or the program is not found.
+    /// Starts the zygote. Fails with [`Error::Io`] if the program is not found or cannot be confined. Confinement that
+    /// the system supports in part is a warning in the log.
     pub fn start(limits: Limits) -> Result<Self> {
         let zygote = start_zygote(&limits)?;
         if let Some(lacking) = &zygote.lacking {
@@ -65,12 +71,12 @@ impl WorkerPool {
         })
     }
 
-    fn scan_file(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
+    fn scan_with_worker(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
         let path = request.dir.full_path(request.relative);
         let owner = request.dir.stat(request.relative);
         let owner = owner.map_err(|e| Error::io(&path, e))?.st_uid;
         let _slot = self.slots.take(owner);
-        // Asked after the wait, since scans in front of this one may have spent the budget of its owner.
+        // Earlier scans may have spent the budget of the owner while this one waited.
         let start = Instant::now();
         if let Some(reason) = self.failures.refusal(owner, start) {
             return Err(Error::bad_file(path, reason));
@@ -80,22 +86,22 @@ impl WorkerPool {
         let broker = Broker::new(request, self.limits.metadata, owner);
         match broker.serve(socket, until) {
             Ok(bytes) => {
-                worker.end(LAST_WORD);
+                worker.end(EXIT_TIMEOUT);
                 broker.check(&bytes)
             }
-            Err(Stopped::Said(error)) => {
-                worker.end(LAST_WORD);
+            Err(NoSnapshot::Failed(error)) => {
+                worker.end(EXIT_TIMEOUT);
                 Err(error)
             }
-            Err(stopped) => {
-                let reason = self.why(stopped, worker);
+            Err(cause) => {
+                let reason = self.describe(cause, worker);
                 self.failures.add(owner, start.elapsed(), Instant::now());
                 Err(Error::ScanDied { path, reason })
             }
         }
     }
 
-    /// Replaces a zygote that has died, once.
+    /// Starts a worker. Replaces a zygote that has died, once.
     fn worker(&self) -> Result<(Worker, OwnedFd)> {
         let mut zygote = self.zygote.lock();
         let mut made = zygote.worker();
@@ -110,19 +116,19 @@ impl WorkerPool {
         })
     }
 
-    /// Why there will be no snapshot, for the log.
-    fn why(&self, stopped: Stopped, worker: Worker) -> String {
+    /// Tells why there is no snapshot. Ends the worker.
+    fn describe(&self, cause: NoSnapshot, worker: Worker) -> String {
         let limits = &self.limits;
-        let reason = match stopped {
-            Stopped::TooLate => {
+        let status = match cause {
+            NoSnapshot::TimedOut => {
                 return format!("it took more than {} s (scan_time)", limits.time.as_secs());
             }
-            Stopped::Nonsense(reason) => {
+            NoSnapshot::BadMessage(reason) => {
                 return format!("the worker does not make sense: {reason}");
             }
-            Stopped::Gone | Stopped::Said(_) => worker.end(LAST_WORD),
+            NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => worker.end(EXIT_TIMEOUT),
         };
-        let signal = reason.and_then(WaitStatus::terminating_signal);
+        let signal = status.and_then(WaitStatus::terminating_signal);
         match signal {
             Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
                 let cpu = limits.cpu.as_secs();
@@ -146,7 +152,7 @@ fn start_zygote(limits: &Limits) -> Result<Zygote> {
 
 impl Scanner for WorkerPool {
     fn scan(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
-        self.scan_file(request)
+        self.scan_with_worker(request)
     }
 
     fn library(&self) -> String {

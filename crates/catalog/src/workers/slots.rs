@@ -1,11 +1,11 @@
-//! How many scans there are at once, and for whom.
+//! Limits the number of scans at the same time, in all and for each owner of files.
 
 use std::collections::HashMap;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Places for scans. All but one may be taken by the files of one owner: whoever makes files that keep a
-/// scan busy for as long as it may does not keep the others waiting.
+/// Slots for scans. The files of one owner get all slots but one, so that files which are slow to scan do not block
+/// the files of other owners.
 #[derive(Debug)]
 pub struct Slots {
     all: usize,
@@ -16,11 +16,11 @@ pub struct Slots {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// By the user number of the files' owner; none is zero.
+    /// By the user number of the owner. Owners without a slot have no entry.
     by_owner: HashMap<u32, usize>,
 }
 
-/// A place that is taken until this goes.
+/// A slot in use. Becomes free on drop.
 #[derive(Debug)]
 pub struct Slot<'a> {
     slots: &'a Slots,
@@ -28,7 +28,7 @@ pub struct Slot<'a> {
 }
 
 impl Slots {
-    /// `all`: at least one.
+    /// A number of slots, at least one.
     pub fn new(all: usize) -> Self {
         Slots {
             all: all.max(1),
@@ -37,15 +37,15 @@ impl Slots {
         }
     }
 
-    /// The most that the files of one owner may take.
+    /// The number of slots for the files of one owner.
     fn share(&self) -> usize {
         (self.all - 1).max(1)
     }
 
-    /// Waits for a place for a file of `owner`.
+    /// Waits for a slot for a file of `owner`.
     pub fn take(&self, owner: u32) -> Slot<'_> {
         let mut taken = self.taken.lock();
-        while !self.has_place(&taken, owner) {
+        while !self.has_slot(&taken, owner) {
             self.changed.wait(&mut taken);
         }
         taken.all += 1;
@@ -53,7 +53,7 @@ impl Slots {
         Slot { slots: self, owner }
     }
 
-    fn has_place(&self, taken: &Taken, owner: u32) -> bool {
+    fn has_slot(&self, taken: &Taken, owner: u32) -> bool {
         let own = taken.by_owner.get(&owner).copied().unwrap_or(0);
         taken.all < self.all && own < self.share()
     }
@@ -69,7 +69,7 @@ impl Drop for Slot<'_> {
                 taken.by_owner.remove(&self.owner);
             }
         }
-        // Whoever is woken may be one who still has to wait, and another one need not.
+        // The slot may suit only some of the threads that wait.
         self.slots.changed.notify_all();
     }
 }
@@ -78,7 +78,6 @@ impl Drop for Slot<'_> {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 
@@ -86,13 +85,13 @@ mod tests {
     fn no_owner_takes_all_places() {
         let slots = Slots::new(3);
         let mine = [slots.take(1), slots.take(1)];
-        assert!(!slots.has_place(&slots.taken.lock(), 1));
+        assert!(!slots.has_slot(&slots.taken.lock(), 1));
         let other = slots.take(2);
-        assert!(!slots.has_place(&slots.taken.lock(), 3));
+        assert!(!slots.has_slot(&slots.taken.lock(), 3));
         drop(other);
-        assert!(!slots.has_place(&slots.taken.lock(), 1));
+        assert!(!slots.has_slot(&slots.taken.lock(), 1));
         drop(mine);
-        assert!(slots.has_place(&slots.taken.lock(), 1));
+        assert!(slots.has_slot(&slots.taken.lock(), 1));
         assert!(slots.taken.lock().by_owner.is_empty());
     }
 
@@ -102,12 +101,12 @@ mod tests {
         let (told, heard) = mpsc::channel();
         thread::scope(|scope| {
             let first = slots.take(1);
+            assert!(!slots.has_slot(&slots.taken.lock(), 2));
             scope.spawn(|| {
                 let _second = slots.take(2);
                 told.send(()).unwrap();
             });
-            let early = heard.recv_timeout(Duration::from_millis(20));
-            assert!(early.is_err());
+            assert!(heard.try_recv().is_err());
             drop(first);
             heard.recv().unwrap();
         });

@@ -1,4 +1,4 @@
-//! The client side of the zygote: the process that forks the workers.
+//! The client side of the zygote, the process that forks the workers.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -15,18 +15,18 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use super::limits::{Limits, ScanUser};
 use h5logfs_core::scan::protocol::{Direction, READY, poll};
 
-/// The hidden subcommand of the program `h5logfs` that is a zygote.
+/// The hidden subcommand of the program `h5logfs` that runs the zygote.
 pub const SUBCOMMAND: &str = "scan-zygote";
 
-/// How long a zygote may take to answer; it has nothing to wait for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the zygote may take to answer. It waits for nothing else.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running zygote, which is killed on drop.
+/// A running zygote. Killed on drop.
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
     process: Child,
-    /// Name and version of the library that its workers make images with.
+    /// Name and version of the library that makes images in its workers.
     pub library: String,
     /// The means of confinement that the system lacks.
     pub lacking: Option<String>,
@@ -35,9 +35,9 @@ pub struct Zygote {
 /// Why there is no worker.
 #[derive(Debug)]
 pub enum NoWorker {
-    /// The zygote does not answer any more; a new one may.
+    /// The zygote does not answer any more. A new one may.
     ZygoteDied,
-    /// The system has no process or no descriptor for it. A new zygote would not help.
+    /// The system refused a process or a descriptor. A new zygote would not help.
     Refused(io::Error),
 }
 
@@ -51,25 +51,26 @@ impl Zygote {
             library: String::new(),
             lacking: None,
         };
-        let word = String::from_utf8_lossy(&zygote.hear()?).into_owned();
-        match word.strip_prefix(READY).and_then(|w| w.split_once('\n')) {
+        let message = String::from_utf8_lossy(&zygote.receive()?).into_owned();
+        let ready = message.strip_prefix(READY);
+        match ready.and_then(|rest| rest.split_once('\n')) {
             Some((library, lacking)) => {
                 zygote.library = library.to_owned();
                 zygote.lacking = Some(lacking.to_owned()).filter(|lacking| !lacking.is_empty());
                 Ok(zygote)
             }
-            None if word.is_empty() => Err(io::Error::other("it ended before it was ready")),
-            None => Err(io::Error::other(word)),
+            None if message.is_empty() => Err(io::Error::other("it ended before it was ready")),
+            None => Err(io::Error::other(message)),
         }
     }
 
-    /// A worker, and the socket that leads to it.
+    /// Starts a worker. Returns it with the socket for messages to it.
     pub fn worker(&self) -> Result<(Worker, OwnedFd), NoWorker> {
         let (ours, theirs) = pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
         let number = self
             .ask_for_worker(theirs)
             .map_err(|_| NoWorker::ZygoteDied)?;
-        // What is not positive is no process, but the number of an error.
+        // A negative number is an errno.
         match Pid::from_raw(number.max(0)) {
             Some(process) => Ok((Worker(process), ours)),
             None => {
@@ -79,36 +80,36 @@ impl Zygote {
         }
     }
 
-    /// The zygote's answer, which is a process number or less than one.
+    /// The answer of the zygote: the number of a process, or a negative errno.
     fn ask_for_worker(&self, theirs: OwnedFd) -> io::Result<i32> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let descriptors = [theirs.as_fd()];
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let word = [IoSlice::new(b"w")];
-        rustix::net::sendmsg(&self.control, &word, &mut ancillary, SendFlags::NOSIGNAL)?;
+        let message = [IoSlice::new(b"w")];
+        rustix::net::sendmsg(&self.control, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
         drop(theirs);
-        let number = self.hear()?;
+        let number = self.receive()?;
         let number = number.try_into().map(i64::from_le_bytes);
         let number = number.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         i32::try_from(number).map_err(io::Error::other)
     }
 
-    fn hear(&self) -> io::Result<Vec<u8>> {
-        let until = Instant::now() + PATIENCE;
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        let until = Instant::now() + ANSWER_TIMEOUT;
         if !poll(self.control.as_fd(), Direction::Read, Some(until))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut word = vec![0; 4096];
-        let len = rustix::io::retry_on_intr(|| rustix::io::read(&self.control, &mut word[..]))?;
-        word.truncate(len);
-        Ok(word)
+        let mut message = vec![0; 4096];
+        let len = rustix::io::retry_on_intr(|| rustix::io::read(&self.control, &mut message[..]))?;
+        message.truncate(len);
+        Ok(message)
     }
 }
 
 impl Drop for Zygote {
     fn drop(&mut self) {
-        // It may be gone already, and it holds nothing that could get lost.
+        // It may have died already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -125,9 +126,9 @@ fn command(limits: &Limits) -> io::Result<Command> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .env_clear()
-        // Lazy binding would be done again by each worker.
+        // With lazy binding each worker would bind again.
         .env("LD_BIND_NOW", "1")
-        // The zygote must find a libhdf5 that lies elsewhere.
+        // libhdf5 may not be in the usual directories.
         .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
     if let Some(ScanUser { uid, gid }) = limits.user()? {
         command.arg(format!("--user={uid}:{gid}"));
@@ -144,14 +145,14 @@ fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// A running worker, which is killed on drop. It is a child of this process, because the zygote forks with `CLONE_PARENT`.
+/// A running worker. Killed on drop. It is a child of this process, because the zygote forks with `CLONE_PARENT`.
 #[derive(Debug)]
 pub struct Worker(Pid);
 
 impl Worker {
-    /// Waits for the end of a worker that has nothing to say any more; ends it, if it does not hurry.
-    pub fn end(self, patience: Duration) -> Option<WaitStatus> {
-        let until = Instant::now() + patience;
+    /// Waits for the end of the worker, and kills it after `timeout`.
+    pub fn end(self, timeout: Duration) -> Option<WaitStatus> {
+        let until = Instant::now() + timeout;
         let mut pause = Duration::from_micros(50);
         let status = loop {
             match rustix::process::waitpid(Some(self.0), WaitOptions::NOHANG) {
@@ -163,7 +164,7 @@ impl Worker {
             }
             pause = (pause * 2).min(Duration::from_millis(20));
         };
-        // Its number may be another process's from now on.
+        // From now on another process may have its number.
         std::mem::forget(self);
         status
     }
