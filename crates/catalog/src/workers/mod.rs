@@ -36,7 +36,6 @@ use broker::{Broker, NoSnapshot};
 use failure_budget::FailureBudget;
 pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
 use slots::Slots;
-pub use zygote::SUBCOMMAND;
 use zygote::{NoWorker, Worker, Zygote};
 
 /// A scanner whose scans run in processes without rights, a limited number at a time.

@@ -16,7 +16,7 @@ use super::limits::{Limits, ScanUser};
 use h5logfs_core::scan::protocol::{Direction, READY, poll};
 
 /// The hidden subcommand of the program `h5logfs` that runs the zygote.
-pub const SUBCOMMAND: &str = "scan-zygote";
+const SUBCOMMAND: &str = "scan-zygote";
 
 /// How long the zygote may take to answer. It waits for nothing else.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
