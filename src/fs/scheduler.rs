@@ -8,6 +8,7 @@
 //! as many chunks.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
@@ -89,26 +90,34 @@ impl ExtraThreads {
         }
         jobs.threads += 1;
         drop(users);
-        let mut thread = ExtraThread {
-            threads: Arc::clone(self),
-            user,
-            has_ended: false,
-        };
-        let service = Arc::clone(service);
+        let (threads, service) = (Arc::clone(self), Arc::clone(service));
         let jobs = move || {
             let mut next = Some(job);
             while let Some(job) = next {
-                job(&service);
-                next = thread.next();
+                // After a panic, which is logged, the jobs in the queue still have to run.
+                let _ = catch_unwind(AssertUnwindSafe(|| job(&service)));
+                next = threads.next_job(user);
             }
         };
         // Without a thread the reply is dropped with the job, and fuser answers EIO.
         if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
             log::error!("no thread for a request that has to wait: {e}");
+            let _unanswered = Self::end_thread(&mut self.users.lock(), user);
         }
     }
 
-    /// Counts one thread less. Returns the jobs that wait for the last thread of a user.
+    /// The next job of the user. Without one the thread counts as ended under the same lock, so that a later job gets a
+    /// new thread.
+    fn next_job(&self, user: u32) -> Option<Job> {
+        let mut users = self.users.lock();
+        let job = users.get_mut(&user)?.queue.pop_front();
+        if job.is_none() {
+            Self::end_thread(&mut users, user);
+        }
+        job
+    }
+
+    /// Counts one thread less. Returns the jobs of a user without a thread.
     fn end_thread(users: &mut HashMap<u32, UserJobs>, user: u32) -> Option<UserJobs> {
         let jobs = users.get_mut(&user)?;
         jobs.threads -= 1;
@@ -116,38 +125,6 @@ impl ExtraThreads {
             users.remove(&user)
         } else {
             None
-        }
-    }
-}
-
-/// One thread of [`ExtraThreads`].
-struct ExtraThread {
-    threads: Arc<ExtraThreads>,
-    user: u32,
-    has_ended: bool,
-}
-
-impl ExtraThread {
-    /// The next job. Without one the thread counts as ended under the same lock, so a later job gets a new thread.
-    fn next(&mut self) -> Option<Job> {
-        let mut users = self.threads.users.lock();
-        let job = users
-            .get_mut(&self.user)
-            .and_then(|jobs| jobs.queue.pop_front());
-        if job.is_none() {
-            ExtraThreads::end_thread(&mut users, self.user);
-            self.has_ended = true;
-        }
-        job
-    }
-}
-
-impl Drop for ExtraThread {
-    /// The thread did not start, or a job has panicked.
-    fn drop(&mut self) {
-        if !self.has_ended {
-            // The last thread drops the jobs in its queue, which answers them. That happens without the lock.
-            let _unanswered = ExtraThreads::end_thread(&mut self.threads.users.lock(), self.user);
         }
     }
 }
@@ -312,5 +289,15 @@ mod tests {
             assert_eq!(answer.recv(), Ok(true));
             drop((ends, end));
         });
+    }
+
+    #[test]
+    fn jobs_behind_a_panic_run() {
+        let service = scheduler(1, false).service;
+        let threads = ExtraThreads::new(1);
+        let (told, heard) = mpsc::channel();
+        threads.run(&service, 1, Box::new(|_| panic!("a bug")));
+        threads.run(&service, 1, Box::new(move |_| told.send(()).unwrap()));
+        assert!(soon(&heard));
     }
 }
