@@ -1,9 +1,8 @@
-//! What every message goes through on its way to the log: it becomes one line of bounded length, and
-//! there are not too many of them.
+//! Limits the messages of the daemon: each becomes one line of limited length, and their number is
+//! limited, too.
 //!
-//! Messages contain names that users have given, to files and to datasets. Nobody shall be able to fill
-//! the disk with a million broken files, to forge a line, or to send commands to the terminal of whoever
-//! reads the log.
+//! Messages contain names of files and datasets, which users choose. Without limits, a user could fill
+//! the disk with a million broken files, forge a line, or send commands to the terminal of a reader.
 
 use std::time::{Duration, Instant};
 
@@ -11,28 +10,28 @@ use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 /// Messages of one level that may come at once.
-const AT_ONCE: f64 = 200.0;
-/// Messages of one level a second after that: 35 MB a day, of lines of 200 bytes.
-const A_SECOND: f64 = 2.0;
-/// How often it is said how many were suppressed.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Characters of a message; of a longer one the middle is left out.
-const LONGEST: usize = 2048;
+const BURST: u32 = 200;
+/// The time between messages of one level after that. With lines of 200 bytes, it allows 35 MB a day.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The time between reports of the number of suppressed messages.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Characters of a message. A longer one loses its middle.
+const MAX_LEN: usize = 2048;
 
 pub struct Limited<L> {
     inner: L,
-    levels: Mutex<Levels>,
+    buckets: Mutex<Buckets>,
 }
 
 impl<L: Log> Limited<L> {
     pub fn new(inner: L) -> Self {
         Limited {
             inner,
-            levels: Mutex::new(Levels::new(Instant::now())),
+            buckets: Mutex::new(Buckets::new(Instant::now())),
         }
     }
 
-    fn tell(&self, suppressed: &[(Level, u64)]) {
+    fn report(&self, suppressed: &[(Level, u64)]) {
         for (level, number) in suppressed {
             self.inner.log(
                 &Record::builder()
@@ -56,10 +55,11 @@ impl<L: Log> Log for Limited<L> {
         if !self.inner.enabled(record.metadata()) {
             return;
         }
-        let Some(suppressed) = self.levels.lock().admit(record.level(), Instant::now()) else {
+        let admitted = self.buckets.lock().admit(record.level(), Instant::now());
+        let Some(suppressed) = admitted else {
             return;
         };
-        self.tell(&suppressed);
+        self.report(&suppressed);
         let line = one_line(&record.args().to_string());
         self.inner.log(
             &Record::builder()
@@ -71,54 +71,52 @@ impl<L: Log> Log for Limited<L> {
     }
 
     fn flush(&self) {
-        let suppressed = self.levels.lock().suppressed(|_| true);
-        self.tell(&suppressed);
+        let suppressed = self.buckets.lock().take_suppressed(|_| true);
+        self.report(&suppressed);
         self.inner.flush();
     }
 }
 
-/// Each level has messages of its own: many of one crowd out none of another.
-struct Levels([Bucket; 5]);
+/// A leaky bucket for each level, so that no level crowds out another one.
+struct Buckets(Vec<Bucket>);
 
-/// As many messages are free as it holds; it fills with time.
 struct Bucket {
     level: Level,
-    free: f64,
-    filled: Instant,
+    /// When the bucket will be empty. Each message adds one `INTERVAL`.
+    empty_at: Instant,
     suppressed: u64,
-    /// When the first one of them was.
+    /// When the first of them was suppressed.
     since: Instant,
 }
 
-impl Levels {
+impl Buckets {
     fn new(now: Instant) -> Self {
-        let levels = [
-            Level::Error,
-            Level::Warn,
-            Level::Info,
-            Level::Debug,
-            Level::Trace,
-        ];
-        Levels(levels.map(|level| Bucket {
+        let bucket = |level| Bucket {
             level,
-            free: AT_ONCE,
-            filled: now,
+            empty_at: now,
             suppressed: 0,
             since: now,
-        }))
+        };
+        Buckets(Level::iter().map(bucket).collect())
     }
 
-    /// Whether there may be a message now: `None` if not, else what is to be told before it.
+    /// `None` if the message must be suppressed. Otherwise the numbers to be reported before it.
     fn admit(&mut self, level: Level, now: Instant) -> Option<Vec<(Level, u64)>> {
         let bucket = self.0.iter_mut().find(|bucket| bucket.level == level)?;
-        if !bucket.admits(now) {
+        let empty_at = bucket.empty_at.max(now) + INTERVAL;
+        if empty_at > now + BURST * INTERVAL {
+            if bucket.suppressed == 0 {
+                bucket.since = now;
+            }
+            bucket.suppressed += 1;
             return None;
         }
-        Some(self.suppressed(|since| now.duration_since(since) >= TOLD_EVERY))
+        bucket.empty_at = empty_at;
+        Some(self.take_suppressed(|since| now.duration_since(since) >= REPORT_INTERVAL))
     }
 
-    /// How many were suppressed and not told yet, since a time that is `due`.
-    fn suppressed(&mut self, due: impl Fn(Instant) -> bool) -> Vec<(Level, u64)> {
+    /// Takes the numbers of suppressed messages, of the levels where the time of the first is `due`.
+    fn take_suppressed(&mut self, due: impl Fn(Instant) -> bool) -> Vec<(Level, u64)> {
         let buckets = self.0.iter_mut();
         let due = buckets.filter(|bucket| bucket.suppressed > 0 && due(bucket.since));
         due.map(|bucket| (bucket.level, std::mem::take(&mut bucket.suppressed)))
@@ -126,24 +124,7 @@ impl Levels {
     }
 }
 
-impl Bucket {
-    fn admits(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.free = (self.free + passed * A_SECOND).min(AT_ONCE);
-        self.filled = now;
-        if self.free >= 1.0 {
-            self.free -= 1.0;
-            return true;
-        }
-        if self.suppressed == 0 {
-            self.since = now;
-        }
-        self.suppressed += 1;
-        false
-    }
-}
-
-/// The message with all that is no plain text spelled out, and not too long.
+/// Escapes all characters that are not plain text, and shortens the message if it is too long.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
@@ -156,21 +137,20 @@ fn one_line(message: &str) -> String {
     shortened(line)
 }
 
-/// Whether a character can neither end a line, nor control a terminal, nor change the order in which
-/// others are shown.
+/// Whether a character cannot end a line, control a terminal, or change the direction of text.
 fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// The name of a file is at the start of a message, the reason at the end.
+/// Keeps both ends: the name of a file is at the start of a message, and the reason at the end.
 fn shortened(line: String) -> String {
     let length = line.chars().count();
-    if length <= LONGEST {
+    if length <= MAX_LEN {
         return line;
     }
-    let head = line.chars().take(LONGEST / 2);
-    let tail = line.chars().skip(length - LONGEST / 2);
+    let head = line.chars().take(MAX_LEN / 2);
+    let tail = line.chars().skip(length - MAX_LEN / 2);
     head.chain(" … ".chars()).chain(tail).collect()
 }
 
@@ -181,40 +161,43 @@ mod tests {
     #[test]
     fn after_many_at_once_there_are_few() {
         let start = Instant::now();
-        let mut levels = Levels::new(start);
-        let admitted = |levels: &mut Levels, milliseconds: u64| {
+        let mut buckets = Buckets::new(start);
+        let admitted = |buckets: &mut Buckets, milliseconds: u64| {
             let now = start + Duration::from_millis(milliseconds);
-            levels.admit(Level::Error, now)
+            buckets.admit(Level::Error, now)
         };
         for number in 0..1000 {
-            assert_eq!(admitted(&mut levels, 0).is_some(), number < 200);
+            assert_eq!(admitted(&mut buckets, 0).is_some(), number < 200);
         }
-        // Nothing is told in the first ten seconds.
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut lines = 0;
         for millisecond in 1..=60_000 {
-            if let Some(suppressed) = admitted(&mut levels, millisecond) {
+            if let Some(suppressed) = admitted(&mut buckets, millisecond) {
                 lines += 1;
-                told.extend(suppressed);
+                reported.extend(suppressed);
             }
         }
         assert_eq!(lines, 120);
-        assert_eq!(told.len(), 5);
-        let number: u64 = told.iter().map(|(_, number)| number).sum();
-        let rest: u64 = levels.suppressed(|_| true).iter().map(|(_, n)| n).sum();
+        assert_eq!(reported.len(), 5);
+        let number: u64 = reported.iter().map(|(_, number)| number).sum();
+        let rest: u64 = buckets
+            .take_suppressed(|_| true)
+            .iter()
+            .map(|(_, n)| n)
+            .sum();
         assert_eq!(number + rest, 1000 - 200 + 60_000 - 120);
     }
 
     #[test]
     fn one_level_leaves_the_others_alone() {
         let now = Instant::now();
-        let mut levels = Levels::new(now);
-        while levels.admit(Level::Info, now).is_some() {}
-        assert!(levels.admit(Level::Error, now).is_some());
-        let later = now + TOLD_EVERY;
-        // What is told does not wait for a message of the same level.
+        let mut buckets = Buckets::new(now);
+        while buckets.admit(Level::Info, now).is_some() {}
+        assert!(buckets.admit(Level::Error, now).is_some());
+        let later = now + REPORT_INTERVAL;
+        // A report does not wait for a message of the same level.
         assert_eq!(
-            levels.admit(Level::Error, later),
+            buckets.admit(Level::Error, later),
             Some(vec![(Level::Info, 1)])
         );
     }
@@ -236,6 +219,6 @@ mod tests {
     fn long_messages_keep_both_ends() {
         let line = one_line(&format!("start{}end", "ü".repeat(10_000)));
         assert!(line.starts_with("start") && line.ends_with("end"));
-        assert_eq!(line.chars().count(), LONGEST + 3);
+        assert_eq!(line.chars().count(), MAX_LEN + 3);
     }
 }
