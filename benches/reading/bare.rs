@@ -1,5 +1,5 @@
-//! The least that a FUSE daemon can do: `pread` of a plain file, and the reply. No daemon in user space
-//! that copies reads faster by this way, so this is the limit that the mount is held against.
+//! The minimal FUSE daemon: `pread` of a plain file, and the reply. No daemon that copies its data is
+//! faster, so this is the limit for the mount.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use fuser::{
     Request,
 };
 
-/// As the mount has it.
+/// These constants are those of the mount.
 const TTL: Duration = Duration::from_secs(1);
 const MAX_BACKGROUND: u16 = 64;
 const READ_AHEAD_KB: u32 = 4096;
@@ -27,9 +27,15 @@ thread_local! {
 
 /// The files of one directory. Inode 1 is the directory, 2 its first file.
 struct Bare {
-    files: Vec<(OsString, File, u64)>,
-    /// What the kernel is told at each opening: how it is to cache.
+    files: Vec<BareFile>,
+    /// Tells the kernel at each open how to cache.
     flags: FopenFlags,
+}
+
+struct BareFile {
+    name: OsString,
+    file: File,
+    size: u64,
 }
 
 impl Bare {
@@ -39,12 +45,13 @@ impl Bare {
             let entry = entry?;
             let file = File::open(entry.path())?;
             let size = file.metadata()?.len();
-            files.push((entry.file_name(), file, size));
+            let name = entry.file_name();
+            files.push(BareFile { name, file, size });
         }
         Ok(Bare { files, flags })
     }
 
-    fn file(&self, inode: INodeNo) -> Option<&(OsString, File, u64)> {
+    fn file(&self, inode: INodeNo) -> Option<&BareFile> {
         self.files
             .get(usize::try_from(inode.0.checked_sub(2)?).ok()?)
     }
@@ -52,7 +59,7 @@ impl Bare {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match inode.0 {
             1 => (FileType::Directory, 0o555, 0),
-            _ => (FileType::RegularFile, 0o444, self.file(inode)?.2),
+            _ => (FileType::RegularFile, 0o444, self.file(inode)?.size),
         };
         Some(FileAttr {
             ino: inode,
@@ -76,7 +83,7 @@ impl Bare {
 
 impl Filesystem for Bare {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Wishes; on refusal the value that the kernel offers is taken.
+        // If the kernel refuses a value, it offers the largest one that it takes.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
         }
@@ -87,7 +94,7 @@ impl Filesystem for Bare {
     }
 
     fn lookup(&self, _req: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let number = self.files.iter().position(|(n, _, _)| n == name);
+        let number = self.files.iter().position(|file| file.name == name);
         let attributes = number.and_then(|n| self.attributes(INodeNo(n as u64 + 2)));
         match attributes {
             Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
@@ -117,15 +124,15 @@ impl Filesystem for Bare {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some((_, file, end)) = self.file(ino) else {
+        let Some(file) = self.file(ino) else {
             return reply.error(Errno::ENOENT);
         };
-        let size = u64::from(size).min(end.saturating_sub(offset)) as usize;
+        let size = u64::from(size).min(file.size.saturating_sub(offset)) as usize;
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match file.read_exact_at(&mut buffer[..size], offset) {
+            match file.file.read_exact_at(&mut buffer[..size], offset) {
                 Ok(()) => reply.data(&buffer[..size]),
                 Err(_) => reply.error(Errno::EIO),
             }
@@ -133,8 +140,8 @@ impl Filesystem for Bare {
     }
 }
 
-/// Serves the files of `source` until somebody unmounts; says a word when they can be read. `direct`:
-/// past the kernel's page cache.
+/// Serves the files of `source` until the mount is gone. Prints a line when they can be read. With
+/// `direct` reads bypass the kernel's page cache.
 pub fn serve(source: &Path, mount_point: &Path, direct: bool) -> Result<()> {
     let flags = if direct {
         FopenFlags::FOPEN_DIRECT_IO
@@ -155,7 +162,7 @@ pub fn serve(source: &Path, mount_point: &Path, direct: bool) -> Result<()> {
     Ok(session.join()?)
 }
 
-/// As far as the user may.
+/// Only root may do this.
 fn raise_read_ahead(mount_point: &Path) -> Result<()> {
     let device = fs::metadata(mount_point)?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

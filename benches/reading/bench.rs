@@ -1,4 +1,4 @@
-//! What all workloads share: files made ready, contestants mounted, turns taken.
+//! The part that all workloads share: it prepares files, mounts contestants, and runs the rounds.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -20,22 +20,22 @@ use crate::report::{Goal, Outcome, Row, Unit};
 
 const NATIVE: &str = "native";
 pub const MOUNTED: &str = "mounted";
-/// The daemon that does nothing but read and reply: through the kernel's page cache, and past it.
+/// The minimal daemon, with and without the kernel's page cache.
 const BARE: &str = "bare daemon";
 const DIRECT: &str = "bare daemon, direct I/O";
 
 /// How large the logs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Scale {
-    /// Seconds for everything: shows that it works, says nothing of speed.
+    /// Everything takes seconds. Shows that the benchmark works; the figures mean nothing.
     Small,
-    /// What the goals are for.
+    /// The scale of the goals.
     Full,
-    /// The same, with 10^8 distinct blocks.
+    /// The full scale, with 10^8 distinct blocks.
     Huge,
 }
 
-/// What decides about the contents of a log.
+/// The parameters of the contents of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub scale: Scale,
@@ -59,13 +59,13 @@ pub struct Bench {
     pub rounds: usize,
     pub size: Size,
     pub mount_options: String,
-    /// Whether the program keeps indexes where `index_dir` says.
+    /// Whether the program knows the option `index_dir`.
     pub keeps_indexes: bool,
     /// The log of slabs, which several workloads read.
     pub slabs: RefCell<Option<Rc<Prepared>>>,
 }
 
-/// A log and its native form, in a directory each, under the same name. They go when this is dropped.
+/// A log and its native form, in two directories, under the same name. Removed when dropped.
 #[derive(Debug)]
 pub struct Prepared {
     dir: PathBuf,
@@ -102,24 +102,25 @@ impl Drop for Prepared {
     }
 }
 
-/// Reads that are timed together.
+/// Reads that are measured together.
 pub struct Job<'a> {
     pub what: &'a str,
     pub reads: Vec<Read>,
-    /// Whether the figure is that of all reads, with the opening of the file, or of one of them.
     pub per: Per,
     /// For the first pass over a fresh mount, and for the second one.
     pub goals: [Option<Goal>; 2],
 }
 
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Per {
+    /// All reads, and the opening of the file.
     Job,
     Read,
 }
 
 impl Bench {
-    /// Goals are for the full scale.
+    /// Goals hold for the full scale only.
     pub fn goal(&self, goal: Goal) -> Option<Goal> {
         self.size.pick(None, Some(goal))
     }
@@ -131,7 +132,7 @@ impl Bench {
         outcome
     }
 
-    /// Makes the log of a plan, without its native form.
+    /// Writes the log of a plan, without its native form.
     pub fn generate(&self, name: &str, plan: &dyn Plan) -> Result<Prepared> {
         let mut prepared = self.dir(name, plan.datasets())?;
         self.say(name, "writing the log");
@@ -139,7 +140,7 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// Makes the log of a plan and its native form, and compares what the mount shows with both.
+    /// Writes the log of a plan and its native form. Compares the contents of the mount with both.
     pub fn prepare(&self, name: &str, plan: &dyn Plan, out: &mut Outcome) -> Result<Prepared> {
         let prepared = self.generate(name, plan)?;
         prepared.written.iter().for_each(|w| out.log(w));
@@ -148,7 +149,7 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// The same with the native form of another log of the same contents.
+    /// Does the same, with the native form of another log of the same contents.
     pub fn prepare_against(
         &self,
         other: &dyn Plan,
@@ -165,7 +166,7 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// Takes a log that is there.
+    /// Copies an existing log.
     pub fn adopt(&self, log: &Path, out: &mut Outcome) -> Result<Prepared> {
         let name = log.file_name().context("a log has a name")?;
         let prepared = self.dir(&name.to_string_lossy(), Vec::new())?;
@@ -202,7 +203,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compares what the mount shows with the native file, and with what was generated.
+    /// Compares the mounted file with the native file and with the generated values.
     fn check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
         self.say(&prepared.name, "comparing contents");
         let mount = self.mount(&prepared.log_dir(), "")?;
@@ -220,8 +221,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A fresh mount, which knows nothing of any log yet. `options` go behind those of the command
-    /// line.
+    /// A fresh mount with an empty index directory. `options` follow those of the command line.
     pub fn mount(&self, source: &Path, options: &str) -> Result<Mount> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -240,15 +240,15 @@ impl Bench {
         Ok(mount)
     }
 
-    /// Waits where indexes are kept: they are of no file that has just been written, which might change
-    /// again within the same tick of its clock.
+    /// Waits until indexes can be kept. The program keeps none of a file that was just written, because it
+    /// could change again within the same clock tick.
     pub fn let_settle(&self) {
         if self.keeps_indexes {
             thread::sleep(Duration::from_secs(3));
         }
     }
 
-    /// Finds out whether the program knows the option `index_dir`.
+    /// Finds out whether the program knows the option `index_dir`. An older one may not.
     pub fn look_for_index_dir(&mut self) -> Result<()> {
         let source = self.scratch.path().join("empty");
         fs::create_dir_all(&source)?;
@@ -261,8 +261,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Lets all contestants do a job in turn, in another order each round, and adds the rows.
-    /// `bare`: with the daemon that only reads and replies, through the kernel's page cache and past it.
+    /// Runs a job on all contestants, in another order each round, and adds the rows. `bare`: also on the
+    /// minimal daemon, with and without the kernel's page cache.
     pub fn compare(
         &self,
         prepared: &Prepared,
@@ -276,7 +276,7 @@ impl Bench {
         })
     }
 
-    /// The same, by other means than one client: `pass` reads a file once and says what it took.
+    /// Does the same without a single client: `pass` reads a file once and returns the figures.
     pub fn compare_by(
         &self,
         prepared: &Prepared,
@@ -310,7 +310,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Brings a contestant into its first state: nothing cold but what serves the file.
+    /// Prepares a contestant: the files are in the page cache, and the mount is fresh.
     fn ready(&self, who: &str, prepared: &Prepared) -> Result<(PathBuf, Option<Mount>)> {
         let mount = match who {
             NATIVE => {
@@ -330,13 +330,13 @@ impl Bench {
         Ok((mount.join(&prepared.name), Some(mount)))
     }
 
-    /// A word for those who wait.
+    /// Reports the progress.
     pub fn say(&self, workload: &str, what: &str) {
         eprintln!("{workload}: {what}");
     }
 }
 
-/// What one of them took: by pass, round, figure.
+/// The figures of one contestant, by pass and round.
 struct Contestant {
     name: &'static str,
     passes: [Vec<Vec<f64>>; 2],
@@ -357,7 +357,7 @@ impl Contestant {
 }
 
 impl Job<'_> {
-    /// What a pass is measured by.
+    /// The figures of a pass.
     pub fn figures(&self, timed: &Timed) -> Vec<f64> {
         match (self.per, timed.each.split_first()) {
             (Per::Job, _) | (Per::Read, None) => vec![timed.seconds()],
@@ -370,7 +370,7 @@ impl Job<'_> {
 
     fn rows(&self, native: &Contestant, other: &Contestant, out: &mut Outcome) {
         let [first, second] = self.goals;
-        // Goals are for the mount.
+        // Goals hold for the mount only.
         let (first, second) = match other.name {
             MOUNTED => (first, second),
             _ => (None, None),
@@ -398,7 +398,7 @@ fn cache_size(options: &str) -> Option<&str> {
     options.find_map(|o| o.strip_prefix("cache_size="))
 }
 
-/// Reads a file once, so that the disk has no part in what is measured.
+/// Reads a file once, so that no measurement includes the disk.
 pub fn into_page_cache(path: &Path) -> io::Result<()> {
     io::copy(&mut File::open(path)?, &mut io::sink()).map(drop)
 }

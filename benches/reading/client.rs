@@ -1,4 +1,4 @@
-//! The other end of `client.py`.
+//! Starts `client.py` and talks to it.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -61,13 +61,13 @@ impl Described {
     }
 }
 
-/// Times in seconds; `begun` and `ended` by the clock that all processes share.
+/// Times in seconds. `begun` and `ended` are times of the clock that all processes share.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Timed {
     pub begun: f64,
     pub ended: f64,
     pub each: Vec<f64>,
-    /// The first element that was read first.
+    /// The first element of the first read.
     pub first: Vec<f64>,
 }
 
@@ -84,7 +84,7 @@ pub struct Client {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Asked, and has not answered yet.
+    /// Has not answered the last request yet.
     busy: bool,
 }
 
@@ -113,7 +113,7 @@ impl Client {
         self.ask(&json!({"do": "time", "path": path, "reads": reads}))
     }
 
-    /// The same from a moment of the shared clock on; the answer is to be fetched.
+    /// Starts the reads at a time of the shared clock. `fetch` returns the answer.
     pub fn time_from(&mut self, begin: f64, path: &Path, reads: &[Read]) -> Result<()> {
         self.send(&json!({"do": "time", "path": path, "reads": reads, "begin": begin}))
     }
@@ -142,12 +142,12 @@ impl Client {
         Ok(answer.datasets)
     }
 
-    /// What tells the contents of a file's datasets from other contents.
+    /// Digests of the contents of all datasets.
     pub fn digests(&mut self, path: &Path) -> Result<Value> {
         self.ask(&json!({"do": "digest", "path": path}))
     }
 
-    /// Which of the datasets do not hold what was generated.
+    /// Describes each dataset that does not hold the generated values.
     pub fn check(&mut self, path: &Path, datasets: &[Dataset], seed: u64) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -188,13 +188,13 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may wait for a mount that does not answer any more.
+        // It may be waiting for a mount that does not answer.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Clients that have nothing to do. Starting one takes longer than most of what it is asked.
+/// Idle clients, kept because starting one takes longer than most requests.
 #[derive(Debug)]
 pub struct Clients {
     python: PathBuf,
@@ -214,7 +214,7 @@ impl Clients {
         idle.map_or_else(|| Client::start(&self.python), Ok)
     }
 
-    /// For others to take; what does not answer is ended.
+    /// Keeps the client for later use, unless it still owes an answer.
     pub fn give_back(&self, client: Client) {
         if !client.busy {
             self.idle.borrow_mut().push(client);

@@ -1,12 +1,11 @@
-//! What reading through the mount costs, measured against libhdf5 on the native file: `make bench`, or
+//! Compares reading through the mount with libhdf5 on the native file: `make bench`, or
 //!
 //! ```text
 //! target/release/examples/bench_reading --help
 //! ```
 //!
-//! Machines are noisy, and ours share theirs. So native file and mount take turns within one run, and
-//! what counts is the median of the ratios, round by round. `benches/README.md` says how to read the
-//! figures.
+//! Other work disturbs the measurements. So native file and mount take turns within one run, and the
+//! result is the median of the ratios of each round. `benches/README.md` says how to read the figures.
 
 mod bare;
 mod bench;
@@ -133,7 +132,7 @@ fn generate_only(workload: &str, file: &Path, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether all workloads ran and all contents agreed. Goals have no part in it.
+/// Returns whether all workloads ran and all contents agreed. Missed goals do not count.
 fn measure(arguments: &Arguments, size: Size) -> Result<bool> {
     let only = &arguments.only;
     if let Some(unknown) = only.iter().find(|n| work::ALL.iter().all(|w| w.name != *n)) {
@@ -197,9 +196,9 @@ fn usual_python() -> PathBuf {
     promised.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"))
 }
 
-/// Cargo puts examples into a directory of their own, beside the programs.
+/// Cargo puts examples into a subdirectory of the directory of programs.
 fn built_with_this() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let dir = own.parent().and_then(Path::parent);
-    Ok(dir.context("no folder")?.join("h5logfs"))
+    Ok(dir.context("no directory")?.join("h5logfs"))
 }

@@ -1,5 +1,4 @@
-//! Mounts of the benchmark's own. They go whatever happens: when dropped, and when the benchmark is
-//! interrupted.
+//! Mounts and scratch directories. They are removed when dropped, and when a signal ends the benchmark.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,29 +8,36 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How long an unmount may take that normally takes a moment.
+/// Time limit for the end of a daemon.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often that is tried by whoever is interrupted: what is just being mounted or written may
-/// come in between.
+/// Attempts to clean up after a signal. Another thread may just be mounting or writing.
 const ATTEMPTS: u32 = 100;
 
-/// What has to be undone by whoever is interrupted: mount points, then directories.
-static UNDO: Mutex<(Vec<PathBuf>, Vec<PathBuf>)> = Mutex::new((Vec::new(), Vec::new()));
+/// Mount points and directories to be removed after a signal.
+struct Cleanup {
+    mounts: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
+}
 
-/// From now on SIGINT, SIGTERM and SIGHUP clean up before they end the process.
+static CLEANUP: Mutex<Cleanup> = Mutex::new(Cleanup {
+    mounts: Vec::new(),
+    dirs: Vec::new(),
+});
+
+/// Makes SIGINT, SIGTERM and SIGHUP clean up before they end the process.
 pub fn clean_up_at_signal() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            // Kept to the end: from here on nobody else mounts.
-            let (mounts, dirs) = &*UNDO.lock();
+            // Holds the lock to the end, so that no other thread mounts.
+            let Cleanup { mounts, dirs } = &*CLEANUP.lock();
             for _ in 0..ATTEMPTS {
                 mounts.iter().for_each(|path| unmount(path));
                 let stays = |f: &&PathBuf| f.exists() && fs::remove_dir_all(f).is_err();
@@ -55,10 +61,10 @@ impl Scratch {
         fs::create_dir_all(parent)?;
         let dir = tempfile::Builder::new()
             .prefix("h5logfs-bench-")
-            // The kernel's table of mounts has whole paths without links.
+            // The kernel's table of mounts has absolute paths without links.
             .tempdir_in(parent.canonicalize()?)?
             .keep();
-        UNDO.lock().1.push(dir.clone());
+        CLEANUP.lock().dirs.push(dir.clone());
         Ok(Scratch(dir))
     }
 
@@ -80,10 +86,10 @@ impl Drop for Scratch {
 pub struct Mount {
     path: PathBuf,
     daemon: Option<Pid>,
-    /// Of a daemon that is our child.
+    /// The daemon, if it is a child of this process.
     child: Option<Child>,
-    /// What it leaves behind.
-    leftover: Option<PathBuf>,
+    /// A directory that is removed with the mount.
+    scratch: Option<PathBuf>,
 }
 
 impl Mount {
@@ -105,8 +111,8 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Mounts a directory of plain files with the daemon that does nothing but read and reply.
-    /// `direct`: past the kernel's page cache.
+    /// Mounts a directory of plain files with the minimal daemon. With `direct` reads bypass the kernel's
+    /// page cache.
     pub fn bare(source: &Path, at: &Path, direct: bool) -> Result<Self> {
         let mut mount = Mount::prepare(at)?;
         let mut child = Command::new(std::env::current_exe()?)
@@ -119,27 +125,24 @@ impl Mount {
         mount.child = Some(child);
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line)?;
-        if line.is_empty() {
-            bail!("the bare daemon does not serve")
-        } else {
-            Ok(mount)
-        }
+        ensure!(!line.is_empty(), "the bare daemon does not serve");
+        Ok(mount)
     }
 
     fn prepare(at: &Path) -> Result<Self> {
         fs::create_dir_all(at)?;
-        UNDO.lock().0.push(at.to_owned());
+        CLEANUP.lock().mounts.push(at.to_owned());
         Ok(Mount {
             path: at.to_owned(),
             daemon: None,
             child: None,
-            leftover: None,
+            scratch: None,
         })
     }
 
-    /// A directory that nobody needs after the mount.
+    /// Removes a directory together with the mount.
     pub fn remove_with_it(&mut self, dir: PathBuf) {
-        self.leftover = Some(dir);
+        self.scratch = Some(dir);
     }
 
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -168,7 +171,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // To be waited for; asked while it is there to be found.
+        // Look for the daemon before the unmount, while it can still be found.
         let daemon = self.daemon().ok();
         unmount(&self.path);
         if let Some(child) = &mut self.child {
@@ -185,14 +188,14 @@ impl Drop for Mount {
             }
         }
         let _ = fs::remove_dir(&self.path);
-        if let Some(dir) = &self.leftover {
+        if let Some(dir) = &self.scratch {
             let _ = fs::remove_dir_all(dir);
         }
-        UNDO.lock().0.retain(|path| *path != self.path);
+        CLEANUP.lock().mounts.retain(|path| *path != self.path);
     }
 }
 
-/// Unmounts what lies at `path`, if anything does.
+/// Unmounts `path` if it is a mount point.
 fn unmount(path: &Path) {
     if !is_mounted(path) {
         return;

@@ -1,4 +1,4 @@
-//! What was measured: as a table for people, and as JSON.
+//! The results, as tables and as JSON.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -16,15 +16,15 @@ pub enum Unit {
     Number,
 }
 
-/// What the project wants to reach.
+/// A goal of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// Native ÷ measured, at least.
+    /// Least native ÷ measured.
     Ratio(f64),
-    /// Measured, at most.
+    /// Largest measured value.
     AtMost(f64),
-    /// Measured, at least.
+    /// Least measured value.
     AtLeast(f64),
 }
 
@@ -32,16 +32,15 @@ pub enum Goal {
 #[derive(Debug, Serialize)]
 pub struct Row {
     pub what: String,
-    /// Who is measured: `mounted`, a bare daemon, …
+    /// For example `mounted`, or the bare daemon.
     pub contestant: &'static str,
     pub unit: Unit,
-    /// The same by the native file, or by whatever the contestant is held against.
+    /// The figures of the native file, or of whatever else the contestant is compared with.
     pub native: Option<Samples>,
     pub measured: Samples,
-    /// Native ÷ measured, round by round: above 1 the contestant is the faster one.
+    /// Native ÷ measured, round by round. Above 1 the contestant is faster.
     pub ratio: Option<Samples>,
     pub goal: Option<Goal>,
-    /// Whether the goal is reached, where there is one.
     pub reached: Option<bool>,
 }
 
@@ -82,15 +81,15 @@ impl Row {
     }
 }
 
-/// What became of one workload.
+/// The outcome of one workload.
 #[derive(Debug, Default, Serialize)]
 pub struct Outcome {
     pub name: &'static str,
     pub log: Option<Log>,
-    /// Whether mounted and native contents are the same, and those that were generated.
+    /// Whether mounted and native file hold the generated contents.
     pub contents_agree: Option<bool>,
     pub rows: Vec<Row>,
-    /// What a reader of the figures has to know.
+    /// Explanations of the figures.
     pub notes: Vec<String>,
     pub skipped: Option<String>,
     pub failed: Option<String>,
@@ -121,7 +120,7 @@ impl Outcome {
         });
     }
 
-    /// Nothing where there was no round.
+    /// Adds nothing if there was no round.
     pub fn row(&mut self, row: Option<Row>) {
         self.rows.extend(row);
     }
@@ -130,7 +129,7 @@ impl Outcome {
         self.notes.push(note.into());
     }
 
-    /// What does not agree, if anything.
+    /// Adds the differences of contents, if there are any.
     pub fn contents(&mut self, wrong: &[String]) {
         let agree = self.contents_agree.unwrap_or(true) && wrong.is_empty();
         self.contents_agree = Some(agree);
@@ -143,13 +142,13 @@ impl Outcome {
     }
 }
 
-/// All of it.
+/// The results of all workloads.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub scale: String,
     pub rounds: usize,
     pub seed: u64,
-    /// What reads.
+    /// The program that reads.
     pub reader: String,
     pub processors: usize,
     pub mount_options: String,
@@ -157,7 +156,7 @@ pub struct Report {
 }
 
 impl Display for Report {
-    /// What all figures have in common.
+    /// The parameters of all figures.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -177,7 +176,7 @@ impl Display for Report {
     }
 }
 
-/// Its part of the table.
+/// The table of one workload.
 impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\n## {}", self.name)?;
@@ -257,7 +256,7 @@ impl Row {
     }
 }
 
-/// The median, quartiles in parentheses.
+/// The median, with quartiles in parentheses.
 fn spread(unit: Unit, samples: &Samples) -> String {
     let [low, high] = samples.quartiles.map(|q| Shown(unit, q));
     format!("{} ({low}–{high})", Shown(unit, samples.median))

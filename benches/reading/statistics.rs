@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Samples of one quantity, one a round. The first round finds everything cold and is kept apart.
+/// Samples of one quantity, one for each round. The first round is kept apart, because all is cold.
 #[derive(Debug, Clone, Serialize)]
 pub struct Samples {
     pub first: f64,
@@ -12,7 +12,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Of all rounds, at least one. A single round is both the first one and the rest.
+    /// `None` without a round. A single round is both the first one and the rest.
     pub fn new(rounds: &[f64]) -> Option<Self> {
         let (first, rest) = rounds.split_first()?;
         let rest = if rest.is_empty() { rounds } else { rest };
@@ -21,8 +21,8 @@ impl Samples {
         Some(Samples {
             first: *first,
             rest: rest.to_vec(),
-            median: at(&sorted, 0.5),
-            quartiles: [at(&sorted, 0.25), at(&sorted, 0.75)],
+            median: quantile(&sorted, 0.5),
+            quartiles: [quantile(&sorted, 0.25), quantile(&sorted, 0.75)],
         })
     }
 
@@ -33,12 +33,10 @@ impl Samples {
     }
 }
 
-/// The value below which a part of the samples lies, between two of them where none is just there.
-fn at(sorted: &[f64], part: f64) -> f64 {
-    let place = part * (sorted.len() - 1) as f64;
-    let (below, above) = (
-        sorted[place.floor() as usize],
-        sorted[place.ceil() as usize],
-    );
-    below + (above - below) * place.fract()
+/// The quantile of sorted samples, interpolated between two of them.
+fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let position = fraction * (sorted.len() - 1) as f64;
+    let below = sorted[position.floor() as usize];
+    let above = sorted[position.ceil() as usize];
+    below + (above - below) * position.fract()
 }

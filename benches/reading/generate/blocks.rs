@@ -1,10 +1,10 @@
-//! Selections as the generator has them, and those that several workloads use.
+//! Selections of the generator.
 
 use std::ops::Range;
 
 use super::values::{Order, random};
 
-/// Blocks of one rank, which is not 0: start and count along each dimension, one after the other.
+/// Blocks of the same number of dimensions, at least one: their starts and counts, one after the other.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     rank: usize,
@@ -58,8 +58,8 @@ impl Blocks {
     }
 }
 
-/// A dimension cut into runs whose lengths differ: a run has between `least` and `most` elements, two
-/// neighbours have `least + most` together. So the place of any run is known without the others.
+/// A dimension that is cut into runs of `least` to `most` elements. Each pair of runs has `least + most`
+/// elements, so the position of a run does not depend on those before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Runs {
     pub least: u64,
@@ -84,7 +84,7 @@ impl Runs {
     }
 }
 
-/// What one of `ranks` ranks has of `count` things that were dealt out in random order.
+/// The numbers below `count` that belong to one of `ranks` ranks, in random order.
 pub fn share(count: u64, ranks: u64, rank: u64, seed: u64) -> impl Iterator<Item = u64> {
     let order = Order::new(count, seed);
     let bounds = count * rank / ranks..count * (rank + 1) / ranks;

@@ -1,5 +1,6 @@
-//! Makes Log VOL files without MPI and without holding them in memory: any size, all kinds of
-//! selections, the same bytes for the same seed. Written from `docs/formats` alone.
+//! Generates Log VOL files of any size and with all kinds of selections, without MPI and without holding
+//! them in memory. The same seed gives the same bytes. It follows `docs/formats` and shares no code with
+//! the program.
 
 pub mod blocks;
 pub mod section;
@@ -18,7 +19,7 @@ pub use values::{Element, Pattern, Values};
 
 use section::{Lengths, Places};
 
-/// Of deflate: what most programs ask for.
+/// The level of deflate that most programs use.
 const LEVEL: u32 = 4;
 
 /// A user's dataset.
@@ -28,7 +29,7 @@ pub struct Dataset {
     pub id: u32,
     pub element: Element,
     pub dims: Vec<u64>,
-    /// Along the first dimension.
+    /// The first dimension is unlimited.
     pub unlimited: bool,
     pub pattern: Pattern,
     /// The recorded chunk shape.
@@ -77,19 +78,19 @@ impl Dataset {
     }
 }
 
-/// A program that writes a log.
+/// The writes of a program.
 pub trait Plan: Sync {
     /// Their IDs are 0, 1, 2, ….
     fn datasets(&self) -> Vec<Dataset>;
 
-    /// Processes; each has a section of its own.
+    /// The number of processes. Each has its own section.
     fn ranks(&self) -> u64;
 
-    /// Makes all writes of one process. Called more than once, with the same outcome.
+    /// Makes all writes of one process. Each call must make the same writes.
     fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()>;
 }
 
-/// What a log came to.
+/// The size of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Written {
     pub entries: u64,
@@ -98,7 +99,7 @@ pub struct Written {
     pub metadata: u64,
 }
 
-/// Makes the log of a plan. An older file of that name is overwritten.
+/// Writes the log of a plan. Overwrites an existing file.
 pub fn write_log(path: &Path, plan: &dyn Plan, seed: u64) -> Result<Written> {
     let lengths: Vec<Lengths> = (0..plan.ranks())
         .map(|rank| {

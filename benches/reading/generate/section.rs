@@ -1,7 +1,7 @@
 //! The entries of one process (`docs/formats/logvol.md`, sections 4 to 6), counted or written.
 //!
-//! A section is produced twice: first only its lengths are taken, so that everybody's place in the
-//! file is known; then data and entries go there, through buffers of fixed size.
+//! A section is produced twice: first to find its length, and with it the offset of each section in the
+//! file, and then to write data and entries through buffers of fixed size.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,34 +23,33 @@ const REC: i32 = 0x20;
 const HEADER: u64 = 28;
 const BUFFER: usize = 1 << 20;
 
-/// How an entry spells its selection.
+/// The form of a selection in an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// As it is: one block, or MUL.
+    /// One block, or MUL.
     Plain,
-    /// ENC: each block a number for its start and one for its count. The steps are those of the
-    /// dataset's extent.
+    /// ENC: one number for the start of each block, and one for its count.
     Encoded,
     /// REF to an entry of the same section.
     Shared(Position),
 }
 
-/// Where an entry begins in its section, and the flags that it has.
+/// The offset of an entry in its section, and its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     start: u64,
     flags: i32,
 }
 
-/// What lies in the file for an entry.
+/// The data of an entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     Elements,
-    /// The elements after shuffle and deflate; as they are where that makes them no smaller.
+    /// The elements after shuffle and deflate, or without filters if that is smaller.
     Deflated,
-    /// Other elements, which a later write hides.
+    /// Other elements, which a later write overrides.
     Stale,
-    /// Nothing was written there: a hole, which reads as zeros.
+    /// A hole in the file, which reads as zeros.
     Hole,
 }
 
@@ -58,7 +57,7 @@ pub enum Stored {
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub dataset: &'a Dataset,
-    /// Record number; the blocks lack the first dimension then.
+    /// Record number. With it the blocks lack the first dimension.
     pub record: Option<u64>,
     pub blocks: &'a Blocks,
     pub spelling: Spelling,
@@ -83,12 +82,12 @@ impl<'a> Entry<'a> {
             | match self.spelling {
                 Spelling::Plain => many,
                 Spelling::Encoded => MUL | ENC,
-                // The bits of the selection that it stands for stay.
+                // A reference has the bits of its selection.
                 Spelling::Shared(target) => target.flags & (MUL | ENC) | REF,
             }
     }
 
-    /// Bytes that it takes in the section.
+    /// Size in the section, in bytes.
     fn len(&self) -> u64 {
         let (blocks, rank) = (self.blocks.len(), self.blocks.rank() as u64);
         let record = if self.record.is_some() { 8 } else { 0 };
@@ -102,14 +101,13 @@ impl<'a> Entry<'a> {
             }
     }
 
-    /// Appends the entry as it is in the file. `position`: where, in its section; `data`: offset and
-    /// length of what is stored.
-    fn append(&self, position: u64, data: (u64, u64), out: &mut impl Write) -> Result<()> {
+    /// Appends the entry at `position` in its section, for `stored` bytes at `offset` in the file.
+    fn append(&self, position: u64, offset: u64, stored: u64, out: &mut impl Write) -> Result<()> {
         out.write_all(&i32::try_from(self.len())?.to_le_bytes())?;
         out.write_all(&i32::try_from(self.dataset.id)?.to_le_bytes())?;
         out.write_all(&self.flags().to_le_bytes())?;
-        number(out, data.0)?;
-        number(out, data.1)?;
+        number(out, offset)?;
+        number(out, stored)?;
         if let Some(record) = self.record {
             number(out, record)?;
         }
@@ -151,8 +149,8 @@ impl<'a> Entry<'a> {
         &self.dataset.dims[usize::from(self.record.is_some())..]
     }
 
-    /// Calls `run` with the place in the dataset and the length of each run of elements, in the order
-    /// in which they are stored.
+    /// Calls `run` with the position in the dataset and the length of each run of elements, in the order of
+    /// the stored data.
     fn runs(&self, mut run: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let steps = strides(self.own_dims());
         let record: u64 = self.own_dims().iter().product();
@@ -180,7 +178,7 @@ fn number(out: &mut impl Write, number: u64) -> io::Result<()> {
     out.write_all(&number.to_le_bytes())
 }
 
-/// Elements between neighbours along each dimension.
+/// The stride of each dimension, in elements.
 fn strides(dims: &[u64]) -> Vec<u64> {
     let mut steps = vec![1; dims.len()];
     for d in (1..dims.len()).rev() {
@@ -189,7 +187,7 @@ fn strides(dims: &[u64]) -> Vec<u64> {
     steps
 }
 
-/// What a section takes.
+/// The size of a section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lengths {
     /// Bytes of data in each flush.
@@ -200,13 +198,13 @@ pub struct Lengths {
     pub metadata: u64,
 }
 
-/// Where a section goes: into nothing, or to these places of the file.
+/// The offsets of a section in the file.
 #[derive(Debug)]
 pub struct Places<'a> {
     pub file: &'a File,
-    /// Where its data of each flush begin.
+    /// Of its data in each flush.
     pub data: Vec<u64>,
-    /// Where its entries begin.
+    /// Of its entries.
     pub metadata: u64,
 }
 
@@ -236,12 +234,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// What is written from now on goes to the next flush.
+    /// Begins the next flush.
     pub fn flush(&mut self) {
         self.flush += 1;
     }
 
-    /// Appends an entry. Returns its position, for others to share its selection.
+    /// Appends an entry. Returns its position, so that later entries can share its selection.
     pub fn write(&mut self, entry: &Entry<'_>) -> Result<Position> {
         let elements = entry.blocks.elements();
         let raw = elements * entry.dataset.element.size();
@@ -259,7 +257,7 @@ impl<'a> Section<'a> {
         if let Some(places) = &self.places {
             let offset = places.data[self.flush] + self.lengths.data[self.flush];
             let out = &mut self.entries.onto(places.file);
-            entry.append(position, (offset, stored), out)?;
+            entry.append(position, offset, stored, out)?;
             let mut out = self.data.onto(places.file);
             out.go_to(offset)?;
             match entry.stored {
@@ -284,7 +282,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Writes what is left in the buffers. Returns the lengths.
+    /// Writes the rest of the buffers. Returns the lengths.
     pub fn finish(mut self) -> Result<Lengths> {
         if let Some(places) = &self.places {
             self.entries.onto(places.file).flush()?;
@@ -293,7 +291,7 @@ impl<'a> Section<'a> {
         Ok(self.lengths)
     }
 
-    /// Leaves in `scratch` what is stored of a filtered entry.
+    /// Puts the stored bytes of a filtered entry into `scratch`.
     fn deflate(&mut self, entry: &Entry<'_>) -> Result<()> {
         let (element, values) = (entry.dataset.element, entry.dataset.values(self.seed));
         let mut raw = Vec::new();
@@ -313,7 +311,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Long runs in pieces: a block may be larger than memory.
+/// Appends a run in pieces, because it may be larger than memory.
 fn append_run(
     dataset: &Dataset,
     values: Values,
@@ -331,13 +329,13 @@ fn append_run(
     Ok(())
 }
 
-/// All first bytes of the elements, then all second ones, and so on.
+/// The first bytes of all elements, then their second bytes, and so on.
 fn shuffled(raw: &[u8], element: usize) -> Vec<u8> {
     let byte = |b: usize| raw.iter().skip(b).step_by(element).copied();
     (0..element).flat_map(byte).collect()
 }
 
-/// Bytes on their way to one place of a file.
+/// A buffer for bytes that follow each other in a file.
 #[derive(Debug)]
 struct Gathered {
     bytes: Vec<u8>,
@@ -366,7 +364,7 @@ struct Onto<'a> {
 }
 
 impl Onto<'_> {
-    /// What follows goes there, which mostly is where it would have gone anyway.
+    /// Sets the offset of the next bytes. Mostly it does not change.
     fn go_to(&mut self, offset: u64) -> io::Result<()> {
         if offset != self.gathered.offset + self.gathered.bytes.len() as u64 {
             self.flush()?;

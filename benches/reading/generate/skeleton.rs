@@ -1,8 +1,7 @@
-//! The HDF5 part of a log file, made by libhdf5: anchors, `_int_att`, and the log's own datasets,
-//! without what is in them. The calls are those that the tests' writer of logs has; where one of them
-//! fails, it panics.
+//! The HDF5 part of a log file, which libhdf5 writes: anchors, `_int_att`, and the log's own datasets
+//! without their contents. It uses the calls of the tests' log writer, which panic on errors.
 
-// The tests use more of it.
+// The tests use all of it.
 #[allow(dead_code, unused_imports)]
 #[path = "../../../tests/common/encoder/raw.rs"]
 mod raw;
@@ -31,7 +30,7 @@ pub struct Logs {
     pub metadata: u64,
 }
 
-/// Makes a file with room for flushes of these lengths, and for a table of this one.
+/// Creates a file with space for flushes of these lengths and for a table of `metadata` bytes.
 pub fn make(path: &Path, datasets: &[Dataset], data: &[u64], metadata: u64) -> Result<Logs> {
     let file = raw::create_file(path, 0, true);
     for dataset in datasets {

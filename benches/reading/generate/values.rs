@@ -1,9 +1,9 @@
-//! What the elements are: a function of seed, dataset and place, so that a reader can tell whether it
-//! was given the right ones. `client.py` knows the same functions.
+//! The values of elements. They are a function of seed, dataset and position, so that a reader can check
+//! them. `client.py` has the same functions.
 
 use serde::Serialize;
 
-/// Odd, and without a pattern: the golden ratio in 64 bits.
+/// The golden ratio in 64 bits: odd, and without a pattern.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The second factor of SplitMix64.
@@ -12,10 +12,10 @@ const MIX: u64 = 0x94d0_49bb_1331_11eb;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Neighbours have nothing in common.
+    /// Random values.
     Noise,
-    /// What changes slowly, with noise in the lower half of the bits: shuffle and deflate leave a
-    /// quarter of it, as of many measured fields.
+    /// Slowly changing values, with noise in the lower half of the bits. Shuffle and deflate reduce them to
+    /// a quarter, as they do with many measured fields.
     Smooth,
 }
 
@@ -35,12 +35,12 @@ impl Values {
         }
     }
 
-    /// What a checker needs besides the pattern.
+    /// Determines the values, together with the pattern.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// The element at a place, counted in row-major order.
+    /// The element at a position in row-major order.
     pub fn at(&self, place: u64) -> u32 {
         let mixed = place.wrapping_mul(GOLDEN).wrapping_add(self.key);
         let noise = (mixed ^ mixed >> 32).wrapping_mul(MIX) >> 40;
@@ -78,7 +78,7 @@ impl Element {
     }
 }
 
-/// Random numbers of which any one can be had without those in front of it.
+/// The random number at an index. It does not depend on the numbers before it.
 pub fn random(seed: u64, number: u64) -> u64 {
     // The mixing function of SplitMix64.
     let mut z = seed.wrapping_add(number.wrapping_mul(GOLDEN));
@@ -87,8 +87,8 @@ pub fn random(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An order of the first `count` numbers that takes no memory: a Feistel network over the smallest
-/// even number of bits that holds them; what falls beyond `count` goes through it again.
+/// A random permutation of the numbers below `count` that takes no memory: a Feistel network over the
+/// smallest sufficient even number of bits. A result of `count` or more goes through it again.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
     count: u64,
@@ -106,7 +106,7 @@ impl Order {
         }
     }
 
-    /// The number at a place of the order.
+    /// The number at a position of the permutation.
     pub fn at(&self, place: u64) -> u64 {
         let mut number = place;
         loop {

@@ -1,4 +1,4 @@
-//! Many variables that share a few decompositions, as E3SM writes them through PIO.
+//! Many variables that share a few decompositions, as E3SM writes them with PIO.
 
 use std::path::PathBuf;
 
@@ -16,12 +16,12 @@ const LEVELS: u64 = 8;
 pub struct Climate {
     pub variables: u32,
     pub ranks: u64,
-    /// Blocks of each decomposition, in all ranks together.
+    /// Blocks of each decomposition on all ranks together.
     pub blocks: u64,
     pub seed: u64,
 }
 
-/// How variables lie on the ranks.
+/// The distribution of a variable over the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decomposition {
     /// (time, column).
@@ -73,12 +73,12 @@ impl Climate {
         }
     }
 
-    /// Columns where there are levels.
+    /// Columns of a variable with levels.
     fn across(&self) -> u64 {
         self.runs().extent(self.blocks / LEVELS)
     }
 
-    /// A rank's blocks, sorted by their place, as dataspaces have them.
+    /// A rank's blocks, sorted as in a dataspace.
     fn selection(&self, decomposition: Decomposition, rank: u64) -> Blocks {
         let seed = self.seed ^ decomposition as u64;
         let mut mine: Vec<u64> = share(self.blocks, self.ranks, rank, seed).collect();
@@ -111,7 +111,7 @@ impl Plan for Climate {
         self.ranks
     }
 
-    /// Variable after variable. The first one of a decomposition spells it out.
+    /// Writes one variable after the other. Only the first one of a decomposition stores the selection.
     fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
         let selections = DECOMPOSITIONS.map(|d| self.selection(d, rank));
         let mut known = [None; DECOMPOSITIONS.len()];

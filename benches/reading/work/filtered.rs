@@ -1,4 +1,4 @@
-//! Deflated data, in records that are whole chunks and in records that are not.
+//! Deflated data, in records that are whole chunks, and in records that are parts of chunks.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use crate::report::{Goal, Outcome};
 
 const WRITERS: u64 = 4;
 
-/// `parts`: records that a chunk is made of, one above the other.
+/// `parts` is the number of records of a chunk, one above the other.
 pub struct Filtered {
     dataset: Dataset,
     parts: u64,
@@ -44,7 +44,7 @@ impl Plan for Filtered {
     }
 }
 
-/// `parts`: see [`Filtered`].
+/// For `parts` see [`Filtered`].
 pub fn plan(size: Size, parts: u64) -> Filtered {
     let (side, chunk) = size.pick((512, [64, 128]), (8192, [256, 512]));
     let dataset = Dataset::new("field", 0, Element::F64, &[side, side]).filtered(&chunk);
@@ -61,7 +61,7 @@ pub fn parts_of_chunks(bench: &Bench, out: &mut Outcome) -> Result<()> {
 
 fn read(bench: &Bench, name: &str, parts: u64, ratio: f64, out: &mut Outcome) -> Result<()> {
     let plan = plan(bench.size, parts);
-    // The export of records that are not chunks has chunks that deflate did not make smaller.
+    // An export of partial records would have chunks that are not deflated.
     let chunks = self::plan(bench.size, 1);
     let prepared = bench.prepare_against(&chunks, name, &plan, out)?;
     out.note("The native file is that of records which are whole chunks: all of it is deflated.");

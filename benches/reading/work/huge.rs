@@ -16,10 +16,10 @@ use crate::report::{Goal, Outcome, Row, Unit};
 
 use super::climate::{self, Climate};
 
-/// What such logs are mounted with: their indexes are larger than the default of 256M allows.
+/// The indexes of these logs are larger than the default of 256M.
 const OPTIONS: &str = "index_memory=1G";
 
-/// One dataset of runs of 1 to 3 elements, dealt out to the ranks at random.
+/// One dataset of runs of 1 to 3 elements. Each run belongs to a random rank.
 pub struct Distinct {
     dataset: Dataset,
     runs: Runs,
@@ -94,7 +94,7 @@ pub fn shared(bench: &Bench, out: &mut Outcome) -> Result<()> {
         rate: None,
         memory: None,
     };
-    // As many distinct blocks as one decomposition has are needed for one variable.
+    // One variable needs the distinct blocks of one decomposition.
     measure(bench, "shared-patterns", &plan, plan.blocks, &goals, out)
 }
 
@@ -112,15 +112,15 @@ pub fn distinct(bench: &Bench, out: &mut Outcome) -> Result<()> {
 struct Goals {
     /// Seconds to the first value.
     first: Option<Goal>,
-    /// Bytes, the daemon's peak.
+    /// Bytes of the daemon at its peak.
     peak: Option<Goal>,
-    /// Blocks a second and processor.
+    /// Blocks per second and processor.
     rate: Option<Goal>,
-    /// Bytes a block.
+    /// Bytes per block.
     memory: Option<Goal>,
 }
 
-/// One figure a round.
+/// One figure for each round.
 #[derive(Default)]
 struct Figures {
     first: Vec<f64>,
@@ -134,7 +134,7 @@ struct Figures {
     kept: Vec<f64>,
 }
 
-/// `blocks`: distinct ones in the index of the dataset that is read, the last one.
+/// `blocks` is the number of distinct blocks in the index of the last dataset, which is read.
 fn measure(
     bench: &Bench,
     name: &str,
@@ -146,14 +146,14 @@ fn measure(
     let prepared = bench.generate(name, plan)?;
     prepared.written.iter().for_each(|w| out.log(w));
     bench.let_settle();
-    let turn = Turn::new(bench, &prepared)?;
-    bench.with_client(|client| turn.check(client, out))?;
+    let measurement = Measurement::new(bench, &prepared)?;
+    bench.with_client(|client| measurement.check(client, out))?;
     let mut figures = Figures::default();
     for round in 0..=bench.rounds {
         bench.say(name, &format!("round {round}"));
-        bench.with_client(|client| turn.fresh(blocks, client, &mut figures))?;
+        bench.with_client(|client| measurement.fresh(blocks, client, &mut figures))?;
         if bench.keeps_indexes {
-            bench.with_client(|client| turn.reopened(client, &mut figures))?;
+            bench.with_client(|client| measurement.reopened(client, &mut figures))?;
         }
     }
     figures.report(bench, blocks, goals, out);
@@ -188,25 +188,25 @@ impl Figures {
     }
 }
 
-/// What each round does with the last dataset of a log.
-struct Turn<'a> {
+/// The reads of the last dataset of a log in each round.
+struct Measurement<'a> {
     bench: &'a Bench,
     prepared: &'a Prepared,
     dataset: &'a Dataset,
     /// The element in its middle.
     value: [Read; 1],
     expected: f64,
-    /// Where the index is kept from one mount to the next.
+    /// The index directory of the reopened mounts.
     indexes: PathBuf,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Measurement<'a> {
     fn new(bench: &'a Bench, prepared: &'a Prepared) -> Result<Self> {
         let dataset = prepared.datasets.last().context("a dataset")?;
         let value = [middle(dataset)?];
         let along = value[0].start.iter().zip(&dataset.dims);
         let place = along.fold(0, |place, (start, dim)| place * dim + start);
-        Ok(Turn {
+        Ok(Measurement {
             bench,
             prepared,
             dataset,
@@ -236,7 +236,7 @@ impl<'a> Turn<'a> {
         Ok(timed)
     }
 
-    /// On a mount that knows nothing.
+    /// Measures a mount without any index.
     fn fresh(&self, blocks: u64, client: &mut Client, figures: &mut Figures) -> Result<()> {
         into_page_cache(&self.prepared.log())?;
         let start = Instant::now();
@@ -264,7 +264,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// On one that finds the index of the fresh one.
+    /// Measures a mount that finds the index of the fresh one.
     fn reopened(&self, client: &mut Client, figures: &mut Figures) -> Result<()> {
         figures.kept.push(bytes_below(&self.indexes)? as f64);
         let start = Instant::now();
@@ -275,7 +275,7 @@ impl<'a> Turn<'a> {
         Ok(fs::remove_dir_all(&self.indexes)?)
     }
 
-    /// Whether all elements are those that were generated.
+    /// Checks that all elements have the generated values.
     fn check(&self, client: &mut Client, out: &mut Outcome) -> Result<()> {
         let mount = self.bench.mount(&self.prepared.log_dir(), OPTIONS)?;
         let path = mount.join(self.prepared.name());

@@ -1,4 +1,4 @@
-//! The workloads, a file for those that belong together.
+//! The workloads, grouped by kind.
 
 pub mod climate;
 pub mod filtered;
@@ -28,7 +28,7 @@ const fn workload(
     Workload { name, about, run }
 }
 
-/// In the order in which they run. Those that read the log of slabs follow each other.
+/// In the order in which they run. The workloads that share the log of slabs follow each other.
 pub const ALL: [Workload; 17] = [
     workload(
         "slabs",
@@ -105,7 +105,7 @@ pub const ALL: [Workload; 17] = [
     ),
 ];
 
-/// The log that a workload reads, or the first one of them. Some read that of another.
+/// The first log that a workload writes. `None` if it uses the log of another workload.
 pub fn plan(workload: &str, size: Size) -> Option<Box<dyn Plan>> {
     Some(match workload {
         "slabs" => Box::new(slabs::once(size)),

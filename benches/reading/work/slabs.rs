@@ -1,5 +1,5 @@
-//! One large dataset, logged in slabs of whole rows by several writers at once, and what readers do
-//! with it.
+//! One large dataset that several writers have logged in slabs of whole rows, and several ways to read
+//! it.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ const READERS: u64 = 8;
 
 pub struct Slabs {
     dataset: Dataset,
-    /// How often all of it is written. Only the last time counts.
+    /// How often the whole dataset is written. The last time counts.
     times: u64,
     flushes: u64,
 }
@@ -30,7 +30,7 @@ pub fn once(size: Size) -> Slabs {
     Slabs::new(size.pick([512, 1024], [8192, 16384]), 1)
 }
 
-/// An eighth of that, all of it written eight times.
+/// An eighth of that, written eight times.
 pub fn eight_times(size: Size) -> Slabs {
     Slabs::new(size.pick([512, 1024], [1024, 16384]), 8)
 }
@@ -54,8 +54,7 @@ impl Plan for Slabs {
         WRITERS
     }
 
-    /// In each flush some slabs that follow each other, dealt out to the writers in turn: so the log
-    /// has four of them side by side.
+    /// Each flush has some consecutive slabs. They go to the writers in turn.
     fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
         let [rows, columns] = self.dataset.dims[..] else {
             return Ok(());
@@ -81,7 +80,7 @@ impl Plan for Slabs {
     }
 }
 
-/// The log, made by whoever needs it first.
+/// The log. The first workload that needs it writes it.
 fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
     if let Some(prepared) = &*bench.slabs.borrow() {
         return Ok(Rc::clone(prepared));
@@ -131,7 +130,7 @@ pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.compare(&prepared, &job, true, out)
 }
 
-/// 4 KiB to 4 MiB, all orders of magnitude alike, of any proportions.
+/// A box of 4 KiB to 4 MiB with random proportions. All orders of magnitude are equally likely.
 fn random_box(bench: &Bench, field: &Dataset, number: u64) -> Result<Read> {
     let draw = |what: u64, below: u64| random(bench.size.seed ^ what, number) % below;
     let elements = (4096 / field.element.size()) << draw(1, 11);
@@ -161,7 +160,7 @@ pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.compare(&prepared, &job, true, out)
 }
 
-/// Each of several processes reads a part of its own, in pieces, all at the same time.
+/// Several processes read at the same time, each its own part in pieces.
 pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
@@ -193,10 +192,10 @@ fn part(field: &Dataset, reader: u64) -> Result<Vec<Read>> {
         .collect()
 }
 
-/// From when the first one begins to when the last one is done.
+/// Seconds from the moment the first client begins until the last one is done.
 fn at_once(clients: &mut [Client], path: &Path, parts: &[Vec<Read>]) -> Result<Vec<f64>> {
     let now = clock_gettime(ClockId::Monotonic);
-    // Time enough for all to have heard of it.
+    // Enough time for all clients to get the request.
     let begin = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9 + 0.1;
     for (client, reads) in clients.iter_mut().zip(parts) {
         client.time_from(begin, path, reads)?;

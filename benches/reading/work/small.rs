@@ -1,4 +1,4 @@
-//! Many small blocks in random order: what adaptive and unstructured codes write.
+//! Many small blocks in random order, as adaptive and unstructured codes write them.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::report::{Goal, Outcome};
 
 const WRITERS: u64 = 4;
 
-/// A dataset cut into boxes by runs along each dimension, which are dealt out at random.
+/// A dataset that runs along each dimension cut into boxes. Each box belongs to a random writer.
 pub struct Small {
     dataset: Dataset,
     runs: Vec<Runs>,
@@ -23,7 +23,7 @@ pub struct Small {
 }
 
 impl Small {
-    /// `sizes`: least and most elements of a block along each dimension.
+    /// `sizes` has the least and the largest number of elements of a block along each dimension.
     fn new(counts: &[u64], sizes: &[(u64, u64)], together: u64, seed: u64) -> Self {
         let runs: Vec<Runs> = (seed..)
             .zip(sizes)
@@ -111,7 +111,7 @@ pub fn three_dimensions(bench: &Bench, out: &mut Outcome) -> Result<()> {
     whole(bench, "blocks-3d", &plan, None, out).map(drop)
 }
 
-/// Makes the log, reads the dataset whole.
+/// Writes the log, and measures reading the whole dataset.
 fn whole(
     bench: &Bench,
     name: &str,

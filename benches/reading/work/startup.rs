@@ -1,4 +1,4 @@
-//! What a user waits for before the data: listings of many logs, and the first value of a large one.
+//! The wait before the data: listings of many logs, and the first value of a large log.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ const WRITERS: u64 = 16;
 /// Elements of a slab: 1 MiB of them.
 const SLAB: u64 = 1 << 17;
 
-/// Datasets that were written in slabs. Only the slab in the middle of the last one has data, all
-/// others are holes of the file: what is not read takes no disk.
+/// Datasets that were written in slabs. Only the slab in the middle of the last one has data. All others
+/// are holes of the file, so they take no disk space.
 pub struct Sparse {
     datasets: Vec<Dataset>,
 }
@@ -74,7 +74,7 @@ pub fn large(size: Size) -> Sparse {
     Sparse::new(10, size.pick(4, 1024))
 }
 
-/// What there are 1,000 of.
+/// The log of which a listing has 1,000 copies.
 pub fn ordinary(size: Size) -> Climate {
     Climate {
         variables: 24,
@@ -84,7 +84,7 @@ pub fn ordinary(size: Size) -> Climate {
     }
 }
 
-/// From `mount` to the first value.
+/// The time from `mount` to the first value.
 pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let plan = large(bench.size);
     let prepared = bench.generate("startup", &plan)?;
@@ -94,7 +94,7 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let value = [Read::block(dataset, &[slab, 5], &[1, 1])?];
     let expected = f64::from(dataset.values(bench.size.seed).at(slab * SLAB + 5));
     let mut client = bench.clients.take()?;
-    let mut take_turn = |options: &str| -> Result<f64> {
+    let mut mount_and_read = |options: &str| -> Result<f64> {
         let start = Instant::now();
         let mount = bench.mount(&prepared.log_dir(), options)?;
         let read = client.time(&mount.join(prepared.name()), &value)?;
@@ -109,13 +109,13 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let kept = format!("index_dir={}", bench.scratch.path().join("kept").display());
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     if bench.keeps_indexes {
-        take_turn(&kept)?;
+        mount_and_read(&kept)?;
     }
     for round in 0..=bench.rounds {
         bench.say(out.name, &format!("round {round}"));
-        fresh.push(take_turn("")?);
+        fresh.push(mount_and_read("")?);
         if bench.keeps_indexes {
-            again.push(take_turn(&kept)?);
+            again.push(mount_and_read(&kept)?);
         }
     }
     bench.clients.give_back(client);
@@ -133,7 +133,7 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// `ls -l` of 1,000 logs, against that of the source.
+/// `ls -l` of 1,000 logs through the mount, compared with that of the source.
 pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let logs = bench.size.pick(30, 1000);
     let prepared = bench.generate("listing", &ordinary(bench.size))?;
@@ -177,7 +177,7 @@ pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Seconds that `ls -l` takes; it has to show this many files.
+/// Seconds that `ls -l` takes. It must show this many files.
 fn list(dir: &Path, files: usize) -> Result<f64> {
     let start = Instant::now();
     let output = Command::new("ls")
@@ -187,7 +187,7 @@ fn list(dir: &Path, files: usize) -> Result<f64> {
         .output()?;
     let seconds = start.elapsed().as_secs_f64();
     let lines = output.stdout.iter().filter(|b| **b == b'\n').count();
-    // One line more says what they take together.
+    // The first line is the total.
     ensure!(
         output.status.success() && lines == files + 1,
         "ls -l shows {lines} lines"

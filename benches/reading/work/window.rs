@@ -1,6 +1,6 @@
-//! Windows of growing size are moved over a dataset, with a cache of 25 of its 400 chunks: how many
-//! bytes of the log are read for the bytes that were asked for. In process, through the library: no
-//! kernel caches anything here.
+//! Moves windows of several sizes over a dataset, with a cache for 25 of its 400 chunks. Compares the
+//! bytes read from the log with the bytes of the windows. Uses the library in this process, so that the
+//! kernel caches nothing.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ pub fn in_chunks() -> Tiles {
     plan(CHUNK, CHUNK)
 }
 
-/// Two records a chunk: chunks have to be put together, and are kept.
+/// Two records for each chunk, so that chunks are assembled and cached.
 fn in_halves() -> Tiles {
     plan(CHUNK / 2, CHUNK)
 }
@@ -98,14 +98,14 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
 /// The first element of each chunk is compared with what was generated.
 fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f64> {
     let (dir, name) = SourceDir::of_file(log)?;
-    // Each chunk costs a little more than its bytes.
+    // A chunk takes a little more memory than its bytes.
     let memory = MemoryLimits {
         cache_size: CACHED * (CHUNK * CHUNK * ELEMENT + 256),
         index_memory: 64 << 20,
     };
     let view = Catalog::new(dir, memory, InProcess::default()).open(&name)?;
     let mut chunk = vec![0; (CHUNK * CHUNK * ELEMENT) as usize];
-    // What leads to the chunks is no part of it.
+    // Read the index before the measurement.
     read_chunk(&view, 0, &mut chunk)?;
     let before = view.log_bytes_read();
     let mut asked = 0;
