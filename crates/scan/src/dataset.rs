@@ -2,7 +2,7 @@
 
 use super::layout_objects::{Anchor, Owner};
 use super::references::Translator;
-use super::tree::{Copier, Object, Pair, Postponed, Work};
+use super::tree::{Copier, Object, Postponed, Work};
 use crate::hdf5_sys::{self as h5, Id, Link, Shape, Space, StorageClass, Values};
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Filter, Storage};
@@ -46,12 +46,7 @@ impl Copier<'_> {
             Err(reason) => (self.bad_anchor(&template, reason)?, Owner::Anchor),
         };
         self.objects.insert(old.info.address, h5::address(&new)?);
-        let pair = Pair {
-            old,
-            new: &new,
-            path: at.path,
-        };
-        self.finish_object(&pair, owner)
+        self.finish_object(old, &new, at.path, owner)
     }
 
     /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
@@ -61,7 +56,7 @@ impl Copier<'_> {
         let shape = Shape::of(&template.datatype)?;
         let filtered = anchor.filters.is_some();
         let mut problem = unservable(&shape, &anchor);
-        let mut plan = Plan::logged(template, &anchor, true, chooser)?;
+        let mut plan = DatasetPlan::logged(template, &anchor, true, chooser)?;
         let filters = match &anchor.filters {
             Some(Ok(filters)) if !anchor.dims.is_empty() => filters.as_slice(),
             _ => &[],
@@ -71,7 +66,7 @@ impl Copier<'_> {
             Err(e) => {
                 // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
                 problem.get_or_insert(e);
-                plan = Plan::logged(template, &anchor, false, chooser)?;
+                plan = DatasetPlan::logged(template, &anchor, false, chooser)?;
                 self.create(template, &plan, &[])?
             }
         };
@@ -96,7 +91,12 @@ impl Copier<'_> {
     }
 
     /// Makes a dataset without storage.
-    fn create(&mut self, template: &Template<'_>, plan: &Plan, filters: &[Filter]) -> Result<Id> {
+    fn create(
+        &mut self,
+        template: &Template<'_>,
+        plan: &DatasetPlan,
+        filters: &[Filter],
+    ) -> Result<Id> {
         let creation = &template.creation;
         h5::remove_filters(creation)?;
         h5::set_storage(creation, &plan.storage)?;
@@ -124,7 +124,7 @@ impl Copier<'_> {
         &mut self,
         template: &Template<'_>,
         id: &Id,
-        plan: Plan,
+        plan: DatasetPlan,
         content: Content,
         references: Vec<u64>,
     ) -> Result<()> {
@@ -176,7 +176,7 @@ impl Copier<'_> {
                 offset,
                 len: stored,
             };
-            return self.without_storage(template, Plan::contiguous(space), content);
+            return self.without_storage(template, DatasetPlan::contiguous(space), content);
         }
         let has_elements = match class {
             StorageClass::Elsewhere => false,
@@ -215,7 +215,7 @@ impl Copier<'_> {
     }
 
     fn unreadable(&mut self, template: &Template<'_>, space: Space, reason: String) -> Result<Id> {
-        let plan = Plan::chosen(template, space, self.original.chooser)?;
+        let plan = DatasetPlan::chosen(template, space, self.original.chooser)?;
         self.without_storage(template, plan, Content::Unreadable(reason))
     }
 
@@ -223,7 +223,7 @@ impl Copier<'_> {
     fn without_storage(
         &mut self,
         template: &Template<'_>,
-        plan: Plan,
+        plan: DatasetPlan,
         content: Content,
     ) -> Result<Id> {
         let id = self.create(template, &plan, &[])?;
@@ -247,13 +247,22 @@ fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
 }
 
 /// Extent and storage of a dataset to be made.
-struct Plan {
-    dims: Vec<u64>,
-    max_dims: Vec<Option<u64>>,
-    storage: Storage,
+pub(super) struct DatasetPlan {
+    pub dims: Vec<u64>,
+    pub max_dims: Vec<Option<u64>>,
+    pub storage: Storage,
 }
 
-impl Plan {
+impl DatasetPlan {
+    /// A contiguous dataset that cannot grow.
+    pub fn fixed(dims: Vec<u64>) -> Self {
+        DatasetPlan {
+            max_dims: dims.iter().copied().map(Some).collect(),
+            dims,
+            storage: Storage::Contiguous,
+        }
+    }
+
     /// For the dataset of an anchor. `recorded`: in the chunks that the anchor records, if it does.
     fn logged(
         template: &Template<'_>,
@@ -268,7 +277,7 @@ impl Plan {
             Some(Ok(chunk)) if recorded => Storage::Chunked(chunk.clone()),
             _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
         };
-        Ok(Plan {
+        Ok(DatasetPlan {
             dims,
             max_dims,
             storage,
@@ -277,14 +286,12 @@ impl Plan {
 
     fn contiguous(space: Space) -> Self {
         let limit = |max: u64| (max != h5::UNLIMITED).then_some(max);
-        let (dims, max_dims) = match space {
-            Space::Null => (vec![0], vec![Some(0)]),
-            Space::Simple { dims, max } => (dims, max.into_iter().map(limit).collect()),
-        };
-        Plan {
-            dims,
-            max_dims,
-            storage: Storage::Contiguous,
+        match space {
+            Space::Null => Self::fixed(vec![0]),
+            Space::Simple { dims, max } => DatasetPlan {
+                max_dims: max.into_iter().map(limit).collect(),
+                ..Self::fixed(dims)
+            },
         }
     }
 
@@ -297,7 +304,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn space(&self) -> Space {
+    pub fn space(&self) -> Space {
         Space::with_limits(&self.dims, &self.max_dims)
     }
 }

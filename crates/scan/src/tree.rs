@@ -142,23 +142,11 @@ pub(super) enum Work {
     Elements,
 }
 
-/// One object on both sides.
-pub(super) struct Pair<'a> {
-    pub old: &'a Object,
-    pub new: &'a Id,
-    pub path: &'a str,
-}
-
 impl Copier<'_> {
     fn tree(&mut self, root: Object, new_root: Id) -> Result<()> {
         self.objects
             .insert(root.info.address, h5::address(&new_root)?);
-        let pair = Pair {
-            old: &root,
-            new: &new_root,
-            path: "/",
-        };
-        self.finish_object(&pair, Owner::Root)?;
+        self.finish_object(&root, &new_root, "/", Owner::Root)?;
         let mut groups = vec![Group {
             old: root.id,
             new: new_root,
@@ -221,12 +209,7 @@ impl Copier<'_> {
         old.allow_large_attributes(&creation)?;
         let new = h5::create_group(at.parent, at.link, &creation)?;
         self.objects.insert(old.info.address, h5::address(&new)?);
-        let pair = Pair {
-            old: &old,
-            new: &new,
-            path: at.path,
-        };
-        self.finish_object(&pair, Owner::Other)?;
+        self.finish_object(&old, &new, at.path, Owner::Other)?;
         Ok(Group {
             old: old.id,
             new,
@@ -262,28 +245,33 @@ impl Copier<'_> {
     }
 
     /// Copies what objects of all kinds have: attributes, comment and times.
-    pub fn finish_object(&mut self, pair: &Pair<'_>, owner: Owner) -> Result<()> {
-        if let Some(text) = h5::comment(&pair.old.id)? {
-            h5::set_comment(pair.new, &text)?;
+    pub fn finish_object(
+        &mut self,
+        old: &Object,
+        new: &Id,
+        path: &str,
+        owner: Owner,
+    ) -> Result<()> {
+        if let Some(text) = h5::comment(&old.id)? {
+            h5::set_comment(new, &text)?;
         }
-        let info = &pair.old.info;
-        let new = h5::address(pair.new)?;
-        let [access, modification, change, birth] = info.times;
+        let new_address = h5::address(new)?;
+        let [access, modification, change, birth] = old.info.times;
         if change != 0 {
             let or_change = |time| if time == 0 { change } else { time };
             self.times.push(ObjectTimes {
-                header: new,
+                header: new_address,
                 access: or_change(access),
                 modification: or_change(modification),
                 change,
                 birth: or_change(birth),
             });
         }
-        if !self.attributes(pair, owner, None)? {
+        if !self.attributes(old, new, path, owner, None)? {
             self.postponed.push(Postponed {
-                old: info.address,
-                new,
-                path: pair.path.to_owned(),
+                old: old.info.address,
+                new: new_address,
+                path: path.to_owned(),
                 work: Work::Attributes(owner),
             });
         }
@@ -296,11 +284,13 @@ impl Copier<'_> {
     /// returns false.
     fn attributes(
         &mut self,
-        pair: &Pair<'_>,
+        old: &Object,
+        new: &Id,
+        path: &str,
         owner: Owner,
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
-        let shown = self.shown_attributes(pair.old, owner)?;
+        let shown = self.shown_attributes(old, owner)?;
         if translator.is_none() {
             for (_, attribute) in &shown {
                 if Shape::of(&h5::attribute_type(attribute)?)?.has_references() {
@@ -309,10 +299,10 @@ impl Copier<'_> {
             }
         }
         for (name, attribute) in &shown {
-            let copied = self.attribute(pair.new, name, attribute, translator.as_deref_mut());
+            let copied = self.attribute(new, name, attribute, translator.as_deref_mut());
             copied.map_err(|e| {
                 let name = String::from_utf8_lossy(name);
-                format!("attribute {name} of {}: {e}", pair.path)
+                format!("attribute {name} of {path}: {e}")
             })?;
         }
         Ok(true)
@@ -377,17 +367,13 @@ impl Copier<'_> {
         } in std::mem::take(&mut self.postponed)
         {
             let old = Object::of(h5::open_object(self.original.file, old)?)?;
-            let pair = Pair {
-                old: &old,
-                new: &h5::open_object(&image, new)?,
-                path: &path,
-            };
+            let new = h5::open_object(&image, new)?;
             let lost_before = translator.lost;
             match work {
                 Work::Attributes(owner) => {
-                    self.attributes(&pair, owner, Some(&mut translator))?;
+                    self.attributes(&old, &new, &path, owner, Some(&mut translator))?;
                 }
-                Work::Elements => copy_elements(&old.id, pair.new, Some(&mut translator))
+                Work::Elements => copy_elements(&old.id, &new, Some(&mut translator))
                     .map_err(|e| format!("dataset {path}: {e}"))?,
             }
             let lost = translator.lost - lost_before;
@@ -419,12 +405,7 @@ impl Copier<'_> {
         let address = old.info.address;
         self.objects.insert(address, h5::address(&new)?);
         self.committed.insert(address, new.clone());
-        let pair = Pair {
-            old,
-            new: &new,
-            path: "a committed datatype",
-        };
-        self.finish_object(&pair, Owner::Other)?;
+        self.finish_object(old, &new, "a committed datatype", Owner::Other)?;
         Ok(new)
     }
 }

@@ -50,8 +50,7 @@ pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
 }
 
 pub fn attribute_storage(attribute: &Id) -> u64 {
-    // SAFETY: see `h5!`.
-    hdf5::sync::sync(|| unsafe { H5Aget_storage_size(attribute.0) })
+    raw!(H5Aget_storage_size(attribute.0))
 }
 
 pub fn attribute_space(attribute: &Id) -> Result<Id> {

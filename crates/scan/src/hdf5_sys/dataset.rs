@@ -22,14 +22,12 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
 
 /// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Option<u64> {
-    // SAFETY: see `h5!`.
-    let offset = hdf5::sync::sync(|| unsafe { H5Dget_offset(dataset.0) });
+    let offset = raw!(H5Dget_offset(dataset.0));
     (offset != UNDEFINED).then_some(offset)
 }
 
 pub fn storage_size(dataset: &Id) -> u64 {
-    // SAFETY: see `h5!`.
-    hdf5::sync::sync(|| unsafe { H5Dget_storage_size(dataset.0) })
+    raw!(H5Dget_storage_size(dataset.0))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,8 +36,7 @@ impl Space {
     }
 
     pub fn of(id: &Id) -> Result<Self> {
-        // SAFETY: see `h5!`.
-        let class = hdf5::sync::sync(|| unsafe { H5Sget_simple_extent_type(id.0) });
+        let class = raw!(H5Sget_simple_extent_type(id.0));
         if class == H5S_class_t::H5S_NULL {
             return Ok(Space::Null);
         }

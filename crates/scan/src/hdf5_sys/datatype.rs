@@ -57,10 +57,7 @@ impl Shape {
                     let member = Id::new(h5!(H5Tget_member_type(datatype.0, number)))?;
                     let shape = Self::nested(&member, depth + 1)?;
                     if shape != Shape::Plain {
-                        // SAFETY: see `h5!`.
-                        let offset = hdf5::sync::sync(|| unsafe {
-                            H5Tget_member_offset(datatype.0, number)
-                        });
+                        let offset = raw!(H5Tget_member_offset(datatype.0, number));
                         members.push((offset, shape));
                     }
                 }
@@ -137,19 +134,16 @@ impl Shape {
 }
 
 pub(super) fn type_class(datatype: &Id) -> H5T_class_t {
-    // SAFETY: see `h5!`.
-    hdf5::sync::sync(|| unsafe { H5Tget_class(datatype.0) })
+    raw!(H5Tget_class(datatype.0))
 }
 
 fn is_unsigned(datatype: &Id) -> bool {
-    // SAFETY: see `h5!`.
-    let sign = hdf5::sync::sync(|| unsafe { H5Tget_sign(datatype.0) });
+    let sign = raw!(H5Tget_sign(datatype.0));
     sign == H5T_sign_t::H5T_SGN_NONE
 }
 
 pub fn type_size(datatype: &Id) -> Result<usize> {
-    // SAFETY: see `h5!`.
-    match hdf5::sync::sync(|| unsafe { H5Tget_size(datatype.0) }) {
+    match raw!(H5Tget_size(datatype.0)) {
         0 => Err("a datatype without a size".into()),
         size => Ok(size),
     }
@@ -181,8 +175,7 @@ pub fn is_unsigned_byte(datatype: &Id) -> Result<bool> {
 /// A short description for people: `i32`, `compound of 24`.
 pub fn describe_type(datatype: &Id) -> String {
     let size = type_size(datatype).unwrap_or(0);
-    // SAFETY: see `h5!`.
-    let big = hdf5::sync::sync(|| unsafe { H5Tget_order(datatype.0) }) == H5T_order_t::H5T_ORDER_BE;
+    let big = raw!(H5Tget_order(datatype.0)) == H5T_order_t::H5T_ORDER_BE;
     let order = if big { ", big-endian" } else { "" };
     match type_class(datatype) {
         H5T_class_t::H5T_INTEGER => {

@@ -43,6 +43,14 @@ macro_rules! h5 {
     };
 }
 
+/// Calls libhdf5 under its lock; the caller looks at the result. SAFETY: as for `h5!`.
+macro_rules! raw {
+    ($call:expr) => {
+        // SAFETY: as said above.
+        hdf5::sync::sync(|| unsafe { $call })
+    };
+}
+
 fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
     if result >= T::from(0) {
         return Ok(result);

@@ -17,7 +17,8 @@ use std::borrow::Cow;
 use attributes::{Attributes, ScaleUse};
 use names::{Plan, ShownVariable};
 
-use crate::hdf5_sys::{self as h5, Id, Link, Space, Target};
+use crate::dataset::DatasetPlan;
+use crate::hdf5_sys::{self as h5, Id, Link, Target};
 use crate::tree::Copied;
 use h5logfs_core::log::netcdf::header::{Dimension, Header, Type, Variable};
 use h5logfs_core::log::numbers::NumberType;
@@ -94,18 +95,13 @@ impl<'a> Maker<'a> {
     fn make_placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
         let datatype = h5::float_type(4, true)?;
         let creation = new_creation()?;
-        let (extent, storage) = if dimension.len == 0 {
-            let extent = Extent {
-                dims: vec![self.records],
-                max_dims: vec![None],
-            };
-            let chunk = self.chooser.plain(&extent.dims, &extent.max_dims, 4);
-            (extent, Storage::Chunked(chunk))
-        } else {
-            (Extent::fixed(vec![dimension.len]), Storage::Contiguous)
-        };
-        h5::set_storage(&creation, &storage)?;
-        let id = self.create(&dimension.name, &datatype, &creation, &extent)?;
+        let mut plan = DatasetPlan::fixed(vec![dimension.len]);
+        if dimension.len == 0 {
+            plan.dims = vec![self.records];
+            plan.max_dims = vec![None];
+            plan.storage = Storage::Chunked(self.chooser.plain(&plan.dims, &plan.max_dims, 4));
+        }
+        let id = self.create(&dimension.name, &datatype, &creation, &plan)?;
         let title = format!(
             "This is a netCDF dimension but not a netCDF variable.{:>10}",
             dimension.len
@@ -136,25 +132,23 @@ impl<'a> Maker<'a> {
         let creation = new_creation()?;
         let fill = self.header.fill_of(variable);
         h5::set_fill_value(&creation, &datatype, &fill[..element])?;
-        let extent = self.extent(variable);
+        let mut plan = self.plan(variable);
         let id = i64::try_from(shown.number).map_err(|e| e.to_string())?;
-        let Extent { dims, max_dims } = &extent;
-        let storage = if dims.is_empty() {
-            Storage::Contiguous
-        } else {
-            Storage::Chunked(self.chooser.logged(id, dims, max_dims, element as u64))
-        };
-        h5::set_storage(&creation, &storage)?;
-        let object = self.create(&shown.name, &datatype, &creation, &extent)?;
+        if !plan.dims.is_empty() {
+            let DatasetPlan { dims, max_dims, .. } = &plan;
+            plan.storage =
+                Storage::Chunked(self.chooser.logged(id, dims, max_dims, element as u64));
+        }
+        let object = self.create(&shown.name, &datatype, &creation, &plan)?;
         self.variable_attributes(&object, shown, variable)?;
         self.out.datasets.push(Dataset {
             name: format!("/{}", lossy(&shown.name)),
             header: h5::address(&object)?,
             datatype: h5::describe_type(&datatype),
             element_size: element as u64,
-            dims: extent.dims,
-            max_dims: extent.max_dims,
-            storage,
+            dims: plan.dims,
+            max_dims: plan.max_dims,
+            storage: plan.storage,
             // Not the fill value of netCDF: the netCDF file has zeros for elements that were never written.
             fill: Vec::new(),
             filters: Vec::new(),
@@ -189,19 +183,20 @@ impl<'a> Maker<'a> {
             .user_attributes(object, &variable.attributes, &of, diagnostics)
     }
 
-    fn extent(&self, variable: &Variable) -> Extent {
-        let mut extent = Extent::fixed(self.header.dims(variable));
+    fn plan(&self, variable: &Variable) -> DatasetPlan {
+        let mut plan = DatasetPlan::fixed(self.header.dims(variable));
         if self.header.is_record(variable)
-            && let (Some(dim), Some(max)) = (extent.dims.first_mut(), extent.max_dims.first_mut())
+            && let (Some(dim), Some(max)) = (plan.dims.first_mut(), plan.max_dims.first_mut())
         {
             (*dim, *max) = (self.records, None);
         }
-        extent
+        plan
     }
 
     /// Makes a dataset without storage.
-    fn create(&self, name: &[u8], datatype: &Id, creation: &Id, extent: &Extent) -> Result<Id> {
-        let space = Space::with_limits(&extent.dims, &extent.max_dims).create()?;
+    fn create(&self, name: &[u8], datatype: &Id, creation: &Id, plan: &DatasetPlan) -> Result<Id> {
+        h5::set_storage(creation, &plan.storage)?;
+        let space = plan.space().create()?;
         h5::create_dataset(&self.root, &link(name)?, datatype, &space, creation)
     }
 
@@ -250,19 +245,6 @@ impl<'a> Maker<'a> {
         let diagnostics = &mut self.out.diagnostics;
         self.attributes
             .user_attributes(root, &header.attributes, "the file", diagnostics)
-    }
-}
-
-/// Current and maximum extent of a dataset.
-struct Extent {
-    dims: Vec<u64>,
-    max_dims: Vec<Option<u64>>,
-}
-
-impl Extent {
-    fn fixed(dims: Vec<u64>) -> Self {
-        let max_dims = dims.iter().map(|d| Some(*d)).collect();
-        Extent { dims, max_dims }
     }
 }
 
