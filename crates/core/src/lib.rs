@@ -23,7 +23,7 @@
 //! `buffers`, `diagnostic`, `error`, `filters`, `image`, `parallel` and `stats` may be used by all.
 
 pub mod boxes;
-pub mod buffers;
+pub(crate) mod buffers;
 pub mod diagnostic;
 pub mod error;
 pub mod filters;

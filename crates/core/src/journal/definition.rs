@@ -274,9 +274,10 @@ impl Outline {
         }
         check_value(value)?;
         let key = (object.to_owned(), name.to_owned());
-        match self.attributes.insert(key) {
-            true => Ok(()),
-            false => Err("it was defined before".into()),
+        if self.attributes.insert(key) {
+            Ok(())
+        } else {
+            Err("it was defined before".into())
         }
     }
 
@@ -314,9 +315,10 @@ impl Outline {
     /// many.
     fn with_room(&self, old: u128, new: u128) -> Result<u128> {
         let all = (self.laid_out - old).saturating_add(new);
-        match all <= LARGEST_FILE {
-            true => Ok(all),
-            false => Err("no file can be as large as its datasets".into()),
+        if all <= LARGEST_FILE {
+            Ok(all)
+        } else {
+            Err("no file can be as large as its datasets".into())
         }
     }
 }
@@ -368,9 +370,10 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
         return Err(format!("a fill value of more than {LARGEST_VALUE} bytes"));
     }
     let Some(chunk) = &layout.chunk else {
-        return match layout.filters.is_empty() {
-            true => Ok(()),
-            false => Err("filters without chunks".into()),
+        return if layout.filters.is_empty() {
+            Ok(())
+        } else {
+            Err("filters without chunks".into())
         };
     };
     if chunk.len() != dims.len() || dims.is_empty() || chunk.contains(&0) {
@@ -454,9 +457,10 @@ fn check_value(value: &Value) -> Result<()> {
             "{bytes} bytes; at most {LARGEST_VALUE} are allowed"
         ));
     }
-    match bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
-        true => Ok(()),
-        false => Err("name, datatype and value together are larger than 64 KiB".into()),
+    if bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
+        Ok(())
+    } else {
+        Err("name, datatype and value together are larger than 64 KiB".into())
     }
 }
 

@@ -68,9 +68,10 @@ pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
 pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
     let mut bytes = [0; 32];
     file.read_exact_at(&mut bytes, MARK_AT)?;
-    match bytes[..16] == *MARK && bytes[16..] == id.0 {
-        true => Ok(()),
-        false => Err(io::Error::other("another file has taken its name")),
+    if bytes[..16] == *MARK && bytes[16..] == id.0 {
+        Ok(())
+    } else {
+        Err(io::Error::other("another file has taken its name"))
     }
 }
 
@@ -202,13 +203,12 @@ fn walk(
     while at < range.end {
         let left = range.end - at;
         let mut bytes = [0; ExtentHeader::SIZE as usize];
-        let header = match left >= ExtentHeader::SIZE {
-            true => {
-                let read = file.read_exact_at(&mut bytes, at);
-                read.map_err(|e| e.to_string())?;
-                ExtentHeader::from_bytes(&bytes)
-            }
-            false => None,
+        let header = if left >= ExtentHeader::SIZE {
+            let read = file.read_exact_at(&mut bytes, at);
+            read.map_err(|e| e.to_string())?;
+            ExtentHeader::from_bytes(&bytes)
+        } else {
+            None
         };
         let header = header
             .filter(|h| h.flush == flush && h.extent().is_some_and(|len| len <= left))
@@ -236,12 +236,13 @@ fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String
         sum.update(part);
         at += part.len() as u64;
     }
-    match sum.sum() == crc {
-        true => Ok(()),
-        false => Err(format!(
+    if sum.sum() == crc {
+        Ok(())
+    } else {
+        Err(format!(
             "the entries at byte {} do not match their checksum",
             piece.offset
-        )),
+        ))
     }
 }
 

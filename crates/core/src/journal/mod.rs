@@ -198,15 +198,15 @@ impl Journal {
             .iter()
             .try_for_each(|l| encode(l, &mut sum, &mut text));
         let written = encoded
-            .and_then(|()| match self.torn {
-                true => self.file.set_len(self.len),
-                false => Ok(()),
+            .and_then(|()| {
+                if self.torn {
+                    self.file.set_len(self.len)
+                } else {
+                    Ok(())
+                }
             })
             .and_then(|()| self.file.write_all_at(&text, self.len))
-            .and_then(|()| match sync {
-                true => self.file.sync_data(),
-                false => Ok(()),
-            });
+            .and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
             // Where this fails, too, it is done before the next lines.
             self.torn = self.file.set_len(self.len).is_err();
@@ -220,9 +220,12 @@ impl Journal {
 
     /// Removes the journal of a file that is closed.
     pub fn remove(&self) -> Result<()> {
-        let removed = self.is_in_place().and_then(|there| match there {
-            true => std::fs::remove_file(&self.path),
-            false => Err(io::Error::other("another file has taken its name")),
+        let removed = self.is_in_place().and_then(|there| {
+            if there {
+                std::fs::remove_file(&self.path)
+            } else {
+                Err(io::Error::other("another file has taken its name"))
+            }
         });
         removed.map_err(|e| Error::io(&self.path, e))
     }
@@ -286,17 +289,18 @@ pub struct Torn {
 
 impl Display for Torn {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.damaged {
-            true => write!(
+        if self.damaged {
+            write!(
                 f,
                 "line {} of the journal is damaged: flushes that follow it cannot be shown",
                 self.line
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 f,
                 "line {} of the journal is torn: a flush that did not return",
                 self.line
-            ),
+            )
         }
     }
 }
@@ -441,9 +445,10 @@ impl<'a> Lines<'a> {
         let (sum, text) = (text.get(..8)?, text.get(8..)?.strip_prefix(b" ")?);
         let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
         self.sum.update(text);
-        match sum == self.sum.sum() {
-            true => serde_json::from_slice(text).ok(),
-            false => None,
+        if sum == self.sum.sum() {
+            serde_json::from_slice(text).ok()
+        } else {
+            None
         }
     }
 }
@@ -476,12 +481,15 @@ pub fn of_file(
         return Ok(None);
     };
     let path = path_of(relative);
-    let missing = |reason: String| match extent::is_unclosed(file)? {
-        true => Err(Error::bad_file(
-            file.path(),
-            format!("it was not closed, and {reason}"),
-        )),
-        false => Ok(None),
+    let missing = |reason: String| {
+        if extent::is_unclosed(file)? {
+            Err(Error::bad_file(
+                file.path(),
+                format!("it was not closed, and {reason}"),
+            ))
+        } else {
+            Ok(None)
+        }
     };
     let source = match SourceFile::open(dir, &path) {
         Ok(source) => source,

@@ -47,9 +47,10 @@ impl Arrangement {
                 *block > 0 && at.is_sorted_by(|a, b| a.0 < b.0) && *len <= i64::MAX as u64
             }
         };
-        match is_sound {
-            true => Ok(()),
-            false => Err("bytes in blocks that make no sense".into()),
+        if is_sound {
+            Ok(())
+        } else {
+            Err("bytes in blocks that make no sense".into())
         }
     }
 
@@ -60,9 +61,10 @@ impl Arrangement {
             return Ok(());
         };
         let bytes = block.checked_mul(at.len() as u64);
-        match bytes.is_some_and(|bytes| bytes <= file) {
-            true => Ok(()),
-            false => Err("its chunks have more bytes than the file".into()),
+        if bytes.is_some_and(|bytes| bytes <= file) {
+            Ok(())
+        } else {
+            Err("its chunks have more bytes than the file".into())
         }
     }
 

@@ -331,9 +331,10 @@ mod tests {
                 }
                 if to == NumberType::U64 {
                     // Two conversions to 64 signed bits; one of them of the number less 2^63.
-                    return Some(match f >= 2f64.powi(63) {
-                        true => machine(f - 2f64.powi(63), 64) ^ 1 << 63,
-                        false => machine(f, 64),
+                    return Some(if f >= 2f64.powi(63) {
+                        machine(f - 2f64.powi(63), 64) ^ 1 << 63
+                    } else {
+                        machine(f, 64)
                     });
                 }
                 let width = if matches!(to, NumberType::U32 | NumberType::I64) {
@@ -354,9 +355,10 @@ mod tests {
     /// `cvttsd2si`: NaN, and numbers that are too large, become the least number.
     fn machine(f: f64, width: u32) -> u64 {
         let limit = 2f64.powi(width as i32 - 1);
-        match f.trunc() < limit && f.trunc() >= -limit {
-            true => f as i64 as u64,
-            false => (-(1i128 << (width - 1))) as u64,
+        if f.trunc() < limit && f.trunc() >= -limit {
+            f as i64 as u64
+        } else {
+            (-(1i128 << (width - 1))) as u64
         }
     }
 

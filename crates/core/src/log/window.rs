@@ -122,9 +122,10 @@ impl<'a> Window<'a> {
         };
         let buffered_end = self.at + self.buffer.len() as u64;
         let goes_on = (self.at..=buffered_end + LEAST_STEP).contains(&at);
-        self.step = match goes_on {
-            true => (self.step * 2).min(MOST_STEP),
-            false => LEAST_STEP,
+        self.step = if goes_on {
+            (self.step * 2).min(MOST_STEP)
+        } else {
+            LEAST_STEP
         };
         let left = begin + piece.len - at;
         self.at = at;

@@ -69,9 +69,10 @@ impl Tables {
                 return Err(format!("source file {source} of {sources}"));
             }
         }
-        match self.anchors.is_sorted_by(|a, b| a.id < b.id) {
-            true => Ok(()),
-            false => Err("anchors out of order".into()),
+        if self.anchors.is_sorted_by(|a, b| a.id < b.id) {
+            Ok(())
+        } else {
+            Err("anchors out of order".into())
         }
     }
 

@@ -9,9 +9,12 @@ impl Tables {
         if !self.metadata.is_empty() && !self.sections.is_empty() {
             return Err("tables of a closed log and sections of an unclosed one".into());
         }
-        let known = |source: u16| match usize::from(source) < sources {
-            true => Ok(()),
-            false => Err(format!("source file {source} of {sources}")),
+        let known = |source: u16| {
+            if usize::from(source) < sources {
+                Ok(())
+            } else {
+                Err(format!("source file {source} of {sources}"))
+            }
         };
         for extent in self.metadata.iter().chain(&self.data) {
             known(extent.source)?;
@@ -28,18 +31,20 @@ impl Tables {
         }
         // They are searched by bisection.
         let place = |e: &Extent| (e.source, e.offset);
-        match self.data.is_sorted_by_key(place) {
-            true => Ok(()),
-            false => Err("data extents out of order".into()),
+        if self.data.is_sorted_by_key(place) {
+            Ok(())
+        } else {
+            Err("data extents out of order".into())
         }
     }
 }
 
 fn check_range(offset: u64, len: u64) -> Result<(), String> {
     let end = offset.checked_add(len);
-    match end.is_some_and(|end| end <= i64::MAX as u64) {
-        true => Ok(()),
-        false => Err(format!("{len} bytes at {offset} are in no file")),
+    if end.is_some_and(|end| end <= i64::MAX as u64) {
+        Ok(())
+    } else {
+        Err(format!("{len} bytes at {offset} are in no file"))
     }
 }
 

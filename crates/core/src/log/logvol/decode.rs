@@ -140,9 +140,10 @@ impl<'a> Decoder<'a> {
         let explicit = self.entries.explicit(target);
         let at = explicit.position();
         let is_own = at == place.position;
-        let explicit_entry = match is_own {
-            true => head,
-            false => EntryHeader::read(self.window(&mut state.shared, source), at, end)?,
+        let explicit_entry = if is_own {
+            head
+        } else {
+            EntryHeader::read(self.window(&mut state.shared, source), at, end)?
         };
         let lead = head.record.or(explicit_entry.record);
         let lead = lead
@@ -242,9 +243,10 @@ impl<'a> Decoder<'a> {
         }
         let own_rank = rank - usize::from(explicit_entry.record.is_some() && rank > 0);
         if !explicit_entry.has(MUL | ENC | DEFL) {
-            let window = match is_own {
-                true => self.window(&mut state.window, source),
-                false => self.window(&mut state.shared, source),
+            let window = if is_own {
+                self.window(&mut state.window, source)
+            } else {
+                self.window(&mut state.shared, source)
             };
             let body = window.bytes(at + explicit_entry.len(), explicit_entry.body_len())?;
             return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
@@ -370,13 +372,12 @@ impl<'a> Decoder<'a> {
 impl Coverage {
     /// A selection of one block is not kept.
     fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
-        match selection.is_one_block() {
-            true => {
-                let bounds = selection.bounds();
-                let count: Vec<u64> = bounds.count().collect();
-                Coverage::block(lead, &bounds.start, &count, sides)
-            }
-            false => Coverage::Selection(id, selection),
+        if selection.is_one_block() {
+            let bounds = selection.bounds();
+            let count: Vec<u64> = bounds.count().collect();
+            Coverage::block(lead, &bounds.start, &count, sides)
+        } else {
+            Coverage::Selection(id, selection)
         }
     }
 

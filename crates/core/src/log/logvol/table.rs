@@ -448,9 +448,10 @@ fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, String> {
 
 /// Bytes that the coordinates of `blocks` blocks take (sections 6.1 and 6.2).
 pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
-    match encoded {
-        true => 8 * (rank.saturating_sub(1) + 2 * blocks),
-        false => blocks.saturating_mul(16 * rank),
+    if encoded {
+        8 * (rank.saturating_sub(1) + 2 * blocks)
+    } else {
+        blocks.saturating_mul(16 * rank)
     }
 }
 

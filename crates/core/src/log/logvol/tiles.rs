@@ -26,9 +26,10 @@ pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> HashMap<i64, Tili
     }
     let mut finder = Finder::default();
     walk(sources, tables, &mut finder);
-    match finder.is_damaged {
-        true => HashMap::new(),
-        false => finder.found,
+    if finder.is_damaged {
+        HashMap::new()
+    } else {
+        finder.found
     }
 }
 
@@ -54,9 +55,10 @@ impl Visitor for Finder {
             return Ok(());
         }
         let tiling = self.found.entry(id).or_default();
-        match is_one_block {
-            true => tiling.add(&self.block),
-            false => tiling.spoil(),
+        if is_one_block {
+            tiling.add(&self.block)
+        } else {
+            tiling.spoil()
         }
         Ok(())
     }

@@ -59,9 +59,10 @@ impl Variable {
 }
 
 fn check_file_end(end: Option<u64>) -> Result<(), String> {
-    match end.is_some_and(|end| end <= i64::MAX as u64) {
-        true => Ok(()),
-        false => Err("numbers of a netCDF file that are in no file".into()),
+    if end.is_some_and(|end| end <= i64::MAX as u64) {
+        Ok(())
+    } else {
+        Err("numbers of a netCDF file that are in no file".into())
     }
 }
 

@@ -108,9 +108,10 @@ impl<'a> Decoder<'a> {
         if request.elements == 0 {
             return Ok(());
         }
-        let lost = match place.is_astray() {
-            true => Some("its payload does not follow the one before".into()),
-            false => lost(self.sources, &entry, log.data),
+        let lost = if place.is_astray() {
+            Some("its payload does not follow the one before".into())
+        } else {
+            lost(self.sources, &entry, log.data)
         };
         if found.decoded > MOST_DECODED {
             return Err("the blocks of its variable take too much memory".into());
@@ -158,9 +159,10 @@ impl<'a> Decoder<'a> {
             _ => return Ok(None),
         };
         let mut dims = self.dataset.dims.to_vec();
-        let step = match variable.is_record {
-            true => self.table.tables.record_size,
-            false => variable.row_bytes().unwrap_or(u64::MAX),
+        let step = if variable.is_record {
+            self.table.tables.record_size
+        } else {
+            variable.row_bytes().unwrap_or(u64::MAX)
         };
         if let Some(rows) = dims.first_mut() {
             let begun = there.checked_div(step).map(|_| there.div_ceil(step));

@@ -140,9 +140,10 @@ impl ByteOrder {
     pub fn i32(self, bytes: &[u8]) -> i32 {
         let mut own = [0; 4];
         own.copy_from_slice(&bytes[..4]);
-        match self.big_endian {
-            true => i32::from_be_bytes(own),
-            false => i32::from_le_bytes(own),
+        if self.big_endian {
+            i32::from_be_bytes(own)
+        } else {
+            i32::from_le_bytes(own)
         }
     }
 
@@ -150,9 +151,10 @@ impl ByteOrder {
     pub fn i64(self, bytes: &[u8]) -> i64 {
         let mut own = [0; 8];
         own.copy_from_slice(&bytes[..8]);
-        match self.big_endian {
-            true => i64::from_be_bytes(own),
-            false => i64::from_le_bytes(own),
+        if self.big_endian {
+            i64::from_be_bytes(own)
+        } else {
+            i64::from_le_bytes(own)
         }
     }
 }
@@ -187,9 +189,10 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String>
     let is_fresh = fields.entry_begin == begin;
     // A program that writes the number into its own field.
     let is_in_place = is_fresh && fields.num_entries & NO_RANK != 0;
-    let claimed = match is_in_place {
-        true => fields.num_entries,
-        false => fields.entry_begin,
+    let claimed = if is_in_place {
+        fields.num_entries
+    } else {
+        fields.entry_begin
     };
     let mut header = LogHeader {
         fields,

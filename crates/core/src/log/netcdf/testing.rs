@@ -44,16 +44,18 @@ impl LogBytes {
     }
 
     pub fn int(&self, number: i32) -> [u8; 4] {
-        match self.big_endian {
-            true => number.to_be_bytes(),
-            false => number.to_le_bytes(),
+        if self.big_endian {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
         }
     }
 
     pub fn word(&self, number: i64) -> [u8; 8] {
-        match self.big_endian {
-            true => number.to_be_bytes(),
-            false => number.to_le_bytes(),
+        if self.big_endian {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
         }
     }
 

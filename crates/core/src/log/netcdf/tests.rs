@@ -13,9 +13,12 @@ const VARS: i32 = -4;
 const SHORT: i32 = 4;
 
 fn shorts(log: &LogBytes, values: &[i16]) -> Vec<u8> {
-    let one = |value: &i16| match log.big_endian {
-        true => value.to_be_bytes(),
-        false => value.to_le_bytes(),
+    let one = |value: &i16| {
+        if log.big_endian {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
     };
     values.iter().flat_map(one).collect()
 }

@@ -66,9 +66,10 @@ impl Parser<'_> {
             attributes,
             variables,
         };
-        match header.record_size() > i64::MAX as u64 {
-            true => self.fail(self.at, "records of 2^63 bytes or more"),
-            false => Ok(header),
+        if header.record_size() > i64::MAX as u64 {
+            self.fail(self.at, "records of 2^63 bytes or more")
+        } else {
+            Ok(header)
         }
     }
 
@@ -162,9 +163,10 @@ impl Parser<'_> {
         let mut lens = lens.map(|d| d.len.max(1));
         let bytes = lens.try_fold(variable.kind.size() as u64, u64::checked_mul);
         let end = bytes.and_then(|bytes| bytes.checked_add(variable.begin));
-        match end.is_some_and(|end| end <= i64::MAX as u64) {
-            true => Ok(()),
-            false => self.fail(at, "a variable that ends behind byte 2^63"),
+        if end.is_some_and(|end| end <= i64::MAX as u64) {
+            Ok(())
+        } else {
+            self.fail(at, "a variable that ends behind byte 2^63")
         }
     }
 
@@ -203,9 +205,10 @@ impl Parser<'_> {
         let at = self.at;
         let len = self.count()?;
         let name = self.padded(len)?;
-        match name.is_empty() || name.contains(&0) {
-            true => self.fail(at, "a name that is empty or has a zero byte"),
-            false => Ok(name),
+        if name.is_empty() || name.contains(&0) {
+            self.fail(at, "a name that is empty or has a zero byte")
+        } else {
+            Ok(name)
         }
     }
 
@@ -240,9 +243,10 @@ impl Parser<'_> {
             }
             _ => u64::from_be_bytes(self.array()?),
         };
-        match begin > i64::MAX as u64 {
-            true => self.fail(at, "a variable that begins at a negative offset"),
-            false => Ok(begin),
+        if begin > i64::MAX as u64 {
+            self.fail(at, "a variable that begins at a negative offset")
+        } else {
+            Ok(begin)
         }
     }
 
@@ -263,9 +267,10 @@ impl Parser<'_> {
 
     /// A number as wide as a count. Numbers of 4 bytes are unsigned: CDF-2 has dimensions past 2^31.
     fn size(&mut self) -> Result<u64> {
-        match self.is_wide() {
-            true => Ok(u64::from_be_bytes(self.array()?)),
-            false => self.word().map(u64::from),
+        if self.is_wide() {
+            Ok(u64::from_be_bytes(self.array()?))
+        } else {
+            self.word().map(u64::from)
         }
     }
 
@@ -277,9 +282,10 @@ impl Parser<'_> {
 
     /// Fails where the number that was just read is negative.
     fn not_negative(&self, count: u64) -> Result<()> {
-        match count > i64::MAX as u64 {
-            true => self.fail(self.at - self.width(), "a negative count"),
-            false => Ok(()),
+        if count > i64::MAX as u64 {
+            self.fail(self.at - self.width(), "a negative count")
+        } else {
+            Ok(())
         }
     }
 
