@@ -51,13 +51,15 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test bench bench-writer fuzz lint install install-program \
+.PHONY: help build build-writer demo test soak bench bench-writer fuzz lint install install-program \
 	install-writer uninstall deb deb-writer setup setup-build setup-mpi setup-demo setup-bench setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount;'
 	@echo '              the same with a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
+	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
+	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
@@ -88,6 +90,10 @@ demo: setup-demo
 
 test: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
+
+soak: export H5LOGFS_SOAK_SECONDS ?= 120
+soak: setup
+	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test soak
 
 RANKS ?= 4
 BENCH ?=

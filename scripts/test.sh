@@ -1,26 +1,40 @@
 #!/usr/bin/env bash
-# test.sh [ARGUMENTS]: cargo test. If root runs it and users may not open /dev/fuse (in Debian's own setting they may),
-# the tests run in a mount namespace of their own, with a device that users may open. Without it the tests of mounts by
-# ordinary users could only be skipped.
+# test.sh [ARGUMENTS]: runs the tests with cargo-nextest, or with cargo test if cargo-nextest is not installed. The
+# arguments are those that both take.
+#
+# If root runs it and users may not open /dev/fuse (in Debian's own setting they may), the tests run in a mount
+# namespace of their own, with a device that users may open. Without it the tests of mounts by ordinary users could only
+# be skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-run=("${CARGO:-cargo}" test "$@")
-if [ "$(id -u)" -ne 0 ] || [ "$(($(stat -c '0%a' /dev/fuse) & 6))" -eq 6 ]; then
-    exec "${run[@]}"
-fi
-if ! unshare --mount true; then
-    echo "test.sh: no mount namespace to be had: tests of mounts by ordinary users will be skipped" >&2
-    exec "${run[@]}"
-fi
+cargo=${CARGO:-cargo}
 
 open_device='
-    folder=$1; shift
-    mount -t tmpfs -o dev,mode=755 h5logfs-test "$folder"
-    mknod -m 666 "$folder/fuse" c 10 229
-    mount --bind "$folder/fuse" /dev/fuse
+    dir=$1; shift
+    mount -t tmpfs -o dev,mode=755 h5logfs-test "$dir"
+    mknod -m 666 "$dir/fuse" c 10 229
+    mount --bind "$dir/fuse" /dev/fuse
     exec "$@"
 '
-folder=$(mktemp -d)
-trap 'rmdir "$folder"' EXIT
-unshare --mount sh -ec "$open_device" sh "$folder" "${run[@]}"
+if [ "$(id -u)" -eq 0 ] && [ "$(($(stat -c '0%a' /dev/fuse) & 6))" -ne 6 ]; then
+    if unshare --mount true; then
+        dir=$(mktemp -d)
+        trap 'rmdir "$dir"' EXIT
+        unshare --mount sh -ec "$open_device" sh "$dir" scripts/test.sh "$@"
+        exit
+    fi
+    echo "test.sh: cannot make a mount namespace: tests of mounts by ordinary users will be skipped" >&2
+fi
+
+if ! "$cargo" nextest --version >/dev/null 2>&1; then
+    echo "test.sh: cargo-nextest is not installed: cargo test takes its place, and longer" >&2
+    exec "$cargo" test "$@"
+fi
+status=0
+# nextest runs no doc tests.
+case " $* " in
+*" --test "*) ;;
+*) "$cargo" test --doc "$@" || status=$? ;;
+esac
+"$cargo" nextest run "$@" || status=$?
+exit $status

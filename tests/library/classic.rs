@@ -475,7 +475,7 @@ fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
 /// In large caches and small ones, by several readers, from a kept index: sound logs, whose contents other tests look
 /// at, and those that have lost some data.
 #[test]
-fn however_it_is_read() {
+fn classic_however_it_is_read() {
     let Some(python) = Python::all().pop() else {
         return;
     };

@@ -220,7 +220,7 @@ fn a_view_holds_what_file_and_logs_say() {
 
 /// In large caches and small ones, by several readers, from a kept index.
 #[test]
-fn however_it_is_read() {
+fn netcdf_however_it_is_read() {
     try_seeds(60, |seed| {
         let (_, model, written, _) = case(seed);
         let ways = Ways {
