@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod burst;
+pub mod clock;
 pub mod encoder;
 pub mod layer;
 pub mod make;
@@ -33,17 +34,17 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 const NOBODY: u32 = 65534;
 
-/// Who mounts.
+/// The user that mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Whoever runs the tests.
+    /// The user that runs the tests.
     Caller,
     /// An ordinary user, though root runs the tests.
     Nobody,
 }
 
 impl User {
-    /// Why this user cannot mount here, if so.
+    /// The reason why this user cannot mount here.
     fn hindrance(self) -> Option<&'static str> {
         if !Path::new("/dev/fuse").exists() {
             return Some("there is no /dev/fuse");
@@ -62,7 +63,7 @@ impl User {
         None
     }
 
-    /// Why nothing can be run as this user, if so.
+    /// The reason why no program can be run as this user.
     fn hindrance_to_act(self) -> Option<&'static str> {
         match self {
             User::Caller => None,
@@ -109,12 +110,12 @@ impl User {
     }
 }
 
-/// Whether `user` can mount here; says why not.
+/// Whether `user` can mount here; prints the reason if not.
 pub fn can_mount(user: User) -> bool {
     no_hindrance(user.hindrance())
 }
 
-/// Whether programs can be run as `user` here; says why not.
+/// Whether programs can be run as `user` here; prints the reason if not.
 pub fn can_act(user: User) -> bool {
     no_hindrance(user.hindrance_to_act())
 }
@@ -140,7 +141,7 @@ pub struct Mounted {
     pub user: User,
     pub daemon: Pid,
     mount_point: PathBuf,
-    // Goes last: it can be removed only when nothing is mounted there any more.
+    // Dropped last: it can be removed only when nothing is mounted there any more.
     _dir: TempDir,
 }
 
@@ -157,7 +158,7 @@ impl Mounted {
         Mounted::at(user, dir)
     }
 
-    /// Takes charge of what is mounted at `directory`.
+    /// Takes over what is mounted at `dir`.
     pub fn at(user: User, dir: TempDir) -> Self {
         let mount_point = dir.path().to_owned();
         let daemon = daemon_of(&mount_point);
@@ -198,14 +199,14 @@ impl Drop for Mounted {
         if mount_type(&self.mount_point).as_deref() == Some("fuse.h5logfs") {
             unmount_by_force(self.user, &self.mount_point);
         }
-        // The number may be somebody else's by now, so make sure.
+        // Another process may have this number by now.
         if daemon_of(&self.mount_point) == Some(self.daemon) {
             let _ = rustix::process::kill_process(self.daemon, Signal::KILL);
         }
     }
 }
 
-/// At once, whoever has files open there.
+/// Unmounts at once, even if files are open there.
 pub fn unmount_by_force(user: User, path: &Path) {
     if is_root() {
         let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);

@@ -1,4 +1,5 @@
-//! What is kept of logs on disk: used when it may be, never when it must not, and no reader's concern.
+//! What is kept of logs on disk: it is used if it is valid, never otherwise, and failures to keep it are no failures of
+//! reads.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -7,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::common::clock::settle;
 use crate::common::encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
@@ -23,9 +24,6 @@ use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::InProcess;
 use h5logfs_scan::library;
 use tempfile::TempDir;
-
-/// Longer than a file must have been left alone before anything of it is kept.
-const SETTLING: Duration = Duration::from_millis(2100);
 
 const LOGS: [&str; 4] = [
     "nd.log.h5",
@@ -70,7 +68,7 @@ impl Site {
 
     fn settled(names: &[&str]) -> Self {
         let site = Site::new(names);
-        thread::sleep(SETTLING);
+        settle(&site.run());
         site
     }
 
@@ -167,7 +165,7 @@ fn indexes_come_back_without_a_look_at_the_tables() {
         ["a", "b"].map(|name| Dataset::new(name, i32::from(name == "b"), Type::U8, &extent));
     let path = site.run().join("log.h5");
     LogFile::with(datasets.to_vec(), own.chain(shared).collect()).write(&path);
-    thread::sleep(SETTLING);
+    settle(&site.run());
 
     let read = || {
         let view = site.catalog(&site.run()).open(Path::new("log.h5")).unwrap();
@@ -232,7 +230,7 @@ fn a_file_that_changed_is_scanned_again() {
         // Just changed: not kept either.
         assert!(!known(name) && !known(name), "{name}");
     }
-    thread::sleep(SETTLING);
+    settle(&site.run());
     for name in ["subfile.log.h5", "nd.log.h5"] {
         assert!(!known(name) && known(name), "{name}");
     }
@@ -258,7 +256,7 @@ fn indexes_of_subfiles_that_changed_are_made_again() {
         site.run().join(format!("{name}.subfiles/{name}.0"))
     };
     let (old, new) = (write("log.h5", 0), write("new.h5", 1));
-    thread::sleep(SETTLING);
+    settle(&site.run());
     // The elements: the times of the objects are not those of the other file.
     let all = |name: &str| {
         let view = site.catalog(&site.run()).open(Path::new(name)).unwrap();
@@ -267,7 +265,7 @@ fn indexes_of_subfiles_that_changed_are_made_again() {
     let before = all("log.h5");
     assert!(site.items().iter().any(|item| item.ends_with("index-0")));
     change_unseen(&old, |path| assert!(fs::copy(&new, path).unwrap() > 0));
-    thread::sleep(SETTLING);
+    settle(&site.run());
     for _ in 0..2 {
         let after = all("log.h5");
         assert!(after == all("new.h5") && after != before);
@@ -289,7 +287,7 @@ fn of_a_file_just_changed_or_from_the_future_nothing_is_kept() {
         .write(true)
         .open(site.run().join("nd.log.h5"));
     file.unwrap().set_modified(later).unwrap();
-    thread::sleep(SETTLING);
+    settle(&site.run());
     see();
     assert!(site.items().is_empty());
 }
@@ -335,7 +333,7 @@ fn touch(view: &View) {
     }
 }
 
-/// With the right checksum: written by a program with a bug, or by somebody who wants to do harm.
+/// With the right checksum: written by a program with a bug, or by an attacker.
 #[test]
 fn kept_snapshots_with_no_sense_make_no_panic() {
     for name in ["subfile.log.h5", "objref_dset.log.h5", "userblock.log.h5"] {

@@ -1,5 +1,5 @@
-//! Who may read what through a mount that several users enter: nobody more than the source lets him, and from the next open
-//! on not more than it lets him then.
+//! What users may read through a mount that several of them enter: no more than the source permits, and from the next open
+//! on no more than it permits then.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,8 +15,9 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
+use crate::common::clock::settle;
 use crate::common::people::*;
-use crate::common::{Mounted, PROGRAM, User, can_mount, errno, messages};
+use crate::common::{Mounted, PROGRAM, User, can_mount, errno, messages, wait_until};
 
 const SECRET: &[u8] = b"nobody else is to see this\n";
 
@@ -153,14 +154,15 @@ fn private_directories_are_closed_at_once() {
     }
     assert!(ALICE.can_list(&shown.join("below")));
     set_mode(&dir, 0o711);
-    thread::sleep(Duration::from_millis(1100));
-    assert!(BOB.read(&shown.join("log.h5")).is_some());
+    wait_until("the kernel asks again", || {
+        BOB.read(&shown.join("log.h5")).is_some()
+    });
     assert!(!BOB.can_list(&shown));
 }
 
 // --- changes while a file is open -----------------------------------------------------------------
 
-/// Somebody who has a file open, of which he has read nothing yet.
+/// A process that has a file open, and has read nothing of it yet.
 struct Reader(std::process::Child);
 
 impl Reader {
@@ -196,30 +198,28 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
     if !ready() || !has_lists(source.path()) {
         return;
     }
-    let plain = source.path().join("plain");
-    fs::write(&plain, vec![7; 300_000]).unwrap();
-    let log = source.path().join("log.h5");
-    copy(&corpus("corpus/fill.log.h5"), &log);
     let mounted = mount_for_all(source.path());
-    for file in [plain, log] {
-        let shown = mounted.join(file.file_name().unwrap());
-        let take_away: [(&str, &dyn Fn()); 4] = [
-            ("chmod", &|| set_mode(&file, 0o600)),
-            ("chmod for others", &|| set_mode(&file, 0o640)),
-            ("chown", &|| BOB.owns(&file, 0o044)),
-            ("a list", &|| {
-                set_list(&file, [6, 4, 4, 4], &[Entry::User(BOB.uid, 0)]);
-            }),
-        ];
-        for (how, take_away) in take_away {
+    let take_away: [(&str, fn(&Path)); 4] = [
+        ("chmod", |file| set_mode(file, 0o600)),
+        ("chmod for others", |file| set_mode(file, 0o640)),
+        ("chown", |file| BOB.owns(file, 0o044)),
+        ("a list", |file| {
+            set_list(file, [6, 4, 4, 4], &[Entry::User(BOB.uid, 0)]);
+        }),
+    ];
+    // Each time another file: where a read was denied, the kernel denies it for a second yet.
+    for (how, take_away) in take_away {
+        let plain = source.path().join(format!("plain, {how}"));
+        fs::write(&plain, vec![7; 300_000]).unwrap();
+        let log = source.path().join(format!("log, {how}.h5"));
+        copy(&corpus("corpus/fill.log.h5"), &log);
+        for file in [plain, log] {
             ALICE.owns(&file, 0o644);
-            let _ = rustix::fs::removexattr(&file, ACCESS_LIST);
-            // What was denied before is denied for as long as the kernel remembers.
-            thread::sleep(Duration::from_millis(1100));
+            let shown = mounted.join(file.file_name().unwrap());
             let all = BOB.read(&shown).expect(how);
             let open = Reader::open(BOB, &shown);
             assert_eq!(BOB.read(&shown).as_ref(), Some(&all), "{how}");
-            take_away();
+            take_away(&file);
             assert_eq!(BOB.read(&shown), None, "{how}");
             assert!(open.read() == all, "{how}");
             assert!(fs::read(&shown).unwrap() == all, "{how}");
@@ -560,7 +560,7 @@ fn every_mount_is_without_devices_and_set_uid() {
 
 // --- the index directory --------------------------------------------------------------------------
 
-/// Where another user was first, in a directory in which everybody may make files.
+/// Another user has made the directory first, where all users may make files.
 #[test]
 fn an_index_directory_that_others_have_made_is_refused() {
     if !ready() {
@@ -595,13 +595,14 @@ fn an_index_directory_that_others_have_made_is_refused() {
             !refused.status.success() && said.contains(words),
             "{words}: {said}"
         );
-        match fs::symlink_metadata(&place).unwrap().is_dir() {
-            true => fs::remove_dir(&place).unwrap(),
-            false => fs::remove_file(&place).unwrap(),
+        if fs::symlink_metadata(&place).unwrap().is_dir() {
+            fs::remove_dir(&place).unwrap()
+        } else {
+            fs::remove_file(&place).unwrap()
         }
     }
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    // Nobody was first: it is made, and nobody else can enter.
+    // If it is not there, the daemon makes it, and no other user can enter.
     let options = format!("index_dir={}", place.display());
     let _mounted = Mounted::new(source.path(), &options);
     assert!(!BOB.can_list(&place));
@@ -615,7 +616,7 @@ fn files_that_others_have_planted_are_not_believed() {
     }
     let (source, kept) = (open_source(), tempfile::tempdir().unwrap());
     copy(&corpus("corpus/fill.log.h5"), &source.path().join("log.h5"));
-    thread::sleep(Duration::from_millis(2100));
+    settle(source.path());
     let log = kept.path().join("messages");
     let place = kept.path().join("kept");
     let options = format!("index_dir={},log_file={}", place.display(), log.display());

@@ -8,8 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -17,6 +15,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::clock::settle;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::readers::{Python, corpus, said};
 use crate::common::{
@@ -190,14 +189,7 @@ fn what_is_kept_from_an_earlier_daemon_is_no_scan() {
         return;
     }
     let (dir, kept) = (dir(), tempfile::tempdir().unwrap());
-    let log = File::options()
-        .write(true)
-        .open(dir.path().join("view.h5"))
-        .unwrap();
-    log.set_modified(std::time::SystemTime::now() - Duration::from_secs(60))
-        .unwrap();
-    // The time of the inode cannot be set.
-    thread::sleep(Duration::from_millis(2500));
+    settle(dir.path());
     let options = format!("index_dir={}", kept.path().join("own").display());
     for (scans, kept) in [(1, 0), (0, 1)] {
         let mounted = Mounted::new(dir.path(), &options);
@@ -391,7 +383,7 @@ fn any_program_reads_the_virtual_files() {
     }
 }
 
-/// Who reads piece by piece sees one state.
+/// A client that reads piece by piece sees one state.
 #[test]
 fn a_virtual_file_is_as_it_was_when_it_was_opened() {
     if !can_mount(User::Caller) {
@@ -457,7 +449,7 @@ fn the_directory_is_found_by_name_and_not_listed() {
     assert_eq!(errno(fs::metadata(none)), Some(Errno::NOENT));
 }
 
-/// Everybody may open them, and each takes memory of the daemon.
+/// All users may open them, and each open one takes memory of the daemon.
 #[test]
 fn only_so_many_may_be_open() {
     if !can_mount(User::Caller) {
@@ -696,7 +688,7 @@ fn many_broken_files_do_not_fill_the_log() {
         before.rsplit(' ').next()?.parse::<usize>().ok()
     });
     let (number, lines) = suppressed.fold((0, 0), |(n, lines), more| (n + more, lines + 1));
-    // A reply that nobody waits for any more is an error, too, and no file.
+    // A reply for which no client waits any more is an error, too, and no file.
     let all = told(&text) - lines + number;
     assert!((FILES..FILES + 50).contains(&all), "{all} errors: {text}");
 }
@@ -747,9 +739,10 @@ fn the_journal_gets_priorities() {
         mounted.send(Signal::TERM);
         assert!(daemon.wait().unwrap().success());
         let text = fs::read_to_string(logs.path().join("stream")).unwrap();
-        let (info, error) = match is_journal {
-            true => ("<6>", "<3>"),
-            false => ("[20", "[20"),
+        let (info, error) = if is_journal {
+            ("<6>", "<3>")
+        } else {
+            ("[20", "[20")
         };
         assert!(
             text.lines()

@@ -1,6 +1,6 @@
-//! Faults of the source, of the system and of the daemon: what the reader sees, that nobody else sees
-//! anything of it, and that all is well when the fault is gone. The table in docs/operations.md
-//! ("What a reader sees") says what these tests say.
+//! Faults of the source, of the system and of the daemon: what the reader sees, that other readers see
+//! nothing of it, and that all is well when the fault is gone. These tests check the table in
+//! docs/operations.md ("What a reader sees").
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::clock::settle;
 use crate::common::encoder::filter::Filter;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type, open_view};
 use crate::common::layer::{Failing, Layer};
@@ -161,7 +162,7 @@ fn a_log_that_is_truncated_while_open_gives_eio() {
 
     fs::write(&log.path, whole).unwrap();
     site.log_is_well_again(&mounted);
-    // Who opened the former state gets no other one.
+    // A handle of the former state reads no other one.
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
 }
 
@@ -473,13 +474,14 @@ fn readers_of_a_daemon_that_is_killed_get_enotconn_and_the_mount_point_is_freed_
     assert_eq!(site.log.chunk(&open, LATE), Err(Errno::NOTCONN));
     assert_eq!(site.log.open(&mounted).err(), Some(Errno::NOTCONN));
     drop(open);
-    let unmount = match crate::common::is_root() {
-        true => Command::new("umount").arg(&path).output().unwrap(),
-        false => Command::new("fusermount3")
+    let unmount = if crate::common::is_root() {
+        Command::new("umount").arg(&path).output().unwrap()
+    } else {
+        Command::new("fusermount3")
             .arg("-u")
             .arg(&path)
             .output()
-            .unwrap(),
+            .unwrap()
     };
     assert!(unmount.status.success(), "{}", messages(&unmount));
     let again = mount(User::Caller, site.dir.path(), &path, "index_dir=none");
@@ -488,9 +490,6 @@ fn readers_of_a_daemon_that_is_killed_get_enotconn_and_the_mount_point_is_freed_
     unmount_by_force(User::Caller, &path);
     assert_eq!(outcome, Ok(()));
 }
-
-/// Longer than a file must have been left alone before anything of it is kept.
-const SETTLING: Duration = Duration::from_millis(2100);
 
 /// Killed at any moment of the scans, the daemon leaves an index directory that the next one can use.
 #[test]
@@ -504,7 +503,7 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
     let logs: Vec<Log> = (1..=6)
         .map(|n| Log::write(&source, &format!("{n}.h5"), n))
         .collect();
-    thread::sleep(SETTLING);
+    settle(&source);
     let kept = dir.path().join("kept");
     let options = format!("index_dir={}", kept.display());
     let right = |mounted: &Mounted| {
@@ -527,7 +526,7 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
         }
     }
     right(&Mounted::new(&source, &options));
-    // Half written, by somebody who does not rename what is complete.
+    // Half written, as by a program that does not rename complete files.
     let items = || {
         let dirs = fs::read_dir(&kept).unwrap().map(|dir| dir.unwrap().path());
         let items = dirs.flat_map(|dir| fs::read_dir(dir).unwrap());

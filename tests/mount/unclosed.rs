@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs_catalog::Catalog;
@@ -139,7 +139,7 @@ impl Log {
         self.save();
     }
 
-    /// Two flushes of two ranks, and the beginning of a third: `aabbaa`, `cc`, and what nobody sees.
+    /// Two flushes of two ranks, and the beginning of a third: `aabbaa`, `cc`, and what no reader sees.
     fn usual() -> Self {
         let mut log = Log::begin();
         log.extend(6);
@@ -459,12 +459,11 @@ fn a_log_that_may_still_grow_is_not_kept_until_it_is_closed() {
         let view = catalog.open(&name).unwrap();
         (shown(&view), view.saved().is_some(), catalog.scans())
     };
-    let settle = || std::thread::sleep(Duration::from_millis(2100));
-    settle();
+    settle(log.dir.path());
     assert_eq!(see(), ("aabbaacc".into(), false, 1));
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
     assert!(log.recover(&[]).0);
-    settle();
+    settle(log.dir.path());
     assert_eq!(see(), ("aabbaacc".into(), true, 1));
     assert_eq!(see(), ("aabbaacc".into(), true, 0));
 }

@@ -1,5 +1,4 @@
-//! What a scan makes of everything in a log file that was never logged: read back by libhdf5 from
-//! the view's bytes.
+//! What a scan makes of everything in a log file that is not logged data. libhdf5 reads it back from the view's bytes.
 
 use std::ffi::c_char;
 use std::fs;
@@ -7,6 +6,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::common::clock::next_second;
 use crate::common::encoder::raw::{self, Id, call};
 use crate::common::encoder::*;
 use h5logfs_core::view::View;
@@ -355,9 +355,10 @@ fn strings_of_variable_length() {
         for (value, text) in values.chunks(8).zip(&texts) {
             let pointer = u64::from_le_bytes(value.try_into().unwrap()) as *const c_char;
             // SAFETY: libhdf5 has put a pointer to a string there, or null for an empty one.
-            let found = match pointer.is_null() {
-                true => raw::text(""),
-                false => unsafe { std::ffi::CStr::from_ptr(pointer) }.to_owned(),
+            let found = if pointer.is_null() {
+                raw::text("")
+            } else {
+                unsafe { std::ffi::CStr::from_ptr(pointer) }.to_owned()
             };
             assert_eq!(found, *text);
         }
@@ -478,7 +479,7 @@ fn old_times_stay_old() {
         log.latest = latest;
         let shown = show_file(&log, |_| {});
         let time = raw::info(&raw::open(&raw::open_file(&shown.path), "a")).ctime;
-        std::thread::sleep(std::time::Duration::from_millis(1100));
+        next_second();
         let view = open_view(&shown.path).unwrap();
         let exported = shown.dir.path().join("later.h5");
         export(&view, &exported);
@@ -650,7 +651,7 @@ fn show_variety(latest: bool) -> Shown {
 fn opening_twice_gives_the_same_view() {
     for latest in [false, true] {
         let shown = show_variety(latest);
-        std::thread::sleep(std::time::Duration::from_millis(1100));
+        next_second();
         let again = open_view(&shown.path).unwrap();
         assert!(read_whole(&again).unwrap() == read_whole(&shown.view).unwrap());
     }
@@ -662,7 +663,7 @@ fn scanning_twice_gives_the_same_bytes() {
         let shown = show_variety(latest);
         // Across the change of a second, which must not show.
         let first = scan_file(&shown.path).unwrap().to_bytes().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(1100));
+        next_second();
         let second = scan_file(&shown.path).unwrap().to_bytes().unwrap();
         let at = first.iter().zip(&second).position(|(a, b)| a != b);
         assert!(first == second, "they differ from byte {at:?} on");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::clock::{settle, settle_listing};
 use crate::common::readers::project;
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
 use h5logfs_core::index::store::Store;
@@ -18,8 +19,6 @@ use tempfile::TempDir;
 
 const FILE: &str = "file.nc";
 const LOG: [&str; 2] = ["file.nc_0_0.meta", "file.nc_0_0.data"];
-/// Longer than a file must have been left alone before anything of it is kept.
-const SETTLING: Duration = Duration::from_millis(2100);
 
 /// A file of the corpus.
 fn sample(name: &str) -> PathBuf {
@@ -69,7 +68,7 @@ fn a_log_that_was_empty_is_noticed_when_it_is_written() {
     for name in LOG {
         fs::write(run(&site).join(name), "").unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
+    settle_listing(&run(&site));
     let catalog = catalog(&site);
     assert_eq!(sources(&catalog), 0);
     for name in LOG {
@@ -84,7 +83,7 @@ fn what_is_kept_is_not_used_for_a_log_that_was_empty() {
     for name in LOG {
         fs::write(run(&site).join(name), "").unwrap();
     }
-    std::thread::sleep(SETTLING);
+    settle(&run(&site));
     let again = || {
         let store = Store::open(&site.path().join("kept"), 64 << 20).unwrap();
         let mut settings = Settings::default();
@@ -116,7 +115,7 @@ fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
             fs::write(run(&site).join(format!("{FILE}_0_{rank}.{part}")), bytes).unwrap();
         }
     }
-    std::thread::sleep(Duration::from_millis(200));
+    settle_listing(&run(&site));
     let catalog = catalog(&site);
     let start = Instant::now();
     for rank in 0..logs {
@@ -141,7 +140,7 @@ fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     LOG.iter().for_each(|name| copy(&site, name));
     // It could be a file that we may not read.
     fs::create_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    settle_listing(&run(&site));
     let catalog = catalog(&site);
     let start = Instant::now();
     for _ in 0..100 {
@@ -150,7 +149,7 @@ fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     }
     let most = 2 + start.elapsed().as_millis() as u64 / 100;
     assert!(catalog.scans() <= most, "{} scans", catalog.scans());
-    // Who asks for the file itself gets what is true now.
+    // A request for the file itself is answered by its present state.
     assert!(matches!(
         catalog.get(Path::new(FILE)),
         Ok(Presented::Broken(_))
@@ -171,7 +170,7 @@ fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
     for name in LOG {
         fs::write(logs.join(name), fs::read(sample(name)).unwrap()).unwrap();
     }
-    std::thread::sleep(SETTLING);
+    settle(site.path());
     let presented = |dir: &Path, relative: &str| {
         let dirs = [logs.clone()];
         let dir = SourceDir::open(dir).unwrap().with_further(&dirs).unwrap();
