@@ -79,8 +79,7 @@ build: setup-build
 	$(CARGO) build --release --locked
 
 build-writer: setup-mpi
-	$(CARGO) rustc -p h5logfs-writer --profile $(PROFILE) --locked --lib \
-		--crate-type cdylib -- -C link-arg=-Wl,-soname,$(WRITER_SONAME)
+	$(CARGO) build -p h5logfs-writer --profile $(PROFILE) --locked
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 # In one go, so that dependencies are compiled once. The program makes no use of MPI.

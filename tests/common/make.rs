@@ -1,12 +1,12 @@
-//! The targets of the Makefile, on what the tests were built as.
+//! The targets of the Makefile, for the build that is tested.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::PROGRAM;
 use super::readers::project;
 
-/// `make TARGET` for the build that is tested: it finds everything built.
+/// `make TARGET` with the directories and the profile of the tests: everything is built already.
 pub fn make(target: &str) -> Command {
     let built = Path::new(PROGRAM).parent().unwrap();
     let profile = match built.file_name().unwrap().to_str().unwrap() {
@@ -20,4 +20,10 @@ pub fn make(target: &str) -> Command {
         .env("CARGO_TARGET_DIR", built.parent().unwrap())
         .current_dir(project());
     make
+}
+
+/// The library of the writer for programs of C, which cargo builds together with the one for Rust.
+pub fn built_library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.with_file_name("libh5logfs_writer.so")
 }

@@ -9,6 +9,7 @@ pub mod encoder;
 pub mod layer;
 pub mod make;
 pub mod mpirun;
+pub mod once;
 pub mod people;
 pub mod pnetcdf;
 pub mod readers;

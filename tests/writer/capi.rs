@@ -1,4 +1,4 @@
-//! The C face of the writer, as its users have it: installed by `make install`, found by pkg-config,
+//! The C interface of the writer, as its users have it: installed by `make install`, found by pkg-config,
 //! compiled by mpicc, run under mpirun.
 
 use std::fs;
@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::common::make::make;
+use crate::common::PROGRAM;
+use crate::common::make::{built_library, make};
 use crate::common::mpirun::{Job, program};
+use crate::common::once::{once, shared_dir};
 use crate::common::readers::{Python, project, said};
 use tempfile::TempDir;
 
@@ -36,18 +38,23 @@ struct Installed {
 }
 
 impl Installed {
-    /// Built and installed once for all tests, by the profile that the tests were built with, so that the
-    /// dependencies are there already.
+    /// Installed once for all tests.
     fn get() -> &'static Self {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
-            let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
-            let _ = fs::remove_dir_all(&root);
-            for target in ["build-writer", "install"] {
-                run(make(target)
+            let (root, library) = (shared_dir("capi"), built_library());
+            once(&root, &library, || {
+                // What `make build-writer` leaves there: cargo has built it for the tests.
+                let built = Path::new(PROGRAM).parent().unwrap();
+                let version = env!("CARGO_PKG_VERSION");
+                let partial = root.join("library");
+                fs::copy(&library, &partial).unwrap();
+                let target = built.join(format!("libh5logfs_writer.so.{version}"));
+                fs::rename(&partial, target).unwrap();
+                run(make("install")
                     .arg(format!("PREFIX={PREFIX}"))
                     .arg(format!("DESTDIR={}", root.display())));
-            }
+            });
             let flags = pkg_config(&root, &["--cflags", "--libs"]);
             let flags = flags.split_whitespace().map(str::to_owned).collect();
             Installed { root, flags }
@@ -109,7 +116,7 @@ impl Bench {
     /// What the mount shows of a log, as a file.
     fn shown(&self, name: &str) -> PathBuf {
         let shown = self.path(name).with_extension("shown.h5");
-        let mut export = Command::new(crate::common::PROGRAM);
+        let mut export = Command::new(PROGRAM);
         run(export.arg("export").arg(self.path(name)).arg(&shown));
         shown
     }
@@ -141,7 +148,7 @@ fn the_header_is_up_to_date() {
     assert!(
         made == committed,
         "{HEADER} is not what crates/writer/src/capi says: \
-         H5LOGFS_TEST_WRITE_HEADER=1 cargo test --features mpi --test capi header"
+         H5LOGFS_TEST_WRITE_HEADER=1 cargo test --features mpi --test writer header"
     );
 }
 
@@ -301,9 +308,10 @@ fn threads_may_write_at_once() {
     let bench = Bench::new("tests/c/threads.c");
     let said = bench.run("");
     let mut logs = vec!["shared.h5"];
-    match said.contains("with files of their own") {
-        true => logs.extend(["own0.h5", "own1.h5"]),
-        false => eprintln!("skipped: this MPI does not let several threads call it at once"),
+    if said.contains("with files of their own") {
+        logs.extend(["own0.h5", "own1.h5"])
+    } else {
+        eprintln!("skipped: this MPI does not let several threads call it at once")
     }
     for log in logs {
         let shown = bench.shown(log);

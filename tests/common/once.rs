@@ -1,0 +1,29 @@
+//! What several tests need and one of them makes: the tests may be threads of one process, or processes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// A directory that outlives the test, for what all tests share.
+pub fn shared_dir(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Lets one test make what belongs into `dir`, and the others wait for it. It is made again if `source` was changed
+/// since.
+pub fn once(dir: &Path, source: &Path, make: impl FnOnce()) {
+    let lock = File::create(dir.with_extension("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let (done, source) = (dir.with_extension("done"), fs::metadata(source).unwrap());
+    let state = format!("{:?} {}", source.modified().unwrap(), source.len());
+    if fs::read_to_string(&done).is_ok_and(|made_of| made_of == state) {
+        return;
+    }
+    fs::remove_dir_all(dir).unwrap();
+    fs::create_dir(dir).unwrap();
+    make();
+    fs::write(done, state).unwrap();
+}
