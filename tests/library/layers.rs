@@ -1,7 +1,9 @@
-//! Who may know of whom.
+//! What the parts of the project may use and name.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Words by which log layouts are known.
 const LAYOUTS: [&str; 6] = ["logvol", "log vol", "log_vol", "netcdf", "burst", "classic"];
@@ -48,4 +50,76 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
     }
     assert!(files > 50, "only {files} files looked at");
     assert!(named.is_empty(), "{}", named.join("\n"));
+}
+
+/// The crates of this project, and which others of them each may use.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("h5logfs-core", &[]),
+    ("h5logfs-catalog", &["h5logfs-core"]),
+    ("h5logfs-scan", &["h5logfs-core"]),
+    ("h5logfs-writer", &["h5logfs-core", "h5logfs-scan"]),
+    (
+        "h5logfs",
+        &[
+            "h5logfs-core",
+            "h5logfs-catalog",
+            "h5logfs-scan",
+            "h5logfs-writer",
+        ],
+    ),
+];
+
+/// What the core and the catalog do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
+const FOREIGN: [&str; 8] = [
+    "hdf5-metno",
+    "hdf5-metno-sys",
+    "fuser",
+    "mpi",
+    "mpi-sys",
+    "clap",
+    "seccompiler",
+    "landlock",
+];
+
+/// All crates that a build of one needs, by way of others, too.
+fn needed_by(name: &str) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", name])
+        .args(["--edges", "normal,build", "--all-features"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "{said}");
+    let lines = String::from_utf8(tree.stdout).unwrap();
+    let names = lines.lines().filter_map(|line| line.split(' ').next());
+    let others = names.filter(|needed| *needed != name && !needed.is_empty());
+    others.map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_use_only_what_is_below_them() {
+    for (name, may_use) in CRATES {
+        let needed = needed_by(name);
+        assert!(needed.len() > 10, "{name} needs only {needed:?}");
+        for (other, _) in CRATES {
+            let allowed = may_use.contains(&other);
+            assert!(allowed || !needed.contains(other), "{name} uses {other}");
+        }
+    }
+}
+
+#[test]
+fn the_core_and_the_catalog_need_no_c_library_and_no_program() {
+    for name in ["h5logfs-core", "h5logfs-catalog"] {
+        let needed = needed_by(name);
+        let foreign = FOREIGN.iter().find(|foreign| needed.contains(**foreign));
+        assert_eq!(foreign, None, "{name} needs it");
+    }
+    // The names are those that the crates have today.
+    let all = needed_by("h5logfs");
+    for foreign in FOREIGN {
+        assert!(all.contains(foreign), "the program does without {foreign}");
+    }
 }
