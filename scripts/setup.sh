@@ -81,12 +81,18 @@ install_readers() {
     cp "$list" "$done"
 }
 
-# Takes less than a minute, once.
+# Takes about a minute, once.
 install_cargo_deb() {
     local version=3.8.0
     [ "$(cargo deb --version 2>/dev/null)" = "cargo-deb $version" ] && return
     echo "setup: installing cargo-deb $version"
     cargo install --quiet --locked --no-default-features --version "$version" cargo-deb
+}
+
+# The tests run with cargo test as well. To build cargo-nextest takes longer than it saves, so that is left to users.
+look_for_nextest() {
+    cargo nextest --version >/dev/null 2>&1 && return
+    echo "setup: cargo-nextest is not installed, and tests take longer without it: cargo install --locked cargo-nextest"
 }
 
 check_fuse() {
@@ -112,8 +118,9 @@ provide_mtab() {
 
 install_packages
 check_cargo
+# cargo-deb is compiled while the readers are downloaded.
 case $purpose in
-deb | test) install_cargo_deb ;;
+deb | test) install_cargo_deb & ;;
 esac
 case $purpose in
 bench | demo | test)
@@ -122,3 +129,7 @@ bench | demo | test)
     provide_mtab
     ;;
 esac
+case $purpose in
+deb | test) wait $! ;;
+esac
+[ "$purpose" != test ] || look_for_nextest
