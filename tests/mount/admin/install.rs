@@ -82,9 +82,10 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
-        match entry.file_type().unwrap().is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => found.push(entry.path()),
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()))
+        } else {
+            found.push(entry.path())
         }
     }
     found
@@ -121,7 +122,7 @@ fn everything_is_installed_in_its_place() {
         assert_eq!(mode(&installed.path(file)), 0o644, "{file}");
     }
     for file in files(installed.root.path()) {
-        // Whoever may not enter a directory has nothing of what is in it.
+        // A user that may not enter a directory can use nothing in it.
         let dirs = file.ancestors().skip(1);
         for dir in dirs.take_while(|dir| *dir != installed.root.path()) {
             let wanted = dir.ends_with("share") || dir.starts_with(installed.path("share"));
@@ -297,6 +298,8 @@ const PACKAGE: &str = r#"
 set -eu
 top=$1 package=$2 source=$3
 fail() { echo "FAILED: $*"; exit 1; }
+# Mounts of other tests would not end as long as they are here, too.
+umount -l -a -t fuse.h5logfs
 mount -t tmpfs h5logfs-test "$top"
 mkdir "$top/upper" "$top/work" "$top/root"
 mount -t overlay h5logfs-test -o "lowerdir=/,upperdir=$top/upper,workdir=$top/work" "$top/root"
@@ -320,7 +323,7 @@ in_root cmp /source/file /mount/file
 in_root h5logfs export /source/nd.log.h5 /shown.h5
 in_root cmp /shown.h5 /mount/nd.log.h5
 # Logs are looked at by the user of the package.
-scanner=$(in_root sh -c 'grep -l scan-s[t]em /proc/[0-9]*/cmdline')
+scanner=$(in_root sh -c 'grep -l scan-z[y]gote /proc/[0-9]*/cmdline')
 uid=$(in_root id -u h5logfs)
 in_root grep -q "^Uid:.$uid.$uid.$uid.$uid\$" "${scanner%cmdline}status" || fail "scanned by somebody else"
 in_root umount /mount
