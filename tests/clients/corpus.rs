@@ -30,12 +30,13 @@ fn reads_as_expected(corpus: &Path) {
             python.same(&got, &expected)?;
         }
         let dump = Command::new("h5dump").arg(&got).output().unwrap();
-        match dump.status.success() && dump.stderr.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if dump.status.success() && dump.stderr.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "h5dump {name}: {}",
                 String::from_utf8_lossy(&dump.stderr)
-            )),
+            ))
         }
     });
 }
@@ -67,9 +68,10 @@ fn h5diff_finds_no_difference() {
         let expected = corpus.join(format!("{name}.expected.h5"));
         let diff = Command::new("h5diff").arg(&got).arg(expected).output();
         let diff = diff.unwrap();
-        match diff.status.success() {
-            true => Ok(()),
-            false => Err(format!("h5diff {name}: {}", said(&diff))),
+        if diff.status.success() {
+            Ok(())
+        } else {
+            Err(format!("h5diff {name}: {}", said(&diff)))
         }
     });
 }
@@ -99,9 +101,10 @@ fn a_copy_and_an_export_are_the_mounted_bytes() {
                 return Err(format!("{name}: {}", said(&output)));
             }
         }
-        match std::fs::read(copied).unwrap() == std::fs::read(exported).unwrap() {
-            true => Ok(()),
-            false => Err(format!("{name}: cp and export differ")),
+        if std::fs::read(copied).unwrap() == std::fs::read(exported).unwrap() {
+            Ok(())
+        } else {
+            Err(format!("{name}: cp and export differ"))
         }
     });
 }

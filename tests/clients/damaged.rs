@@ -8,14 +8,14 @@
 //! | damage | what readers may see, beside errors |
 //! |---|---|
 //! | a bit of data that a record has, as they are | elements differ in which this byte has the last word, and no others; no errors |
-//! | a bit of deflated data | no difference but in elements of this record (where a stream is as long as its data nobody can tell one from the other) |
+//! | a bit of deflated data | no difference but in elements of this record (a stream that is as long as its data cannot be told from them) |
 //! | a bit of the log that no record has | no difference, and no error |
 //! | a bit of a table | elements may differ; names, attributes, types and shapes do not (but for the number of records of a netCDF file, which only the tables say) |
 //! | a bit of the rest of an HDF5 file | no difference, unless libhdf5 sees one in the log itself, or cannot read it: who changes an attribute has changed it |
 //! | a bit of the header of a netCDF file | no difference, unless the header reads differently |
 //! | an HDF5 file, or a subfile, cut off; a data log cut off | no difference |
 //! | a metadata log cut off | elements that it wrote read as if it had not, and the scan says what was lost |
-//! | a netCDF file cut off | bytes in it are zeros: nobody can tell those that are cut off from those that were not written yet |
+//! | a netCDF file cut off | bytes in it are zeros: bytes that are cut off cannot be told from those that were not written yet |
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of turned bits for each log, each in a copy of its own; it is cut off at a
 //! quarter as many places. `H5LOGFS_TEST_SEED` decides which. `H5LOGFS_TEST_ONLY` takes logs whose names contain it.
@@ -51,10 +51,10 @@ use h5logfs_scan::scan;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Turned bits where the environment asks for no other number.
+/// Turned bits, unless the environment asks for another number.
 const FLIPS: usize = 4;
-/// A metadata log whose number of entries looks like the number that says nothing: where entries of it are
-/// missing, nobody can tell.
+/// A metadata log whose number of entries looks like the mark of an unknown number: missing entries cannot be
+/// noticed.
 const NOT_COUNTED: &str = "exactly-cdf1-np1";
 /// How long one file may take to be read.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -204,9 +204,10 @@ fn damages(log: &Log, flips: usize) -> Vec<Damage> {
             at -= log.files[file].1.len();
             file += 1;
         }
-        let kind = match number < flips {
-            true => Kind::Flip(random.below(8) as u8),
-            false => Kind::Cut,
+        let kind = if number < flips {
+            Kind::Flip(random.below(8) as u8)
+        } else {
+            Kind::Cut
         };
         Damage { file, at, kind }
     };
@@ -708,9 +709,10 @@ fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), Str
         let view = open(&copy.bad, &copy.dir);
         view.is_ok_and(|view| view.snapshot().has_losses())
     };
-    match is_seen && copy.log.name != NOT_COUNTED && !is_told() {
-        true => Err("nothing says that something is lost".into()),
-        false => Ok(()),
+    if is_seen && copy.log.name != NOT_COUNTED && !is_told() {
+        Err("nothing says that something is lost".into())
+    } else {
+        Ok(())
     }
 }
 
@@ -791,5 +793,5 @@ fn damage_is_an_error_or_not_seen() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Where it was more, that is among what is wrong.
-    assert!(*memory > 0, "nobody has looked at the memory");
+    assert!(*memory > 0, "the memory was not measured");
 }

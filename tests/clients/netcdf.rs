@@ -150,13 +150,14 @@ fn each_case_reads_as_expected() {
     check_all(cases.clone(), |case| {
         // What is not silent is a complaint of libhdf5 1.10.
         let dump = Command::new("h5dump").arg(got(&case)).output().unwrap();
-        match dump.status.success() && dump.stderr.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if dump.status.success() && dump.stderr.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "h5dump {}: {}",
                 case.name,
                 String::from_utf8_lossy(&dump.stderr)
-            )),
+            ))
         }
     });
 }
@@ -179,9 +180,10 @@ fn a_copy_and_an_export_of_a_netcdf_file_are_the_mounted_bytes() {
             return Err(format!("export {}: {}", case.name, said(&output)));
         }
         let shown = fs::read(mounted.join(&file)).map_err(|e| format!("{}: {e}", case.name))?;
-        match shown == fs::read(&exported).unwrap() {
-            true => Ok(()),
-            false => Err(format!("{}: the mount and the export differ", case.name)),
+        if shown == fs::read(&exported).unwrap() {
+            Ok(())
+        } else {
+            Err(format!("{}: the mount and the export differ", case.name))
         }
     });
     let jobs = cases
@@ -197,14 +199,16 @@ fn sound_cases_are_good() {
     check_all(cases, |case| {
         let file = dir.path().join(&case.name).join("file.nc");
         let elsewhere = format!("burst_dir={}", file.with_file_name("bb").display());
-        let options: &[&str] = match case.name == ELSEWHERE {
-            true => &["check", "-o", &elsewhere],
-            false => &["check"],
+        let options: &[&str] = if case.name == ELSEWHERE {
+            &["check", "-o", &elsewhere]
+        } else {
+            &["check"]
         };
         let output = h5logfs(options, &[&file]);
-        match output.status.success() && said(&output).contains("good") {
-            true => Ok(()),
-            false => Err(format!("check {}: {}", case.name, said(&output))),
+        if output.status.success() && said(&output).contains("good") {
+            Ok(())
+        } else {
+            Err(format!("check {}: {}", case.name, said(&output)))
         }
     });
 }
@@ -246,13 +250,15 @@ fn what_is_missing_is_told_and_never_made_up() {
         }
         let inspect = said(&h5logfs(&["inspect"], &[&file]));
         let check = h5logfs(&["check"], &[&file]);
-        match losses.iter().all(|text| inspect.contains(text)) {
-            false => Err(format!(
+        if !losses.iter().all(|text| inspect.contains(text)) {
+            Err(format!(
                 "{}: inspect does not tell in words: {inspect}",
                 case.name
-            )),
-            true if check.status.success() => Err(format!("check {}: {}", case.name, said(&check))),
-            true => Ok(()),
+            ))
+        } else if check.status.success() {
+            Err(format!("check {}: {}", case.name, said(&check)))
+        } else {
+            Ok(())
         }
     });
 }
@@ -299,7 +305,7 @@ fn lost_payloads_take_nothing_else_with_them() {
     let jobs: Vec<Value> = jobs.collect();
     let output = compare(&python, "netcdf4", &jobs);
     assert!(output.status.success(), "{}", said(&output));
-    // Who refused everything would have passed until here.
+    // A program that refused everything would have passed until here.
     let code = "
 import h5py, sys
 for path in sys.argv[1:]:

@@ -1,5 +1,5 @@
-//! A file system that has faults: it shows the files of one directory, and fails what it is told to fail,
-//! as a broken disk or a file server that forgot its clients does.
+//! A file system with faults: it shows the files of one directory, and requests for them fail as a test wants it: as on a
+//! broken disk, or on a file server that has lost its state.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,14 +19,14 @@ use tempfile::TempDir;
 
 use super::{User, is_root, unmount_by_force};
 
-/// What fails of a file.
+/// Which requests for a file fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
     /// Reading its bytes.
     Reads,
-    /// Reading those from this one on.
+    /// Reading the bytes from this offset on.
     ReadsFrom(u64),
-    /// That, opening it, and asking for its attributes.
+    /// Reading, opening, and getting the attributes.
     Everything,
 }
 
@@ -46,7 +46,7 @@ impl Layer {
         let faults = Faults::default();
         let files = Files::of(dir, &faults);
         let mut config = Config::default();
-        // Processes that scan for root are somebody else.
+        // Processes that scan for root run as another user.
         if is_root() {
             config.acl = SessionACL::All;
         }
@@ -62,7 +62,7 @@ impl Layer {
         self.mount_point.path()
     }
 
-    /// From now on.
+    /// Lets requests for a file fail from now on.
     pub fn fail(&self, name: &str, failing: Failing, errno: Os) {
         self.faults
             .lock()
@@ -70,7 +70,7 @@ impl Layer {
             .insert(name.into(), (failing, errno));
     }
 
-    /// Everything is well again.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.faults.lock().unwrap().clear();
     }
@@ -78,12 +78,12 @@ impl Layer {
 
 impl Drop for Layer {
     fn drop(&mut self) {
-        // The daemon that is tested may take a moment to let go of it.
+        // The tested daemon may hold files for a moment yet.
         unmount_by_force(User::Caller, self.mount_point.path());
     }
 }
 
-/// Nothing is remembered: neither attributes nor bytes.
+/// The kernel caches neither attributes nor bytes.
 const TTL: Duration = Duration::ZERO;
 
 struct Files {
@@ -108,7 +108,7 @@ impl Files {
         self.names.get(at).map(OsString::as_os_str)
     }
 
-    /// `read`: where the bytes end that are to be read, if that is what is wanted.
+    /// Fails as the test wants it. `read`: the end of the range that is read, if the request is a read.
     fn check(&self, name: &OsStr, read: Option<u64>) -> Result<(), Errno> {
         let faults = self.faults.lock().unwrap();
         let Some((failing, errno)) = faults.get(name) else {
@@ -119,9 +119,10 @@ impl Files {
             Failing::ReadsFrom(sound) => read.is_some_and(|end| end > *sound),
             Failing::Everything => true,
         };
-        match fails {
-            true => Err(Errno::from_i32(errno.raw_os_error())),
-            false => Ok(()),
+        if fails {
+            Err(Errno::from_i32(errno.raw_os_error()))
+        } else {
+            Ok(())
         }
     }
 

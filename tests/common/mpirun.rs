@@ -1,4 +1,4 @@
-//! Programs under `mpirun`: started, and ended with all their ranks, whatever becomes of the test.
+//! Programs under `mpirun`: started, and ended with all their ranks, also if the test fails.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// How long mpirun may take that has lost its ranks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ranks of a job have it in their environment: so they are found when it has to be ended.
+/// A variable in the environment of the ranks of a job: it finds them when the job has to be ended.
 const TOKEN: &str = "H5LOGFS_TEST_JOB";
 
 /// Path of a program of `tests/programs`, or of an example. `cargo test` builds them beside the tests.
@@ -68,7 +68,7 @@ impl Job {
         }
         mpirun.stdin(Stdio::null());
         mpirun.stdout(output.try_clone().unwrap()).stderr(output);
-        // A signal that somebody's terminal sends to the tests is the tests' to pass on.
+        // A signal from the terminal goes to the tests alone: they end the job.
         mpirun.process_group(0);
         let started = mpirun.spawn();
         let mpirun = started.unwrap_or_else(|e| panic!("mpirun cannot be started: {e}"));
@@ -91,8 +91,8 @@ impl Job {
         }
     }
 
-    /// Waits for mpirun after its ranks were killed. Now and then, on a busy machine, it says that they died and stays
-    /// nevertheless; that is not what a test is about.
+    /// Waits for mpirun after its ranks were killed. On a busy machine it sometimes reports that they died, but does not
+    /// end; no test is about that.
     pub fn wait_for_killed(&mut self) {
         let start = Instant::now();
         while !self.has_ended() {

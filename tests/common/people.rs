@@ -1,4 +1,4 @@
-//! Users who exist by their numbers only. The kernel asks for no more, so nobody has to create or remove them.
+//! Users that exist by their numbers only. The kernel needs no more, so they need not be created or removed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -14,7 +14,7 @@ use super::{Mounted, User, can_act, can_mount, is_root};
 pub struct Person {
     pub name: &'static str,
     pub uid: u32,
-    /// His own group, of which nobody else is.
+    /// The group of this user alone.
     pub gid: u32,
     pub group: Option<u32>,
 }
@@ -86,7 +86,7 @@ pub fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Whether files of several people can be made here; says why not.
+/// Whether files of several users can be made here; prints the reason if not.
 pub fn can_be_others() -> bool {
     if !is_root() {
         eprintln!("skipped: only root can act as several users");
@@ -155,7 +155,7 @@ pub fn corpus(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A source that everybody can enter.
+/// A source that all users can enter.
 pub fn open_source() -> TempDir {
     let source = tempfile::tempdir().unwrap();
     set_mode(source.path(), 0o755);
@@ -174,7 +174,7 @@ pub fn copy(from: &Path, to: &Path) {
     assert!(readable.unwrap().success());
 }
 
-/// By root, for everybody.
+/// Mounts as root for all users.
 pub fn mount_for_all(source: &Path) -> Mounted {
     Mounted::new(source, "allow_other,index_dir=none")
 }

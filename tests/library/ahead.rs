@@ -37,9 +37,10 @@ fn log_file(bad: Option<usize>) -> Fixture {
     let records = contents.chunks(HALF).enumerate().map(|(n, data)| {
         let start = [(n * HALF) as u64];
         let entry = Entry::one(0, &start, &[HALF as u64], data.to_vec());
-        match bad.is_some_and(|bad| 2 * bad == n) {
-            true => entry.claiming(1 << 40, HALF as i64),
-            false => entry,
+        if bad.is_some_and(|bad| 2 * bad == n) {
+            entry.claiming(1 << 40, HALF as i64)
+        } else {
+            entry
         }
     });
     let dir = tempfile::tempdir().unwrap();

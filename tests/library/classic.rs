@@ -494,9 +494,10 @@ fn classic_however_it_is_read() {
             let pairs = elements(view).into_iter().flatten();
             let mut pairs = pairs.zip(wanted.iter().flatten());
             // How much a loss takes with it depends on the chunks.
-            match pairs.all(|(a, b)| a == *b || a.is_none() || b.is_none()) {
-                true => Ok(()),
-                false => Err(format!("{how}: other elements")),
+            if pairs.all(|(a, b)| a == *b || a.is_none() || b.is_none()) {
+                Ok(())
+            } else {
+                Err(format!("{how}: other elements"))
             }
         };
         let checked = Ways::of(&log).check(first_seed() + number as u64, check);
@@ -577,7 +578,7 @@ fn a_chunk_is_made_of_what_decides_it() {
     assert!(!said(&output).contains("fault"), "{}", said(&output));
 }
 
-/// An entry whose data lie in part in a chunk that nobody ever wrote has none of its elements, however they are
+/// An entry whose data lie in part in a chunk that was never written has none of its elements, however they are
 /// read.
 #[test]
 fn data_in_a_chunk_that_is_not_there_are_an_error() {
@@ -623,7 +624,7 @@ fn nothing_is_covered_as_a_whole() {
     );
 }
 
-/// Who writes nothing has to write it right as well: it is told, and takes nothing with it.
+/// An entry without elements has to be right as well: its faults are reported, and do not affect other entries.
 #[test]
 fn entries_of_nothing_are_looked_at() {
     for (entry, bad) in [

@@ -50,7 +50,7 @@ fn nothing_that_was_found_is_found_again() {
     }
 }
 
-/// A directory of another name would be run by nobody.
+/// No test would run the inputs of a directory with another name.
 #[test]
 fn inputs_belong_to_targets() {
     for dir in fs::read_dir(regressions()).into_iter().flatten().flatten() {

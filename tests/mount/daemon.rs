@@ -436,7 +436,7 @@ fn who_is_told_of_a_mount_has_one() {
         command.arg(format!("--nofile={descriptors}"));
         command.args([PROGRAM, "mount"]);
         command.args([source.path(), dir.path()]);
-        // Who looks through the index directory meanwhile takes a descriptor for a moment, too.
+        // A look through the index directory takes a descriptor for a moment, too.
         let output = command
             .args(["-o", "threads=4,index_dir=none"])
             .output()

@@ -84,9 +84,10 @@ fn classic_files() -> (TempDir, Vec<Case>) {
     let mut cases = Case::all();
     cases.retain(|case| case.file("expected.nc").exists());
     for case in &cases {
-        let from = match case.name.starts_with("closed") {
-            true => "file.nc",
-            false => "expected.nc",
+        let from = if case.name.starts_with("closed") {
+            "file.nc"
+        } else {
+            "expected.nc"
         };
         fs::write(
             dir.path().join(&case.name),
@@ -267,7 +268,7 @@ fn logs_in_another_directory() {
     assert!(check.status.success(), "{}", said(&check));
     drop(mounted);
 
-    // Nobody looks there without being told to.
+    // The daemon looks there only with the option.
     let mounted = Mounted::new(dir.path(), "");
     let shown = fs::read(mounted.join(&case.name).join("file.nc")).unwrap();
     assert!(shown == fs::read(&file).unwrap());

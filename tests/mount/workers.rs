@@ -1,4 +1,4 @@
-//! Scans in processes without rights: what a hostile file can do, and what it cannot.
+//! Scans in processes without rights: what a hostile file can do, and what it cannot do.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -213,7 +213,7 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
     job.failed(rows.fill_and_flush_lent(), "flush", None, FULL);
     job.pause("free");
     rows.file.flush().unwrap();
-    // Datasets that the close has to make, though nobody writes them.
+    // The close has to make these datasets, although no rank writes to them.
     for number in 0..40 {
         let spec = DatasetSpec::new::<f32>(&[10]);
         rows.file.dataset(&format!("/more/{number}"), spec).unwrap();
@@ -264,15 +264,12 @@ fn file_size(job: &Job) {
             setrlimit(Resource::Fsize, all(Some(12 << 10))).unwrap();
         }
         const TOO_LARGE: &str = "File too large";
-        match lent {
-            true => {
-                let flushed = rows.fill_and_flush_lent();
-                job.failed(flushed, "flush", Some(culprit), TOO_LARGE);
-            }
-            false => {
-                rows.fill();
-                job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
-            }
+        if lent {
+            let flushed = rows.fill_and_flush_lent();
+            job.failed(flushed, "flush", Some(culprit), TOO_LARGE);
+        } else {
+            rows.fill();
+            job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
         }
         // Once more, with the next flush in it.
         rows.fill();
@@ -306,7 +303,7 @@ fn swapped(job: &Job) {
     const FULL: &str = "/dev/full";
     // Nothing is mapped at addresses as low as the offsets in a small file.
     const BROKEN: &str = "/proc/self/mem";
-    // Open MPI does not say why, and whoever looks at the file finds nothing wrong with it.
+    // Open MPI does not say why, and the file itself shows no reason.
     const SHORT: &str = "0 of 8308 bytes could be written";
     let journal = |name: &str| format!("{name}.h5.h5logfs-journal");
     let own = |name: &str| format!("{name}.h5");
@@ -385,7 +382,7 @@ impl Drop for Swap {
     }
 }
 
-/// Lets a descriptor that somebody else owns stand for another file.
+/// Makes a descriptor that other code owns refer to another file.
 fn replace(number: i32, file: BorrowedFd<'_>) {
     use std::mem::ManuallyDrop;
     use std::os::fd::FromRawFd;

@@ -219,9 +219,6 @@ impl Pattern {
         let at = [row, self.rank * BULK];
         let mut batch = file.batch();
         batch.write(self.bulk, Selection::block(&at, &[1, BULK]), &bytes)?;
-        match close {
-            true => batch.close(),
-            false => batch.flush(),
-        }
+        if close { batch.close() } else { batch.flush() }
     }
 }

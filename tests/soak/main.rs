@@ -382,9 +382,10 @@ fn read_pieces(path: &Path, numbers: &mut Numbers) -> std::io::Result<()> {
     let mut places = Vec::new();
     for _ in 0..30 {
         let again = !places.is_empty() && numbers.one_in(3);
-        let (offset, len) = match again {
-            true => numbers.pick(&places),
-            false => (numbers.below(size), 1 + numbers.below(100_000) as usize),
+        let (offset, len) = if again {
+            numbers.pick(&places)
+        } else {
+            (numbers.below(size), 1 + numbers.below(100_000) as usize)
         };
         if numbers.one_in(10) {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
@@ -533,7 +534,7 @@ fn sample(mounted: &Mounted) -> Sample {
     }
 }
 
-/// How many descriptors the daemon has while nobody reads and nothing is kept: the least of some looks, for
+/// How many descriptors the daemon has while no client reads and nothing is kept: the least of some looks, for
 /// other programs of this machine may come by.
 fn idle(mounted: &Mounted) -> usize {
     wait_until("all files are closed", || {
@@ -614,7 +615,7 @@ const COMPLAINTS: [&str; 18] = [
     // A file that is cut or rewritten while it is scanned.
     "unable to get link info",
     "Input/output error",
-    // A mount namespace that somebody has made meanwhile holds the mount, too.
+    // A mount namespace that another program has made meanwhile holds the mount, too.
     "files are still open",
 ];
 

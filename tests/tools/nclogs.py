@@ -250,7 +250,7 @@ def by_h5py(job):
                 yield from unequal(said, spelled(got, a).get(attribute), spelled(expected, b).get(attribute))
             yield from unequal(f"maximum shape of {name}", a.maxshape, b.maxshape)
             if is_placeholder(b):
-                # Nobody interprets its elements; the extent of an unlimited one may be that of the records.
+                # No reader interprets its elements; the extent of an unlimited one may be that of the records.
                 if None not in b.maxshape:
                     yield from unequal(f"shape of {name}", a.shape, b.shape)
                 continue

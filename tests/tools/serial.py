@@ -113,7 +113,7 @@ class Serial:
             creation.set_deflate(of["deflate"])
         if of["fletcher32"]:
             creation.set_fletcher32()
-        # Else libhdf5 leaves what nobody wrote as the disk has it, where a dataset is contiguous.
+        # Otherwise libhdf5 leaves unwritten parts of contiguous datasets as they are on the disk.
         creation.set_fill_time(h5d.FILL_TIME_ALLOC)
         memory = datatype(of["element"])
         if of["fill"] is not None:

@@ -262,7 +262,7 @@ fn one_rank_fails(scenario: &str, names: &[&str], failed: &str, more: u64) {
             run.at(&stage);
             assert!(run.journal(&file).exists());
             run.shows(&file, flushes);
-            // Nobody closes what the job has open.
+            // Nothing closes what the job has open.
             let mut recovery = Command::new(PROGRAM);
             recovery.arg("recover").arg(run.path(&file));
             let said = said(&recovery.output().unwrap());

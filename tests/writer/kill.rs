@@ -44,7 +44,7 @@ impl Numbers {
     }
 }
 
-/// A process of a job, by a handle that stands for no other one when it is gone.
+/// A process of a job, by a handle that never refers to a later process.
 struct Rank {
     handle: OwnedFd,
     pid: Pid,
@@ -289,9 +289,10 @@ fn recover(victim: &Victim, shown: Shown, numbers: &mut Numbers, python: &Python
         let now = victim.shown(python, recovered);
         assert!(same(&now), "{about}; recovery killed, then {now:?}");
     }
-    let (good, said) = match recovered {
-        true => (true, String::new()),
-        false => victim.h5logfs("recover"),
+    let (good, said) = if recovered {
+        (true, String::new())
+    } else {
+        victim.h5logfs("recover")
     };
     // What was not made completely may lack what a recovery needs.
     assert!(good || shown == Shown::Nothing, "{about}: {said}");

@@ -58,9 +58,10 @@ impl Type {
     /// The least and the greatest integer.
     pub fn range(self) -> Option<(i128, i128)> {
         let (bits, is_signed) = (8 * self.size() as u32, self.is_signed()?);
-        Some(match is_signed {
-            true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-            false => (0, (1 << bits) - 1),
+        Some(if is_signed {
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        } else {
+            (0, (1 << bits) - 1)
         })
     }
 
@@ -173,9 +174,10 @@ impl Classic {
                 if self.is_record(variable) != for_records {
                     continue;
                 }
-                let len = match for_records {
-                    true => self.in_record(variable),
-                    false => self.bytes(variable).next_multiple_of(4) + gap(),
+                let len = if for_records {
+                    self.in_record(variable)
+                } else {
+                    self.bytes(variable).next_multiple_of(4) + gap()
                 };
                 self.variables[number].begin = end;
                 end += len;
@@ -186,9 +188,10 @@ impl Classic {
     /// Where an element lies.
     pub fn offset(&self, variable: &Variable, at: &[u64]) -> u64 {
         let extent = self.extent(variable, 1);
-        let (record, within) = match self.is_record(variable) {
-            true => (at[0], (&at[1..], &extent[1..])),
-            false => (0, (at, &extent[..])),
+        let (record, within) = if self.is_record(variable) {
+            (at[0], (&at[1..], &extent[1..]))
+        } else {
+            (0, (at, &extent[..]))
         };
         let (at, extent) = within;
         let linear = at.iter().zip(extent).fold(0, |n, (a, e)| n * e + a);

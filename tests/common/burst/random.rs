@@ -183,7 +183,7 @@ fn base(numbers: &mut Numbers, classic: &Classic) -> Vec<u8> {
         2 => header,
         _ => classic.end(records + 2),
     };
-    // What lies between variables is nobody's.
+    // The bytes between variables belong to none.
     let more = end.saturating_sub(header) as usize;
     let more = numbers.bytes(more);
     bytes.extend(more);

@@ -105,9 +105,10 @@ fn transpose(bytes: &[u8], width: usize, forward: bool) -> Vec<u8> {
     for i in 0..elements {
         for j in 0..width {
             let (apart, together) = (j * elements + i, i * width + j);
-            match forward {
-                true => out[apart] = bytes[together],
-                false => out[together] = bytes[apart],
+            if forward {
+                out[apart] = bytes[together];
+            } else {
+                out[together] = bytes[apart];
             }
         }
     }

@@ -98,9 +98,10 @@ pub fn file_properties() -> Id {
 
 pub fn create_file_with(path: &Path, creation: &Id, latest: bool) -> Id {
     let access = property_list(class_of(H5P_CLS_FILE_ACCESS));
-    let low = match latest {
-        true => H5F_LIBVER_LATEST,
-        false => H5F_libver_t::H5F_LIBVER_EARLIEST,
+    let low = if latest {
+        H5F_LIBVER_LATEST
+    } else {
+        H5F_libver_t::H5F_LIBVER_EARLIEST
     };
     call!(H5Pset_libver_bounds(access.0, low, H5F_LIBVER_LATEST));
     let path = path_text(path);
@@ -293,20 +294,22 @@ pub fn scalar_space() -> Id {
 
 /// A simple dataspace; a scalar without dimensions.
 pub fn space(dims: &[u64]) -> Id {
-    match dims.is_empty() {
-        true => scalar_space(),
-        false => Id(call!(H5Screate_simple(
+    if dims.is_empty() {
+        scalar_space()
+    } else {
+        Id(call!(H5Screate_simple(
             dims.len() as i32,
             dims.as_ptr(),
             ptr::null()
-        ))),
+        )))
     }
 }
 
 pub fn select_block(space: &Id, start: &[u64], count: &[u64], add: bool) {
-    let how = match add {
-        true => H5S_seloper_t::H5S_SELECT_OR,
-        false => H5S_seloper_t::H5S_SELECT_SET,
+    let how = if add {
+        H5S_seloper_t::H5S_SELECT_OR
+    } else {
+        H5S_seloper_t::H5S_SELECT_SET
     };
     call!(H5Sselect_hyperslab(
         space.0,

@@ -221,7 +221,7 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     assert!(raw::read(&shown) == contents);
 }
 
-/// Ten million chunks cost nothing until somebody reads them. Of the index the file gets only what
+/// Ten million chunks cost nothing until they are read. Of the index the file gets only what
 /// lies on the way to some chunks, and each of these chunks its own number.
 #[test]
 fn ten_million_chunks() {

@@ -223,7 +223,7 @@ fn records_that_claim_the_same_bytes() {
     }
 }
 
-/// A selection of another number of dimensions is none, whoever has read it before.
+/// A selection with another number of dimensions is not valid, even if another dataset has read it before.
 #[test]
 fn a_selection_shared_across_ranks() {
     let blocks = vec![
@@ -469,7 +469,7 @@ fn record_tables_that_changed_after_the_log_was_opened() {
     }
 }
 
-/// A dataset of so many chunks that nobody could look at each.
+/// A dataset of so many chunks that no program could look at each.
 #[test]
 fn very_many_chunks_that_nobody_wrote() {
     const CHUNKS: u64 = 1 << 40;

@@ -522,9 +522,10 @@ impl WriteRecipe {
         let multi_block = !matches!(entry.spelling, Spelling::One);
         // Section 6.2: counts that could also mean empty blocks are told by the size of raw data.
         let ambiguous = multi_block && stored.len() % dataset.datatype.size() == 0;
-        match stored.len() == raw.len() || ambiguous {
-            true => raw,
-            false => stored,
+        if stored.len() == raw.len() || ambiguous {
+            raw
+        } else {
+            stored
         }
     }
 }

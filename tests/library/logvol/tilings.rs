@@ -268,9 +268,10 @@ fn wanted_chunk(file: &LogFile, dataset: &Dataset) -> Vec<u64> {
         .count();
     let run: u64 = tile.iter().rev().take(whole_rows + 1).product();
     let large = tile.iter().product::<u64>() * element >= SMALLEST_TILE;
-    match inside && large && run * element >= SHORTEST_RUN && blocks.iter().all(is_tile) {
-        true => tile,
-        false => usual(),
+    if inside && large && run * element >= SHORTEST_RUN && blocks.iter().all(is_tile) {
+        tile
+    } else {
+        usual()
     }
 }
 
@@ -347,7 +348,7 @@ fn tiled() -> LogFile {
     LogFile::with(vec![dataset], entries.collect())
 }
 
-/// Chunks of a file of [`tiled`], after what somebody did to it.
+/// Chunks of a file of [`tiled`], after a change to it.
 fn chunk_after(change: impl FnOnce(&mut LogFile)) -> Vec<u64> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");

@@ -1,4 +1,4 @@
-//! netCDF files and logs that want more of us than there is: what is refused, and that it ends.
+//! netCDF files and logs that would need too much memory, time or descriptors: they are refused, in time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -89,9 +89,10 @@ impl Written {
 fn shown_name(classic: &Classic, variable: &Variable) -> String {
     let mut dimensions = classic.dimensions.iter();
     let of_dimension = dimensions.position(|(name, _)| *name == variable.name);
-    match of_dimension.is_none_or(|n| variable.dimensions.first() == Some(&n)) {
-        true => format!("/{}", variable.name),
-        false => format!("/_nc4_non_coord_{}", variable.name),
+    if of_dimension.is_none_or(|n| variable.dimensions.first() == Some(&n)) {
+        format!("/{}", variable.name)
+    } else {
+        format!("/_nc4_non_coord_{}", variable.name)
     }
 }
 
@@ -197,9 +198,10 @@ fn try_seeds(usual: usize, check: impl Fn(u64) -> std::result::Result<(), String
 }
 
 fn told(differences: Vec<String>) -> std::result::Result<(), String> {
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(differences.join("\n  ")),
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(differences.join("\n  "))
     }
 }
 
@@ -271,9 +273,10 @@ fn ways_that_fail(classic: &Classic, is_by_nccopy: bool) -> &'static [&'static s
     if !variables.iter().all(has_own_shape) {
         return &["xarray", "h5netcdf"];
     }
-    match is_by_nccopy && attributes.any(|a| a.kind == Type::Char && !a.values.is_ascii()) {
-        true => &["xarray"],
-        false => &[],
+    if is_by_nccopy && attributes.any(|a| a.kind == Type::Char && !a.values.is_ascii()) {
+        &["xarray"]
+    } else {
+        &[]
     }
 }
 
@@ -387,7 +390,7 @@ fn shared_logs_of_many_stripes() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// Of a variable that is not on disk as a whole, because nobody wrote it there, the rest is a hole.
+/// If a variable is only in part on disk, because no process wrote the rest there, the rest is a hole.
 #[test]
 fn what_the_file_does_not_have_is_a_hole() {
     let mut classic = Classic {

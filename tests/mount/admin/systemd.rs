@@ -102,8 +102,8 @@ fn the_service_is_not_too_exposed() {
     assert!(output.status.success(), "{said}");
 }
 
-/// The settings for which systemd gives a service a mount namespace of its own, systemd.exec(5): a mount
-/// in it is seen by nobody else.
+/// The settings for which systemd gives a service a mount namespace of its own, systemd.exec(5): other
+/// processes do not see a mount in it.
 #[test]
 fn nothing_hides_the_mount_from_others() {
     const HIDING: [&str; 20] = [
@@ -138,7 +138,7 @@ fn nothing_hides_the_mount_from_others() {
     }
 }
 
-/// Somebody who listens as a service manager does.
+/// Listens as a service manager does.
 struct Manager {
     dir: TempDir,
     socket: UnixDatagram,

@@ -91,7 +91,7 @@ impl Serialize for Bytes {
     }
 }
 
-/// Who takes writes: a writer, or a batch of it.
+/// What takes writes: a writer, or a batch of it.
 pub trait Sink<'d> {
     fn put<T: H5Type>(&mut self, to: Dataset, at: Selection<'_>, data: &'d [T]) -> Result<()>;
 
@@ -292,9 +292,10 @@ pub enum Element {
 
 impl Element {
     pub fn draw(random: &mut Random) -> Self {
-        match random.percent(50) {
-            true => Element::Native(*random.pick(Native::ALL)),
-            false => Element::Described(described(random)),
+        if random.percent(50) {
+            Element::Native(*random.pick(Native::ALL))
+        } else {
+            Element::Described(described(random))
         }
     }
 
@@ -331,7 +332,7 @@ impl Element {
             Element::Native(native) => native.put(sink, to, at, data),
             Element::Described(datatype) => {
                 let count = data.len() / datatype.size() as usize;
-                // SAFETY: the elements were drawn as ones of this type, and nobody changes them.
+                // SAFETY: the elements were drawn as ones of this type, and do not change.
                 unsafe { sink.put_raw(to, at, data.as_ptr(), count) }
             }
         }
@@ -419,9 +420,10 @@ pub fn draw_elements(datatype: &Datatype, count: u64, alphabet: u64, random: &mu
 fn draw_element(datatype: &Datatype, alphabet: u64, random: &mut Random, out: &mut [u8]) {
     match datatype {
         Datatype::Text { utf8, .. } => {
-            let text = match utf8 {
-                true => *random.pick(&["", "naïve", "温度", "x", "ж12"]),
-                false => *random.pick(&["", "a", "ascii", "long text"]),
+            let text = if *utf8 {
+                *random.pick(&["", "naïve", "温度", "x", "ж12"])
+            } else {
+                *random.pick(&["", "a", "ascii", "long text"])
             };
             let mut len = text.len().min(out.len());
             while !text.is_char_boundary(len) {
@@ -438,9 +440,10 @@ fn draw_element(datatype: &Datatype, alphabet: u64, random: &mut Random, out: &m
                     ..
                 }
             );
-            match big_endian {
-                true => out.copy_from_slice(&value.to_be_bytes()[8 - out.len()..]),
-                false => out.copy_from_slice(&value.to_le_bytes()[..out.len()]),
+            if big_endian {
+                out.copy_from_slice(&value.to_be_bytes()[8 - out.len()..])
+            } else {
+                out.copy_from_slice(&value.to_le_bytes()[..out.len()])
             }
         }
         Datatype::Compound { members, .. } => {

@@ -67,9 +67,10 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool
             _ => Fsync::None,
         },
         collective: program.seed.is_multiple_of(3),
-        hints: match program.seed.is_multiple_of(5) {
-            true => vec![("cb_nodes".into(), "1".into())],
-            false => Vec::new(),
+        hints: if program.seed.is_multiple_of(5) {
+            vec![("cb_nodes".into(), "1".into())]
+        } else {
+            Vec::new()
         },
         ..Options::default()
     };
@@ -87,15 +88,13 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool
         };
         running.round(&round.steps, end)?;
     }
-    match program.closed {
-        true => running.file.close()?,
-        false if abort && program.rounds.len() > 2 => {
-            // All are to come this far: mpirun ends the others with the first.
-            world.barrier();
-            let own = rustix::process::getpid();
-            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
-        }
-        false => {}
+    if program.closed {
+        running.file.close()?;
+    } else if abort && program.rounds.len() > 2 {
+        // All are to come this far: mpirun ends the others with the first.
+        world.barrier();
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
     }
     Ok(())
 }
@@ -182,10 +181,7 @@ impl Running {
             let (dataset, element) = &self.datasets[write.dataset];
             element.put(&mut batch, *dataset, write.region.selection(), &write.data)?;
         }
-        match flush {
-            true => batch.flush(),
-            false => Ok(()),
-        }
+        if flush { batch.flush() } else { Ok(()) }
     }
 }
 

@@ -104,9 +104,10 @@ impl Program {
     /// Draws a program for so many ranks.
     pub fn draw(seed: u64, ranks: u32) -> Self {
         let mut random = Random::new(seed.wrapping_mul(64) + u64::from(ranks));
-        let subfiles = match random.percent(35) {
-            true => random.between(1, u64::from(ranks)) as u32,
-            false => 0,
+        let subfiles = if random.percent(35) {
+            random.between(1, u64::from(ranks)) as u32
+        } else {
+            0
         };
         let (share, encode) = (random.percent(75), random.percent(75));
         let closed = random.percent(55);
@@ -153,9 +154,10 @@ struct Drawing {
 
 impl Drawing {
     fn round(&mut self) -> Round {
-        let number = match self.random.percent(10) {
-            true => 0,
-            false => self.random.between(2, 10),
+        let number = if self.random.percent(10) {
+            0
+        } else {
+            self.random.between(2, 10)
         };
         let mut steps = Vec::new();
         if self.datasets.is_empty() {
@@ -245,13 +247,17 @@ impl Drawing {
         let element = Element::draw(random);
         let rank = *random.pick(&[0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4]);
         let most = [0, 200, 24, 10, 6][rank];
-        let most = match rank == 1 && random.percent(10) {
-            true => MOST_ELEMENTS,
-            false => most,
+        let most = if rank == 1 && random.percent(10) {
+            MOST_ELEMENTS
+        } else {
+            most
         };
-        let side = |random: &mut Random| match random.percent(8) {
-            true => 0,
-            false => random.between(1, most),
+        let side = |random: &mut Random| {
+            if random.percent(8) {
+                0
+            } else {
+                random.between(1, most)
+            }
         };
         let dims: Vec<u64> = (0..rank).map(|_| side(random)).collect();
         let max_dims: Vec<Option<u64>> = dims.iter().map(|d| room(*d, random)).collect();
@@ -347,9 +353,10 @@ impl Drawing {
     }
 
     fn writes_of(&mut self, rank: u32) -> Writes {
-        let number = match self.random.percent(25) {
-            true => 0,
-            false => self.random.between(1, 5),
+        let number = if self.random.percent(25) {
+            0
+        } else {
+            self.random.between(1, 5)
         };
         Writes {
             batch: self.random.percent(35),
@@ -380,12 +387,11 @@ impl Drawing {
     fn region(&mut self, dataset: usize, rank: u32, dims: &[u64]) -> Option<Region> {
         for _ in 0..12 {
             let earlier = &self.earlier[rank as usize];
-            let repeated = match earlier.is_empty() || !self.random.percent(40) {
-                true => None,
-                false => {
-                    let again = self.random.pick(earlier).clone();
-                    again.moved_into(dims, &mut self.random)
-                }
+            let repeated = if earlier.is_empty() || !self.random.percent(40) {
+                None
+            } else {
+                let again = self.random.pick(earlier).clone();
+                again.moved_into(dims, &mut self.random)
             };
             let region = repeated.unwrap_or_else(|| Region::draw(dims, &mut self.random));
             if self.own(dataset, rank, &region) {
@@ -425,9 +431,12 @@ fn room(dim: u64, random: &mut Random) -> Option<u64> {
 /// The elements of an attribute, through each way to make a value of them.
 fn elements(random: &mut Random) -> Content {
     let rank = random.below(4);
-    let side = |random: &mut Random| match random.percent(5) {
-        true => 0,
-        false => random.between(1, 4),
+    let side = |random: &mut Random| {
+        if random.percent(5) {
+            0
+        } else {
+            random.between(1, 4)
+        }
     };
     let mut dims: Vec<u64> = (0..rank).map(|_| side(random)).collect();
     let (datatype, value, data);
@@ -441,9 +450,10 @@ fn elements(random: &mut Random) -> Content {
             data = draw_elements(&datatype, dims.iter().product(), 256, random);
             // SAFETY: any bytes are floating-point numbers.
             let numbers = unsafe { data.values::<f64>() };
-            value = Ok(match dims.is_empty() {
-                true => numbers[0].into(),
-                false => numbers.into(),
+            value = Ok(if dims.is_empty() {
+                numbers[0].into()
+            } else {
+                numbers.into()
             });
         }
         Element::Native(native) => {

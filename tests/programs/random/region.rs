@@ -217,9 +217,10 @@ fn draw_hyperslab(dims: &[u64], random: &mut Random) -> Region {
         };
         start.push(first);
         stride.push(step);
-        count.push(match random.percent(5) {
-            true => 0,
-            false => random.between(fit.min(1), fit),
+        count.push(if random.percent(5) {
+            0
+        } else {
+            random.between(fit.min(1), fit)
         });
         block.push(long);
     }
