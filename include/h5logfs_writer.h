@@ -125,13 +125,14 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_DEFINITION = 2,
     /**
-     * A write does not fit its dataset: wrong shape, extent or element size. The call had no effect.
-     * The next flush returns H5LOGFS_ERR_REFUSED on all ranks.
+     * A write does not fit its dataset: wrong shape, extent or element size. None of its elements is
+     * written, and the next flush returns H5LOGFS_ERR_REFUSED on all ranks.
      */
     H5LOGFS_ERR_WRITE = 3,
     /**
      * The buffer has no room for a write. The call had no effect, and earlier writes are not lost. The
-     * write fits after a flush. The program must tell the other ranks to flush.
+     * write fits after a flush, unless it is larger than the buffer limit. The program must tell the
+     * other ranks to flush.
      */
     H5LOGFS_ERR_BUFFER_FULL = 4,
     /**
