@@ -567,11 +567,11 @@ mod tests {
         let parent = service.parent(ROOT).unwrap();
         let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
         assert!(found.is_known);
-        // The first look at the file has read some bytes of it.
+        // The first look-up has read some bytes of the file, which changes its access time.
         let (number, attributes) = known(look_up(&service, ROOT, "file"));
         assert_eq!((number, attributes.size), (found.number, 4));
         assert_eq!(attributes.modified, found.attributes.modified);
-        // Both counted: only when both are forgotten the number is gone.
+        // Both look-ups count. The number is gone when the kernel has forgotten both.
         service.forget(number, 1);
         assert_eq!(known(service.attributes(number, Wait::Yes)), attributes);
         service.forget(number, 1);
@@ -587,12 +587,12 @@ mod tests {
     fn what_cannot_be_looked_up_stays_in_the_listing() {
         let (source, service) = service(PathFilter::default());
         let mut parent = service.parent(ROOT).unwrap();
-        // No directory: nothing can be looked up in it, for another reason than that it is gone.
+        // The descriptor is that of a file, so look-ups in it fail.
         parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
         let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
         assert!(!found.is_known);
         assert_eq!(found.attributes.kind, FileType::RegularFile);
-        // The look-up that must follow finds the file itself.
+        // The look-up that follows finds the file itself.
         let (number, attributes) = known(look_up(&service, ROOT, "file"));
         assert_ne!(number, found.number);
         assert_eq!(attributes.size, 4);

@@ -91,7 +91,7 @@ enum Event {
 
 /// Mounts. On return the mount is in place and answers.
 pub fn start(options: &Options) -> Result<Running> {
-    // A program that sees the mount may end the terminal, so its state is read before.
+    // The terminal may close as soon as the mount is visible, so its state is read before.
     let terminal = Terminal::now();
     // From here on stop signals are queued until a thread reads them.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
@@ -218,7 +218,7 @@ fn config(options: &Options) -> Config {
     config
 }
 
-/// Only root may do this; others need a udev rule.
+/// Only root may do this. For other users an administrator can set up a udev rule.
 fn raise_read_ahead(id: MountId) {
     if !rustix::process::geteuid().is_root() {
         return;
