@@ -10,11 +10,46 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use serde::{Deserialize, Serialize};
 use zlib_rs::adler32::adler32;
 
 use crate::buffers::{make_room, with_room};
 use crate::log::deflate::inflate;
-use crate::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+
+/// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Filter {
+    /// Registered number of the filter.
+    pub id: i32,
+    /// Bit 0: the filter is optional.
+    pub flags: u32,
+    /// Client data: its parameters.
+    pub values: Vec<u32>,
+}
+
+/// The deflate filter; its parameter is the level. This and the next two are the filters that the view can apply
+/// and undo.
+pub const DEFLATE: i32 = 1;
+/// The shuffle filter; its parameter is the size of an element.
+pub const SHUFFLE: i32 = 2;
+/// The Fletcher-32 checksum.
+pub const FLETCHER32: i32 = 3;
+
+impl Filter {
+    /// Fails where its parameters make no sense for elements of so many bytes.
+    pub fn check(&self, element_size: u64) -> Result<(), String> {
+        let width = self.values.first().copied().unwrap_or(0);
+        if self.id == SHUFFLE && u64::from(width) > element_size {
+            return Err("a shuffle of more than an element".into());
+        }
+        Ok(())
+    }
+
+    /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
+    pub fn can_apply(&self) -> bool {
+        [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
+    }
+}
 
 /// The largest stored block of deflate.
 const STORED_BLOCK: u64 = 65_535;

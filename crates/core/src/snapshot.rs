@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::filters::Filter;
 use crate::log::arrangement::Arrangement;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::Identity;
@@ -100,37 +101,11 @@ pub enum Storage {
     Chunked(Vec<u64>),
 }
 
-/// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Filter {
-    /// Registered number of the filter.
-    pub id: i32,
-    /// Bit 0: the filter is optional.
-    pub flags: u32,
-    /// Client data: its parameters.
-    pub values: Vec<u32>,
-}
-
-/// The deflate filter; its parameter is the level. This and the next two are the filters that the view can apply
-/// and undo.
-pub const DEFLATE: i32 = 1;
-/// The shuffle filter; its parameter is the size of an element.
-pub const SHUFFLE: i32 = 2;
-/// The Fletcher-32 checksum.
-pub const FLETCHER32: i32 = 3;
-
 /// HDF5 has no more dimensions, and no more filters, in one dataset: a chunk's filter mask has 32 bits.
 const MOST_DIMS: usize = 32;
 const MOST_FILTERS: usize = 32;
 /// Bytes of one object reference.
 const REFERENCE: u64 = 8;
-
-impl Filter {
-    /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
-    pub fn can_apply(&self) -> bool {
-        [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
-    }
-}
 
 /// Where the elements come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,12 +183,8 @@ impl Dataset {
         if self.filters.len() > MOST_FILTERS {
             return Err(format!("{} filters", self.filters.len()));
         }
-        let too_wide = |f: &Filter| {
-            let width = f.values.first().copied().unwrap_or(0);
-            f.id == SHUFFLE && u64::from(width) > self.element_size
-        };
-        if self.filters.iter().any(too_wide) {
-            return Err("a shuffle of more than an element".into());
+        for filter in &self.filters {
+            filter.check(self.element_size)?;
         }
         let rank = self.dims.len();
         match &self.storage {
@@ -353,6 +324,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filters::SHUFFLE;
     fn dataset() -> Dataset {
         Dataset {
             name: "/d".into(),

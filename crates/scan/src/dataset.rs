@@ -4,8 +4,9 @@ use super::layout_objects::{Anchor, Owner};
 use super::references::Translator;
 use super::tree::{Copier, Object, Postponed, Work};
 use crate::hdf5_sys::{self as h5, Id, Link, Shape, Space, StorageClass, Values};
+use h5logfs_core::filters::Filter;
 use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::snapshot::{Content, Dataset, Filter, Storage};
+use h5logfs_core::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
-use h5logfs_core::snapshot::Filter;
+use h5logfs_core::filters::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 

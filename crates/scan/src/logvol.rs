@@ -6,6 +6,7 @@ use std::ffi::CString;
 use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_core::filters::Filter;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
@@ -13,7 +14,6 @@ use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::ScanRequest;
-use h5logfs_core::snapshot::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 

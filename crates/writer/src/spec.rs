@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
+use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Value};
-use h5logfs_core::snapshot::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 
 /// The datatype of a Rust type in memory.
 pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {

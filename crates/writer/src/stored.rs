@@ -245,8 +245,8 @@ fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_core::filters::{DEFLATE, Filter};
     use h5logfs_core::journal::datatype::Datatype;
-    use h5logfs_core::snapshot::{DEFLATE, Filter};
 
     fn layout(chunk: &[u64], filters: Vec<Filter>) -> DatasetLayout {
         DatasetLayout {

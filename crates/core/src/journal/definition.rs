@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
-use crate::snapshot::Filter;
+use crate::filters::Filter;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -1,6 +1,7 @@
 //! Datasets and their creation properties.
 
-use h5logfs_core::snapshot::{Filter, Storage};
+use h5logfs_core::filters::Filter;
+use h5logfs_core::snapshot::Storage;
 
 use super::*;
 
