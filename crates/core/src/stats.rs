@@ -1,7 +1,7 @@
-//! What a mount counts of itself.
+//! Statistics of a mount.
 //!
-//! Those who work count, here, without locks: one [`Stats`] is shared by all. Who watches takes a
-//! [`Report`], plain data, which is written as JSON or as text for Prometheus.
+//! All parts of the program count in one shared [`Stats`], without locks. A [`Report`] is a copy of the counts at
+//! one moment, which can be written as JSON or in the text format of Prometheus.
 
 mod prometheus;
 mod report;
@@ -11,37 +11,41 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use report::{Bucket, Distribution, Report, Share, Usage};
 
-/// Something that is counted. Counts tell of the past only and order nothing, so they are relaxed.
+/// A number that only grows. Counts synchronize nothing, so they use relaxed atomics.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// Adds `more` to the count.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Adds 1 to the count.
     pub fn count(&self) {
         self.add(1);
     }
 
+    /// The count now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Buckets with a bound: each reaches up to twice as far as the one before, the first up to a
-/// microsecond, the last up to 67 seconds.
+/// Number of buckets with an upper bound. That of the first is a microsecond, each further one is twice the one
+/// before, and the last one is 67 seconds.
 pub const BOUNDED: usize = 27;
 
-/// How long something took, by logarithmic buckets.
+/// A histogram of durations, in logarithmic buckets.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// The last one has no bound.
+    /// The last one has no upper bound.
     buckets: [Counter; BOUNDED + 1],
     nanoseconds: Counter,
 }
 
 impl Histogram {
+    /// Counts one duration.
     pub fn record(&self, took: Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket(nanoseconds)) {
@@ -50,7 +54,7 @@ impl Histogram {
         self.nanoseconds.add(nanoseconds);
     }
 
-    /// Runs `work` and records how long it took, however it ends.
+    /// Runs `work` and records how long it took. Failures count too.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let outcome = work();
@@ -58,61 +62,67 @@ impl Histogram {
         outcome
     }
 
-    /// How many were recorded.
+    /// Number of durations that were recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(Counter::get).sum()
     }
 }
 
-/// The bucket of a duration: the first one whose bound is not less.
+/// The bucket of a duration: the first one whose upper bound is not below it.
 fn bucket(nanoseconds: u64) -> usize {
     let microseconds = nanoseconds.div_ceil(1000);
     let doublings = u64::BITS - microseconds.saturating_sub(1).leading_zeros();
     (doublings as usize).min(BOUNDED)
 }
 
-/// The bound of a bucket in seconds, which belongs to it.
+/// The upper bound of a bucket, in seconds. It belongs to the bucket.
 fn bound(bucket: usize) -> f64 {
     2f64.powi(bucket as i32) / 1e6
 }
 
-/// The counts of one mount, from its start on.
+/// The counts of one mount since its start.
 #[derive(Debug)]
 pub struct Stats {
     started: (Instant, SystemTime),
 
+    /// Log files that were opened as views.
     pub opens_of_views: Counter,
+    /// Other regular files that were opened.
     pub opens_of_plain_files: Counter,
-    /// But for those that the kernel repeats by itself, since the file has changed.
+    /// Opens of regular files that failed. Opens that the kernel repeats because the file has changed do not
+    /// count.
     pub failed_opens: Counter,
-    /// Of regular files.
+    /// Time to open regular files.
     pub open_time: Histogram,
-    /// Files and directories.
+    /// Files and directories that were opened.
     pub handles_opened: Counter,
+    /// Files and directories that were closed.
     pub handles_closed: Counter,
-    /// Names that were asked for, those of listings with attributes included.
+    /// Names that were looked up, also for listings with attributes.
     pub lookups: Counter,
 
-    /// Their number is the number of reads.
+    /// Time of reads. Its count is the number of reads.
     pub read_time: Histogram,
+    /// Bytes that reads returned.
     pub bytes_returned: Counter,
-    /// Bytes that were asked for past the end of a file, or of a read that failed.
+    /// Bytes that were asked for past the end of a file, or by a read that failed.
     pub bytes_not_returned: Counter,
+    /// Reads that failed.
     pub failed_reads: Counter,
-    /// Tables and data of log files; not what libhdf5 reads in a scan.
+    /// Bytes of tables and data read from log files, without those that libhdf5 reads in a scan.
     pub log_bytes: Counter,
-    /// Making chunks, ahead of readers too, that failed included.
+    /// Time to make a chunk. Read-ahead and failures count too.
     pub chunk_time: Histogram,
 
-    /// Scans that were begun.
+    /// Scans that were started.
     pub scans: Counter,
-    /// Those that found no log are not among them.
+    /// Scans that failed. A file that is no log is no failure.
     pub failed_scans: Counter,
     /// Log files that needed no scan.
     pub kept_scans: Counter,
-    /// Processes for scans that crashed, hung, or were stopped at a limit.
+    /// Scan workers that crashed, hung, or were stopped at a limit.
     pub worker_failures: Counter,
-    /// How long scans took, whatever came of them.
+    /// Time of scans. Failures count too.
     pub scan_time: Histogram,
 }
 
@@ -144,13 +154,13 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// A read of `asked` bytes that began at `start` and has just ended; `returned` is `None` where
-    /// it failed.
+    /// Counts a read of `asked` bytes that began at `start` and ends now. `returned`: bytes that it returned;
+    /// `None` where it failed.
     pub fn count_read(&self, start: Instant, asked: usize, returned: Option<usize>) {
         let there = returned.unwrap_or(0) as u64;
         self.read_time.record(start.elapsed());
         self.bytes_returned.add(there);
-        // Nothing more in the usual case: reads are what is to be fast.
+        // The usual read is complete, and has to stay cheap.
         let missing = (asked as u64).saturating_sub(there);
         if missing > 0 {
             self.bytes_not_returned.add(missing);

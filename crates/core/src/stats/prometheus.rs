@@ -1,6 +1,5 @@
-//! A report in the text format of Prometheus: names with the unit at the end, counters with `_total`,
-//! seconds and bytes. Each sample says of which mount it is, so that those of several mounts may lie
-//! in one file.
+//! A report in the text format of Prometheus. Names end with the unit, counters with `_total`; units are seconds
+//! and bytes. Each sample has the mount as a label, so one file can have those of several mounts.
 
 use std::fmt::Write;
 
@@ -118,7 +117,7 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 struct Text {
     written: String,
-    /// The label that all samples have.
+    /// The label of all samples.
     mount: String,
 }
 

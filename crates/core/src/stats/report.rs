@@ -1,107 +1,146 @@
-//! The state of a mount at one moment, as plain data.
+//! The statistics of a mount at one moment, as plain data.
 
 use serde::{Serialize, Serializer};
 
 use super::{BOUNDED, Counter, Histogram, Stats, bound, prometheus};
 
-/// Times are in seconds, sizes in bytes; counts are those since the start.
+/// The statistics of a mount at one moment. Times are in seconds, sizes in bytes. Counts are those since the start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// Version of the program.
     pub version: &'static str,
+    /// Path of the mount.
     pub mountpoint: String,
-    /// Since 1970.
+    /// When the daemon started, in seconds since 1970.
     pub start_time: f64,
+    /// Seconds since then.
     pub uptime: f64,
+    /// Opens of regular files.
     pub opens: Opens,
+    /// Names that were looked up.
     pub lookups: u64,
+    /// Reads of regular files.
     pub reads: Reads,
+    /// The cache of chunks and decoded records.
     pub cache: Cache,
+    /// Memory in use.
     pub memory: Memory,
+    /// Scans of log files.
     pub scans: Scans,
+    /// The daemon, as the system sees it.
     pub process: Process,
 }
 
+/// Opens of regular files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Opens {
+    /// Of log files, as views.
     pub views: u64,
+    /// Of other files.
     pub plain: u64,
+    /// Those that failed.
     pub failed: u64,
     /// Files and directories that are open now.
     pub handles: u64,
+    /// Time of an open.
     pub time: Distribution,
 }
 
+/// Reads of regular files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reads {
+    /// Those that failed.
     pub failed: u64,
+    /// Bytes that the kernel asked for.
     pub bytes_asked: u64,
+    /// Bytes that it was given.
     pub bytes_returned: u64,
-    /// Read of log files for that.
+    /// Bytes that were read from log files.
     pub log_bytes: u64,
+    /// Time of a read.
     pub time: Distribution,
 }
 
-/// What was asked of the cache of chunks and decoded records.
+/// The cache of chunks and decoded records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cache {
+    /// Entries that were in the cache when they were needed.
     pub hits: u64,
+    /// Entries that were not.
     pub misses: u64,
-    /// Made before anybody asked.
+    /// Chunks that were made by read-ahead.
     pub made_ahead: u64,
-    /// Making chunks.
+    /// Time to make a chunk.
     pub time: Distribution,
 }
 
+/// Memory in use, by the option that limits it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Memory {
+    /// Chunks and decoded records.
     pub cache_size: Share,
+    /// Metadata of log files, record tables and indexes.
     pub index_memory: Share,
 }
 
-/// Bytes of a limit.
+/// How much of a limit is used, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Share {
+    /// Bytes in use.
     pub used: u64,
+    /// Bytes that may be used.
     pub limit: u64,
 }
 
+/// Scans of log files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scans {
+    /// Those that were started.
     pub started: u64,
+    /// Those that failed.
     pub failed: u64,
-    /// Log files that needed none.
+    /// Log files that needed no scan: an earlier one was on disk.
     pub from_kept_index: u64,
+    /// Scan workers that crashed, hung, or were stopped at a limit.
     pub worker_failures: u64,
+    /// Time of a scan.
     pub time: Distribution,
 }
 
-/// As the system tells; `None` where it does not.
+/// The daemon, as the system sees it. `None` where the system does not tell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Process {
+    /// Resident memory.
     pub resident_bytes: Option<u64>,
+    /// Open file descriptors.
     pub descriptors: Option<u64>,
+    /// File descriptors that may be open.
     pub descriptor_limit: u64,
 }
 
+/// A distribution of durations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Distribution {
+    /// Number of durations.
     pub count: u64,
+    /// Their sum, in seconds.
     pub sum: f64,
-    /// Those that are longer than the last one's bound are in `count` only. In JSON, buckets that add
-    /// nothing to the one before are left out.
-    #[serde(serialize_with = "those_that_add")]
+    /// In ascending order. Durations past the last bound are in `count` only. In JSON, buckets that add nothing
+    /// to the one before are left out.
+    #[serde(serialize_with = "non_empty")]
     pub buckets: Vec<Bucket>,
 }
 
+/// A cumulative bucket of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bucket {
-    /// Upper bound, which belongs to it.
+    /// Upper bound in seconds. It belongs to the bucket.
     pub le: f64,
-    /// With those of the buckets before.
+    /// Durations up to the bound.
     pub count: u64,
 }
 
-fn those_that_add<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S::Ok, S::Error> {
+fn non_empty<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S::Ok, S::Error> {
     let before = std::iter::once(0).chain(buckets.iter().map(|bucket| bucket.count));
     let adding = buckets.iter().zip(before);
     serializer.collect_seq(
@@ -111,16 +150,22 @@ fn those_that_add<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S:
     )
 }
 
-/// What others than [`Stats`] know.
+/// What a report needs besides [`Stats`].
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
+    /// Path of the mount.
     pub mountpoint: String,
+    /// See [`Cache::hits`].
     pub hits: u64,
+    /// See [`Cache::misses`].
     pub misses: u64,
+    /// See [`Cache::made_ahead`].
     pub made_ahead: u64,
+    /// See [`Memory::cache_size`].
     pub cache_size: Share,
+    /// See [`Memory::index_memory`].
     pub index_memory: Share,
-    /// How many descriptors the process may have open.
+    /// File descriptors that the process may have open.
     pub descriptor_limit: u64,
 }
 
@@ -134,7 +179,7 @@ impl From<&Histogram> for Distribution {
         let counts: Vec<u64> = cumulative.collect();
         let buckets = counts.iter().take(BOUNDED).enumerate();
         Distribution {
-            // Of the same look as the buckets: others go on counting.
+            // Not read again: other threads go on counting.
             count: counts.last().copied().unwrap_or(0),
             sum: histogram.nanoseconds.get() as f64 / 1e9,
             buckets: buckets
@@ -148,6 +193,7 @@ impl From<&Histogram> for Distribution {
 }
 
 impl Report {
+    /// A report of the counts now.
     pub fn new(stats: &Stats, usage: Usage) -> Self {
         let (instant, time) = stats.started;
         let since_1970 = time.duration_since(std::time::UNIX_EPOCH);
@@ -199,8 +245,9 @@ impl Report {
         }
     }
 
+    /// As JSON, with a newline at the end.
     pub fn to_json(&self) -> String {
-        // Plain numbers and names: there is nothing in it that could not be written.
+        // Plain numbers and names, so this does not fail.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
     }
@@ -220,6 +267,6 @@ fn resident_bytes() -> Option<u64> {
 
 fn open_descriptors() -> Option<u64> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // But for the one that lists them.
+    // Without the one that lists them.
     Some(open.saturating_sub(1))
 }
