@@ -25,7 +25,7 @@ fn key(inode: u64) -> StoreKey {
     }
 }
 
-/// A store of its own, and the state of a log in it.
+/// A new store, and the entry of a log in it.
 fn store(size: u64) -> (TempDir, Arc<Store>, StoreEntry) {
     let parent = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(&parent.path().join("a/b"), size).unwrap());
@@ -47,7 +47,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// Sets the time at which a log was used last, so many seconds ago.
+/// Sets the time of the last use of an entry to so many seconds ago.
 fn used(log: &StoreEntry, ago: u64) {
     let dir = File::open(file_of(log, "")).unwrap();
     let then = SystemTime::now() - Duration::from_secs(ago);
@@ -119,7 +119,7 @@ fn damage_anywhere_is_found_and_the_item_removed() {
     refused(&[&sound[..], b"x"].concat(), "a byte more".into());
     fs::write(&path, &sound).unwrap();
     assert!(log.get(ITEM).is_some());
-    // Under the name of another item it is none.
+    // Under the name of another item it is not valid.
     fs::rename(&path, file_of(&log, "scan")).unwrap();
     assert_eq!(log.get("scan"), None);
 }
@@ -133,10 +133,10 @@ fn a_length_that_is_not_true_reserves_nothing() {
     let (huge, at) = (1u64 << 50, bytes.len() - 8 - SUM);
     bytes[at..at + 8].copy_from_slice(&huge.to_le_bytes());
     fs::write(&path, &bytes).unwrap();
-    // As long as it says, without taking space.
+    // Give the file that length, without taking space.
     let front = (bytes.len() - 8) as u64;
     let sparse = File::options().write(true).open(&path).unwrap();
-    // Not every file system has files of that length.
+    // Some file systems have no files of that length.
     let _ = sparse.set_len(front + huge);
     assert_eq!(log.get(ITEM), None);
 }
@@ -184,7 +184,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     symlink(&elsewhere, &path).unwrap();
     assert_eq!(log.get(ITEM), None);
     assert!(path.symlink_metadata().is_err() && elsewhere.exists());
-    // A link in the place of a whole directory.
+    // A link in place of the entry's directory.
     fs::remove_dir(file_of(&log, "")).unwrap();
     let dir = parent.path().join("folder");
     fs::create_dir(&dir).unwrap();
@@ -195,7 +195,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     store.evict();
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     fs::remove_file(store.path.join(&log.dir)).unwrap();
-    // A pipe must not make us wait, and a foreign file is not believed.
+    // A pipe must not block the reader, and files of other users are not trusted.
     log.put(ITEM, b"sound");
     fs::remove_file(&path).unwrap();
     rustix::fs::mknodat(
@@ -228,7 +228,7 @@ fn names_stay_in_their_dir() {
 
 #[test]
 fn what_was_not_used_for_the_longest_goes_first() {
-    // A log takes 8192 bytes: its item, and its directory. Seven eighths of the bound hold seven.
+    // An entry takes 8192 bytes: its item and its directory. Seven eighths of the size hold seven entries.
     let (_parent, store, _) = store(8 * 8192);
     let logs: Vec<StoreEntry> = (0..7).map(|n| store.entry(&key(n))).collect();
     for (n, log) in logs.iter().enumerate() {
@@ -237,7 +237,7 @@ fn what_was_not_used_for_the_longest_goes_first() {
     }
     store.evict();
     assert_eq!(files(&store), 7);
-    // The first was written before all others, and is used now, by another daemon.
+    // The first entry was written before all others. Another daemon uses it now.
     let again = Arc::new(Store::open(&store.path, store.size).unwrap());
     assert!(again.entry(&key(0)).get(ITEM).is_some());
     let new: Vec<StoreEntry> = (7..9).map(|n| again.entry(&key(n))).collect();
@@ -262,11 +262,11 @@ fn the_bound_holds_whatever_is_put() {
             .sum();
         assert!(kept <= size, "{kept} bytes after {n}");
     }
-    // What is larger than all the rest may be is not kept, and takes nothing with it.
+    // An item that is too large for the store is not written, and no entry is evicted for it.
     let before = files(&store);
     store.entry(&key(1000)).put("scan", &vec![0; size as usize]);
     assert_eq!(files(&store), before);
-    // Nor does a log that is too large by its number of items, but for itself.
+    // An entry that grows too large by its number of items is evicted alone.
     let large = store.entry(&key(1001));
     (0..20).for_each(|n| large.put(&format!("index-{n}"), &vec![0; 100_000]));
     store.evict();
@@ -284,7 +284,7 @@ fn files_that_nobody_finished_are_removed() {
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
     let file = File::options().write(true).open(&old).unwrap();
     file.set_modified(yesterday).unwrap();
-    // What is not ours stays.
+    // Other files in the directory stay.
     let foreign = store.path.join("notes.txt");
     fs::write(&foreign, "keep").unwrap();
     store.evict();
@@ -305,7 +305,7 @@ fn many_may_write_and_tidy_at_once() {
                     let log = store.entry(&key(number));
                     let bytes = vec![number as u8; 5000 + 1000 * number as usize];
                     log.put(ITEM, &bytes);
-                    // Gone, or whole.
+                    // Items are absent or complete.
                     assert!(log.get(ITEM).is_none_or(|got| got == bytes));
                 }
             });

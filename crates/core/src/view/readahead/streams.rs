@@ -325,9 +325,11 @@ mod tests {
             for at in 0..read.len() {
                 for made in ask(&mut streams, read[at]) {
                     let soon = read.len().min(at + CACHED);
-                    match read[at..soon].contains(&made) {
-                        true => helped += 1.0 / read.len() as f64,
-                        false => wasted += 1.0 / read.len() as f64,
+                    let share = 1.0 / read.len() as f64;
+                    if read[at..soon].contains(&made) {
+                        helped += share;
+                    } else {
+                        wasted += share;
                     }
                 }
             }
