@@ -11,12 +11,18 @@ pub struct CoverageBitmap {
 }
 
 impl CoverageBitmap {
-    /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge.
-    pub fn new(elements: u64, in_dataset: u64) -> Self {
-        CoverageBitmap {
-            words: vec![0; elements.div_ceil(64) as usize],
+    /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge. Fails
+    /// where the system has no memory for so many bits.
+    pub fn new(elements: u64, in_dataset: u64) -> Result<Self, String> {
+        let len = elements.div_ceil(64) as usize;
+        let mut words = Vec::new();
+        let reserved = words.try_reserve_exact(len);
+        reserved.map_err(|_| format!("the system has no memory for {elements} bits"))?;
+        words.resize(len, 0);
+        Ok(CoverageBitmap {
+            words,
             missing: in_dataset,
-        }
+        })
     }
 
     /// Elements of the dataset that no record covers yet.
@@ -86,7 +92,7 @@ mod tests {
         #[test]
         fn each_element_is_added_once(ranges in prop::collection::vec((0u64..500, 0u64..200), 0..40)) {
             let mut model = vec![false; 700];
-            let mut tested = CoverageBitmap::new(700, 700);
+            let mut tested = CoverageBitmap::new(700, 700).unwrap();
             for (start, len) in ranges {
                 let wanted: Vec<u64> = (start..start + len).filter(|e| !model[*e as usize]).collect();
                 let mut got = Vec::new();

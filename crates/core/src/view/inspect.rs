@@ -177,6 +177,8 @@ impl View {
             // The product of its dimensions need not fit into 64 bits.
             return Ok(Some(coverage));
         }
+        // An option bounds the memory of a bitmap, whatever chunk shape a file asks for.
+        let max_elements = self.budget.limits().cache_size;
         coverage.total = grid.dims.iter().product::<u64>().into();
         for chunk in grid.matching(0, |bounds| index.is_touched(bounds)) {
             let Some(left) = budget.checked_sub(CHUNK_COST) else {
@@ -184,7 +186,7 @@ impl View {
             };
             *budget = left;
             let resolver = self.resolver(&index, number, chunk);
-            match resolver.count_written(budget) {
+            match resolver.count_written(budget, max_elements) {
                 Some(written) => coverage.written += u128::from(written),
                 None => return Ok(None),
             }

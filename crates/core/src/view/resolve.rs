@@ -128,7 +128,7 @@ impl ChunkResolver<'_> {
         mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
     ) -> Result<u64, String> {
         let grid = &self.place.grid;
-        let mut covered = CoverageBitmap::new(grid.elements(), self.elements());
+        let mut covered = CoverageBitmap::new(grid.elements(), self.elements())?;
         let mut overlap = Overlap::new(grid, &self.bounds);
         let stopped = self.index.visit_back(&self.bounds, |record| {
             record.visit_back(&self.bounds, |block| {
@@ -165,10 +165,13 @@ impl ChunkResolver<'_> {
     }
 
     /// How many elements of the chunk some record wrote. Each run that is looked at is taken off `budget`;
-    /// `None` where that is not enough.
-    pub fn count_written(&self, budget: &mut u64) -> Option<u64> {
+    /// `None` where that is not enough, or where the count needs a bitmap of more than `max_elements`.
+    pub fn count_written(&self, budget: &mut u64, max_elements: u64) -> Option<u64> {
         if self.if_covered(|_, _| ()).is_some() {
             return Some(self.elements());
+        }
+        if self.place.grid.elements() > max_elements {
+            return None;
         }
         let missing = self.runs(|_, _, _| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
