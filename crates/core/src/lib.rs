@@ -22,6 +22,8 @@
 //! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`,
 //! `buffers`, `diagnostic`, `error`, `filters`, `image`, `parallel` and `stats` may be used by all.
 
+#![deny(missing_docs)]
+
 pub mod boxes;
 pub(crate) mod buffers;
 pub mod diagnostic;

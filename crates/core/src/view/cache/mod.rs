@@ -103,6 +103,7 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// An empty cache with these limits.
     pub fn new(limits: MemoryLimits) -> Self {
         Budget {
             views: AtomicU64::new(0),
@@ -114,6 +115,7 @@ impl Budget {
         }
     }
 
+    /// The limits that it was made with.
     pub fn limits(&self) -> MemoryLimits {
         self.limits
     }
@@ -170,6 +172,7 @@ impl Budget {
         (all <= self.limits.index_memory.saturating_mul(2)).then_some(reservation)
     }
 
+    /// The cached view of this generation; `None` where it was evicted or dropped.
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
         match self.index_cache.get(&IndexKey::View(generation)) {
             Some(Indexed::View(view)) => Some(view),
@@ -177,10 +180,12 @@ impl Budget {
         }
     }
 
+    /// Removes a view from the cache. Views that are in use stay open.
     pub fn drop_view(&self, generation: Generation) {
         self.index_cache.remove(&IndexKey::View(generation));
     }
 
+    /// Puts a view into the cache.
     pub fn keep_view(&self, view: &Arc<View>) {
         let key = IndexKey::View(view.generation());
         self.index_cache
