@@ -10,7 +10,7 @@ use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 /// Messages of one level that may come at once.
-const BURST: u32 = 200;
+const MAX_AT_ONCE: u32 = 200;
 /// The time between messages of one level after that. With lines of 200 bytes, it allows 35 MB a day.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The time between reports of the number of suppressed messages.
@@ -104,7 +104,7 @@ impl Buckets {
     fn admit(&mut self, level: Level, now: Instant) -> Option<Vec<(Level, u64)>> {
         let bucket = self.0.iter_mut().find(|bucket| bucket.level == level)?;
         let empty_at = bucket.empty_at.max(now) + INTERVAL;
-        if empty_at > now + BURST * INTERVAL {
+        if empty_at > now + MAX_AT_ONCE * INTERVAL {
             if bucket.suppressed == 0 {
                 bucket.since = now;
             }
