@@ -63,7 +63,7 @@ help:
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
-	@echo 'make fuzz     feed all that reads files with bytes that nobody meant, FUZZ_SECONDS (60) for each target;'
+	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
 	@echo "              TARGETS='journal snapshot' for some of them"
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
 	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'

@@ -199,7 +199,8 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
         return;
     }
     let mounted = mount_for_all(source.path());
-    let take_away: [(&str, fn(&Path)); 4] = [
+    type TakeAway = fn(&Path);
+    let take_away: [(&str, TakeAway); 4] = [
         ("chmod", |file| set_mode(file, 0o600)),
         ("chmod for others", |file| set_mode(file, 0o640)),
         ("chown", |file| BOB.owns(file, 0o044)),

@@ -219,24 +219,21 @@ impl Visitor for Finder {
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
         self.check_size(entry)?;
-        let target = match entry.head.has(REF) {
+        let target = if entry.head.has(REF) {
             // The target is an earlier entry of the same section with a selection of its own.
-            true => {
-                let section = &self.found.explicit[self.first..];
-                let target = entry.shared()?;
-                let find = |at| {
-                    section
-                        .binary_search_by_key(&at, |s: &ExplicitSelection| s.position())
-                        .ok()
-                };
-                let target = target.and_then(find);
-                target.map(|n| self.first + n)
-            }
-            false => {
-                let explicit = ExplicitSelection::new(entry.position(), &entry.head);
-                self.found.explicit.push(explicit);
-                Some(self.found.explicit.len() - 1)
-            }
+            let section = &self.found.explicit[self.first..];
+            let target = entry.shared()?;
+            let find = |at| {
+                section
+                    .binary_search_by_key(&at, |s: &ExplicitSelection| s.position())
+                    .ok()
+            };
+            let target = target.and_then(find);
+            target.map(|n| self.first + n)
+        } else {
+            let explicit = ExplicitSelection::new(entry.position(), &entry.head);
+            self.found.explicit.push(explicit);
+            Some(self.found.explicit.len() - 1)
         };
         let target = target.and_then(|t| u32::try_from(t).ok());
         let place = EntryPosition {

@@ -143,10 +143,10 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
     /// Makes a value that will be wanted soon, unless it is there or being made.
     pub fn make_ahead<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<(), E> {
         let flight = self.flights.try_take(key.clone());
-        match flight.is_none() || self.contains(key) {
-            true => Ok(()),
-            false => self.make(key, make, |counts| &mut counts.ahead).map(drop),
+        if flight.is_none() || self.contains(key) {
+            return Ok(());
         }
+        self.make(key, make, |counts| &mut counts.ahead).map(drop)
     }
 
     fn make<E>(
