@@ -71,7 +71,7 @@ help:
 	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
-	@echo 'make lint     formatting, and compiler lints'
+	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
 
@@ -114,6 +114,7 @@ fuzz: setup-build
 lint: setup-mpi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features mpi -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --features mpi
 
 install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi

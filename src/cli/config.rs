@@ -11,7 +11,7 @@
 //! allow_other = true
 //! ```
 //!
-//! Its keys are the mount options ([`options::all`]). They are parsed as those of `-o`.
+//! Its keys are the mount options (`options::all`). They are parsed as those of `-o`.
 
 mod command;
 mod parse;

@@ -2,18 +2,18 @@
 //!
 //! [`scan`] opens the file, recognizes its layout, and calls one of these:
 //!
-//! * [`unclosed`]: a log that was not closed. It makes the objects from the journal.
-//! * [`netcdf`]: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
-//! * `scan_hdf5` below: an HDF5 file. It asks [`logvol`] and [`classic`] for the log, and walks the objects.
+//! * `unclosed`: a log that was not closed. It makes the objects from the journal.
+//! * `netcdf`: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
+//! * `scan_hdf5` below: an HDF5 file. It asks `logvol` and `classic` for the log, and walks the objects.
 //!
 //! What these have in common:
 //!
-//! * [`layout_objects`]: what a walk has to know of an HDF5 layout. Each layout implements it.
-//! * [`tree`] copies the objects of a file into an image, [`dataset`] the datasets among them, and [`references`]
+//! * `layout_objects`: what a walk has to know of an HDF5 layout. Each layout implements it.
+//! * `tree` copies the objects of a file into an image, `dataset` the datasets among them, and `references`
 //!   the references between them.
-//! * [`chunks`]: where the chunks of a log dataset lie.
-//! * [`sources`]: the open files of a log.
-//! * [`hdf5_sys`]: the raw calls of libhdf5.
+//! * `chunks`: where the chunks of a log dataset lie.
+//! * `sources`: the open files of a log.
+//! * `hdf5_sys`: the raw calls of libhdf5.
 //!
 //! Besides scans:
 //!

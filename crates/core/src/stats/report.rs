@@ -155,15 +155,15 @@ fn non_empty<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S::Ok, 
 pub struct Usage {
     /// Path of the mount.
     pub mountpoint: String,
-    /// See [`Cache::hits`].
+    /// See `Cache::hits`.
     pub hits: u64,
-    /// See [`Cache::misses`].
+    /// See `Cache::misses`.
     pub misses: u64,
-    /// See [`Cache::made_ahead`].
+    /// See `Cache::made_ahead`.
     pub made_ahead: u64,
-    /// See [`Memory::cache_size`].
+    /// See `Memory::cache_size`.
     pub cache_size: Share,
-    /// See [`Memory::index_memory`].
+    /// See `Memory::index_memory`.
     pub index_memory: Share,
     /// File descriptors that the process may have open.
     pub descriptor_limit: u64,

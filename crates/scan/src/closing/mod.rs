@@ -1,7 +1,7 @@
 //! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
 //! The data stay where they are. The table of entries goes behind them. The superblock and the log's own objects go
-//! into the space in front of them ([`front`]). Last, libhdf5 adds the user's objects at the end ([`objects`]). Until
+//! into the space in front of them (`front`). Last, libhdf5 adds the user's objects at the end (`objects`). Until
 //! the journal is removed, all of this can be repeated, however far it came. The writer does it at a clean close,
 //! [`recover()`] later.
 

@@ -5,11 +5,11 @@
 //! readers of C, and public names are spelled as in C. `tests/writer/capi.rs` checks that the header is
 //! up to date.
 //!
-//! The code trusts a caller no further than C forces it to: it looks handles up in a [`registry`],
-//! checks pointers for NULL, and checks sizes against each other. [`status::to_status`] turns errors
+//! The code trusts a caller no further than C forces it to: it looks handles up in a `registry`,
+//! checks pointers for NULL, and checks sizes against each other. `status::to_status` turns errors
 //! and panics into a code and a message.
 //!
-//! A thread acquires the right to call MPI ([`environment::MpiGuard`]) before it locks a file. The
+//! A thread acquires the right to call MPI (`environment::MpiGuard`) before it locks a file. The
 //! registry is locked only for a moment, and never while a thread waits for a file.
 
 // Public names are those of C. The docs of each function and the head of the header say in C's terms

@@ -1,10 +1,10 @@
 //! The classic layout, of the proposal of 2019: one metadata log and one data log
 //! (`docs/formats/logvol-classic.md`).
 //!
-//! * [`entry`] reads the headers of the logs, and single entries.
-//! * [`table`] walks the metadata log once per file and finds the entries of each dataset.
-//! * [`chain`] compares the order in the log with the chains of pointers.
-//! * [`decode`] makes records of the entries of one dataset.
+//! * `entry` reads the headers of the logs, and single entries.
+//! * `table` walks the metadata log once per file and finds the entries of each dataset.
+//! * `chain` compares the order in the log with the chains of pointers.
+//! * `decode` makes records of the entries of one dataset.
 
 mod chain;
 mod decode;

@@ -1,11 +1,11 @@
 //! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
 //! directory are those of that page).
 //!
-//! * [`table`] walks the metadata-log datasets once per file and finds the entries.
-//! * [`selection`] decodes the blocks of one entry, in all encodings.
-//! * [`decode`] makes records of the entries of one dataset, in the order in which they apply.
-//! * [`tiles`] finds out during a scan whether records tile their datasets.
-//! * [`check`] checks what a snapshot says of these tables.
+//! * `table` walks the metadata-log datasets once per file and finds the entries.
+//! * `selection` decodes the blocks of one entry, in all encodings.
+//! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `tiles` finds out during a scan whether records tile their datasets.
+//! * `check` checks what a snapshot says of these tables.
 
 mod check;
 mod decode;

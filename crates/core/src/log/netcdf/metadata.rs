@@ -164,7 +164,7 @@ impl ByteOrder {
 pub struct LogHeader {
     /// What the header says.
     pub fields: HeaderFields,
-    /// Number of valid entries, from the first one on. A truncated log has fewer: see [`walk`].
+    /// Number of valid entries, from the first one on. A truncated log has fewer: see `walk`.
     pub entries: u64,
     /// Set where entries are missing, or where entries are not valid although they might be.
     pub diagnostic: Option<Diagnostic>,

@@ -5,10 +5,10 @@
 //! * [`names`] parses the names of log files.
 //! * [`metadata`] reads the header of a metadata log, counts its valid entries, and walks through them.
 //! * [`channels`] finds the logs of several processes in one pair of files.
-//! * [`entry`] reads and checks one entry.
-//! * [`table`] holds the positions of the entries of each variable.
-//! * [`decode`] makes records of the entries of one variable.
-//! * [`check`] checks what a snapshot says of the file and its logs.
+//! * `entry` reads and checks one entry.
+//! * `table` holds the positions of the entries of each variable.
+//! * `decode` makes records of the entries of one variable.
+//! * `check` checks what a snapshot says of the file and its logs.
 
 pub mod channels;
 mod check;
