@@ -49,6 +49,8 @@ pub struct WorkerPool {
     failures: FailureBudget,
     /// A new one replaces it when it dies.
     zygote: Mutex<Zygote>,
+    /// That of the zygote. A look-up of a stored scan asks for it, and does not wait for a fork.
+    library: Mutex<String>,
 }
 
 /// How long a worker may take to end after it has sent its outcome.
@@ -65,6 +67,7 @@ impl WorkerPool {
         Ok(WorkerPool {
             slots: Slots::new(limits.workers),
             failures: FailureBudget::new(limits.cpu),
+            library: Mutex::new(zygote.library.clone()),
             zygote: Mutex::new(zygote),
             limits,
         })
@@ -107,6 +110,7 @@ impl WorkerPool {
         if matches!(made, Err(NoWorker::ZygoteDied)) {
             log::warn!("the zygote of the scan workers has died; it is started again");
             *zygote = start_zygote(&self.limits)?;
+            self.library.lock().clone_from(&zygote.library);
             made = zygote.worker();
         }
         made.map_err(|e| match e {
@@ -155,6 +159,6 @@ impl Scanner for WorkerPool {
     }
 
     fn library(&self) -> String {
-        self.zygote.lock().library.clone()
+        self.library.lock().clone()
     }
 }
