@@ -51,7 +51,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test soak bench bench-writer fuzz lint install install-program \
+.PHONY: help build build-writer demo test soak attack bench bench-writer fuzz lint install install-program \
 	install-writer uninstall deb deb-writer setup setup-build setup-mpi setup-demo setup-bench setup-deb clean
 
 help:
@@ -60,6 +60,8 @@ help:
 	@echo 'make test     set up, run all tests'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
+	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
+	@echo '              what that user has seen. make test does the short ones'
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
@@ -93,6 +95,13 @@ test: setup
 soak: export H5LOGFS_SOAK_SECONDS ?= 120
 soak: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test soak
+
+# The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
+attack: export NEXTEST_SUCCESS_OUTPUT = immediate
+attack: export RUST_TEST_NOCAPTURE = 1
+attack: export H5LOGFS_TEST_IGNORED = 1
+attack: setup
+	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test hostile
 
 RANKS ?= 4
 BENCH ?=

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [ARGUMENTS]: runs the tests with cargo-nextest, or with cargo test if cargo-nextest is not installed. The
-# arguments are those that both take.
+# arguments are those that both take. With H5LOGFS_TEST_IGNORED=1 tests that are marked as ignored run, too.
 #
 # If root runs it and users may not open /dev/fuse (in Debian's own setting they may), the tests run in a mount
 # namespace of their own, with a device that users may open. Without it the tests of mounts by ordinary users could only
@@ -28,7 +28,7 @@ fi
 
 if ! "$cargo" nextest --version >/dev/null 2>&1; then
     echo "test.sh: cargo-nextest is not installed: cargo test takes its place, and longer" >&2
-    exec "$cargo" test "$@"
+    exec "$cargo" test "$@" ${H5LOGFS_TEST_IGNORED:+-- --include-ignored}
 fi
 status=0
 # nextest runs no doc tests.
@@ -36,5 +36,5 @@ case " $* " in
 *" --test "*) ;;
 *) "$cargo" test --doc "$@" || status=$? ;;
 esac
-"$cargo" nextest run "$@" || status=$?
+"$cargo" nextest run ${H5LOGFS_TEST_IGNORED:+--run-ignored all} "$@" || status=$?
 exit $status

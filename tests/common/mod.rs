@@ -30,6 +30,11 @@ use tempfile::TempDir;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_h5logfs");
 
+/// The program that mounts: what was built, or another build that is to be compared with it.
+pub fn mounting_program() -> String {
+    std::env::var("H5LOGFS_TEST_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned())
+}
+
 /// How long something may take that normally takes a moment.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -222,7 +227,7 @@ pub fn unmount_by_force(user: User, path: &Path) {
 
 /// Runs `h5logfs mount`; it comes back when the mount is up.
 pub fn mount(user: User, source: &Path, mount_point: &Path, options: &str) -> Output {
-    let mut command = user.command(PROGRAM);
+    let mut command = user.command(&mounting_program());
     command.arg("mount").arg(source).arg(mount_point);
     if !options.is_empty() {
         command.args(["-o", options]);

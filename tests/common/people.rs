@@ -2,10 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use rustix::fs::XattrFlags;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tempfile::TempDir;
 
 use super::{Mounted, User, can_act, can_mount, is_root};
@@ -49,6 +53,22 @@ impl Person {
         ]);
         command.args(["--", program]).env("LC_ALL", "C");
         command
+    }
+
+    /// Does `work` in a thread that has this person's rights. Threads that it starts inherit them: to the kernel a thread
+    /// is a process with credentials of its own.
+    pub fn act<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let acting = scope.spawn(|| {
+                let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+                let groups = self.group.map(Gid::from_raw);
+                set_thread_groups(groups.as_slice()).unwrap();
+                set_thread_res_gid(gid, gid, gid).unwrap();
+                set_thread_res_uid(uid, uid, uid).unwrap();
+                work()
+            });
+            acting.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// The bytes of a file; `None` where this person is denied them.

@@ -1,0 +1,8 @@
+//! Attacks: what one user of a shared mount does to another. Each test attacks a mount of root with `allow_other` and the
+//! default caches, while another user reads. `arena` tells how to add one.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arena;
+mod noise;
