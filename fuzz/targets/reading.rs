@@ -34,7 +34,7 @@ fn places(view: &View) -> Vec<Range<u64>> {
     let (mut begins, mut each) = (vec![0], WHOLE);
     if len > WHOLE {
         each = SOME;
-        begins.extend([view.preamble_len() as u64, len - SOME]);
+        begins.extend([view.preamble_len(), len - SOME]);
         for number in 0..view.snapshot().datasets.len().min(MOST_DATASETS) {
             let last = view.grid(number).len().saturating_sub(1);
             let chunks = [0, last / 2, last].map(|chunk| view.chunk_place(number, chunk));

@@ -9,14 +9,16 @@ use h5logfs_core::index::store::StoreEntry;
 use h5logfs_core::log::Logged;
 use h5logfs_core::log::model::Selections;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::snapshot::Dataset;
+use h5logfs_core::task::Task;
 
 use super::Seeds;
 use super::damaged::Edit;
 use super::input::{Input, Output};
 use super::samples::{SAMPLES, Scanned};
 use super::tables::{STORE, answers, check_saved, empty_store, queries};
-use super::test_dir::TestDir;
+use super::test_dir::{MEMORY, TestDir};
 
 /// The number of source files. They are empty.
 const SOURCES: usize = 5;
@@ -59,8 +61,10 @@ pub fn index(bytes: &[u8]) {
         sources: &sources,
     };
     let known = Selections::default();
-    let get = |_: &str| Some(selections.to_vec());
-    let Some(index) = DatasetIndex::from_items(&item, get, inputs, &known) else {
+    let task = &Task::limited(MEMORY);
+    let reserved = |bytes: Vec<u8>| Reserved::new(bytes, task.reservation());
+    let get = |_: &str| Some(reserved(selections.to_vec()));
+    let Some(index) = DatasetIndex::from_items(task, reserved(item), get, inputs, &known) else {
         return;
     };
     for query in queries(dataset.dims) {
@@ -88,15 +92,17 @@ pub fn index_seeds() -> Seeds {
             dataset: &dataset,
             sources: &sources,
         };
-        index.save(&entry, inputs);
+        let task = &Task::limited(MEMORY);
+        index.save(task, &entry, inputs);
         let of_selections = items(&test_dir)
             .into_iter()
             .find(|item| item.starts_with("selections"));
-        let selections = of_selections.and_then(|item| entry.get(&item));
-        let item = entry.get("index-0")?;
+        let selections = of_selections.and_then(|item| entry.get(task, &item));
+        let selections = selections.map_or(Vec::new(), |item| item.to_vec());
+        let item = entry.get(task, "index-0")?;
         let index = item.strip_prefix(identities(&sources).as_slice())?;
         let bytes = Output::default().u8(at);
-        let bytes = bytes.two_parts(&selections.unwrap_or_default(), index);
+        let bytes = bytes.two_parts(&selections, index);
         Some((format!("{}-{number}", scanned.sample.name), bytes))
     })
     .collect()
@@ -128,9 +134,9 @@ pub fn item(bytes: &[u8]) {
         edit.apply(&mut damaged);
     }
     fs::write(&path, &damaged).expect("the item");
-    let got = entry.get("item");
+    let got = entry.get(&Task::limited(MEMORY), "item");
     let wanted = (damaged == whole).then_some(item);
-    assert_eq!(got.as_deref(), wanted);
+    assert_eq!(got.as_ref().map(|item| item.as_slice()), wanted);
 }
 
 pub fn item_seeds() -> Seeds {

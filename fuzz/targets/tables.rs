@@ -11,8 +11,9 @@ use h5logfs_core::log::model::{Block, Record, Selections, StoredBytes};
 use h5logfs_core::log::records::RecordList;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
+use h5logfs_core::task::Task;
 
-use super::test_dir::TestDir;
+use super::test_dir::{MEMORY, TestDir};
 
 /// The largest dataset whose elements are compared, and the most steps for that.
 const MOST_ELEMENTS: u64 = 1024;
@@ -29,23 +30,24 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     }
     let layout = tables.layout();
     layout.tilings(sources);
-    let Ok(table) = layout.read_tables(sources, datasets) else {
+    let task = &Task::limited(MEMORY);
+    let Ok(table) = layout.read_tables(task, sources, datasets) else {
         return;
     };
     table.bytes();
     let selections = Selections::default();
     for (number, dataset) in datasets.iter().enumerate() {
-        let found = table.records(sources, dataset, &selections);
-        let index = DatasetIndex::build(table.as_ref(), sources, dataset, &selections);
-        let (Ok(found), Ok(index)) = (found, index) else {
-            continue;
-        };
-        compare(&found.records, &index, dataset.dims);
         let inputs = IndexInputs {
             number,
             dataset,
             sources,
         };
+        let found = table.records(task, sources, dataset, &selections);
+        let index = DatasetIndex::build(task, table.as_ref(), inputs, &selections);
+        let (Ok(found), Ok(index)) = (found, index) else {
+            continue;
+        };
+        compare(&found.records, &index, dataset.dims);
         check_saved(&index, inputs);
     }
 }
@@ -195,8 +197,10 @@ pub fn empty_store(test_dir: &TestDir) -> StoreEntry {
 pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>) {
     let test_dir = TestDir::new();
     let entry = empty_store(&test_dir);
-    index.save(&entry, inputs);
-    let loaded = DatasetIndex::load(&entry, inputs, &Selections::default());
+    // More than any index of a target takes, so that it is always saved.
+    let task = &Task::limited(16 * MEMORY);
+    index.save(task, &entry, inputs);
+    let loaded = DatasetIndex::load(task, &entry, inputs, &Selections::default());
     let loaded = loaded.expect("an index that was saved");
     for query in queries(inputs.dataset.dims) {
         assert_eq!(answers(index, &query), answers(&loaded, &query));

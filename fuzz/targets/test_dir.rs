@@ -16,7 +16,7 @@ use h5logfs_scan::scan;
 use tempfile::TempDir;
 
 /// Each of the two memory limits.
-const MEMORY: u64 = 32 << 20;
+pub const MEMORY: u64 = 32 << 20;
 
 /// A temporary directory, in memory if possible.
 pub struct TestDir {

@@ -65,7 +65,7 @@ struct Report {
     sources: Vec<String>,
     /// Length of the canonical file.
     canonical_bytes: u64,
-    metadata_bytes: usize,
+    metadata_bytes: u64,
     datasets: Vec<DatasetReport>,
     /// Parts of the log that are missing.
     losses: Vec<String>,

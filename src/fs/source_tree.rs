@@ -278,7 +278,10 @@ impl SourceTree {
                     return Err(self.failure(path, Errno::NODATA));
                 };
                 match self.open_file(path, version, caller, wait)? {
-                    Lookup::Known(Opened::View(view)) => attribute.value(&view).map(Lookup::Known),
+                    Lookup::Known(Opened::View(view)) => {
+                        let task = view.task(caller.map(Caller::uid));
+                        attribute.value(&view, &task).map(Lookup::Known)
+                    }
                     Lookup::Known(Opened::Plain(_)) => Err(self.failure(path, Errno::NODATA)),
                     Lookup::NeedsScan => Ok(Lookup::NeedsScan),
                 }

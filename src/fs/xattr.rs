@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::io::Errno;
 
 use h5logfs_core::error::Result;
+use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 
 use super::access::ACCESS_LIST;
@@ -73,11 +74,11 @@ impl LogAttribute {
     }
 
     /// Its value for one view, as text.
-    pub fn value(self, view: &View) -> Result<Vec<u8>> {
+    pub fn value(self, view: &View, task: &Task) -> Result<Vec<u8>> {
         let text = match self {
             LogAttribute::Layout => view.snapshot().log.layout().name().to_owned(),
-            LogAttribute::Records => view.entries()?.to_string(),
-            LogAttribute::Covered => match view.covered_in_all()? {
+            LogAttribute::Records => view.entries(task)?.to_string(),
+            LogAttribute::Covered => match view.covered_in_all(task)? {
                 Some(share) => share.to_string(),
                 None => "unknown".to_owned(),
             },

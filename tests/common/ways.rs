@@ -88,8 +88,10 @@ impl Ways {
                 sources: &sources,
             };
             let index = view.index(number).map_err(|e| e.to_string())?;
-            index.save(&log, about);
-            let again = h5logfs_core::index::DatasetIndex::load(&log, about, &Default::default());
+            let task = &h5logfs_core::task::Task::unlimited();
+            index.save(task, &log, about);
+            let again =
+                h5logfs_core::index::DatasetIndex::load(task, &log, about, &Default::default());
             if again.is_none() {
                 return Err(format!("the index of dataset {number} is not taken back"));
             }

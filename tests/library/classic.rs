@@ -570,7 +570,7 @@ fn a_chunk_is_made_of_what_decides_it() {
         return;
     };
     let view = open(&path, Chunking::Auto).unwrap();
-    assert_eq!(*view.chunk(0, 0).unwrap(), [1, 1, 3, 3, 2, 2]);
+    assert_eq!(**view.chunk(0, 0).unwrap(), [1, 1, 3, 3, 2, 2]);
     let sources = view.chunk_blocks(0, 0).unwrap();
     let places: Vec<_> = sources.iter().map(|s| (s.start[0], s.count[0])).collect();
     assert_eq!(places, [(0, 4), (3, 3), (2, 2)]);
@@ -637,7 +637,7 @@ fn entries_of_nothing_are_looked_at() {
             return;
         };
         let view = open(&path, Chunking::Auto).unwrap();
-        assert_eq!(*view.chunk(0, 0).unwrap(), [1; 6]);
+        assert_eq!(**view.chunk(0, 0).unwrap(), [1; 6]);
         let told = view.diagnostics().unwrap();
         let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let told = complaints

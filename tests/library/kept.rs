@@ -19,6 +19,7 @@ use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
+use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::InProcess;
@@ -140,7 +141,9 @@ fn what_belongs_to_views_comes_back_with_them() {
     let open = || site.catalog(&site.run()).open(Path::new("nd.log.h5"));
     open().unwrap().saved().unwrap().put("index-0", b"packed");
     let again = open().unwrap();
-    assert_eq!(again.saved().unwrap().get("index-0").unwrap(), b"packed");
+    let task = &Task::unlimited();
+    let kept = again.saved().unwrap().get(task, "index-0");
+    assert_eq!(**kept.unwrap(), *b"packed");
 }
 
 /// Two datasets that were written alike, by so many small blocks that their indexes are worth keeping.
@@ -349,7 +352,7 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
                 Settings::default()
             ),
         });
-        let sound = log.get("scan").unwrap();
+        let sound = log.get(&Task::unlimited(), "scan").unwrap();
         // Each byte but for the image, of which a few are enough.
         let image = scan_file(&site.run().join(name)).unwrap().image;
         let start = sound.windows(image.len()).position(|w| w == image).unwrap();

@@ -460,7 +460,8 @@ impl Catalog {
     /// `None` where the store has no snapshot that can be used.
     fn open_stored(&self, stored: &StoredScan<'_>, source: &SourceFile) -> Option<Arc<View>> {
         let start = Instant::now();
-        let (snapshot, log) = stored.find(source)?;
+        let task = self.budget.task(None);
+        let (snapshot, log) = stored.find(&task, source)?;
         let budget = Arc::clone(&self.budget);
         match View::open(&self.dir, snapshot, budget, Some(log)) {
             Ok(view) => {

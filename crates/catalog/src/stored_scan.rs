@@ -19,6 +19,7 @@ use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::task::Task;
 
 const ITEM: &str = "scan";
 
@@ -95,8 +96,8 @@ impl<'a> StoredScan<'a> {
 
     /// The snapshot of an earlier scan, if all files of the log are in the same states as then, and the place
     /// for its indexes. The caller has to check the snapshot.
-    pub fn find(&self, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
-        let bytes = self.log.get(ITEM)?;
+    pub fn find(&self, task: &Task, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
+        let bytes = self.log.get(task, ITEM)?;
         // The log was not closed: its journal is newer than the file.
         if !matches!(journal::of_file(self.dir, self.relative, source), Ok(None)) {
             return None;

@@ -1,5 +1,5 @@
-//! Buffers of a size that a log file asks for. Where the system has no memory for one, these functions return
-//! an error. `vec!` would abort the process, and with it the mount of all users.
+//! Buffers of a size that a log file asks for, which the caller has reserved. Where the system has no memory for one,
+//! these functions return an error. `vec!` would abort the process, and with it the mount of all users.
 
 /// A buffer of `len` zeros.
 pub fn zeroed(len: usize) -> Result<Vec<u8>, String> {
@@ -8,17 +8,20 @@ pub fn zeroed(len: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// An empty buffer with capacity for `len` bytes.
-pub fn with_room(len: usize) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    make_room(&mut bytes, len)?;
-    Ok(bytes)
+/// An empty list with capacity for `len` elements.
+pub fn with_room<T>(len: usize) -> Result<Vec<T>, String> {
+    let mut list = Vec::new();
+    make_room(&mut list, len)?;
+    Ok(list)
 }
 
-/// Reserves capacity for `len` more bytes.
-pub fn make_room(bytes: &mut Vec<u8>, len: usize) -> Result<(), String> {
-    let room = bytes.try_reserve_exact(len);
-    room.map_err(|_| format!("the system has no memory for {len} bytes"))
+/// Allocates capacity for `len` more elements.
+pub fn make_room<T>(list: &mut Vec<T>, len: usize) -> Result<(), String> {
+    let room = list.try_reserve_exact(len);
+    room.map_err(|_| {
+        let bytes = len.saturating_mul(size_of::<T>());
+        format!("the system has no memory for {bytes} bytes")
+    })
 }
 
 #[cfg(test)]
@@ -28,7 +31,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused() {
         assert_eq!(zeroed(3).unwrap(), [0; 3]);
-        assert!(with_room(100).unwrap().capacity() >= 100);
+        assert!(with_room::<u8>(100).unwrap().capacity() >= 100);
         for too_much in [usize::MAX, isize::MAX as usize] {
             let refused = zeroed(too_much).unwrap_err();
             assert!(refused.contains(&too_much.to_string()), "{refused}");

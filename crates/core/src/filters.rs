@@ -103,6 +103,15 @@ pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     Ok(bytes.into_owned())
 }
 
+/// Bytes of memory that undoing the pipeline takes besides the stored ones: the input and the output of one filter.
+pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
+    let most = stored_size(raw, pipeline)
+        .unwrap_or(u64::MAX)
+        .max(raw)
+        .max(stored);
+    most.saturating_mul(2)
+}
+
 /// Undoes the pipeline. The result has `raw` bytes.
 pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
     let mut bytes = Cow::Borrowed(stored);

@@ -20,7 +20,7 @@
 //! * [`journal`] is the form of a log that is not closed.
 //!
 //! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`,
-//! `buffers`, `diagnostic`, `error`, `filters`, `image`, `parallel` and `stats` may be used by all.
+//! `diagnostic`, `error`, `filters`, `image`, `memory`, `parallel`, `stats` and `task` may be used by all.
 
 #![deny(missing_docs)]
 
@@ -33,9 +33,11 @@ pub mod image;
 pub mod index;
 pub mod journal;
 pub mod log;
+pub mod memory;
 pub mod parallel;
 pub mod scan;
 pub mod single_flight;
 pub mod snapshot;
 pub mod stats;
+pub mod task;
 pub mod view;

@@ -14,9 +14,8 @@ use crate::log::{Logged, Tables};
 /// One state of one log file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The user block of the canonical file: that of the log file.
-    #[serde(with = "serde_bytes")]
-    pub user_block: Vec<u8>,
+    /// Bytes of the user block of the canonical file. It is that of the log file, and read from there.
+    pub user_block: u64,
     /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
@@ -222,13 +221,13 @@ impl Dataset {
     }
 }
 
-/// Bytes of a snapshot behind its user block and its image. These two take as much memory as they have bytes. The
-/// lists behind them may take 24 times as much, for an empty text is one byte.
+/// Bytes of a snapshot behind its image, which takes as much memory as it has bytes. The lists behind it may take 24
+/// times as much, for an empty text is one byte.
 const LONGEST_LISTS: usize = 32 << 20;
 
 /// Fails where more bytes follow the image of a snapshot than [`LONGEST_LISTS`].
 fn check_lists(bytes: &[u8]) -> Result<(), String> {
-    let parts = postcard::take_from_bytes::<(&Bytes, &Bytes)>(bytes);
+    let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
     let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
     if lists.len() <= LONGEST_LISTS {
         return Ok(());
@@ -245,6 +244,13 @@ impl Snapshot {
     /// and the addresses of chunks are checked when they are used.
     pub fn check(&self) -> Result<(), String> {
         let sources = self.sources.len();
+        let first = self.sources.first().map_or(0, |s| s.identity.size);
+        if self.user_block > first {
+            let user_block = self.user_block;
+            return Err(format!(
+                "a user block of {user_block} bytes in a file of {first}"
+            ));
+        }
         // Sources have 16-bit numbers.
         if sources == 0 || sources > 1 << 16 {
             return Err(format!("a log of {sources} files"));
@@ -309,7 +315,6 @@ impl Snapshot {
         // The open files hold a copy each.
         let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
         self.image.len()
-            + self.user_block.len()
             + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
@@ -390,7 +395,7 @@ mod tests {
         Snapshot {
             sources: vec![source.clone(), source],
             journal: None,
-            user_block: vec![7; 512],
+            user_block: 3,
             image: vec![8; 1000],
             datasets,
             log: Tables::default(),
@@ -470,6 +475,7 @@ mod tests {
         };
         assert_eq!(damaged(&|_| ()), Ok(()));
         assert!(damaged(&|s| s.sources.clear()).is_err());
+        assert!(damaged(&|s| s.user_block = 4).is_err());
         assert!(damaged(&|s| s.sources[0].grows = true).is_err());
         assert!(damaged(&|s| s.addresses.reverse()).is_err());
         assert!(damaged(&|s| s.addresses[0].0 = 2).is_err());

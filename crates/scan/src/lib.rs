@@ -53,7 +53,6 @@ use layout_objects::LayoutObjects;
 use sources::Sources;
 
 /// The largest user block that is shown. User blocks are kept in memory.
-const LARGEST_USER_BLOCK: u64 = 64 << 20;
 
 /// Scans trusted files with the libhdf5 of this process, one file at a time.
 #[derive(Debug, Default)]
@@ -170,11 +169,11 @@ fn find_log(
 fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snapshot, String> {
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
-    let user_block = read_user_block(file, source)?;
+    let user_block = h5::user_block(&h5::file_creation(file)?)?;
     let copied = tree::copy(tree::Original {
         file,
         source,
-        base: user_block.len() as u64,
+        base: user_block,
         layout: log.layout.as_ref(),
         chooser: &Chooser::new(chunking, log.tables.layout(), files),
     })?;
@@ -189,15 +188,4 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
         addresses: copied.addresses,
         diagnostics: copied.diagnostics,
     })
-}
-
-fn read_user_block(file: &Id, source: &SourceFile) -> std::result::Result<Vec<u8>, String> {
-    let size = h5::user_block(&h5::file_creation(file)?)?;
-    if size > LARGEST_USER_BLOCK {
-        return Err(format!("a user block of {size} bytes"));
-    }
-    let mut bytes = vec![0; size as usize];
-    let read = source.read_exact_at(&mut bytes, 0);
-    read.map_err(|e| e.to_string())?;
-    Ok(bytes)
 }

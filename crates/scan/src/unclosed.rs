@@ -75,7 +75,7 @@ pub fn scan(
             grows: false,
             arrangement: Arrangement::Whole,
         }),
-        user_block: Vec::new(),
+        user_block: 0,
         image: copied.image,
         datasets: copied.datasets,
         log,

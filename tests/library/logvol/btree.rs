@@ -113,7 +113,7 @@ fn spread(len: u64) -> impl Iterator<Item = u64> {
 }
 
 fn check_lookups(view: &View, number: usize, shown: &Id) {
-    let user_block = view.snapshot().user_block.len() as u64;
+    let user_block = view.snapshot().user_block;
     for chunk in spread(view.grid(number).len()) {
         let origin = view.grid(number).origin(chunk);
         let (address, size) = view.chunk_place(number, chunk).unwrap();

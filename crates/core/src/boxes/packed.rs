@@ -15,7 +15,9 @@ use std::ops::{ControlFlow, Range};
 use serde::{Deserialize, Serialize};
 
 use super::Bounds;
+use crate::memory::Reservation;
 use crate::parallel;
+use crate::task::Task;
 
 /// Rows in a group.
 const GROUP: usize = 128;
@@ -30,6 +32,8 @@ const TIGHT: f64 = 3.0;
 const SMALL: f64 = 1.0 / 64.0;
 /// Bytes after the packed numbers, so that each number can be loaded as a word.
 const SPARE: usize = 8;
+/// Rows that a query sorts at a time.
+const SORTED: usize = if cfg!(test) { 50 } else { 1 << 16 };
 /// The limit of HDF5.
 const MOST_DIMENSIONS: usize = 32;
 /// Bits of the widest number that a loaded word holds whatever bit it starts at.
@@ -91,29 +95,35 @@ pub struct PackedBoxes {
 }
 
 impl PackedBoxes {
-    /// Packs all rows.
-    pub fn build(rows: &(impl Rows + Sync)) -> Self {
+    /// Packs all rows. The reservation is for the table alone.
+    pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), String> {
         let overlap = if rows.rank() > 0 && rows.rows() > GROUP {
             natural_overlap(rows)
         } else {
             0.0
         };
         let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
+        // The order, and the keys that it is made of in the same place.
+        let _order = task.reserve((rows.rows() * size_of::<u64>()) as u64)?;
         if overlap > TIGHT
             && share > SMALL
             && let Some(order) = z_order(rows)
         {
-            let curve = Self::pack(rows, Some(&order));
+            let curve = Self::pack(task, rows, Some(&order))?;
             // Each answer has to be sorted: that has to pay.
-            if curve.overlap() * 2.0 < overlap {
-                return curve;
+            if curve.0.overlap() * 2.0 < overlap {
+                return Ok(curve);
             }
         }
-        Self::pack(rows, None)
+        Self::pack(task, rows, None)
     }
 
     /// Packs the rows in this order, or in their own.
-    fn pack<R: Rows + Sync>(rows: &R, order: Option<&[u32]>) -> Self {
+    fn pack<R: Rows + Sync>(
+        task: &Task,
+        rows: &R,
+        order: Option<&[u32]>,
+    ) -> Result<(Self, Reservation), String> {
         let groups = rows.rows().div_ceil(GROUP);
         let shares = if groups > MANY_GROUPS {
             parallel::shares()
@@ -123,22 +133,35 @@ impl PackedBoxes {
         let each = groups.div_ceil(shares);
         let parts = parallel::share(shares, |number| {
             let groups = (number * each).min(groups)..((number + 1) * each).min(groups);
-            Self::pack_groups(rows, order, groups)
+            Self::pack_groups(task, rows, order, groups)
         });
         let mut parts = parts.into_iter();
-        let nothing = || Self::pack_groups(rows, order, 0..0);
-        let mut packed = parts.next().unwrap_or_else(nothing);
-        parts.for_each(|part| packed.append(part));
+        let nothing = || Self::pack_groups(task, rows, order, 0..0);
+        let (mut packed, mut reservation) = parts.next().unwrap_or_else(nothing)?;
+        for part in parts {
+            let (part, own) = part?;
+            packed.append(part, &mut reservation)?;
+            drop(own);
+        }
         packed.rows = rows.rows();
-        packed.packed.extend([0; SPARE]);
+        reservation.extend(&mut packed.packed, &[0; SPARE])?;
         packed.packed.shrink_to_fit();
+        reservation.grow(packed.levels_bytes())?;
         packed.stack_levels();
-        packed
+        reservation.shrink_to(packed.bytes() as u64);
+        Ok((packed, reservation))
     }
 
     /// Packs some of the groups.
-    fn pack_groups(rows: &impl Rows, order: Option<&[u32]>, groups: Range<usize>) -> Self {
+    fn pack_groups(
+        task: &Task,
+        rows: &impl Rows,
+        order: Option<&[u32]>,
+        groups: Range<usize>,
+    ) -> Result<(Self, Reservation), String> {
         let columns = 2 * rows.rank() + rows.values();
+        let head = (columns + rows.rank() + 1) * size_of::<u64>() + columns;
+        let mut reservation = task.reserve(groups.len() as u64 * head as u64)?;
         let mut packed = PackedBoxes {
             rank: rows.rank(),
             values: rows.values(),
@@ -151,6 +174,8 @@ impl PackedBoxes {
         };
         let mut cells = vec![0; columns * GROUP];
         for group in groups {
+            task.check()?;
+            reservation.make_room(&mut packed.packed, columns * GROUP * size_of::<u64>())?;
             let members = group * GROUP..((group + 1) * GROUP).min(rows.rows());
             let len = members.len();
             match order {
@@ -159,19 +184,27 @@ impl PackedBoxes {
             }
             packed.push_group(&cells, len);
         }
-        packed
+        Ok((packed, reservation))
     }
 
     /// Adds the groups that follow.
-    fn append(&mut self, mut next: PackedBoxes) {
+    fn append(
+        &mut self,
+        mut next: PackedBoxes,
+        reservation: &mut Reservation,
+    ) -> Result<(), String> {
         let begin = self.packed.len() as u64;
         let stride = next.stride();
         for head in next.heads.chunks_exact_mut(stride) {
             head[stride - 1] += begin;
         }
+        reservation.make_room(&mut self.heads, next.heads.len())?;
         self.heads.append(&mut next.heads);
+        reservation.make_room(&mut self.widths, next.widths.len())?;
         self.widths.append(&mut next.widths);
+        reservation.make_room(&mut self.packed, next.packed.len())?;
         self.packed.append(&mut next.packed);
+        Ok(())
     }
 
     /// Adds a group of `len` rows. `cells` has [`GROUP`] places for each column.
@@ -223,18 +256,26 @@ impl PackedBoxes {
 
     fn stack_levels(&mut self) {
         let rank = self.rank;
-        let boxes = (0..self.groups()).flat_map(|group| {
-            let head = &self.heads[group * self.stride()..];
-            let ends = &head[self.columns()..];
-            head[..rank].iter().chain(&ends[..rank]).copied()
-        });
-        let mut level = around(boxes.collect(), rank);
+        let mut level = around(self.groups(), rank, |group| self.node_box(0, group));
         while level.len() > 2 * rank {
-            let next = around(level.clone(), rank);
+            let of_level =
+                |node: usize| level[node * 2 * rank..(node + 1) * 2 * rank].split_at(rank);
+            let next = around(level.len() / (2 * rank), rank, of_level);
             self.levels.push(level);
             level = next;
         }
         self.levels.push(level);
+    }
+
+    /// Bytes of memory of the inner levels.
+    fn levels_bytes(&self) -> u64 {
+        let mut nodes = self.groups();
+        let mut all = 0;
+        while nodes > 1 {
+            nodes = nodes.div_ceil(FAN_OUT);
+            all += nodes;
+        }
+        (all.max(1) * 2 * self.rank * size_of::<u64>()) as u64
     }
 
     /// Completes a table that was read from a file. `None` where it is damaged, or has another rank or number of
@@ -291,28 +332,75 @@ impl PackedBoxes {
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         if self.in_order {
-            return self.visit_stored(query, &mut visit);
+            return self.visit_stored(query, &mut |row, _| visit(row));
         }
         // Stored along the curve: the rows that touch the query are put in order.
-        let (mut cells, mut numbers) = (Vec::new(), Vec::new());
-        let _ = self.visit_stored(query, &mut |row: Row<'_>| {
-            numbers.push((row.value(0), numbers.len()));
-            cells.extend_from_slice(row.cells);
+        let mut cells = vec![0; self.columns()];
+        let mut before = u64::MAX;
+        loop {
+            let last = self.last_touching(query, before);
+            for (_, place) in &last {
+                self.fetch_row(*place, &mut cells);
+                visit(Row {
+                    rank: self.rank,
+                    cells: &cells,
+                })?;
+            }
+            match last.last() {
+                Some((least, _)) if last.len() == SORTED => before = *least,
+                _ => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    /// The last [`SORTED`] rows that touch `query` and whose first value is less than `before`: first value and
+    /// place, from the last row to the first. So many rows at a time bound the memory of a query.
+    fn last_touching(&self, query: &Bounds, before: u64) -> Vec<(u64, usize)> {
+        let mut found: Vec<(u64, usize)> = Vec::with_capacity(self.rows.min(2 * SORTED));
+        let mut above = None;
+        let _ = self.visit_stored(query, &mut |row, place| {
+            let value = row.value(0);
+            if value < before && above.is_none_or(|above| value > above) {
+                found.push((value, place));
+            }
+            if found.len() == 2 * SORTED {
+                let kept = found.select_nth_unstable_by(SORTED - 1, |a, b| b.cmp(a));
+                above = Some(kept.1.0);
+                found.truncate(SORTED);
+            }
             ControlFlow::<()>::Continue(())
         });
-        numbers.sort_unstable();
-        let columns = self.columns();
-        numbers.into_iter().rev().try_for_each(|(_, at)| {
-            visit(Row {
-                rank: self.rank,
-                cells: &cells[at * columns..(at + 1) * columns],
-            })
-        })
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.truncate(SORTED);
+        found
+    }
+
+    /// Bytes of memory that a query takes at most.
+    pub fn query_memory(&self) -> u64 {
+        if self.in_order {
+            return 0;
+        }
+        (self.rows.min(2 * SORTED) * size_of::<(u64, usize)>()) as u64
+    }
+
+    /// Unpacks the row at a place.
+    fn fetch_row(&self, place: usize, cells: &mut [u64]) {
+        let (group, row) = (place / GROUP, place % GROUP);
+        let (columns, stride) = (self.columns(), self.stride());
+        let len = GROUP.min(self.rows - group * GROUP);
+        let head = &self.heads[group * stride..(group + 1) * stride];
+        let widths = &self.widths[group * columns..(group + 1) * columns];
+        let mut at = head[stride - 1] as usize;
+        for column in 0..columns {
+            let width = u32::from(widths[column]);
+            cells[column] = number_at(&self.packed[at..], row, head[column], width);
+            at += packed_len(len, width);
+        }
     }
 
     /// Whether `wanted` accepts a row that touches `query`. Stops at the first that it accepts.
     pub fn any(&self, query: &Bounds, mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
-        let stopped = self.visit_stored(query, &mut |row| {
+        let stopped = self.visit_stored(query, &mut |row, _| {
             if wanted(row) {
                 ControlFlow::Break(())
             } else {
@@ -322,11 +410,11 @@ impl PackedBoxes {
         stopped.is_break()
     }
 
-    /// As [`PackedBoxes::visit_back`], but in the order in which the rows are stored.
+    /// As [`PackedBoxes::visit_back`], but in the order in which the rows are stored, and with their places.
     fn visit_stored<B>(
         &self,
         query: &Bounds,
-        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+        visit: &mut impl FnMut(Row<'_>, usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         if self.rows == 0 {
             return ControlFlow::Continue(());
@@ -345,7 +433,7 @@ impl PackedBoxes {
         level: usize,
         node: usize,
         scratch: &mut Scratch,
-        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+        visit: &mut impl FnMut(Row<'_>, usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let (start, end) = self.node_box(level, node);
         let touches = |d: usize| start[d] < query.end[d] && query.start[d] < end[d];
@@ -386,7 +474,7 @@ impl PackedBoxes {
         query: &Bounds,
         group: usize,
         scratch: &mut Scratch,
-        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+        visit: &mut impl FnMut(Row<'_>, usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let (rank, columns) = (self.rank, self.columns());
         let len = GROUP.min(self.rows - group * GROUP);
@@ -419,10 +507,11 @@ impl PackedBoxes {
             for column in 0..columns {
                 scratch.cells[column] = scratch.columns[column * GROUP + row];
             }
-            visit(Row {
+            let found = Row {
                 rank,
                 cells: &scratch.cells,
-            })?;
+            };
+            visit(found, group * GROUP + row)?;
         }
         ControlFlow::Continue(())
     }
@@ -440,16 +529,21 @@ struct Scratch {
     cells: Vec<u64>,
 }
 
-/// The bounding boxes of each [`FAN_OUT`] boxes. A box is `2 * rank` numbers.
-fn around(boxes: Vec<u64>, rank: usize) -> Vec<u64> {
-    let mut level = Vec::new();
+/// The bounding boxes of each [`FAN_OUT`] of `nodes` boxes. `box_of`: starts and ends of a box. The result has
+/// `2 * rank` numbers for each of its boxes.
+fn around<'a>(
+    nodes: usize,
+    rank: usize,
+    box_of: impl Fn(usize) -> (&'a [u64], &'a [u64]),
+) -> Vec<u64> {
     if rank == 0 {
-        return level;
+        return Vec::new();
     }
-    for group in boxes.chunks(FAN_OUT * 2 * rank) {
-        let members = || group.chunks_exact(2 * rank);
-        level.extend((0..rank).map(|d| members().map(|b| b[d]).min().unwrap_or(0)));
-        level.extend((rank..2 * rank).map(|d| members().map(|b| b[d]).max().unwrap_or(0)));
+    let mut level = Vec::with_capacity(nodes.div_ceil(FAN_OUT) * 2 * rank);
+    for first in (0..nodes).step_by(FAN_OUT) {
+        let members = || (first..nodes.min(first + FAN_OUT)).map(&box_of);
+        level.extend((0..rank).map(|d| members().map(|(start, _)| start[d]).min().unwrap_or(0)));
+        level.extend((0..rank).map(|d| members().map(|(_, end)| end[d]).max().unwrap_or(0)));
     }
     level
 }
@@ -483,6 +577,18 @@ fn unpack(packed: &[u8], least: u64, width: u32, out: &mut [u64]) {
         *cell = least.wrapping_add(u64::from_le_bytes(word) >> (bit % 8) & mask);
         bit += width as usize;
     }
+}
+
+/// One of the numbers that [`unpack`] unpacks.
+fn number_at(packed: &[u8], number: usize, least: u64, width: u32) -> u64 {
+    if width == 0 {
+        return least;
+    }
+    let bit = number * width as usize;
+    let mut word = [0; 8];
+    word.copy_from_slice(&packed[bit / 8..bit / 8 + 8]);
+    let mask = u64::MAX >> (u64::BITS - width);
+    least.wrapping_add(u64::from_le_bytes(word) >> (bit % 8) & mask)
 }
 
 fn packed_len(cells: usize, width: u32) -> usize {
@@ -618,6 +724,12 @@ mod tests {
         }
     }
 
+    fn built(list: &List) -> PackedBoxes {
+        let (table, reservation) = PackedBoxes::build(&Task::unlimited(), list).unwrap();
+        assert_eq!(reservation.bytes(), table.bytes() as u64);
+        table
+    }
+
     fn some_box(rank: usize, span: u64, side: u64) -> impl Strategy<Value = Bounds> {
         prop::collection::vec((0..span, 1..=side), rank).prop_map(|sides| Bounds {
             start: sides.iter().map(|s| s.0).collect(),
@@ -642,7 +754,7 @@ mod tests {
     proptest! {
         #[test]
         fn finds_what_a_full_search_finds_last_first((list, query) in case()) {
-            let table = PackedBoxes::build(&list);
+            let table = built(&list);
             let wanted: Vec<usize> = (0..list.1.len())
                 .filter(|&i| list.1[i].intersection(&query).is_some())
                 .rev()
@@ -677,7 +789,7 @@ mod tests {
             at in any::<prop::sample::Index>(),
             byte in any::<u8>(),
         ) {
-            let mut bytes = postcard::to_stdvec(&PackedBoxes::build(&list)).unwrap();
+            let mut bytes = postcard::to_stdvec(&built(&list)).unwrap();
             let at = at.index(bytes.len());
             bytes[at] = byte;
             if let Ok(read) = postcard::from_bytes::<PackedBoxes>(&bytes)
@@ -700,7 +812,7 @@ mod tests {
     #[test]
     fn random_order_lies_along_a_curve_and_sorted_order_does_not() {
         let list = scattered(10_007);
-        let table = PackedBoxes::build(&list);
+        let table = built(&list);
         assert!(!table.in_order);
         let query = Bounds {
             start: vec![500],
@@ -722,7 +834,7 @@ mod tests {
 
         let mut sorted = list.clone();
         sorted.1.sort_by(|a, b| a.start.cmp(&b.start));
-        assert!(PackedBoxes::build(&sorted).in_order);
+        assert!(built(&sorted).in_order);
     }
 
     #[test]
@@ -734,7 +846,7 @@ mod tests {
             end: vec![i / 100 + 1, i % 100 * 30 + 1 + i % 25, 10],
         };
         let list = List(3, (0..number).map(at).collect());
-        let table = PackedBoxes::build(&list);
+        let table = built(&list);
         // The second value is noise, 8 bytes of it.
         let bytes = table.bytes() as u64 / number;
         assert!(bytes - 8 <= 6, "{bytes}");

@@ -12,13 +12,13 @@ use foldhash::fast::RandomState;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::error::Result;
 use crate::log::base::Base;
 use crate::log::model::{Encoding, Record, Selections, StoredBytes};
-use crate::log::numbers::Conversion;
-use crate::log::records::{Numbered, RecordList, Shared};
-use crate::log::source_file::SourceFile;
-use crate::log::{DatasetRecords, Logged, RecordTable};
+use crate::log::records::{RecordList, Shared};
+use crate::log::{DatasetRecords, RecordTable};
+use crate::memory::{Reservation, Reserved};
+use crate::task::Task;
+use saved::IndexInputs;
 
 /// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are
 /// left out.
@@ -32,36 +32,73 @@ pub struct DatasetIndex {
     diagnostics: Vec<Diagnostic>,
     /// Bytes of memory of the selections that no other dataset had before.
     decoded: usize,
+    /// Bytes of memory that one query takes.
+    query_memory: u64,
+    /// The memory of all but the selections, which have their own.
+    reservation: Reservation,
 }
 
 impl DatasetIndex {
     /// Decodes the records of `dataset` and indexes them. `selections`: those of the log that are in use. Fails
     /// where the files cannot be read.
+    ///
+    /// It fails as well where there is no memory, and where `task` stops.
     pub fn build(
+        task: &Task,
         table: &dyn RecordTable,
-        sources: &[SourceFile],
-        dataset: &Logged<'_>,
+        inputs: IndexInputs<'_>,
         selections: &Selections,
-    ) -> Result<Self> {
-        let found = table.records(sources, dataset, selections)?;
-        Ok(Self::of(found, table.diagnostics()))
+    ) -> Result<Self, String> {
+        let found = table.records(task, inputs.sources, inputs.dataset, selections)?;
+        Self::of(task, found, table.diagnostics())
     }
 
     /// `of_log`: the diagnostics of the whole log.
-    fn of(found: DatasetRecords, of_log: &[Diagnostic]) -> Self {
+    fn of(task: &Task, found: DatasetRecords, of_log: &[Diagnostic]) -> Result<Self, String> {
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
         let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
         diagnostics.extend(found.diagnostics);
-        let records = PackedBoxes::build(&PackedRecords {
-            numbers: not_hidden(&found.records),
+        let (numbers, _numbers) = not_hidden(task, &found.records)?.into_parts();
+        let rows = PackedRecords {
+            numbers,
             list: &found.records,
-        });
-        DatasetIndex {
+        };
+        let (records, mut reservation) = PackedBoxes::build(task, &rows)?;
+        let (shared, of_shared) = found.records.into_shared();
+        reservation.absorb(of_shared);
+        let mut index = DatasetIndex {
             decoded: found.decoded,
+            query_memory: query_memory(&records, &shared),
             records,
-            shared: found.records.into_shared(),
+            shared,
             diagnostics,
+            reservation,
+        };
+        index.reserve_rest()?;
+        Ok(index)
+    }
+
+    /// Adjusts the reservation to what the index takes in the end.
+    fn reserve_rest(&mut self) -> Result<(), String> {
+        let all = (self.bytes() - self.decoded) as u64;
+        let more = all.saturating_sub(self.reservation.bytes());
+        self.reservation.grow(more)?;
+        self.reservation.shrink_to(all);
+        Ok(())
+    }
+
+    /// From now on its memory counts for no user: see [`Reservation::release_share`].
+    pub fn unowned(self) -> Self {
+        self.reservation.release_share();
+        for (_, selection) in &self.shared.selections {
+            selection.release_share();
         }
+        self
+    }
+
+    /// Bytes of memory that one look-up takes at most.
+    pub fn query_memory(&self) -> u64 {
+        self.query_memory
     }
 
     /// Why no element of the dataset can be read; empty where they can.
@@ -115,7 +152,7 @@ impl DatasetIndex {
         Record {
             start: row.start(),
             count: row.count(),
-            selection: selection.map(|(_, selection)| selection),
+            selection: selection.map(|(_, selection)| &***selection),
             has_lead: how & LEAD != 0,
             stored: StoredBytes {
                 source: how as u16,
@@ -140,14 +177,7 @@ impl DatasetIndex {
         size_of::<Self>()
             + self.decoded
             + self.records.bytes()
-            + self.shared.selections.len() * size_of::<Numbered>()
-            + self.shared.conversions.len() * size_of::<Conversion>()
-            + self
-                .shared
-                .faults
-                .iter()
-                .map(|f| 16 + f.len())
-                .sum::<usize>()
+            + self.shared.bytes()
             + self
                 .diagnostics
                 .iter()
@@ -235,7 +265,9 @@ impl Rows for PackedRecords<'_> {
 
 /// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
 /// dataset again and again. Other hidden records are found when a chunk is made.
-fn not_hidden(list: &RecordList) -> Vec<u32> {
+fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, String> {
+    // Two bit sets of 32 bits a record at most, a slot, and its number.
+    let mut reservation = task.reserve(list.len() as u64 * (8 + 8 + 4))?;
     let state = RandomState::default();
     let key = |number: u32| {
         let selection = list.selection_of(number as usize).map(|(at, _)| at);
@@ -255,13 +287,25 @@ fn not_hidden(list: &RecordList) -> Vec<u32> {
             }
         })
         .collect();
-    let mut seen = HashSet::with_hasher(state);
-    let mut left: Vec<u32> = numbers
-        .rev()
-        .filter(|number| !again.has(slots[*number as usize]) || seen.insert(key(*number)))
-        .collect();
+    let compared = slots.iter().filter(|slot| again.has(**slot)).count();
+    reservation.grow((compared * 2 * size_of::<(Option<usize>, &[u64])>()) as u64)?;
+    let mut seen = HashSet::with_capacity_and_hasher(compared, state);
+    let mut left: Vec<u32> = Vec::with_capacity(list.len());
+    left.extend(
+        numbers
+            .rev()
+            .filter(|number| !again.has(slots[*number as usize]) || seen.insert(key(*number))),
+    );
     left.reverse();
-    left
+    drop((slots, seen));
+    reservation.shrink_to((left.capacity() * size_of::<u32>()) as u64);
+    Ok(Reserved::new(left, reservation))
+}
+
+/// Bytes of memory of one query of all records and of the selection of one of them.
+fn query_memory(records: &PackedBoxes, shared: &Shared) -> u64 {
+    let selections = shared.selections.iter().map(|(_, s)| s.query_memory());
+    records.query_memory() + selections.max().unwrap_or(0)
 }
 
 struct BitSet(Vec<u64>);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::store::StoreEntry;
-use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES};
+use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES, query_memory};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
 use crate::diagnostic::Diagnostic;
@@ -17,6 +17,8 @@ use crate::log::model::{Encoding, Selection, Selections};
 use crate::log::numbers::Conversion;
 use crate::log::records::{Numbered, Shared};
 use crate::log::source_file::{Identity, SourceFile};
+use crate::memory::{Reservation, Reserved};
+use crate::task::Task;
 
 /// An index without its selections, as it is saved.
 #[derive(Serialize, Deserialize)]
@@ -55,7 +57,11 @@ impl IndexInputs<'_> {
 
 impl DatasetIndex {
     /// Saves the index, for [`DatasetIndex::load`]. Where that is impossible it is not saved.
-    pub fn save(&self, entry: &StoreEntry, inputs: IndexInputs<'_>) {
+    pub fn save(&self, task: &Task, entry: &StoreEntry, inputs: IndexInputs<'_>) {
+        // One item is spelled at a time. Its bytes are fewer than in memory; a list that grows takes twice as many.
+        let Ok(_items) = task.reserve(2 * self.bytes_with_selections() as u64) else {
+            return;
+        };
         let put = |name: &str, bytes: postcard::Result<Vec<u8>>| match bytes {
             Ok(bytes) => entry.put(name, &bytes),
             Err(e) => log::debug!("{name} cannot be kept: {e}"),
@@ -64,9 +70,10 @@ impl DatasetIndex {
         let name = item_of(&ids);
         // Where another dataset had all of them, they were saved with that.
         if !ids.is_empty() && (self.decoded > 0 || !entry.has(&name)) {
-            let with_rank = |(id, s): &Numbered| (*id, s.rank(), s.clone());
-            let spelled: Vec<_> = self.shared.selections.iter().map(with_rank).collect();
-            put(&name, postcard::to_stdvec(&spelled));
+            put(
+                &name,
+                postcard::to_stdvec(&spelled(&self.shared.selections)),
+            );
         }
         let kept = SavedIndex {
             sources: inputs.identities(),
@@ -82,29 +89,40 @@ impl DatasetIndex {
 
     /// The index that was saved. `None` where there is none, where it was made from other files, or where its
     /// parts do not fit together. `known`: the selections of the log that are in use.
-    pub fn load(entry: &StoreEntry, inputs: IndexInputs<'_>, known: &Selections) -> Option<Self> {
-        let item = entry.get(&inputs.item())?;
-        Self::from_items(&item, |name| entry.get(name), inputs, known)
+    pub fn load(
+        task: &Task,
+        entry: &StoreEntry,
+        inputs: IndexInputs<'_>,
+        known: &Selections,
+    ) -> Option<Self> {
+        let item = entry.get(task, &inputs.item())?;
+        let get = |name: &str| entry.get(task, name);
+        Self::from_items(task, item, get, inputs, known)
     }
 
     /// The same from the bytes of the item. All of it is checked: its checksum shows damage, not intent. `get`
     /// is called once at most, for the item that has the selections.
     pub fn from_items(
-        item: &[u8],
-        get: impl FnOnce(&str) -> Option<Vec<u8>>,
+        task: &Task,
+        item: Reserved<Vec<u8>>,
+        get: impl FnOnce(&str) -> Option<Reserved<Vec<u8>>>,
         inputs: IndexInputs<'_>,
         known: &Selections,
     ) -> Option<Self> {
-        let saved: SavedIndex<'_> = postcard::from_bytes(item).ok()?;
+        let reservation = task.reserve(decoded_at_most(&item)).ok()?;
+        let saved: SavedIndex<'_> = postcard::from_bytes(&item).ok()?;
         if saved.sources != inputs.identities() {
             return None;
         }
-        Self::from_saved(saved, get, inputs.dataset, known)
+        drop(item);
+        Self::from_saved(task, saved, reservation, get, inputs.dataset, known)
     }
 
     fn from_saved(
+        task: &Task,
         saved: SavedIndex<'_>,
-        get: impl FnOnce(&str) -> Option<Vec<u8>>,
+        reservation: Reservation,
+        get: impl FnOnce(&str) -> Option<Reserved<Vec<u8>>>,
         dataset: &Logged<'_>,
         known: &Selections,
     ) -> Option<Self> {
@@ -114,23 +132,26 @@ impl DatasetIndex {
             Some(selections) => (selections, 0),
             None => {
                 let item = get(&item_of(&saved.selections))?;
-                read_selections(&item, &saved.selections, known)?
+                read_selections(task, &item, &saved.selections, known)?
             }
         };
-        let index = DatasetIndex {
-            records: saved
-                .records
-                .into_owned()
-                .checked(dataset.dims.len(), VALUES)?,
-            shared: Shared {
-                selections,
-                conversions: saved.conversions.into_owned(),
-                faults: saved.record_faults.into_owned(),
-                base: saved.base.into_owned(),
-            },
+        let records = saved.records.into_owned();
+        let records = records.checked(dataset.dims.len(), VALUES)?;
+        let shared = Shared {
+            selections,
+            conversions: saved.conversions.into_owned(),
+            faults: saved.record_faults.into_owned(),
+            base: saved.base.into_owned(),
+        };
+        let mut index = DatasetIndex {
+            query_memory: query_memory(&records, &shared),
+            records,
+            shared,
             diagnostics: saved.diagnostics.into_owned(),
             decoded,
+            reservation,
         };
+        index.reserve_rest().ok()?;
         let sources = saved.sources.len();
         index.fits(dataset, sources).then_some(index)
     }
@@ -164,19 +185,37 @@ impl DatasetIndex {
 
 /// The selections of an item, and the bytes of memory of those that were not in use. The item has to have
 /// the selections `ids`, in that order.
-fn read_selections(item: &[u8], ids: &[u64], known: &Selections) -> Option<(Vec<Numbered>, usize)> {
+fn read_selections(
+    task: &Task,
+    item: &[u8],
+    ids: &[u64],
+    known: &Selections,
+) -> Option<(Vec<Numbered>, usize)> {
+    let _all = task.reserve(decoded_at_most(item)).ok()?;
     let spelled: Vec<(u64, usize, Selection)> = postcard::from_bytes(item).ok()?;
     if !spelled.iter().map(|(id, ..)| id).eq(ids) {
         return None;
     }
     let mut decoded = 0;
     let selections = spelled.into_iter().map(|(id, rank, selection)| {
-        let (selection, is_new) = known.keep(id, selection.checked(rank)?);
+        let selection = selection.checked(rank)?.reserved(task).ok()?;
+        let (selection, is_new) = known.keep(id, selection);
         decoded += if is_new { selection.bytes() } else { 0 };
         Some((id, selection))
     });
     let selections = selections.collect::<Option<Vec<_>>>()?;
     Some((selections, decoded))
+}
+
+/// Bytes of memory that the decoded form of an item takes at most: a number of 8 bytes takes one there.
+fn decoded_at_most(item: &[u8]) -> u64 {
+    8 * item.len() as u64
+}
+
+/// Selections as they are saved, each with its rank.
+fn spelled(selections: &[Numbered]) -> Vec<(u64, usize, &Selection)> {
+    let spelled = selections.iter().map(|(id, s)| (*id, s.rank(), &***s));
+    spelled.collect()
 }
 
 /// The name of the item with these selections.
@@ -225,24 +264,35 @@ mod tests {
     /// Records of one block, of a shared selection, of every third element, of another type, and one that is not
     /// readable. Below them are elements of a file.
     fn index(known: &Selections) -> DatasetIndex {
-        let mut records = RecordList::new(2, 80);
+        let task = &Task::unlimited();
+        let mut records = RecordList::new(task, 2, 80).unwrap();
         let stored = |offset| StoredBytes {
             source: (offset % 3) as u16,
             offset,
             len: 12,
             encoding: Encoding::Raw,
         };
-        let selection = Selection::new(1, 300, |b, _| b as u64 * 3, |b, _| 1 + b as u64 % 2);
+        let selection = Selection::new(task, 1, 300, |b, _| b as u64 * 3, |b, _| 1 + b as u64 % 2);
         let (selection, _) = known.keep(7, selection.unwrap());
         for row in 0..40 {
-            records.push_selection(stored(row * 7), row, (7, selection.clone()), Some(row));
-            records.push_block(stored(row * 9), row, &[row, 990], &[1, 3]);
+            let shared = (7, selection.clone());
+            records
+                .push_selection(stored(row * 7), row, shared, Some(row))
+                .unwrap();
+            records
+                .push_block(stored(row * 9), row, &[row, 990], &[1, 3])
+                .unwrap();
         }
-        records.spoil_last("torn".into());
+        records.spoil_last("torn".into()).unwrap();
         let every_third = Lattice::new(vec![1, 90], vec![9, 80], vec![5, 3]).unwrap();
-        let (every_third, _) = known.keep(8, Selection::strided(every_third));
-        records.push_selection(stored(7), 50, (8, every_third), None);
-        records.push_block(stored(8), 51, &[20, 200], &[4, 400]);
+        let (every_third, _) =
+            known.keep(8, Selection::strided(every_third).reserved(task).unwrap());
+        records
+            .push_selection(stored(7), 50, (8, every_third), None)
+            .unwrap();
+        records
+            .push_block(stored(8), 51, &[20, 200], &[4, 400])
+            .unwrap();
         records.convert_last(&DOUBLES);
         records.put_in_order();
         let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
@@ -252,7 +302,7 @@ mod tests {
             diagnostics: vec![Diagnostic::unreadable("an entry")],
             decoded: 100,
         };
-        DatasetIndex::of(found, &[Diagnostic::unreadable("a table")])
+        DatasetIndex::of(task, found, &[Diagnostic::unreadable("a table")]).unwrap()
     }
 
     /// All that an index answers about a part of the dataset.
@@ -282,12 +332,7 @@ mod tests {
 
     /// An index as it is saved, and its selections.
     fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
-        let spelled: Vec<_> = index
-            .shared
-            .selections
-            .iter()
-            .map(|(id, s)| (*id, s.rank(), s.clone()))
-            .collect();
+        let spelled = spelled(&index.shared.selections);
         let kept = SavedIndex {
             sources: vec![Identity::default(); SOURCES],
             records: Cow::Borrowed(&index.records),
@@ -310,8 +355,10 @@ mod tests {
         dataset: &Logged<'_>,
         known: &Selections,
     ) -> Option<DatasetIndex> {
+        let task = &Task::unlimited();
         let saved = postcard::from_bytes(saved).ok()?;
-        DatasetIndex::from_saved(saved, |_| Some(selections?.to_vec()), dataset, known)
+        let get = |_: &str| Some(Reserved::new(selections?.to_vec(), task.reservation()));
+        DatasetIndex::from_saved(task, saved, task.reservation(), get, dataset, known)
     }
 
     #[test]
@@ -347,14 +394,16 @@ mod tests {
             ..dataset()
         };
         assert!(read(&kept, None, &longer, &known).is_none());
-        let mut without_records = RecordList::new(2, 0);
+        let task = &Task::unlimited();
+        let mut without_records = RecordList::new(task, 2, 0).unwrap();
         let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
         without_records.set_base(base.unwrap());
         let found = DatasetRecords {
             records: without_records,
-            ..DatasetRecords::default()
+            diagnostics: Vec::new(),
+            decoded: 0,
         };
-        let (of_base, _) = packed(&DatasetIndex::of(found, &[]));
+        let (of_base, _) = packed(&DatasetIndex::of(task, found, &[]).unwrap());
         assert!(read(&of_base, None, &longer, &known).is_none());
     }
 

@@ -36,6 +36,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIM
 use rustix::io::Errno;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use crate::memory::Reserved;
+use crate::task::Task;
+
 pub use directory::default_place;
 pub use key::{FileState, FileTime, StoreKey};
 
@@ -166,9 +169,9 @@ impl StoreEntry {
     }
 
     /// The bytes that were put under this name. `item`: letters, digits and `-`. `None` where there are none,
-    /// or they are damaged.
-    pub fn get(&self, item: &str) -> Option<Vec<u8>> {
-        match self.read(item) {
+    /// they are damaged, or there is no memory for them.
+    pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
+        match self.read(task, item) {
             Ok(bytes) => {
                 self.note_use();
                 Some(bytes)
@@ -210,7 +213,7 @@ impl StoreEntry {
         head
     }
 
-    fn read(&self, item: &str) -> io::Result<Vec<u8>> {
+    fn read(&self, task: &Task, item: &str) -> io::Result<Reserved<Vec<u8>>> {
         let path = Path::new(&self.dir).join(checked(item)?);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut file = File::from(self.store.open_below(&path, flags)?);
@@ -227,16 +230,20 @@ impl StoreEntry {
         if found.len().checked_sub(start.len() as u64) != Some(len) {
             return Err(damage("it has another length than it says"));
         }
-        let mut bytes = Vec::new();
         // The length is that of the file. It may still be far too large: the file may be sparse.
-        if len > self.store.size || bytes.try_reserve_exact(len as usize).is_err() {
+        if len > self.store.size {
             return Err(damage("it is too large"));
         }
+        let mut bytes = Vec::new();
+        let mut reservation = task.reservation();
+        reservation
+            .make_room(&mut bytes, len as usize)
+            .map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
         file.take(len).read_to_end(&mut bytes)?;
         if checksum(&head, &bytes) != sum {
             return Err(damage("its checksum does not match"));
         }
-        Ok(bytes)
+        Ok(Reserved::new(bytes, reservation))
     }
 
     /// Returns how many bytes of the store's size it takes.

@@ -61,11 +61,15 @@ impl Arrangement {
             return Ok(());
         };
         let bytes = block.checked_mul(at.len() as u64);
-        if bytes.is_some_and(|bytes| bytes <= file) {
-            Ok(())
-        } else {
-            Err("its chunks have more bytes than the file".into())
+        if bytes.is_none_or(|bytes| bytes > file) {
+            return Err("its chunks have more bytes than the file".into());
         }
+        let mut starts: Vec<u64> = at.iter().map(|(_, start)| *start).collect();
+        starts.sort_unstable();
+        if starts.windows(2).any(|pair| pair[1] - pair[0] < *block) {
+            return Err("its chunks share bytes".into());
+        }
+        Ok(())
     }
 
     /// Memory held, in bytes.
@@ -158,6 +162,7 @@ mod tests {
         assert!(two.check().is_ok());
         assert!(two.check_in(8).is_ok());
         assert!(two.check_in(7).is_err());
+        assert!(blocks(4, vec![(0, 4), (1, 1)]).check_in(8).is_err());
         assert!(blocks(u64::MAX, vec![(0, 4), (1, 0)]).check_in(7).is_err());
         let long = Arrangement::Blocks {
             block: 4,

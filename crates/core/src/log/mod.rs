@@ -30,6 +30,8 @@ use records::RecordList;
 use source_file::SourceFile;
 use tiling::Tiling;
 
+use crate::task::Task;
+
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {
@@ -88,11 +90,14 @@ pub trait Layout {
 
     /// Reads the record tables. Cost and memory grow with the number of entries, not of their blocks.
     /// Damage is not an error here: see [`RecordTable::diagnostics`].
+    ///
+    /// Fails where the files cannot be read, where there is no memory, and where `task` stops.
     fn read_tables(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>>;
+    ) -> Result<Box<dyn RecordTable>, String>;
 
     /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Datasets
     /// that are missing are not tiled, or it is not known. This walks through the tables once. Tables that
@@ -106,23 +111,28 @@ pub trait RecordTable: Send + Sync + Debug {
     /// may hide entries of any dataset: no element of the log can be read then.
     fn diagnostics(&self) -> &[Diagnostic];
 
-    /// Decodes the records of one dataset. `selections`: those of the log that are in use already.
+    /// Decodes the records of one dataset. `selections`: those of the log that are in use already. Fails
+    /// as [`Layout::read_tables`] does.
     fn records(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords>;
+    ) -> Result<DatasetRecords, String>;
 
     /// Number of entries of all datasets, also of those that cover nothing or cannot be decoded.
     fn entries(&self) -> usize;
 
     /// Memory held, in bytes.
     fn bytes(&self) -> usize;
+
+    /// From now on its memory counts for no user, because a cache keeps it.
+    fn release_share(&self);
 }
 
 /// All records of one dataset.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DatasetRecords {
     /// In the order in which they apply. Later ones override earlier ones.
     pub records: RecordList,
@@ -131,6 +141,27 @@ pub struct DatasetRecords {
     pub diagnostics: Vec<Diagnostic>,
     /// Bytes of selections that no other dataset had decoded before.
     pub decoded: usize,
+}
+
+/// Diagnostics of one dataset that are kept. One is enough to make it unreadable; the others are for a person to read.
+const MOST_DIAGNOSTICS: usize = 100;
+
+impl DatasetRecords {
+    /// No records of a dataset of this rank.
+    pub fn none(task: &Task, rank: usize) -> Result<Self, String> {
+        Ok(DatasetRecords {
+            records: RecordList::new(task, rank, 0)?,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        })
+    }
+
+    /// Adds a diagnostic, unless there are many already.
+    pub fn add_diagnostic(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() < MOST_DIAGNOSTICS {
+            self.diagnostics.push(diagnostic);
+        }
+    }
 }
 
 /// Looks for an HDF5 signature at byte 0, 512, 1024, 2048, … (HDF5 File Format Specification,

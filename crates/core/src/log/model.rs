@@ -11,6 +11,9 @@ use super::lattice::Lattice;
 use super::numbers::Conversion;
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
+use crate::buffers::with_room;
+use crate::memory::Reserved;
+use crate::task::Task;
 
 /// The blocks that one write covered, in the order in which their elements lie in the log. In rank 0 every
 /// block is the one element of the scalar; only the last block is kept.
@@ -29,33 +32,43 @@ enum SelectionBlocks {
     Strided(Lattice),
 }
 
+/// Bytes that a selection takes in the tables in which it is known.
+const OVERHEAD: u64 = 256;
+
 impl Selection {
     /// A selection of `number` blocks. `start` and `count` take a block and a dimension. Blocks without elements are
     /// dropped. Fails where a block ends past 2^63-1, or the number of elements overflows.
     pub fn new(
+        task: &Task,
         rank: usize,
         number: usize,
         start: impl Fn(usize, usize) -> u64 + Sync,
         count: impl Fn(usize, usize) -> u64 + Sync,
-    ) -> Result<Self, String> {
+    ) -> Result<Reserved<Self>, String> {
         // All blocks are the same element, so the last one counts. Nothing in the log bounds their number.
         let first = if rank == 0 {
             number.saturating_sub(1)
         } else {
             0
         };
+        // Both lists of the blocks.
+        let _lists = task.reserve((number - first) as u64 * 16)?;
         let mut blocks = Blocks {
             rank,
             start,
             count,
-            before: Vec::with_capacity(number - first),
+            before: with_room(number - first)?,
             numbers: None,
         };
         let mut elements = first as u64;
         for block in first..number {
             let own = blocks.elements(block)?;
             if own == 0 {
-                blocks.numbers.get_or_insert_with(|| (0..block).collect());
+                if blocks.numbers.is_none() {
+                    let mut numbers = with_room(number - first)?;
+                    numbers.extend(first..block);
+                    blocks.numbers = Some(numbers);
+                }
                 continue;
             }
             if let Some(numbers) = &mut blocks.numbers {
@@ -66,10 +79,16 @@ impl Selection {
                 .checked_add(own)
                 .ok_or("more elements than can be counted")?;
         }
-        Ok(Selection {
-            elements,
-            blocks: SelectionBlocks::Listed(PackedBoxes::build(&blocks)),
-        })
+        let (boxes, mut reservation) = PackedBoxes::build(task, &blocks)?;
+        reservation.grow(OVERHEAD)?;
+        let blocks = SelectionBlocks::Listed(boxes);
+        Ok(Reserved::new(Selection { elements, blocks }, reservation))
+    }
+
+    /// The selection with the memory for it, which exists already: it is small, or its bytes were reserved elsewhere.
+    pub fn reserved(self, task: &Task) -> Result<Reserved<Self>, String> {
+        let reservation = task.reserve(self.bytes() as u64 + OVERHEAD)?;
+        Ok(Reserved::new(self, reservation))
     }
 
     /// A selection of elements at equal distances.
@@ -150,6 +169,14 @@ impl Selection {
         }
     }
 
+    /// Bytes of memory that one query takes at most.
+    pub fn query_memory(&self) -> u64 {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.query_memory(),
+            SelectionBlocks::Strided(_) => 0,
+        }
+    }
+
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let blocks = match &self.blocks {
@@ -224,23 +251,40 @@ pub fn check_end(start: u64, count: u64) -> Result<(), String> {
 /// The selections of one log that are in use, by numbers that its layout chooses. Entries share them, also
 /// across datasets.
 #[derive(Debug, Default)]
-pub struct Selections(Mutex<HashMap<u64, Weak<Selection>>>);
+pub struct Selections(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_id: HashMap<u64, Weak<Reserved<Selection>>>,
+    /// Those that are not in use are removed when so many are known.
+    tidy_at: usize,
+}
 
 impl Selections {
     /// The selection of this number, if it is in use.
-    pub fn get(&self, id: u64) -> Option<Arc<Selection>> {
-        self.0.lock().get(&id).and_then(Weak::upgrade)
+    pub fn get(&self, id: u64) -> Option<Arc<Reserved<Selection>>> {
+        self.0.lock().by_id.get(&id).and_then(Weak::upgrade)
     }
 
     /// Adds a selection, unless the number is in use. Returns the selection of this number, and whether it is the
     /// new one.
-    pub fn keep(&self, id: u64, selection: Selection) -> (Arc<Selection>, bool) {
-        let mut known = self.0.lock();
-        if let Some(there) = known.get(&id).and_then(Weak::upgrade) {
+    pub fn keep(
+        &self,
+        id: u64,
+        selection: Reserved<Selection>,
+    ) -> (Arc<Reserved<Selection>>, bool) {
+        let known = &mut *self.0.lock();
+        if let Some(there) = known.by_id.get(&id).and_then(Weak::upgrade) {
             return (there, false);
         }
+        if known.by_id.len() >= known.tidy_at {
+            known
+                .by_id
+                .retain(|_, selection| selection.strong_count() > 0);
+            known.tidy_at = 2 * known.by_id.len() + 64;
+        }
         let selection = Arc::new(selection);
-        known.insert(id, Arc::downgrade(&selection));
+        known.by_id.insert(id, Arc::downgrade(&selection));
         (selection, true)
     }
 }
@@ -285,7 +329,7 @@ pub struct Record<'a> {
     pub count: &'a [u64],
     /// Its blocks; `None` where the box is the only one. With `has_lead` they have one dimension less than
     /// the dataset.
-    pub selection: Option<&'a Arc<Selection>>,
+    pub selection: Option<&'a Selection>,
     /// All blocks lie at one index of the first dimension, that of the box.
     pub has_lead: bool,
     /// The bytes of its elements.
@@ -409,10 +453,10 @@ fn without_lead(query: &Bounds) -> Bounds {
 mod tests {
     use super::*;
 
-    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Selection, String> {
+    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Reserved<Selection>, String> {
         let start = |block: usize, d: usize| starts[block * rank + d];
         let count = |block: usize, d: usize| counts[block * rank + d];
-        Selection::new(rank, starts.len() / rank, start, count)
+        Selection::new(&Task::unlimited(), rank, starts.len() / rank, start, count)
     }
 
     #[test]
@@ -426,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_scalar_is_written_several_times() {
-        let s = Selection::new(0, 3, |_, _| 0, |_, _| 0).unwrap();
+        let s = Selection::new(&Task::unlimited(), 0, 3, |_, _| 0, |_, _| 0).unwrap();
         assert_eq!((s.blocks(), s.elements()), (1, 3));
         let everywhere = Bounds {
             start: Vec::new(),

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use super::base::Base;
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
+use crate::memory::{Reservation, Reserved};
+use crate::task::Task;
 
 /// Records, and what they share. A layout makes it and calls [`RecordList::put_in_order`] last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RecordList {
+    reservation: Reservation,
     rank: usize,
     records: Vec<Listed>,
     /// Sides of the records' boxes: `rank` starts, then `rank` counts each.
@@ -36,7 +39,7 @@ pub struct Shared {
 }
 
 /// A selection, and its layout's number of it. Datasets share selections by these numbers.
-pub type Numbered = (u64, Arc<Selection>);
+pub type Numbered = (u64, Arc<Reserved<Selection>>);
 
 /// A record without its box.
 #[derive(Debug, Clone, Copy)]
@@ -56,15 +59,27 @@ struct Listed {
 
 const NONE: u32 = u32::MAX;
 
+/// Bytes of memory of one entry of [`RecordList::numbers`], spare places included.
+const OF_NUMBER: u64 = 48;
+
 impl RecordList {
-    /// A list with capacity for `number` records.
-    pub fn new(rank: usize, number: usize) -> Self {
-        RecordList {
+    /// A list with capacity for `number` records. Fails where there is no memory for them.
+    pub fn new(task: &Task, rank: usize, number: usize) -> Result<Self, String> {
+        let mut list = RecordList {
+            reservation: task.reservation(),
             rank,
-            records: Vec::with_capacity(number),
-            boxes: Vec::with_capacity(2 * rank * number),
-            ..RecordList::default()
-        }
+            records: Vec::new(),
+            boxes: Vec::new(),
+            selections: Vec::new(),
+            numbers: HashMap::new(),
+            conversions: Vec::new(),
+            faults: Vec::new(),
+            base: None,
+        };
+        list.reservation.make_room(&mut list.records, number)?;
+        let sides = number.saturating_mul(2 * rank);
+        list.reservation.make_room(&mut list.boxes, sides)?;
+        Ok(list)
     }
 
     /// Rank of the dataset.
@@ -82,11 +97,18 @@ impl RecordList {
         self.records.is_empty()
     }
 
-    /// Adds a record of one block, of the dataset's rank.
-    pub fn push_block(&mut self, stored: StoredBytes, order: u64, start: &[u64], count: &[u64]) {
-        self.boxes.extend_from_slice(start);
-        self.boxes.extend_from_slice(count);
-        self.push(stored, order, NONE, false);
+    /// Adds a record of one block, of the dataset's rank. This and the others that add fail where there is no
+    /// memory.
+    pub fn push_block(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        start: &[u64],
+        count: &[u64],
+    ) -> Result<(), String> {
+        self.reservation.extend(&mut self.boxes, start)?;
+        self.reservation.extend(&mut self.boxes, count)?;
+        self.push(stored, order, NONE, false)
     }
 
     /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
@@ -97,21 +119,36 @@ impl RecordList {
         order: u64,
         (id, selection): Numbered,
         lead: Option<u64>,
-    ) {
+    ) -> Result<(), String> {
         let bounds = selection.bounds();
+        let sides = 2 * self.rank;
+        self.reservation.make_room(&mut self.boxes, sides)?;
         self.boxes.extend(lead);
         self.boxes.extend_from_slice(&bounds.start);
         self.boxes.extend(lead.map(|_| 1));
         self.boxes.extend(bounds.count());
-        let number = *self.numbers.entry(id).or_insert_with(|| {
-            self.selections.push((id, selection));
-            self.selections.len() as u32 - 1
-        });
-        self.push(stored, order, number, lead.is_some());
+        let number = match self.numbers.get(&id) {
+            Some(number) => *number,
+            None => {
+                self.reservation.grow(OF_NUMBER)?;
+                let number = self.selections.len() as u32;
+                self.reservation
+                    .push(&mut self.selections, (id, selection))?;
+                self.numbers.insert(id, number);
+                number
+            }
+        };
+        self.push(stored, order, number, lead.is_some())
     }
 
-    fn push(&mut self, stored: StoredBytes, order: u64, selection: u32, has_lead: bool) {
-        self.records.push(Listed {
+    fn push(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        selection: u32,
+        has_lead: bool,
+    ) -> Result<(), String> {
+        let record = Listed {
             stored,
             order,
             place: self.records.len() as u32,
@@ -119,7 +156,8 @@ impl RecordList {
             fault: NONE,
             conversion: None,
             has_lead,
-        });
+        };
+        self.reservation.push(&mut self.records, record)
     }
 
     /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
@@ -147,16 +185,20 @@ impl RecordList {
     }
 
     /// Marks the last record as one whose bytes cannot be read, for this reason.
-    pub fn spoil_last(&mut self, reason: String) {
+    pub fn spoil_last(&mut self, reason: String) -> Result<(), String> {
         if let Some(last) = self.records.last_mut() {
+            self.reservation.grow(reason.len() as u64)?;
             last.fault = self.faults.len() as u32;
-            self.faults.push(reason.into());
+            self.reservation.push(&mut self.faults, reason.into())?;
         }
+        Ok(())
     }
 
     /// Sorts the records into the order in which they apply. Called once all records are there.
     pub fn put_in_order(&mut self) {
-        self.records.sort_by_key(|r| (r.order, r.stored.offset));
+        // Without the place the sort would need memory to keep equals in order.
+        self.records
+            .sort_unstable_by_key(|r| (r.order, r.stored.offset, r.place));
     }
 
     /// The box of a record: first the starts, then the counts.
@@ -177,7 +219,7 @@ impl RecordList {
         Record {
             start,
             count,
-            selection: self.selection_of(number).map(|(_, s)| s),
+            selection: self.selection_of(number).map(|(_, s)| &***s),
             has_lead: record.has_lead,
             stored: record.stored,
             conversion: self.conversion_of(number).map(|at| &self.conversions[at]),
@@ -191,7 +233,7 @@ impl RecordList {
     }
 
     /// The position of a record's selection in the list of selections, and the selection.
-    pub fn selection_of(&self, number: usize) -> Option<(usize, &Arc<Selection>)> {
+    pub fn selection_of(&self, number: usize) -> Option<(usize, &Arc<Reserved<Selection>>)> {
         let at = self.records[number].selection;
         (at != NONE).then(|| (at as usize, &self.selections[at as usize].1))
     }
@@ -212,13 +254,29 @@ impl RecordList {
         self.records.iter_mut().map(|record| &mut record.stored)
     }
 
-    /// What the records share.
-    pub fn into_shared(self) -> Shared {
-        Shared {
+    /// What the records share, and the memory for it.
+    pub fn into_shared(mut self) -> (Shared, Reservation) {
+        self.records = Vec::new();
+        self.boxes = Vec::new();
+        self.numbers = HashMap::new();
+        let shared = Shared {
             selections: self.selections,
             conversions: self.conversions,
             faults: self.faults,
             base: self.base,
-        }
+        };
+        self.reservation.shrink_to(shared.bytes() as u64);
+        (shared, self.reservation)
+    }
+}
+
+impl Shared {
+    /// Bytes of memory, without the selections themselves.
+    pub fn bytes(&self) -> usize {
+        let faults = self.faults.iter().map(|f| f.len());
+        self.selections.capacity() * size_of::<Numbered>()
+            + self.conversions.len() * size_of::<Conversion>()
+            + self.faults.capacity() * size_of::<Box<str>>()
+            + faults.sum::<usize>()
     }
 }

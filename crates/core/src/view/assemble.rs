@@ -8,16 +8,19 @@ use super::resolve::{ChunkResolver, Run};
 use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
-use crate::log::deflate::{inflate, inflate_stream};
+use crate::log::deflate::{DEFLATE_PIECES, inflate, inflate_stream};
 use crate::log::model::{Encoding, Record, StoredBytes};
 use crate::log::source_file::SourceFile;
+use crate::memory::Reserved;
 use crate::snapshot::Dataset;
+use crate::task::Task;
 
 /// The elements of a record, as bytes; or why they are not available.
 pub type Decoded = Result<Bytes, String>;
 
 /// What it takes to make a chunk.
 pub struct Assembly<'a> {
+    pub task: &'a Task,
     pub dataset: &'a Dataset,
     pub sources: &'a [SourceFile],
     pub addresses: &'a [(u64, u64)],
@@ -31,15 +34,16 @@ impl Assembly<'_> {
     pub fn raw_chunk(
         &self,
         resolver: &ChunkResolver<'_>,
-    ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+        let mut reservation = self.task.reserve(resolver.place.raw)?;
         let mut chunk = filled(resolver.place.raw as usize, &self.dataset.fill)?;
         let mut sources = BTreeSet::new();
         // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
         // several records in one place.
         let mut last: Option<((StoredBytes, u64), Bytes)> = None;
         let element = self.dataset.element_size;
-        let mut pieces = Pieces::new(self.sources, element);
-        resolver.runs(|record, _, run| {
+        let mut pieces = Pieces::new(self.task, self.sources, element);
+        resolver.runs(self.task, |record, _, run| {
             if let Some(reason) = record.fault {
                 return Err(reason.to_owned());
             }
@@ -60,7 +64,8 @@ impl Assembly<'_> {
         pieces.copy(&mut chunk)?;
         sources.extend(pieces.used);
         self.translate_references(&mut chunk);
-        Ok((chunk, sources))
+        reservation.shrink_to(chunk.capacity() as u64);
+        Ok((Reserved::new(chunk, reservation), sources))
     }
 
     /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
@@ -116,36 +121,55 @@ fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), St
 }
 
 /// The stored bytes of a record, not decoded.
-pub fn stored_bytes(sources: &[SourceFile], stored: StoredBytes) -> Result<Vec<u8>, String> {
+pub fn stored_bytes(
+    task: &Task,
+    sources: &[SourceFile],
+    stored: StoredBytes,
+) -> Result<Reserved<Vec<u8>>, String> {
+    let reservation = task.reserve(stored.len)?;
     let mut bytes = zeroed(stored.len as usize)?;
     sources[usize::from(stored.source)]
         .read_exact_at(&mut bytes, stored.offset)
         .map_err(|e| e.to_string())?;
-    Ok(bytes)
+    Ok(Reserved::new(bytes, reservation))
 }
 
 /// The elements of a record, `raw` bytes, out of its stored bytes.
 pub fn decode_record(
+    task: &Task,
     sources: &[SourceFile],
     stored: StoredBytes,
     raw: u64,
     dataset: &Dataset,
-) -> Result<Vec<u8>, String> {
+) -> Result<Reserved<Vec<u8>>, String> {
+    let source = &sources[usize::from(stored.source)];
     if stored.encoding == Encoding::DeflateStream {
-        let source = &sources[usize::from(stored.source)];
-        return inflate_stream(source, stored.offset, stored.len, raw);
+        // It is read in pieces.
+        let mut reservation = task.reserve(raw.saturating_add(DEFLATE_PIECES))?;
+        let bytes = inflate_stream(source, stored.offset, stored.len, raw)?;
+        reservation.shrink_to(bytes.capacity() as u64);
+        return Ok(Reserved::new(bytes, reservation));
     }
-    let bytes = stored_bytes(sources, stored)?;
-    match stored.encoding {
-        Encoding::Deflate | Encoding::DeflateStream => inflate(&bytes, raw),
+    let (bytes, mut reservation) = stored_bytes(task, sources, stored)?.into_parts();
+    let decoded = match stored.encoding {
+        Encoding::Deflate | Encoding::DeflateStream => {
+            reservation.grow(raw)?;
+            inflate(&bytes, raw)?
+        }
         // A zlib stream starts with 0x78 (RFC 1950, with the usual window of 32 KiB).
         Encoding::RawOrDeflate if bytes.first() == Some(&0x78) => {
-            Ok(inflate(&bytes, raw).unwrap_or(bytes))
+            reservation.grow(raw)?;
+            inflate(&bytes, raw).unwrap_or(bytes)
         }
         // Elements of another type are converted where they are copied.
-        Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => Ok(bytes),
-        Encoding::Pipeline => filters::decode(&bytes, raw, &dataset.filters),
-    }
+        Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => bytes,
+        Encoding::Pipeline => {
+            reservation.grow(filters::decoding_memory(stored.len, raw, &dataset.filters))?;
+            filters::decode(&bytes, raw, &dataset.filters)?
+        }
+    };
+    reservation.shrink_to(decoded.capacity() as u64);
+    Ok(Reserved::new(decoded, reservation))
 }
 
 #[cfg(test)]

@@ -3,25 +3,26 @@
 
 use std::ops::Range;
 
+use crate::memory::Reservation;
+use crate::task::Task;
+
 /// A bit for each element of a chunk, in row-major order. Set: a record covers the element.
 pub struct CoverageBitmap {
     words: Vec<u64>,
     /// Elements of the dataset that are not covered.
     missing: u64,
+    _reservation: Reservation,
 }
 
 impl CoverageBitmap {
     /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge. Fails
-    /// where the system has no memory for so many bits.
-    pub fn new(elements: u64, in_dataset: u64) -> Result<Self, String> {
-        let len = elements.div_ceil(64) as usize;
-        let mut words = Vec::new();
-        let reserved = words.try_reserve_exact(len);
-        reserved.map_err(|_| format!("the system has no memory for {elements} bits"))?;
-        words.resize(len, 0);
+    /// where there is no memory for so many bits.
+    pub fn new(task: &Task, elements: u64, in_dataset: u64) -> Result<Self, String> {
+        let mut reservation = task.reservation();
         Ok(CoverageBitmap {
-            words,
+            words: reservation.filled(elements.div_ceil(64) as usize)?,
             missing: in_dataset,
+            _reservation: reservation,
         })
     }
 
@@ -92,7 +93,7 @@ mod tests {
         #[test]
         fn each_element_is_added_once(ranges in prop::collection::vec((0u64..500, 0u64..200), 0..40)) {
             let mut model = vec![false; 700];
-            let mut tested = CoverageBitmap::new(700, 700).unwrap();
+            let mut tested = CoverageBitmap::new(&Task::unlimited(), 700, 700).unwrap();
             for (start, len) in ranges {
                 let wanted: Vec<u64> = (start..start + len).filter(|e| !model[*e as usize]).collect();
                 let mut got = Vec::new();

@@ -10,6 +10,7 @@ use crate::index::DatasetIndex;
 use crate::index::saved::IndexInputs;
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::Dataset;
+use crate::task::Task;
 
 /// In bytes. Smaller indexes, of logs with smaller tables, are not kept on disk: to make one anew takes a
 /// millisecond or two, as long as to read it.
@@ -19,6 +20,15 @@ impl View {
     /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
     /// logged, or where the record tables are not readable.
     pub fn index(&self, number: usize) -> Result<Arc<DatasetIndex>> {
+        self.index_for(&self.task(None), number)
+    }
+
+    /// The same as part of `task`.
+    pub(super) fn index_for(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+        task.retry(|| self.try_index(task, number))
+    }
+
+    fn try_index(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
         let logged = self.logged(number)?;
         let inputs = IndexInputs {
             number,
@@ -27,59 +37,65 @@ impl View {
         };
         self.budget.index(self.generation, number as u32, || {
             let saved = self.saved.as_ref();
-            let saved = saved.and_then(|entry| DatasetIndex::load(entry, inputs, &self.selections));
-            let index = match saved {
+            let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
+            let index = match saved.and_then(load) {
                 Some(index) => index,
-                None => self.make_index(inputs)?,
+                None => self.make_index(task, inputs)?,
             };
             self.check_index_memory("the index", index.bytes() as u64)
                 .map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
-            Ok(Arc::new(index))
+            Ok(Arc::new(index.unowned()))
         })
     }
 
-    fn make_index(&self, inputs: IndexInputs<'_>) -> Result<DatasetIndex> {
-        let table = self.table()?;
-        let (sources, selections) = (inputs.sources, &self.selections);
-        let index = DatasetIndex::build(table.as_ref(), sources, inputs.dataset, selections)?;
+    fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<DatasetIndex> {
+        let table = self.table(task)?;
+        let index = DatasetIndex::build(task, table.as_ref(), inputs, &self.selections)
+            .map_err(|reason| self.bad_data(inputs.number, "all of it".into(), reason))?;
+        let sources = inputs.sources;
         self.check_unchanged(0..sources.len())?;
         if let Some(entry) = &self.saved
             && index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING
         {
-            index.save(entry, inputs);
+            index.save(task, entry, inputs);
         }
         Ok(index)
     }
 
     /// The record tables of the log.
-    fn table(&self) -> Result<Arc<dyn RecordTable>> {
+    fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
         self.budget.table(self.generation, || {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();
-            let table = layout.read_tables(&self.sources, &logged)?;
+            let failed = |reason| Error::bad_file(self.path(), reason);
+            let table = layout.read_tables(task, &self.sources, &logged);
+            let table = table.map_err(failed)?;
             self.check_unchanged(0..self.sources.len())?;
             self.check_index_memory("the list of records", table.bytes() as u64)
-                .map_err(|reason| Error::bad_file(self.path(), reason))?;
+                .map_err(failed)?;
+            table.release_share();
             Ok(Arc::from(table))
         })
     }
 
     /// Number of entries in the record tables of all datasets. Each is a record, or covers nothing.
-    pub fn entries(&self) -> Result<usize> {
-        Ok(self.table()?.entries())
+    pub fn entries(&self, task: &Task) -> Result<usize> {
+        task.retry(|| Ok(self.table(task)?.entries()))
     }
 
     /// Bytes of memory that the record tables take.
-    pub(super) fn table_bytes(&self) -> Result<usize> {
-        Ok(self.table()?.bytes())
+    pub(super) fn table_bytes(&self, task: &Task) -> Result<usize> {
+        task.retry(|| Ok(self.table(task)?.bytes()))
     }
 
     /// All records of a logged dataset, with those that later ones hide.
     pub fn records(&self, number: usize) -> Result<DatasetRecords> {
         let logged = self.logged(number)?;
-        let table = self.table()?;
-        let found = table.records(&self.sources, &logged, &self.selections)?;
+        let task = self.task(None);
+        let table = self.table(&task)?;
+        let found = table.records(&task, &self.sources, &logged, &self.selections);
+        let found = found.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
         self.check_unchanged(0..self.sources.len())?;
         Ok(found)
     }
@@ -91,7 +107,7 @@ impl View {
 
     /// What is wrong with the record tables, besides what makes reads of datasets fail.
     pub fn diagnostics(&self) -> Result<Vec<Diagnostic>> {
-        let table = self.table()?;
+        let table = self.table(&self.task(None))?;
         // Without a logged dataset no read fails and reports the others.
         let has_logged = self.snapshot.datasets.iter().any(|d| d.logged().is_some());
         let shown = |d: &&Diagnostic| !has_logged || d.severity != Severity::Unreadable;

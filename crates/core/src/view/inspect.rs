@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::View;
 use crate::error::{Error, Result};
 use crate::snapshot::Content;
+use crate::task::Task;
 
 /// The budget of a count of elements that a user asked for, and that of a program which may ask for many logs.
 /// Each run of elements that is looked at takes 1 of it, each chunk [`CHUNK_COST`].
@@ -57,9 +58,9 @@ impl View {
     /// Offset in the canonical file and stored bytes of a chunk.
     pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
         let place = &self.map.datasets[number];
-        let index = self.index_of_filtered(number)?;
+        let index = self.index_of_filtered(&self.task(None), number)?;
         let stored = self.len_as_stored(index.as_deref(), number, chunk);
-        let user_block = self.snapshot.user_block.len() as u64;
+        let user_block = self.snapshot.user_block;
         let address = user_block + place.chunk_address(chunk);
         Ok((address, stored.unwrap_or(place.stored)))
     }
@@ -70,7 +71,7 @@ impl View {
         let index = self.index(number)?;
         let resolver = self.checked_resolver(&index, number, chunk)?;
         let mut blocks = Vec::new();
-        let resolved = resolver.runs(|record, block, _| {
+        let resolved = resolver.runs(&self.task(None), |record, block, _| {
             if let Some(reason) = record.fault {
                 return Err(reason.to_owned());
             }
@@ -99,7 +100,7 @@ impl View {
         let checked = match self.snapshot.datasets[number].content {
             Content::Logged { .. } => self.check_chunks(number, report),
             Content::Extent { len, .. } => self.check_contiguous(number, len),
-            Content::Unreadable(_) => self.make_chunk(number, 0, None).map(drop),
+            Content::Unreadable(_) => self.make_chunk(&self.task(None), number, 0, None).map(drop),
         };
         if let Err(e) = checked {
             let _ = report(e);
@@ -112,7 +113,7 @@ impl View {
         report: &mut impl FnMut(Error) -> ControlFlow<()>,
     ) -> Result<()> {
         for chunk in self.touched(number, 0)? {
-            if let Err(e) = self.make_chunk(number, chunk, None)
+            if let Err(e) = self.make_chunk(&self.task(None), number, chunk, None)
                 && report(e).is_break()
             {
                 break;
@@ -125,7 +126,7 @@ impl View {
         let mut buf = vec![0; CHECK_STEP.min(len) as usize];
         let mut at = 0;
         while at < len {
-            at += self.read_data(number, at, &mut buf)? as u64;
+            at += self.read_data(&self.task(None), number, at, &mut buf)? as u64;
         }
         Ok(())
     }
@@ -133,24 +134,24 @@ impl View {
     /// Share of a logged dataset's elements that some record wrote, from 0 to 1. `None` where they lie in
     /// too many chunks or runs to be counted.
     pub fn covered(&self, number: usize) -> Result<Option<f64>> {
-        let counted = self.count_written(number, &mut { USER_BUDGET })?;
+        let counted = self.count_written(&self.task(None), number, &mut { USER_BUDGET })?;
         Ok(counted.map(Coverage::share))
     }
 
     /// The same of all logged datasets together, counted once for each view. `None` where that would take
     /// more than some seconds.
-    pub fn covered_in_all(&self) -> Result<Option<f64>> {
+    pub fn covered_in_all(&self, task: &Task) -> Result<Option<f64>> {
         let mut known = self.covered.lock();
         if let Some(known) = *known {
             return Ok(known);
         }
-        let counted = self.count_all_written()?.map(Coverage::share);
+        let counted = self.count_all_written(task)?.map(Coverage::share);
         *known = Some(counted);
         Ok(counted)
     }
 
-    fn count_all_written(&self) -> Result<Option<Coverage>> {
-        if self.table_bytes()? > PROGRAM_TABLE_BYTES {
+    fn count_all_written(&self, task: &Task) -> Result<Option<Coverage>> {
+        if self.table_bytes(task)? > PROGRAM_TABLE_BYTES {
             return Ok(None);
         }
         let mut budget = PROGRAM_BUDGET;
@@ -159,7 +160,7 @@ impl View {
             if dataset.logged().is_none() {
                 continue;
             }
-            let Some(own) = self.count_written(number, &mut budget)? else {
+            let Some(own) = self.count_written(task, number, &mut budget)? else {
                 return Ok(None);
             };
             all.written += own.written;
@@ -169,8 +170,13 @@ impl View {
     }
 
     /// `None` where the count would take more than is left of `budget`.
-    fn count_written(&self, number: usize, budget: &mut u64) -> Result<Option<Coverage>> {
-        let index = self.index(number)?;
+    fn count_written(
+        &self,
+        task: &Task,
+        number: usize,
+        budget: &mut u64,
+    ) -> Result<Option<Coverage>> {
+        let index = self.index_for(task, number)?;
         let grid = self.grid(number);
         let mut coverage = Coverage::default();
         if grid.is_empty() {
@@ -185,10 +191,15 @@ impl View {
                 return Ok(None);
             };
             *budget = left;
+            let stopped = |reason| self.bad_chunk(number, chunk, reason);
+            task.check().map_err(stopped)?;
             let resolver = self.resolver(&index, number, chunk);
-            match resolver.count_written(budget, max_elements) {
+            match resolver.count_written(task, budget, max_elements) {
                 Some(written) => coverage.written += u128::from(written),
-                None => return Ok(None),
+                None => {
+                    task.check().map_err(stopped)?;
+                    return Ok(None);
+                }
             }
         }
         Ok(Some(coverage))

@@ -126,7 +126,7 @@ impl AddressMap {
         for dataset in &snapshot.datasets {
             datasets.push(Placement::new(dataset).ok_or_else(|| too_large(dataset))?);
         }
-        let mut cursor = Cursor::new(snapshot.user_block.len() as u64);
+        let mut cursor = Cursor::new(snapshot.user_block);
         cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
         // The first tree starts a page, the others follow close by.
         let mut align = PAGE;

@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::index::store::StoreEntry;
@@ -36,9 +35,11 @@ use crate::log::descriptors;
 use crate::log::model::Selections;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
+use crate::memory::Reservation;
 use crate::snapshot::Snapshot;
+use crate::task::Task;
 pub use cache::Bytes;
-use cache::{Budget, Generation, Reservation};
+use cache::{Budget, Generation, MemoryLimits};
 pub use grid::Grid;
 pub use holes::Segment;
 pub use inspect::StoredBlock;
@@ -52,16 +53,16 @@ pub struct View {
     generation: Generation,
     snapshot: Snapshot,
     map: AddressMap,
-    /// User block and completed file metadata: the start of the canonical file.
+    /// The completed file metadata, which stands behind the user block.
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
     /// What the indexes of the datasets share.
     selections: Selections,
     budget: Arc<Budget>,
-    /// What the view is charged in the budget while that keeps it open. The reservation lasts as long as
-    /// the view.
+    /// What the view is charged in the budget while that keeps it open.
     weight: u64,
-    _reservation: Reservation,
+    /// The memory of the view itself.
+    reservation: Reservation,
     readers: Readers,
     /// Where indexes of this state of the log are kept on disk.
     saved: Option<StoreEntry>,
@@ -83,18 +84,17 @@ impl View {
         let main = snapshot.sources.first().map(|s| s.place.path.as_path());
         let main = dir.full_path(main.unwrap_or(Path::new("")));
         snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
+        let task = budget.task(None);
+        let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
         let sources = open_sources(dir, &snapshot, &budget)?;
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
         let preamble = preamble::complete(image, &snapshot, &map);
         let preamble = preamble.map_err(|e| Error::bad_file(&main, e))?;
         let datasets = map.datasets.len();
-        let places = datasets * size_of::<Placement>() * 2;
-        let memory = snapshot.bytes() + preamble.len() + places + Readers::bytes(datasets);
-        let reservation = reserve(&budget, memory as u64, &main)?;
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(datasets, Weak::clone(view)),
-            weight: memory as u64 + sources.len() as u64 * descriptor_charge(&budget),
+            weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
             generation: NEXT.fetch_add(1, Ordering::Relaxed),
             map,
             preamble,
@@ -102,7 +102,7 @@ impl View {
             selections: Selections::default(),
             budget,
             snapshot,
-            _reservation: reservation,
+            reservation,
             saved,
             covered: Mutex::default(),
         }))
@@ -146,8 +146,13 @@ impl View {
     }
 
     /// Bytes of the user block and the file metadata, which lie at the start of the file.
-    pub fn preamble_len(&self) -> usize {
-        self.preamble.len()
+    pub fn preamble_len(&self) -> u64 {
+        self.snapshot.user_block + self.preamble.len() as u64
+    }
+
+    /// Bytes of memory that the view itself takes, without tables and indexes.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reservation.bytes()
     }
 
     /// Bytes of tables and data that were read from the log file and its subfiles since the view was opened.
@@ -204,12 +209,21 @@ fn open_sources(
     Ok(sources)
 }
 
-/// Reserves memory for the metadata of the log file `main`.
-fn reserve(budget: &Arc<Budget>, bytes: u64, main: &Path) -> Result<Reservation> {
-    let limit = budget.limits().index_memory;
-    check_limit("metadata", bytes, "index_memory", limit).map_err(|e| Error::bad_file(main, e))?;
-    let reservation = budget.reserve(bytes);
-    reservation.ok_or_else(|| Error::io(main, Errno::NFILE.into()))
+/// Reserves memory for the view of `snapshot`, that of the log file `main`.
+fn reserve(
+    task: &Task,
+    snapshot: &Snapshot,
+    limits: MemoryLimits,
+    main: &Path,
+) -> Result<Reservation> {
+    let datasets = snapshot.datasets.len();
+    let places = datasets * size_of::<Placement>() * 2;
+    let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64;
+    let reserved = check_limit("metadata", bytes, "index_memory", limits.index_memory)
+        .and_then(|()| task.reserve(bytes));
+    let reservation = reserved.map_err(|e| Error::bad_file(main, e))?;
+    reservation.release_share();
+    Ok(reservation)
 }
 
 /// What an open file is charged of `index_memory`: the cache of views may keep half of the descriptors of

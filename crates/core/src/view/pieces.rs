@@ -8,6 +8,8 @@ use crate::error::Result;
 use crate::log::model::Record;
 use crate::log::numbers::Conversion;
 use crate::log::source_file::SourceFile;
+use crate::memory::Reservation;
+use crate::task::Task;
 
 /// In bytes. Pieces that lie closer together than this in a log are read at once.
 const GAP: u64 = 16 << 10;
@@ -21,6 +23,9 @@ const BATCH: usize = 1 << 18;
 /// Runs of elements that are stored one by one, to be read into a chunk. No two of them write the same bytes
 /// of the chunk, so they can be read in the order in which they lie in the files.
 pub struct Pieces<'a> {
+    task: &'a Task,
+    /// The memory of `list` and `scratch`.
+    reservation: Reservation,
     sources: &'a [SourceFile],
     /// Size of an element of the chunk, in bytes.
     element: u64,
@@ -47,8 +52,10 @@ struct Piece {
 }
 
 impl<'a> Pieces<'a> {
-    pub fn new(sources: &'a [SourceFile], element: u64) -> Self {
+    pub fn new(task: &'a Task, sources: &'a [SourceFile], element: u64) -> Self {
         Pieces {
+            task,
+            reservation: task.reservation(),
             sources,
             element,
             conversions: Vec::new(),
@@ -66,7 +73,8 @@ impl<'a> Pieces<'a> {
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
         let piece = self.piece(record, run);
-        self.list.push(piece.ok_or("a piece past 2^64 bytes")?);
+        let piece = piece.ok_or("a piece past 2^64 bytes")?;
+        self.reservation.push(&mut self.list, piece)?;
         if self.list.len() < BATCH {
             return Ok(());
         }
@@ -110,6 +118,7 @@ impl<'a> Pieces<'a> {
         list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
         let mut rest = list.as_slice();
         while let Some(first) = rest.first() {
+            self.task.check()?;
             self.used.insert(usize::from(first.source));
             let (span, end) = span(rest);
             let (now, later) = rest.split_at(span);
@@ -136,7 +145,10 @@ impl<'a> Pieces<'a> {
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
         let source = &self.sources[usize::from(first.source)];
-        let stored = first_bytes(&mut self.scratch, (end - first.offset) as usize);
+        let len = (end - first.offset) as usize;
+        let more = len.saturating_sub(self.scratch.len());
+        self.reservation.make_room(&mut self.scratch, more)?;
+        let stored = first_bytes(&mut self.scratch, len);
         source
             .read_exact_at(stored, first.offset)
             .map_err(|e| e.to_string())?;
@@ -281,7 +293,8 @@ mod tests {
         });
         let sources = [arranged.unwrap()];
         let mut chunk = [0; 4];
-        let mut pieces = Pieces::new(&sources, 1);
+        let task = Task::unlimited();
+        let mut pieces = Pieces::new(&task, &sources, 1);
         for (offset, to) in [(0, 0), (4, 2)] {
             let record = Record {
                 start: &[to],

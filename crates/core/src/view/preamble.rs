@@ -1,11 +1,11 @@
-//! The start of the canonical file: the user block, and the image of the file metadata. libhdf5 made the image
-//! without knowing where the datasets will lie; their addresses are filled in here.
+//! The image of the file metadata, which stands behind the user block of the canonical file. libhdf5 made it without
+//! knowing where the datasets will lie; their addresses are filled in here.
 
 use super::map::AddressMap;
 use crate::image::Image;
 use crate::snapshot::{Snapshot, Storage};
 
-/// The user block and the completed image. Fails with a reason where the image has no place for an address.
+/// The completed image. Fails with a reason where the image has no place for an address.
 pub fn complete(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>, String> {
     let mut image = Image::new(image);
     for (dataset, place) in snapshot.datasets.iter().zip(&map.datasets) {
@@ -16,11 +16,6 @@ pub fn complete(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result
                 .map_err(|e| format!("dataset {}: {e}", dataset.name))?;
         }
     }
-    let user_block = &snapshot.user_block;
-    image.set_superblock(user_block.len() as u64, map.len())?;
-    let image = image.into_bytes();
-    if user_block.is_empty() {
-        return Ok(image);
-    }
-    Ok([user_block.as_slice(), &image].concat())
+    image.set_superblock(snapshot.user_block, map.len())?;
+    Ok(image.into_bytes())
 }

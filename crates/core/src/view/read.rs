@@ -1,7 +1,7 @@
 //! Reading: from an offset in the canonical file down to the bytes of the log.
 //!
 //! ```text
-//! read_at ─ read_region ─┬ preamble: user block and file metadata, kept in memory
+//! read_at ─ read_region ─┬ read_preamble: the user block from the log file, file metadata from memory
 //!                        ├ read_node: a B-tree node, computed
 //!                        ├ read_contiguous: bytes of the log as they lie
 //!                        └ read_chunk ─┬ read_in_place: elements that follow each other in the log
@@ -23,23 +23,35 @@ use crate::error::Result;
 use crate::filters;
 use crate::index::DatasetIndex;
 use crate::log::model::Record;
+use crate::memory::Reserved;
 use crate::snapshot::{Content, Dataset};
+use crate::task::Task;
 
 impl View {
     /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
     /// the end of the file. The whole read fails where one of the bytes is not available.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read_for(&self.task(None), offset, buf)
+    }
+
+    /// Work with this view: on behalf of `user`, where users share the budget.
+    pub fn task(&self, user: Option<u32>) -> Task {
+        self.budget.task(user)
+    }
+
+    /// The same as [`View::read_at`], as part of `task`, whose memory is that of the view's budget.
+    pub fn read_for(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = self.len().saturating_sub(offset);
         let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut done = 0;
         while done < wanted {
-            done += self.read_region(offset + done as u64, &mut buf[done..wanted])?;
+            done += self.read_region(task, offset + done as u64, &mut buf[done..wanted])?;
         }
         Ok(done)
     }
 
     /// Reads from one region of the file: at least one byte, at most all of `buf`.
-    fn read_region(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    fn read_region(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (region, range) = self.map.region_at(offset);
         let len = buf.len().min((range.end - offset) as usize);
         let buf = &mut buf[..len];
@@ -49,20 +61,32 @@ impl View {
                 buf.fill(0);
                 Ok(len)
             }
-            Some(Region::Preamble) => Ok(copy_from(&self.preamble, offset as usize, buf)),
-            Some(Region::Tree(number)) => self.read_node(number, offset, buf),
-            Some(Region::Chunks(number)) => self.read_data(number, offset, buf),
+            Some(Region::Preamble) => self.read_preamble(offset, buf),
+            Some(Region::Tree(number)) => self.read_node(task, number, offset, buf),
+            Some(Region::Chunks(number)) => self.read_data(task, number, offset, buf),
         }
     }
 
+    /// Reads from the user block, which is that of the log file, or from the file metadata behind it.
+    fn read_preamble(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let Some(left) = self.snapshot.user_block.checked_sub(offset + 1) else {
+            let at = offset - self.snapshot.user_block;
+            return Ok(copy_from(&self.preamble, at as usize, buf));
+        };
+        let len = (buf.len() as u64).min(left + 1) as usize;
+        self.sources[0].read_exact_at(&mut buf[..len], offset)?;
+        self.sources[0].check_unchanged()?;
+        Ok(len)
+    }
+
     /// Reads from one node of a dataset's chunk index. `offset`: bytes from the start of the index.
-    fn read_node(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    fn read_node(&self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (dataset, place) = self.dataset(number);
         let Some((tree, base)) = &place.tree else {
             unreachable!("a region of a B-tree belongs to a dataset that has one");
         };
         let (node, range) = tree.node_at(offset);
-        let keys = self.node_keys(number, tree, node)?;
+        let keys = self.node_keys(task, number, tree, node)?;
         let address = |chunk| place.chunk_address(chunk);
         let bytes = tree.node(
             node,
@@ -76,10 +100,10 @@ impl View {
     }
 
     /// The keys that a node of the chunk index needs.
-    fn node_keys(&self, number: usize, tree: &Tree, node: u64) -> Result<Vec<Key>> {
+    fn node_keys(&self, task: &Task, number: usize, tree: &Tree, node: u64) -> Result<Vec<Key>> {
         let (dataset, place) = self.dataset(number);
         let mask = filters::mask(&dataset.filters);
-        let index = self.index_of_filtered(number)?;
+        let index = self.index_of_filtered(task, number)?;
         let key = |chunk| {
             let stored = self.len_as_stored(index.as_deref(), number, chunk);
             let mut origin = place.grid.origin(chunk);
@@ -97,12 +121,16 @@ impl View {
     /// The index of a dataset whose records went through its filters: only chunks of such a dataset can be
     /// served as they are stored. `None` where they did not, or where no element of the dataset can be
     /// trusted: then the chunk index stays readable, and reading a chunk tells the reason.
-    pub(super) fn index_of_filtered(&self, number: usize) -> Result<Option<Arc<DatasetIndex>>> {
+    pub(super) fn index_of_filtered(
+        &self,
+        task: &Task,
+        number: usize,
+    ) -> Result<Option<Arc<DatasetIndex>>> {
         let content = &self.snapshot.datasets[number].content;
         if !matches!(content, Content::Logged { filtered: true, .. }) {
             return Ok(None);
         }
-        let index = self.index(number)?;
+        let index = self.index_for(task, number)?;
         Ok(index.check().is_ok().then_some(index))
     }
 
@@ -120,14 +148,20 @@ impl View {
     }
 
     /// Reads from the data of a dataset. `offset`: bytes from the start of its first chunk.
-    pub(super) fn read_data(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(super) fn read_data(
+        &self,
+        task: &Task,
+        number: usize,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         match self.snapshot.datasets[number].content {
             Content::Extent {
                 source,
                 offset: start,
                 ..
             } => self.read_contiguous(number, source, start, offset, buf),
-            _ => self.read_chunk(number, offset, buf),
+            _ => self.read_chunk(task, number, offset, buf),
         }
     }
 
@@ -154,7 +188,7 @@ impl View {
     }
 
     /// Reads from one chunk. `offset`: bytes from the start of the dataset's first chunk.
-    fn read_chunk(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    fn read_chunk(&self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (dataset, place) = self.dataset(number);
         let (chunk, offset) = (offset / place.slot, offset % place.slot);
         let is_filtered = !dataset.filters.is_empty();
@@ -165,7 +199,7 @@ impl View {
         let cached = self.budget.bytes().get(&self.cache_key(number, chunk));
         let mut source = None;
         if cached.is_none() && !is_filtered && dataset.logged().is_some() {
-            let index = self.index(number)?;
+            let index = self.index_for(task, number)?;
             let found = self.checked_resolver(&index, number, chunk)?.source();
             if let ChunkSource::InPlace(elements) = &found
                 && let Some(len) = self.read_in_place(number, chunk, elements, offset, buf)?
@@ -174,10 +208,10 @@ impl View {
             }
             source = Some(found);
         }
-        self.read_ahead(number, chunk);
+        self.read_ahead(task, number, chunk);
         let bytes = match cached {
             Some(bytes) => bytes,
-            None => self.cached_chunk(number, chunk, source)?,
+            None => self.cached_chunk(task, number, chunk, source)?,
         };
         if offset >= bytes.len() as u64 {
             return Ok(zeros(buf, place.slot - offset));
@@ -217,19 +251,20 @@ impl View {
 
     /// Stored bytes of a chunk, as the canonical file has them.
     pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
-        self.cached_chunk(number, chunk, None)
+        self.cached_chunk(&self.task(None), number, chunk, None)
     }
 
     /// All bytes of a chunk. `source`: how the chunk is served, where that is known.
     fn cached_chunk(
         &self,
+        task: &Task,
         number: usize,
         chunk: u64,
         source: Option<ChunkSource>,
     ) -> Result<Bytes> {
-        let make = || self.make_timed(number, chunk, source);
+        let make = || self.make_timed(task, number, chunk, source);
         let bytes = self.budget.bytes();
-        bytes.get_or_make(&self.cache_key(number, chunk), make)
+        task.retry(|| bytes.get_or_make(&self.cache_key(number, chunk), make))
     }
 
     fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
@@ -242,26 +277,32 @@ impl View {
     }
 
     /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
-    pub(super) fn prefetch(&self, number: usize, chunk: u64) {
-        let make = || self.make_timed(number, chunk, None);
+    pub(super) fn prefetch(&self, task: &Task, number: usize, chunk: u64) {
+        let make = || self.make_timed(task, number, chunk, None);
         let key = self.cache_key(number, chunk);
         let _ = self.budget.bytes().make_ahead(&key, make);
     }
 
-    fn make_timed(&self, number: usize, chunk: u64, source: Option<ChunkSource>) -> Result<Bytes> {
+    fn make_timed(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        source: Option<ChunkSource>,
+    ) -> Result<Bytes> {
         let times = &self.budget.stats().chunk_time;
-        times
-            .time(|| self.make_chunk(number, chunk, source))
-            .map(Arc::new)
+        let made = times.time(|| self.make_chunk(task, number, chunk, source))?;
+        Ok(Arc::new(made.unowned()))
     }
 
     /// Makes the stored bytes of a chunk. `source`: how it is served, where that is known.
     pub(super) fn make_chunk(
         &self,
+        task: &Task,
         number: usize,
         chunk: u64,
         source: Option<ChunkSource>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Reserved<Vec<u8>>> {
         let (dataset, place) = self.dataset(number);
         let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
         if let Content::Unreadable(reason) = &dataset.content {
@@ -269,15 +310,17 @@ impl View {
         }
         self.check_cache_size("a chunk", place.raw.max(place.stored))
             .map_err(bad_chunk)?;
-        let index = self.index(number)?;
+        let index = self.index_for(task, number)?;
         let resolver = self.checked_resolver(&index, number, chunk)?;
         let source = source.unwrap_or_else(|| resolver.source());
         let (bytes, sources) = match source {
             ChunkSource::AsStored(stored) => {
-                let bytes = stored_bytes(&self.sources, stored);
+                let bytes = stored_bytes(task, &self.sources, stored);
                 bytes.map(|bytes| (bytes, BTreeSet::from([usize::from(stored.source)])))
             }
-            ChunkSource::InPlace(_) | ChunkSource::Assemble => self.assemble(number, &resolver),
+            ChunkSource::InPlace(_) | ChunkSource::Assemble => {
+                self.assemble(task, number, &resolver)
+            }
         }
         .map_err(bad_chunk)?;
         self.check_unchanged(sources)?;
@@ -287,25 +330,39 @@ impl View {
     /// A chunk's stored bytes, and the source files that they were made from.
     fn assemble(
         &self,
+        task: &Task,
         number: usize,
         resolver: &ChunkResolver<'_>,
-    ) -> Result<(Vec<u8>, BTreeSet<usize>), String> {
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
         let assembly = Assembly {
+            task,
             dataset: resolver.dataset,
             sources: &self.sources,
             addresses: &self.snapshot.addresses,
-            decoded: &|record| self.decoded(number, record, &resolver.bounds),
+            decoded: &|record| self.decoded(task, number, record, &resolver.bounds),
         };
         let (raw, sources) = assembly.raw_chunk(resolver)?;
-        Ok((filters::encode(raw, &resolver.dataset.filters)?, sources))
+        let filters = &resolver.dataset.filters;
+        if filters.is_empty() {
+            return Ok((raw, sources));
+        }
+        let (raw, mut reservation) = raw.into_parts();
+        // A filter makes new bytes of the old ones, the last of them at most as many as are stored.
+        reservation.grow(resolver.place.stored.max(resolver.place.raw))?;
+        let bytes = filters::encode(raw, filters)?;
+        reservation.shrink_to(bytes.capacity() as u64);
+        Ok((Reserved::new(bytes, reservation), sources))
     }
 
     /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.
-    fn decoded(&self, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
+    fn decoded(&self, task: &Task, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
         let dataset = &self.snapshot.datasets[number];
         let stored = record.stored;
         let raw = record.elements().saturating_mul(dataset.element_size);
-        let decode = || decode_record(&self.sources, stored, raw, dataset).map(Arc::new);
+        let decode = || {
+            let decoded = decode_record(task, &self.sources, stored, raw, dataset)?;
+            Ok(Arc::new(decoded.unowned()))
+        };
         self.check_cache_size("a filtered record", raw.max(stored.len))?;
         if bounds.contains(&record.bounds()) {
             return decode();

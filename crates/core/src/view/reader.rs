@@ -74,11 +74,11 @@ mod tests {
     /// A view of a log without datasets: a user block of 512 sevens, and a superblock of version 0.
     fn view() -> Arc<View> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("log"), b"log").unwrap();
+        std::fs::write(dir.path().join("log"), [7; 600]).unwrap();
         let dir = SourceDir::open(dir.path()).unwrap();
         let file = SourceFile::open(&dir, "log".as_ref()).unwrap();
         let snapshot = Snapshot {
-            user_block: vec![7; 512],
+            user_block: 512,
             image: vec![0; 96],
             sources: vec![Source {
                 place: SourcePath::below("log"),

@@ -12,6 +12,7 @@ use crate::index::DatasetIndex;
 use crate::log::model::{Block, Encoding, Record, StoredBytes};
 use crate::log::numbers::Conversion;
 use crate::snapshot::Dataset;
+use crate::task::Task;
 
 /// How a chunk is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,14 +126,16 @@ impl ChunkResolver<'_> {
     /// the dataset no record wrote.
     pub fn runs(
         &self,
+        task: &Task,
         mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
     ) -> Result<u64, String> {
         let grid = &self.place.grid;
-        let mut covered = CoverageBitmap::new(grid.elements(), self.elements())?;
+        let _sorting = task.reserve(self.index.query_memory())?;
+        let mut covered = CoverageBitmap::new(task, grid.elements(), self.elements())?;
         let mut overlap = Overlap::new(grid, &self.bounds);
         let stopped = self.index.visit_back(&self.bounds, |record| {
             record.visit_back(&self.bounds, |block| {
-                let mut taken = Ok(());
+                let mut taken = task.check();
                 overlap.runs(&block, |all| {
                     covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {
                         let run = Run {
@@ -166,14 +169,14 @@ impl ChunkResolver<'_> {
 
     /// How many elements of the chunk some record wrote. Each run that is looked at is taken off `budget`;
     /// `None` where that is not enough, or where the count needs a bitmap of more than `max_elements`.
-    pub fn count_written(&self, budget: &mut u64, max_elements: u64) -> Option<u64> {
+    pub fn count_written(&self, task: &Task, budget: &mut u64, max_elements: u64) -> Option<u64> {
         if self.if_covered(|_, _| ()).is_some() {
             return Some(self.elements());
         }
         if self.place.grid.elements() > max_elements {
             return None;
         }
-        let missing = self.runs(|_, _, _| {
+        let missing = self.runs(task, |_, _, _| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
             Ok(())
         });

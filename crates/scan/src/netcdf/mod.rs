@@ -87,7 +87,7 @@ fn present(
     Ok(Snapshot {
         sources: sources.describe(),
         journal: None,
-        user_block: Vec::new(),
+        user_block: 0,
         image: made.image,
         datasets: made.datasets,
         log,

@@ -9,6 +9,12 @@ use crate::log::source_file::Identity;
 
 const ITEM: &str = "index-7";
 
+/// The bytes of an item, without their reservation.
+fn got(entry: &StoreEntry, item: &str) -> Option<Vec<u8>> {
+    let bytes = entry.get(&Task::unlimited(), item);
+    bytes.map(|bytes| bytes.into_parts().0)
+}
+
 fn key(inode: u64) -> StoreKey {
     StoreKey {
         main: FileState {
@@ -57,17 +63,17 @@ fn used(log: &StoreEntry, ago: u64) {
 #[test]
 fn what_is_put_comes_back_to_every_daemon() {
     let (_parent, store, log) = store(1 << 20);
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     log.put(ITEM, b"something");
     log.put("empty", b"");
-    assert_eq!(log.get(ITEM).unwrap(), b"something");
+    assert_eq!(got(&log, ITEM).unwrap(), b"something");
     log.put(ITEM, b"something else");
     assert_eq!(files(&store), 2);
     let again = Arc::new(Store::open(&store.path, 1 << 20).unwrap());
     let log = again.entry(&key(1));
-    assert_eq!(log.get(ITEM).unwrap(), b"something else");
-    assert_eq!(log.get("empty").unwrap(), b"");
-    assert_eq!(again.entry(&key(2)).get(ITEM), None);
+    assert_eq!(got(&log, ITEM).unwrap(), b"something else");
+    assert_eq!(got(&log, "empty").unwrap(), b"");
+    assert_eq!(got(&again.entry(&key(2)), ITEM), None);
 }
 
 #[test]
@@ -86,7 +92,7 @@ fn every_part_of_the_key_tells_logs_apart() {
     let other = |change: &dyn Fn(&mut StoreKey)| {
         let mut key = key(1);
         change(&mut key);
-        store.entry(&key).get(ITEM)
+        got(&store.entry(&key), ITEM)
     };
     assert_eq!(other(&|_| ()).unwrap(), b"something");
     assert_eq!(other(&|k| k.main.identity.device = 9), None);
@@ -105,7 +111,7 @@ fn damage_anywhere_is_found_and_the_item_removed() {
     let sound = fs::read(&path).unwrap();
     let refused = |bytes: &[u8], what: String| {
         fs::write(&path, bytes).unwrap();
-        assert_eq!(log.get(ITEM), None, "{what}");
+        assert_eq!(got(&log, ITEM), None, "{what}");
         assert!(!path.exists(), "{what}");
     };
     for at in 0..sound.len() {
@@ -118,10 +124,10 @@ fn damage_anywhere_is_found_and_the_item_removed() {
     }
     refused(&[&sound[..], b"x"].concat(), "a byte more".into());
     fs::write(&path, &sound).unwrap();
-    assert!(log.get(ITEM).is_some());
+    assert!(got(&log, ITEM).is_some());
     // Under the name of another item it is not valid.
     fs::rename(&path, file_of(&log, "scan")).unwrap();
-    assert_eq!(log.get("scan"), None);
+    assert_eq!(got(&log, "scan"), None);
 }
 
 #[test]
@@ -138,7 +144,7 @@ fn a_length_that_is_not_true_reserves_nothing() {
     let sparse = File::options().write(true).open(&path).unwrap();
     // Some file systems have no files of that length.
     let _ = sparse.set_len(front + huge);
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
 }
 
 #[test]
@@ -182,7 +188,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     let elsewhere = parent.path().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     assert!(path.symlink_metadata().is_err() && elsewhere.exists());
     // A link in place of the entry's directory.
     fs::remove_dir(file_of(&log, "")).unwrap();
@@ -190,7 +196,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     fs::create_dir(&dir).unwrap();
     fs::rename(&elsewhere, dir.join(ITEM)).unwrap();
     symlink(&dir, store.path.join(&log.dir)).unwrap();
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     log.put("other", b"bytes");
     store.evict();
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
@@ -206,12 +212,12 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
         0,
     )
     .unwrap();
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     log.put(ITEM, b"sound");
-    assert!(log.get(ITEM).is_some());
+    assert!(got(&log, ITEM).is_some());
     if rustix::process::geteuid().is_root() {
         chown(&path, Some(65534), None).unwrap();
-        assert_eq!(log.get(ITEM), None);
+        assert_eq!(got(&log, ITEM), None);
     }
 }
 
@@ -220,7 +226,7 @@ fn names_stay_in_their_dir() {
     let (parent, store, log) = store(1 << 20);
     for name in ["", ".", "../x", "a/b", "tmp-1", "\0"] {
         log.put(name, b"bytes");
-        assert_eq!(log.get(name), None, "{name:?}");
+        assert_eq!(got(&log, name), None, "{name:?}");
     }
     assert_eq!(fs::read_dir(&store.path).unwrap().count(), 0);
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
@@ -239,11 +245,11 @@ fn what_was_not_used_for_the_longest_goes_first() {
     assert_eq!(files(&store), 7);
     // The first entry was written before all others. Another daemon uses it now.
     let again = Arc::new(Store::open(&store.path, store.size).unwrap());
-    assert!(again.entry(&key(0)).get(ITEM).is_some());
+    assert!(got(&again.entry(&key(0)), ITEM).is_some());
     let new: Vec<StoreEntry> = (7..9).map(|n| again.entry(&key(n))).collect();
     new.iter().for_each(|log| log.put(ITEM, b"bytes"));
     assert_eq!(files(&store), 7);
-    let gone = |n: usize| logs[n].get(ITEM).is_none();
+    let gone = |n: usize| got(&logs[n], ITEM).is_none();
     assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
 }
 
@@ -289,7 +295,7 @@ fn files_that_nobody_finished_are_removed() {
     fs::write(&foreign, "keep").unwrap();
     store.evict();
     assert!(!old.exists() && new.exists() && foreign.exists());
-    assert!(log.get(ITEM).is_some());
+    assert!(got(&log, ITEM).is_some());
 }
 
 #[test]
@@ -306,7 +312,7 @@ fn many_may_write_and_tidy_at_once() {
                     let bytes = vec![number as u8; 5000 + 1000 * number as usize];
                     log.put(ITEM, &bytes);
                     // Items are absent or complete.
-                    assert!(log.get(ITEM).is_none_or(|got| got == bytes));
+                    assert!(got(&log, ITEM).is_none_or(|got| got == bytes));
                 }
             });
         }
@@ -328,8 +334,8 @@ fn a_directory_that_vanishes_is_no_error() {
     let (_parent, store, log) = store(1 << 20);
     log.put(ITEM, b"bytes");
     fs::remove_dir_all(&store.path).unwrap();
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     log.put(ITEM, b"bytes");
-    assert_eq!(log.get(ITEM), None);
+    assert_eq!(got(&log, ITEM), None);
     store.evict();
 }

@@ -21,6 +21,11 @@ pub(super) enum ChainError {
     Negative(String),
 }
 
+/// Bytes of memory that [`follow`] takes.
+pub(super) fn memory(places: &[EntryPosition]) -> u64 {
+    size_of_val(places) as u64 / 2
+}
+
 /// Follows a chain from its first position through the entries of its dataset. `places` are in the order of the log.
 pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainError> {
     let negative = places.iter().find(|place| place.next < END);

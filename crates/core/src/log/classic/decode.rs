@@ -11,6 +11,8 @@ use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
+use crate::memory::Reserved;
+use crate::task::Task;
 
 /// Bytes of points that are read at once.
 const STEP: u64 = 1 << 20;
@@ -19,6 +21,7 @@ const MOST_POINTS: u64 = 2 << 30;
 
 /// What the decoding of a dataset needs.
 pub(super) struct Decoder<'a> {
+    pub task: &'a Task,
     pub metadata: &'a SourceFile,
     pub data: &'a SourceFile,
     /// Number of the source of the data log.
@@ -33,25 +36,28 @@ type Located = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
     /// `anchor`: position of the dataset's anchor.
-    pub fn records(&self, anchor: usize) -> DatasetRecords {
+    ///
+    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    pub fn records(&self, anchor: usize) -> Result<DatasetRecords, String> {
         let entries = &self.entries.by_anchor[anchor];
         let places = &entries.places;
         let mut found = DatasetRecords {
-            records: RecordList::new(self.dataset.dims.len(), places.len()),
+            records: RecordList::new(self.task, self.dataset.dims.len(), places.len())?,
             diagnostics: entries.unreadable.iter().cloned().collect(),
             decoded: 0,
         };
         let mut window = Window::over(self.metadata);
         for place in places {
+            self.task.check()?;
             if let Err(reason) = self.add(place, &mut window, &mut found) {
+                // Memory that was refused is no damage.
+                self.task.finish()?;
                 let place = entry_name(place.at);
-                found
-                    .diagnostics
-                    .push(Diagnostic::unreadable(reason).at(place));
+                found.add_diagnostic(Diagnostic::unreadable(reason).at(place));
             }
         }
         found.records.put_in_order();
-        found
+        Ok(found)
     }
 
     /// Adds the record of an entry. Fails where it is unknown what the entry covers.
@@ -73,7 +79,7 @@ impl Decoder<'_> {
                     return Ok(());
                 }
                 let (stored, fault) = self.stored(&entry, elements)?;
-                list.push_block(stored, entry.at, start, count);
+                list.push_block(stored, entry.at, start, count)?;
                 fault
             }
             EntrySelection::Points(0) => return Ok(()),
@@ -88,12 +94,12 @@ impl Decoder<'_> {
                         kept
                     }
                 };
-                list.push_selection(stored, entry.at, (entry.at, selection), None);
+                list.push_selection(stored, entry.at, (entry.at, selection), None)?;
                 fault
             }
         };
         if let Some(reason) = fault {
-            list.spoil_last(format!("{}: {reason}", entry_name(entry.at)));
+            list.spoil_last(format!("{}: {reason}", entry_name(entry.at)))?;
         }
         Ok(())
     }
@@ -114,13 +120,14 @@ impl Decoder<'_> {
     }
 
     /// The points of an entry. Fails where one is not in the dataset.
-    fn points(&self, entry: &Entry, number: u64) -> Result<Selection, String> {
+    fn points(&self, entry: &Entry, number: u64) -> Result<Reserved<Selection>, String> {
         let dims = self.dataset.dims;
         let rank = dims.len();
         if entry.len > MOST_POINTS {
             return Err(format!("{number} points are more than can be held"));
         }
         // In steps, for the log may claim more bytes than the file has.
+        let mut reservation = self.task.reserve(2 * STEP)?;
         let mut coordinates = Vec::new();
         let mut step = Vec::new();
         let mut done = 0;
@@ -129,7 +136,8 @@ impl Decoder<'_> {
             self.metadata
                 .read_exact_at(&mut step, entry.coordinates + done)
                 .map_err(|e| e.to_string())?;
-            coordinates.extend(numbers(entry.order, &step)?);
+            self.task.check()?;
+            reservation.extend(&mut coordinates, &numbers(entry.order, &step)?)?;
             done += step.len() as u64;
         }
         for point in coordinates.chunks_exact(rank.max(1)) {
@@ -138,7 +146,8 @@ impl Decoder<'_> {
             }
         }
         let number = usize::try_from(number).map_err(|e| e.to_string())?;
-        Selection::new(rank, number, |p, d| coordinates[p * rank + d], |_, _| 1)
+        let at = |point: usize, d: usize| coordinates[point * rank + d];
+        Selection::new(self.task, rank, number, at, |_, _| 1)
     }
 
     /// Where the bytes of `elements` elements lie.
@@ -284,7 +293,9 @@ mod tests {
                 data: 1,
                 anchors: vec![anchor],
             };
-            let table = tables.read_tables(&sources, &[]).unwrap();
+            let table = tables
+                .read_tables(&Task::unlimited(), &sources, &[])
+                .unwrap();
             (sources, tables, table)
         }
 
@@ -298,7 +309,12 @@ mod tests {
                 element_size: 4,
                 filtered: false,
             };
-            let found = table.records(&sources, &logged, &Selections::default());
+            let found = table.records(
+                &Task::unlimited(),
+                &sources,
+                &logged,
+                &Selections::default(),
+            );
             found.unwrap()
         }
 

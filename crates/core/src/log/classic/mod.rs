@@ -16,12 +16,11 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
-use super::records::RecordList;
 use super::source_file::SourceFile;
 use super::tiling::Tiling;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;
-use crate::error::Result;
+use crate::task::Task;
 use decode::Decoder;
 pub use entry::has_magics;
 use table::EntryTable;
@@ -95,11 +94,12 @@ impl Layout for Tables {
 
     fn read_tables(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         _: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>> {
+    ) -> Result<Box<dyn RecordTable>, String> {
         Ok(Box::new(ClassicTable {
-            entries: EntryTable::read(self, self.logs(sources)),
+            entries: EntryTable::read(task, self, self.logs(sources))?,
             tables: self.clone(),
         }))
     }
@@ -122,12 +122,14 @@ impl RecordTable for ClassicTable {
 
     fn records(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords> {
+    ) -> Result<DatasetRecords, String> {
         let (metadata, data) = self.tables.logs(sources);
         let decoder = Decoder {
+            task,
             metadata,
             data,
             data_number: self.tables.data,
@@ -137,17 +139,13 @@ impl RecordTable for ClassicTable {
         };
         let rank = dataset.dims.len();
         let fits = |at: &usize| usize::from(self.tables.anchors[*at].rank) == rank;
-        match self.tables.find(dataset.id).filter(fits) {
-            Some(at) => Ok(decoder.records(at)),
-            None => Ok(DatasetRecords {
-                records: RecordList::new(rank, 0),
-                diagnostics: vec![Diagnostic::unreadable(format!(
-                    "no anchor of rank {rank} has the id {}",
-                    dataset.id
-                ))],
-                ..DatasetRecords::default()
-            }),
+        if let Some(at) = self.tables.find(dataset.id).filter(fits) {
+            return decoder.records(at);
         }
+        let mut none = DatasetRecords::none(task, rank)?;
+        let reason = format!("no anchor of rank {rank} has the id {}", dataset.id);
+        none.add_diagnostic(Diagnostic::unreadable(reason));
+        Ok(none)
     }
 
     fn entries(&self) -> usize {
@@ -157,6 +155,10 @@ impl RecordTable for ClassicTable {
 
     fn bytes(&self) -> usize {
         self.entries.bytes() + self.tables.anchors.capacity() * size_of::<Anchor>()
+    }
+
+    fn release_share(&self) {
+        self.entries.release_share();
     }
 }
 

@@ -12,9 +12,16 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::window::Window;
+use crate::memory::Reservation;
+use crate::task::Task;
+
+/// Diagnostics that are kept.
+const MOST_DIAGNOSTICS: usize = 100;
+/// Bytes of memory of the text of a diagnostic, at most.
+const OF_DIAGNOSTIC: u64 = 256;
 
 /// The entries of a log: 24 bytes each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EntryTable {
     /// In the order of the anchors.
     pub by_anchor: Vec<Entries>,
@@ -23,6 +30,7 @@ pub(super) struct EntryTable {
     /// [`Severity::Unreadable`]: not all entries could be found. [`Severity::Inconsistent`]: they were
     /// found, but the log contradicts itself.
     pub diagnostics: Vec<Diagnostic>,
+    reservation: Reservation,
 }
 
 /// The entries of one dataset.
@@ -35,11 +43,21 @@ pub(super) struct Entries {
 }
 
 impl EntryTable {
-    /// Reads the two logs.
-    pub fn read(tables: &Tables, (metadata, data): (&SourceFile, &SourceFile)) -> Self {
-        let mut found = EntryTable::default();
-        let entries = || Entries::default();
-        found.by_anchor.resize_with(tables.anchors.len(), entries);
+    /// Reads the two logs. Fails where there is no memory, and where `task` stops.
+    pub fn read(
+        task: &Task,
+        tables: &Tables,
+        (metadata, data): (&SourceFile, &SourceFile),
+    ) -> Result<Self, String> {
+        let mut found = EntryTable {
+            by_anchor: Vec::new(),
+            data: Vec::new(),
+            diagnostics: Vec::new(),
+            reservation: task.reservation(),
+        };
+        let anchors = tables.anchors.len();
+        found.reservation.make_room(&mut found.by_anchor, anchors)?;
+        found.by_anchor.resize_with(anchors, Entries::default);
         if let Err(reason) = check_data_header(data) {
             let place = format!("/{DATA_LOG}");
             found
@@ -47,52 +65,75 @@ impl EntryTable {
                 .push(Diagnostic::unreadable(reason).at(place));
         }
         let walked = walk(tables, metadata, |number, entry, window| {
+            task.check()?;
             // The records of an entry with elements carry its faults.
             if let Some(reason) = entry.invalid_field()
                 && is_empty(entry, window)?
             {
                 let place = format!("/{METADATA_LOG}: entry at byte {}", entry.at);
                 let empty = Diagnostic::new(Severity::Inconsistent, reason);
-                found.diagnostics.push(empty.at(place));
+                found.add_diagnostic(empty.at(place));
             }
             let place = EntryPosition {
                 at: entry.at,
                 next: entry.next,
             };
-            found.by_anchor[number].places.push(place);
-            let begin = u64::try_from(entry.data).ok();
-            found.data.extend(begin.filter(|at| *at >= DATA_HEADER));
-            Ok(())
+            let reservation = &mut found.reservation;
+            reservation.push(&mut found.by_anchor[number].places, place)?;
+            match u64::try_from(entry.data) {
+                Ok(begin) if begin >= DATA_HEADER => reservation.push(&mut found.data, begin),
+                _ => Ok(()),
+            }
         });
+        // What was cut short for lack of memory is no damage.
+        task.finish()?;
         found.data.sort_unstable();
         found.data.dedup();
         match walked {
             // Not all entries were found, so chains need not be complete.
             Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
-            Ok(()) => found.follow_chains(tables),
+            Ok(()) => found.follow_chains(task, tables)?,
         }
-        found
+        Ok(found)
     }
 
-    fn follow_chains(&mut self, tables: &Tables) {
+    fn add_diagnostic(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() < MOST_DIAGNOSTICS {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// From now on its memory counts for no user.
+    pub fn release_share(&self) {
+        self.reservation.release_share();
+    }
+
+    fn follow_chains(&mut self, task: &Task, tables: &Tables) -> Result<(), String> {
+        let mut diagnostics = Vec::new();
         for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
             let id = anchor.id;
             let diagnostic = |severity, text| {
                 Diagnostic::new(severity, text).at(format!("/{METADATA_LOG}: dataset {id}"))
             };
+            task.check()?;
+            let _met = task.reserve(chain::memory(&entries.places))?;
             let followed = anchor
                 .first
                 .map(|first| chain::follow(first, &entries.places));
             match followed.unwrap_or(Ok(())) {
                 Ok(()) => {}
-                Err(ChainError::Disagrees(text)) => self
-                    .diagnostics
-                    .push(diagnostic(Severity::Inconsistent, text)),
+                Err(ChainError::Disagrees(text)) => {
+                    let disagrees = diagnostic(Severity::Inconsistent, text);
+                    diagnostics.extend((diagnostics.len() < MOST_DIAGNOSTICS).then_some(disagrees));
+                }
                 Err(ChainError::Cycle(text) | ChainError::Negative(text)) => {
+                    self.reservation.grow(OF_DIAGNOSTIC)?;
                     entries.unreadable = Some(diagnostic(Severity::Unreadable, text));
                 }
             }
         }
+        diagnostics.into_iter().for_each(|d| self.add_diagnostic(d));
+        Ok(())
     }
 
     /// Where the next data behind those at `at` begin, or the end of the log.

@@ -1,6 +1,7 @@
 //! Checks the places that a snapshot names. The bytes there are checked when they are read.
 
 use super::{Extent, Tables};
+use crate::diagnostic::Diagnostic;
 use crate::log::window::Piece;
 
 impl Tables {
@@ -39,6 +40,72 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// Two record tables that share bytes, or a table and data that do. HDF5 gives each dataset bytes of its own. A
+    /// small file whose tables share them could ask for any amount of work.
+    pub(super) fn overlap(&self) -> Option<Diagnostic> {
+        let tables = self.metadata.iter().map(|table| Place {
+            is_table: true,
+            source: table.source,
+            start: table.offset,
+            len: table.len,
+        });
+        let data = self.data.iter().map(|data| Place {
+            is_table: false,
+            source: data.source,
+            start: data.offset,
+            len: data.len,
+        });
+        let pieces = self.sections.iter().flat_map(|section| {
+            section.pieces.iter().map(|piece| Place {
+                is_table: true,
+                source: section.source,
+                start: piece.offset,
+                len: piece.len,
+            })
+        });
+        if self.sections.is_empty() {
+            first_overlap(tables.chain(data).collect())
+        } else {
+            // The extents of a log that is not closed hold both.
+            first_overlap(pieces.collect())
+        }
+    }
+}
+
+struct Place {
+    is_table: bool,
+    source: u16,
+    start: u64,
+    len: u64,
+}
+
+/// The first table that shares bytes with another one, or with data.
+fn first_overlap(mut places: Vec<Place>) -> Option<Diagnostic> {
+    places.retain(|place| place.len > 0);
+    places.sort_unstable_by_key(|place| (place.source, place.start));
+    // The ends of the tables and of the data so far, in this source.
+    let (mut source, mut tables, mut data) = (0, 0, 0);
+    for place in places {
+        if place.source != source {
+            (source, tables, data) = (place.source, 0, 0);
+        }
+        if place.start < tables || (place.is_table && place.start < data) {
+            let what = "a record table shares bytes with another one, or with data";
+            let at = format!("byte {} of source file {source}", place.start);
+            return Some(Diagnostic::unreadable(what).at(at));
+        }
+        let end = place.start.saturating_add(place.len);
+        let ends = if place.is_table {
+            &mut tables
+        } else {
+            &mut data
+        };
+        *ends = end.max(*ends);
+    }
+    None
+}
+
 fn check_range(offset: u64, len: u64) -> Result<(), String> {
     let end = offset.checked_add(len);
     if end.is_some_and(|end| end <= i64::MAX as u64) {
@@ -59,6 +126,29 @@ mod tests {
             number: 0,
             offset,
             len,
+        }
+    }
+
+    #[test]
+    fn tables_share_no_bytes() {
+        let tables = |metadata: &[(u16, u64)], data: &[(u16, u64)]| Tables {
+            metadata: metadata.iter().map(|(s, at)| extent(*s, *at, 10)).collect(),
+            data: data.iter().map(|(s, at)| extent(*s, *at, 30)).collect(),
+            ..Tables::default()
+        };
+        let sound = [
+            tables(&[(0, 40), (0, 30), (1, 30)], &[(0, 0), (0, 0), (1, 0)]),
+            tables(&[(0, 0)], &[(0, 10)]),
+        ];
+        assert!(sound.iter().all(|t| t.overlap().is_none()));
+        for overlapping in [
+            tables(&[(0, 30), (0, 30)], &[]),
+            tables(&[(0, 39), (0, 30)], &[]),
+            tables(&[(1, 29)], &[(0, 0), (1, 0)]),
+            tables(&[(1, 5)], &[(1, 14)]),
+            tables(&[(0, 25)], &[(0, 0), (0, 1)]),
+        ] {
+            assert!(overlapping.overlap().is_some());
         }
     }
 

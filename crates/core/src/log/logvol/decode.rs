@@ -1,7 +1,6 @@
 //! From the entries of one dataset to its records.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +15,9 @@ use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
+use crate::memory::{Reservation, Reserved};
 use crate::parallel;
+use crate::task::Task;
 
 /// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
 /// they save.
@@ -26,6 +27,7 @@ const TAKEN: usize = 16;
 
 /// What the decoding of a dataset needs.
 pub(super) struct Decoder<'a> {
+    pub task: &'a Task,
     pub tables: &'a Tables,
     pub entries: &'a EntryTable,
     pub sources: &'a [SourceFile],
@@ -38,7 +40,7 @@ enum Coverage {
     Nothing,
     /// One block, whose sides are in the state.
     Block,
-    Selection(u64, Arc<Selection>),
+    Selection(u64, Arc<Reserved<Selection>>),
 }
 
 /// State from one entry to the next.
@@ -48,32 +50,51 @@ struct State<'a> {
     /// The same for entries with shared selections, which lie further back.
     shared: Option<(u16, Window<'a>)>,
     /// Selections of this dataset, by number.
-    held: HashMap<u64, Arc<Selection>>,
+    held: HashMap<u64, Arc<Reserved<Selection>>>,
+    /// The memory of `held`.
+    reservation: Reservation,
     /// Bytes of those that no other dataset had decoded.
     decoded: usize,
     /// Sides of a single block, of the dataset's rank: the starts, then the counts.
     sides: Vec<u64>,
 }
 
+impl State<'_> {
+    fn hold(&mut self, id: u64, selection: &Arc<Reserved<Selection>>) -> Result<(), String> {
+        self.reservation.grow(HELD)?;
+        self.held.insert(id, Arc::clone(selection));
+        Ok(())
+    }
+}
+
+/// Bytes of memory of an entry of [`State::held`], spare places included.
+const HELD: u64 = 48;
+
 impl<'a> Decoder<'a> {
-    pub fn records(&self) -> DatasetRecords {
+    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    pub fn records(&self) -> Result<DatasetRecords, String> {
         let places = self.entries.of_dataset(self.dataset.id);
         let mut state = State {
             window: None,
             shared: None,
             held: HashMap::new(),
+            reservation: self.task.reservation(),
             decoded: 0,
             sides: Vec::new(),
         };
-        self.decode_ahead(places, &mut state);
+        self.decode_ahead(places, &mut state)?;
         let mut found = DatasetRecords {
-            records: RecordList::new(self.rank(), places.len()),
-            ..DatasetRecords::default()
+            records: RecordList::new(self.task, self.rank(), places.len())?,
+            diagnostics: Vec::new(),
+            decoded: 0,
         };
         for place in places {
+            self.task.check()?;
             if let Err(reason) = self.add(place, &mut state, &mut found.records) {
+                // Memory that was refused is no damage.
+                self.task.finish()?;
                 let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
-                found.diagnostics.push(diagnostic);
+                found.add_diagnostic(diagnostic);
             }
         }
         found.decoded = state.decoded;
@@ -82,7 +103,7 @@ impl<'a> Decoder<'a> {
         if !self.dataset.filtered {
             distrust_equal_sizes(&mut found.records);
         }
-        found
+        Ok(found)
     }
 
     fn rank(&self) -> usize {
@@ -190,14 +211,14 @@ impl<'a> Decoder<'a> {
             Coverage::Nothing => {}
             Coverage::Block => {
                 let (start, count) = state.sides.split_at(self.rank());
-                list.push_block(stored, order, start, count);
+                list.push_block(stored, order, start, count)?;
             }
             Coverage::Selection(id, selection) => {
-                list.push_selection(stored, order, (id, selection), lead);
+                list.push_selection(stored, order, (id, selection), lead)?;
             }
         }
         if let Some(reason) = fault {
-            list.spoil_last(format!("{}: {reason}", self.name(place)));
+            list.spoil_last(format!("{}: {reason}", self.name(place)))?;
         }
         Ok(())
     }
@@ -258,60 +279,81 @@ impl<'a> Decoder<'a> {
         };
         // Only encoded and merged blocks can be read in more than one way.
         let ambiguous = self.is_merged() || explicit_entry.has(ENC);
-        if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)
+        if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)?
             && (!ambiguous || fits(&selection))
         {
             let id = id(SelectionEncoding::Usual);
             return Ok(Coverage::of(id, selection, lead, &mut state.sides));
         }
         let body = self.read_body(source, at, explicit_entry)?;
-        let mut blocks = Blocks::parse(explicit_entry, &body, own_rank, self.is_merged())?;
-        blocks.choose(self.dataset, head.data_size, own_rank - wanted)?;
+        let mut blocks =
+            Blocks::parse(self.task, explicit_entry, &body, own_rank, self.is_merged())?;
+        blocks.choose(self.task, self.dataset, head.data_size, own_rank - wanted)?;
         let id = id(blocks.spelling());
-        let selection = match self.known(id, state) {
+        let selection = match self.known(id, state)? {
             Some(selection) => selection,
             None => {
-                let selection = blocks.selection(own_rank - wanted)?;
-                self.keep(id, selection, state)
+                let selection = blocks.selection(self.task, own_rank - wanted)?;
+                self.keep(id, selection, state)?
             }
         };
         Ok(Coverage::of(id, selection, lead, &mut state.sides))
     }
 
-    fn known(&self, id: u64, state: &mut State<'_>) -> Option<Arc<Selection>> {
-        match state.held.entry(id) {
-            Entry::Occupied(there) => Some(Arc::clone(there.get())),
-            Entry::Vacant(free) => {
-                let selection = self.selections.get(id)?;
-                Some(Arc::clone(free.insert(selection)))
-            }
+    fn known(
+        &self,
+        id: u64,
+        state: &mut State<'_>,
+    ) -> Result<Option<Arc<Reserved<Selection>>>, String> {
+        if let Some(there) = state.held.get(&id) {
+            return Ok(Some(Arc::clone(there)));
         }
+        let selection = self.selections.get(id);
+        if let Some(selection) = &selection {
+            state.hold(id, selection)?;
+        }
+        Ok(selection)
     }
 
-    fn keep(&self, id: u64, selection: Selection, state: &mut State<'_>) -> Arc<Selection> {
+    fn keep(
+        &self,
+        id: u64,
+        selection: Reserved<Selection>,
+        state: &mut State<'_>,
+    ) -> Result<Arc<Reserved<Selection>>, String> {
         let (selection, is_new) = self.selections.keep(id, selection);
         if is_new {
             state.decoded += selection.bytes();
         }
-        state.held.insert(id, Arc::clone(&selection));
-        selection
+        state.hold(id, &selection)?;
+        Ok(selection)
     }
 
-    fn read_body(&self, source: u16, at: u64, head: &EntryHeader) -> Result<Vec<u8>, String> {
-        let mut body = vec![0; head.body_len() as usize];
+    fn read_body(
+        &self,
+        source: u16,
+        at: u64,
+        head: &EntryHeader,
+    ) -> Result<Reserved<Vec<u8>>, String> {
+        let mut reservation = self.task.reservation();
+        let mut body = reservation.filled(head.body_len() as usize)?;
         self.sources[usize::from(source)]
             .read_exact_at(&mut body, at + head.len())
             .map_err(|e| e.to_string())?;
-        Ok(body)
+        Ok(Reserved::new(body, reservation))
     }
 
     /// Decodes in several threads the selections of these entries that can be read in one way only.
-    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) {
-        let mut targets: Vec<(u32, u16)> = places
+    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) -> Result<(), String> {
+        let mut reservation = self.task.reservation();
+        let mut targets: Vec<(u32, u16)> = Vec::new();
+        let several = places
             .iter()
             .filter_map(|place| Some((place.target()?, self.source_of(place))))
-            .filter(|(target, _)| self.entries.explicit(*target).has_several_blocks())
-            .collect();
+            .filter(|(target, _)| self.entries.explicit(*target).has_several_blocks());
+        for target in several {
+            reservation.push(&mut targets, target)?;
+        }
         targets.sort_unstable();
         targets.dedup();
         let reach = match targets.as_slice() {
@@ -323,7 +365,7 @@ impl<'a> Decoder<'a> {
         };
         let shares = parallel::shares();
         if reach < MANY_BYTES || shares < 2 || self.is_merged() {
-            return;
+            return Ok(());
         }
         let next = AtomicUsize::new(0);
         let work = |_| {
@@ -335,6 +377,9 @@ impl<'a> Decoder<'a> {
                     return decoded;
                 };
                 for (target, source) in rest.iter().take(TAKEN) {
+                    if self.task.finish().is_err() {
+                        return decoded;
+                    }
                     decoded.extend(self.decode_target(*target, *source, &mut window));
                 }
             }
@@ -342,8 +387,9 @@ impl<'a> Decoder<'a> {
         // The selections of a thread that panicked are decoded when their entries are.
         let decoded = parallel::share(shares, work).into_iter().flatten();
         for (id, selection) in decoded {
-            self.keep(id, selection, state);
+            self.keep(id, selection, state)?;
         }
+        self.task.finish()
     }
 
     /// The selection of an entry, where it has several blocks that can be read in one way only.
@@ -352,7 +398,7 @@ impl<'a> Decoder<'a> {
         target: u32,
         source: u16,
         window: &mut Option<(u16, Window<'a>)>,
-    ) -> Option<(u64, Selection)> {
+    ) -> Option<(u64, Reserved<Selection>)> {
         let at = self.entries.explicit(target).position();
         let end = self.sources[usize::from(source)].len();
         let head = EntryHeader::read(self.window(window, source), at, end).ok()?;
@@ -364,14 +410,19 @@ impl<'a> Decoder<'a> {
             return None;
         }
         let body = self.read_body(source, at, &head).ok()?;
-        let blocks = Blocks::parse(&head, &body, wanted, false).ok()?;
-        Some((id, blocks.selection(0).ok()?))
+        let blocks = Blocks::parse(self.task, &head, &body, wanted, false).ok()?;
+        Some((id, blocks.selection(self.task, 0).ok()?))
     }
 }
 
 impl Coverage {
     /// A selection of one block is not kept.
-    fn of(id: u64, selection: Arc<Selection>, lead: Option<u64>, sides: &mut Vec<u64>) -> Self {
+    fn of(
+        id: u64,
+        selection: Arc<Reserved<Selection>>,
+        lead: Option<u64>,
+        sides: &mut Vec<u64>,
+    ) -> Self {
         if selection.is_one_block() {
             let bounds = selection.bounds();
             let count: Vec<u64> = bounds.count().collect();

@@ -25,7 +25,7 @@ use super::tiling::Tiling;
 use super::window::Piece;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;
-use crate::error::Result;
+use crate::task::Task;
 use decode::Decoder;
 use table::EntryTable;
 
@@ -98,14 +98,15 @@ impl Layout for Tables {
 
     fn read_tables(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>> {
+    ) -> Result<Box<dyn RecordTable>, String> {
         let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
         let merged = self.config & MERGED != 0;
         Ok(Box::new(LogVolTable {
             tables: self.clone(),
-            entries: EntryTable::read(sources, self, &ranks, merged),
+            entries: EntryTable::read(task, sources, self, &ranks, merged)?,
         }))
     }
 
@@ -127,18 +128,20 @@ impl RecordTable for LogVolTable {
 
     fn records(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords> {
+    ) -> Result<DatasetRecords, String> {
         let decoder = Decoder {
+            task,
             tables: &self.tables,
             entries: &self.entries,
             sources,
             dataset,
             selections,
         };
-        Ok(decoder.records())
+        decoder.records()
     }
 
     fn entries(&self) -> usize {
@@ -147,5 +150,9 @@ impl RecordTable for LogVolTable {
 
     fn bytes(&self) -> usize {
         self.entries.bytes()
+    }
+
+    fn release_share(&self) {
+        self.entries.release_share();
     }
 }

@@ -1,13 +1,15 @@
 //! Decodes the blocks of one entry, in all encodings of the connector (section 6).
 
-use std::borrow::Cow;
 use std::io::Read;
+use std::ops::Deref;
 
 use super::flags::{DEFL, ENC, MUL};
 use super::table::{EntryHeader, i32_at, i64_at, selection_size};
 use crate::log::Logged;
 use crate::log::deflate::{inflate, largest_inflated};
 use crate::log::model::Selection;
+use crate::memory::{Reservation, Reserved};
+use crate::task::Task;
 
 /// A way to read a body. Most bodies allow only one; for the others the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,29 +33,64 @@ pub(super) struct Blocks<'a> {
 
 enum Coordinates<'a> {
     /// Starts and counts of `rank` values of 8 bytes each. `merged`: they may alternate.
-    Plain { bytes: Cow<'a, [u8]>, merged: bool },
-    Encoded {
-        steps: Vec<i64>,
-        starts: Vec<i64>,
-        counts: Vec<i64>,
-    },
+    Plain { bytes: Bytes<'a>, merged: bool },
+    /// `rank - 1` steps, then a start and then a count for each block, of 8 bytes each.
+    Encoded(Bytes<'a>),
 }
 
-type Lists = (Vec<u64>, Vec<u64>);
+/// Bytes of an entry.
+enum Bytes<'a> {
+    AsStored(&'a [u8]),
+    Inflated(Reserved<Vec<u8>>),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::AsStored(bytes) => bytes,
+            Bytes::Inflated(bytes) => bytes,
+        }
+    }
+}
+
+/// Starts and counts of all blocks, `rank` values each, and the memory for them.
+struct Lists {
+    starts: Vec<u64>,
+    counts: Vec<u64>,
+    _reservation: Reservation,
+}
+
+impl Lists {
+    /// Empty lists with capacity for `values` values each.
+    fn with_room(task: &Task, values: usize) -> Result<Self, String> {
+        let mut reservation = task.reservation();
+        let (mut starts, mut counts) = (Vec::new(), Vec::new());
+        reservation.make_room(&mut starts, values)?;
+        reservation.make_room(&mut counts, values)?;
+        Ok(Lists {
+            starts,
+            counts,
+            _reservation: reservation,
+        })
+    }
+}
 
 impl<'a> Blocks<'a> {
     /// `rank`: of the dataset, less one where the entry carries a record number. `may_be_merged`:
     /// the file was written with merging on.
     pub fn parse(
+        task: &Task,
         head: &EntryHeader,
         body: &'a [u8],
         rank: usize,
         may_be_merged: bool,
     ) -> Result<Self, String> {
-        let (count, bytes) = unpack(head, body, rank)?;
+        let (count, bytes) = unpack(task, head, body, rank)?;
         // Encoded coordinates are smaller than decoded ones.
         let decoded = selection_size(rank as u64, count, false);
-        if matches!(bytes, Cow::Owned(_)) && decoded > LARGEST_UNPACKED {
+        if matches!(bytes, Bytes::Inflated(_)) && decoded > LARGEST_UNPACKED {
             return Err(format!(
                 "a deflated selection of {decoded} bytes, more than {LARGEST_UNPACKED}"
             ));
@@ -62,14 +99,7 @@ impl<'a> Blocks<'a> {
         let merged = may_be_merged && head.has(MUL) && head.record.is_none();
         let fits = |encoded| size == selection_size(rank as u64, count, encoded);
         let coordinates = if head.has(ENC) && fits(true) {
-            let values = numbers(&bytes);
-            let (steps, lists) = values.split_at(rank.saturating_sub(1));
-            let (starts, counts) = lists.split_at(count as usize);
-            Coordinates::Encoded {
-                steps: steps.to_vec(),
-                starts: starts.to_vec(),
-                counts: counts.to_vec(),
-            }
+            Coordinates::Encoded(bytes)
         } else if (merged || !head.has(ENC)) && fits(false) {
             Coordinates::Plain { bytes, merged }
         } else {
@@ -93,15 +123,16 @@ impl<'a> Blocks<'a> {
     /// the blocks that the record number of the sharing entry replaces.
     pub fn choose(
         &mut self,
+        task: &Task,
         dataset: &Logged<'_>,
         data_size: i64,
         drop: usize,
     ) -> Result<(), String> {
         let fits = |s: SelectionEncoding| {
-            let (_, counts) = self.lists(s).ok()?;
+            let lists = self.lists(task, s).ok()?;
             let elements = match self.rank {
                 0 => self.count as u64,
-                rank => elements(&counts, rank, drop)?,
+                rank => elements(&lists.counts, rank, drop)?,
             };
             let bytes = i128::from(elements) * i128::from(dataset.element_size);
             Some(bytes == i128::from(data_size))
@@ -113,7 +144,7 @@ impl<'a> Blocks<'a> {
             return Err(format!("{} blocks in {stored} bytes of data", self.count));
         }
         match &self.coordinates {
-            Coordinates::Encoded { .. } => {
+            Coordinates::Encoded(_) => {
                 if fits(SelectionEncoding::Usual) != Some(true)
                     && fits(SelectionEncoding::Division) == Some(true)
                 {
@@ -122,7 +153,7 @@ impl<'a> Blocks<'a> {
                 Ok(())
             }
             Coordinates::Plain { merged: true, .. } if self.count > 1 => {
-                let inside = |s: &SelectionEncoding| self.is_inside(*s, dataset);
+                let inside = |s: &SelectionEncoding| self.is_inside(task, *s, dataset);
                 let possible: Vec<SelectionEncoding> =
                     [SelectionEncoding::Pairs, SelectionEncoding::Usual]
                         .into_iter()
@@ -144,20 +175,21 @@ impl<'a> Blocks<'a> {
     }
 
     /// Whether all blocks have elements and lie within the extent of the dataset.
-    fn is_inside(&self, spelling: SelectionEncoding, dataset: &Logged<'_>) -> bool {
-        let Ok((starts, counts)) = self.lists(spelling) else {
+    fn is_inside(&self, task: &Task, spelling: SelectionEncoding, dataset: &Logged<'_>) -> bool {
+        let Ok(lists) = self.lists(task, spelling) else {
             return false;
         };
         let dims = dataset.dims.iter().cycle();
-        starts
+        lists
+            .starts
             .iter()
-            .zip(&counts)
+            .zip(&lists.counts)
             .zip(dims)
             .all(|((s, c), dim)| *c > 0 && s.checked_add(*c).is_some_and(|end| end <= *dim))
     }
 
     /// The selection, without the first `drop` dimensions.
-    pub fn selection(&self, drop: usize) -> Result<Selection, String> {
+    pub fn selection(&self, task: &Task, drop: usize) -> Result<Reserved<Selection>, String> {
         let (rank, own) = (self.rank - drop, self.rank);
         if let Coordinates::Plain { bytes, .. } = &self.coordinates
             && self.spelling == SelectionEncoding::Usual
@@ -166,49 +198,53 @@ impl<'a> Blocks<'a> {
             let at = |number: usize| i64_at(bytes, 8 * number) as u64;
             let counts = self.count * own;
             return Selection::new(
+                task,
                 rank,
                 self.count,
                 |block, d| at(block * own + drop + d),
                 |block, d| at(counts + block * own + drop + d),
             );
         }
-        let (starts, counts) = self.lists(self.spelling)?;
+        let lists = self.lists(task, self.spelling)?;
         let at = |list: &[u64], block: usize, d: usize| list[block * own + drop + d];
         Selection::new(
+            task,
             rank,
             self.count,
-            |block, d| at(&starts, block, d),
-            |block, d| at(&counts, block, d),
+            |block, d| at(&lists.starts, block, d),
+            |block, d| at(&lists.counts, block, d),
         )
     }
 
-    /// Starts and counts of all blocks, `rank` values each.
-    fn lists(&self, spelling: SelectionEncoding) -> Result<Lists, String> {
+    fn lists(&self, task: &Task, spelling: SelectionEncoding) -> Result<Lists, String> {
+        let mut lists = Lists::with_room(task, self.count * self.rank)?;
         match &self.coordinates {
             Coordinates::Plain { bytes, .. } => {
                 check_signs(bytes)?;
-                let values = numbers(bytes).into_iter().map(|v| v as u64);
-                let values: Vec<u64> = values.collect();
-                Ok(match spelling {
-                    SelectionEncoding::Pairs => unzip(&values, self.rank),
+                let values = numbers(bytes).map(|v| v as u64);
+                match spelling {
+                    SelectionEncoding::Pairs => unzip(values, self.rank, &mut lists),
                     _ => {
-                        let (starts, counts) = values.split_at(values.len() / 2);
-                        (starts.to_vec(), counts.to_vec())
+                        let half = self.count * self.rank;
+                        lists.starts.extend(values.clone().take(half));
+                        lists.counts.extend(values.skip(half));
                     }
-                })
+                }
             }
-            Coordinates::Encoded {
-                steps,
-                starts,
-                counts,
-            } => decode(steps, starts, counts, spelling),
+            Coordinates::Encoded(bytes) => {
+                let steps: Vec<i64> = numbers(bytes).take(self.rank.saturating_sub(1)).collect();
+                let starts = numbers(bytes).skip(steps.len()).take(self.count);
+                let counts = numbers(bytes).skip(steps.len() + self.count);
+                decode(&steps, starts.zip(counts), spelling, &mut lists)?;
+            }
         }
+        Ok(lists)
     }
 }
 
 /// Little-endian numbers of 8 bytes.
-fn numbers(bytes: &[u8]) -> Vec<i64> {
-    bytes.chunks_exact(8).map(|b| i64_at(b, 0)).collect()
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = i64> + Clone {
+    bytes.chunks_exact(8).map(|b| i64_at(b, 0))
 }
 
 fn check_signs(bytes: &[u8]) -> Result<(), String> {
@@ -225,34 +261,47 @@ const LARGEST_UNPACKED: u64 = 64 << 20;
 /// The number of blocks, and the bytes of the coordinates, inflated where they are deflated (section 6.4). No known
 /// writer deflates them, and the two descriptions of the format differ on the place of the count.
 fn unpack<'a>(
+    task: &Task,
     head: &EntryHeader,
     body: &'a [u8],
     rank: usize,
-) -> Result<(u64, Cow<'a, [u8]>), String> {
+) -> Result<(u64, Bytes<'a>), String> {
     let wanted = |count| selection_size(rank as u64, count, head.has(ENC));
     let outside = split_count(head, body);
     if !head.has(DEFL) {
-        return outside.map(|(count, rest)| (count, Cow::Borrowed(rest)));
+        return outside.map(|(count, rest)| (count, Bytes::AsStored(rest)));
     }
     if let Ok((count, rest)) = outside {
         let plain = selection_size(rank as u64, count, false);
         if [wanted(count), plain].contains(&(rest.len() as u64)) {
-            return Ok((count, Cow::Borrowed(rest)));
+            return Ok((count, Bytes::AsStored(rest)));
         }
-        if wanted(count) <= LARGEST_UNPACKED
-            && let Ok(bytes) = inflate(rest, wanted(count))
-        {
-            return Ok((count, Cow::Owned(bytes)));
+        if wanted(count) <= LARGEST_UNPACKED {
+            let reservation = task.reserve(wanted(count))?;
+            if let Ok(bytes) = inflate(rest, wanted(count)) {
+                return Ok((count, Bytes::Inflated(Reserved::new(bytes, reservation))));
+            }
         }
     }
     // The count is deflated, too.
-    let mut whole = Vec::new();
-    flate2::read::ZlibDecoder::new(body)
-        .take(LARGEST_UNPACKED)
-        .read_to_end(&mut whole)
-        .map_err(|e| format!("a deflated selection that does not inflate: {e}"))?;
+    let (mut whole, reservation) = inflate_whole(task, body)?.into_parts();
     let (count, rest) = split_count(head, &whole)?;
-    Ok((count, Cow::Owned(rest.to_vec())))
+    whole.drain(..whole.len() - rest.len());
+    Ok((count, Bytes::Inflated(Reserved::new(whole, reservation))))
+}
+
+/// Inflates at most [`LARGEST_UNPACKED`] bytes, and reserves them as they come.
+fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, String> {
+    let mut reservation = task.reservation();
+    let (mut whole, mut piece) = (Vec::new(), [0; 1 << 12]);
+    let mut inflated = flate2::read::ZlibDecoder::new(body).take(LARGEST_UNPACKED);
+    loop {
+        let read = inflated.read(&mut piece);
+        match read.map_err(|e| format!("a deflated selection that does not inflate: {e}"))? {
+            0 => return Ok(Reserved::new(whole, reservation)),
+            len => reservation.extend(&mut whole, &piece[..len])?,
+        }
+    }
 }
 
 fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
@@ -270,37 +319,32 @@ fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8])
     }
 }
 
-/// Section 6.2.
+/// Section 6.2. `blocks`: start and count of each.
 fn decode(
     steps: &[i64],
-    starts: &[i64],
-    counts: &[i64],
+    blocks: impl Iterator<Item = (i64, i64)>,
     spelling: SelectionEncoding,
-) -> Result<Lists, String> {
+    lists: &mut Lists,
+) -> Result<(), String> {
     if steps.iter().any(|s| *s <= 0) {
         // Only a dataset without elements has such steps, and no block of it has elements.
         return Err(format!("encoding steps {steps:?}"));
     }
     let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
     let steps: Vec<u64> = steps.iter().map(|s| *s as u64).collect();
-    let rank = steps.len() + 1;
-    let mut lists = (
-        Vec::with_capacity(starts.len() * rank),
-        Vec::with_capacity(counts.len() * rank),
-    );
-    for (start, count) in starts.iter().zip(counts) {
-        if *start < 0 || *count < 0 {
+    for (start, count) in blocks {
+        if start < 0 || count < 0 {
             return Err("a negative coordinate".into());
         }
-        digits(*start as u64, &steps, 0, &mut lists.0);
-        let over_ones = i128::from(*count) - of_ones;
+        digits(start as u64, &steps, 0, &mut lists.starts);
+        let over_ones = i128::from(count) - of_ones;
         if spelling == SelectionEncoding::Division || over_ones < 0 {
-            digits(*count as u64, &steps, 0, &mut lists.1);
+            digits(count as u64, &steps, 0, &mut lists.counts);
         } else {
-            digits(over_ones as u64, &steps, 1, &mut lists.1);
+            digits(over_ones as u64, &steps, 1, &mut lists.counts);
         }
     }
-    Ok(lists)
+    Ok(())
 }
 
 /// Appends the mixed-radix digits of `value`, each increased by `add`.
@@ -312,13 +356,15 @@ fn digits(mut value: u64, steps: &[u64], add: u64, out: &mut Vec<u64>) {
     out.push(value + add);
 }
 
-fn unzip(values: &[u64], rank: usize) -> Lists {
-    let mut lists = (Vec::new(), Vec::new());
-    for pair in values.chunks_exact((2 * rank).max(1)) {
-        lists.0.extend_from_slice(&pair[..rank]);
-        lists.1.extend_from_slice(&pair[rank..]);
+/// Takes alternately `rank` starts and `rank` counts.
+fn unzip(values: impl Iterator<Item = u64>, rank: usize, lists: &mut Lists) {
+    for (at, value) in values.enumerate() {
+        if at % (2 * rank) < rank {
+            lists.starts.push(value);
+        } else {
+            lists.counts.push(value);
+        }
     }
-    lists
 }
 
 /// Elements of all blocks without their first `drop` dimensions; `None` where they overflow.
@@ -336,19 +382,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Starts and counts of one block.
+    fn decoded(
+        steps: &[i64],
+        block: (i64, i64),
+        spelling: SelectionEncoding,
+    ) -> Result<(Vec<u64>, Vec<u64>), String> {
+        let mut lists = Lists::with_room(&Task::unlimited(), steps.len() + 1)?;
+        decode(steps, [block].into_iter(), spelling, &mut lists)?;
+        Ok((lists.starts, lists.counts))
+    }
+
     #[test]
     fn a_count_that_equals_its_dimension_is_not_carried() {
         // Section 6.2: extent (16,10), count (1,10) gives 20, which plain division reads as (2,0).
-        let usual = decode(&[10], &[0], &[20], SelectionEncoding::Usual).unwrap();
+        let usual = decoded(&[10], (0, 20), SelectionEncoding::Usual).unwrap();
         assert_eq!(usual.1, [1, 10]);
-        let division = decode(&[10], &[0], &[20], SelectionEncoding::Division).unwrap();
+        let division = decoded(&[10], (0, 20), SelectionEncoding::Division).unwrap();
         assert_eq!(division.1, [2, 0]);
     }
 
     #[test]
     fn a_step_of_zero_is_refused() {
-        assert!(decode(&[0], &[1], &[13], SelectionEncoding::Usual).is_err());
-        assert!(decode(&[i64::MIN], &[1], &[13], SelectionEncoding::Usual).is_err());
+        assert!(decoded(&[0], (1, 13), SelectionEncoding::Usual).is_err());
+        assert!(decoded(&[i64::MIN], (1, 13), SelectionEncoding::Usual).is_err());
     }
 
     proptest! {
@@ -368,7 +425,8 @@ mod tests {
             };
             let starts: Vec<u64> = block.iter().map(|b| b.1).collect();
             let counts: Vec<u64> = block.iter().map(|b| b.2).collect();
-            let lists = decode(&steps, &[encode(starts.clone())], &[encode(counts.clone())], SelectionEncoding::Usual);
+            let block = (encode(starts.clone()), encode(counts.clone()));
+            let lists = decoded(&steps, block, SelectionEncoding::Usual);
             prop_assert_eq!(lists.unwrap(), (starts, counts));
         }
     }

@@ -11,6 +11,8 @@ use super::{Section, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::source_file::SourceFile;
 use crate::log::window::{Piece, Window};
+use crate::memory::Reservation;
+use crate::task::Task;
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
@@ -146,38 +148,56 @@ struct Entries {
 
 /// All entries of a log, in the order of the tables. An entry takes 16 bytes, and 8 more where it has a selection of
 /// its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EntryTable {
     /// The entries of each dataset that still has an anchor.
     by_dataset: HashMap<i64, Entries, RandomState>,
     explicit: Vec<ExplicitSelection>,
     /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
+    reservation: Reservation,
 }
+
+/// Bytes of memory of the list of a dataset, besides its elements.
+const OF_DATASET: usize = 96;
 
 impl EntryTable {
     /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be those of merged calls,
     /// whose sizes are ambiguous (section 6.6).
+    ///
+    /// Fails where there is no memory, and where `task` stops.
     pub fn read(
+        task: &Task,
         sources: &[SourceFile],
         tables: &Tables,
         ranks: &HashMap<i64, usize>,
         merged: bool,
-    ) -> Self {
+    ) -> Result<Self, String> {
+        let lists = (ranks.len() * OF_DATASET) as u64;
         let of = |(id, rank): (&i64, &usize)| {
             let (rank, places) = (*rank, Vec::new());
             (*id, Entries { rank, places })
         };
         let mut finder = Finder {
+            task,
             merged,
             found: EntryTable {
+                reservation: task.reserve(lists)?,
                 by_dataset: ranks.iter().map(of).collect(),
-                ..EntryTable::default()
+                explicit: Vec::new(),
+                diagnostics: Vec::new(),
             },
             first: 0,
         };
         walk(sources, tables, &mut finder);
-        finder.found
+        // What was cut short for lack of memory is no damage.
+        task.finish()?;
+        Ok(finder.found)
+    }
+
+    /// From now on its memory counts for no user.
+    pub fn release_share(&self) {
+        self.reservation.release_share();
     }
 
     pub fn of_dataset(&self, id: i64) -> &[EntryPosition] {
@@ -199,25 +219,27 @@ impl EntryTable {
 
     pub fn bytes(&self) -> usize {
         let lists = self.by_dataset.values();
-        let lists = lists.map(|e| e.places.capacity() * size_of::<EntryPosition>() + 64);
+        let lists = lists.map(|e| e.places.capacity() * size_of::<EntryPosition>() + OF_DATASET);
         self.explicit.capacity() * 8 + lists.sum::<usize>()
     }
 }
 
 /// Puts the entries of a walk into a table.
-struct Finder {
+struct Finder<'a> {
+    task: &'a Task,
     merged: bool,
     found: EntryTable,
     /// Number of the first explicit selection of the section.
     first: usize,
 }
 
-impl Visitor for Finder {
+impl Visitor for Finder<'_> {
     fn section(&mut self) {
         self.first = self.found.explicit.len();
     }
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        self.task.check()?;
         self.check_size(entry)?;
         let target = if entry.head.has(REF) {
             // The target is an earlier entry of the same section with a selection of its own.
@@ -232,7 +254,12 @@ impl Visitor for Finder {
             target.map(|n| self.first + n)
         } else {
             let explicit = ExplicitSelection::new(entry.position(), &entry.head);
-            self.found.explicit.push(explicit);
+            let EntryTable {
+                reservation,
+                explicit: list,
+                ..
+            } = &mut self.found;
+            reservation.push(list, explicit)?;
             Some(self.found.explicit.len() - 1)
         };
         let target = target.and_then(|t| u32::try_from(t).ok());
@@ -241,8 +268,10 @@ impl Visitor for Finder {
             target: target.unwrap_or(NO_TARGET),
             table: entry.table,
         };
-        if let Some(entries) = self.found.by_dataset.get_mut(&entry.head.dataset) {
-            entries.places.push(place);
+        let entries = self.found.by_dataset.get_mut(&entry.head.dataset);
+        if let Some(entries) = entries {
+            let reservation = &mut self.found.reservation;
+            reservation.push(&mut entries.places, place)?;
         }
         Ok(())
     }
@@ -256,7 +285,7 @@ impl Visitor for Finder {
     }
 }
 
-impl Finder {
+impl Finder<'_> {
     /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
     /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
     fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
@@ -344,6 +373,10 @@ impl Entry<'_, '_> {
 pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
     for diagnostic in &tables.diagnostics {
         visitor.unreadable(diagnostic.clone());
+    }
+    if let Some(overlap) = tables.overlap() {
+        // The bytes of one small table could stand for any number of entries.
+        return visitor.unreadable(overlap);
     }
     for (number, table) in tables.metadata.iter().enumerate() {
         let piece = Piece {

@@ -27,6 +27,12 @@ impl Tables {
         if let Some(source) = strange.find(|n| *n == 0 || usize::from(*n) >= sources) {
             return Err(format!("a log in source file {source} of {sources}"));
         }
+        let mut metadata: Vec<u16> = self.logs.iter().map(|log| log.metadata).collect();
+        metadata.sort_unstable();
+        if metadata.windows(2).any(|pair| pair[0] == pair[1]) {
+            // A small file could ask for any number of entries.
+            return Err("two logs with the same entries".into());
+        }
         check_file_end(Some(self.record_size))?;
         self.variables.iter().try_for_each(Variable::check)
     }

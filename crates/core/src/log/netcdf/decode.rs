@@ -13,12 +13,12 @@ use crate::log::records::RecordList;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Window;
 use crate::log::{DatasetRecords, Logged};
-
-/// The most bytes of decoded blocks of one variable.
-const MOST_DECODED: usize = 4 << 30;
+use crate::memory::Reserved;
+use crate::task::Task;
 
 /// What the decoding of a variable needs.
 pub(super) struct Decoder<'a> {
+    pub task: &'a Task,
     pub table: &'a Table,
     pub sources: &'a [SourceFile],
     pub dataset: &'a Logged<'a>,
@@ -26,32 +26,36 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    pub fn records(&self) -> DatasetRecords {
-        let mut found = DatasetRecords::default();
+    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    pub fn records(&self) -> Result<DatasetRecords, String> {
+        let mut found = DatasetRecords::none(self.task, self.dataset.dims.len())?;
         let variable = match self.variable() {
             Ok(variable) => variable,
             Err(reason) => {
-                found.diagnostics.push(Diagnostic::unreadable(reason));
-                return found;
+                found.add_diagnostic(Diagnostic::unreadable(reason));
+                return Ok(found);
             }
         };
         let places = usize::try_from(self.dataset.id).map(|id| self.table.of_variable(id));
         let places = places.unwrap_or(&[]);
-        found.records = RecordList::new(variable.dims.len(), places.len());
+        found.records = RecordList::new(self.task, variable.dims.len(), places.len())?;
         let mut window = None;
         for place in places {
+            self.task.check()?;
             if let Err(reason) = self.add(place, variable, &mut window, &mut found) {
+                // Memory that was refused is no damage.
+                self.task.finish()?;
                 let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
-                found.diagnostics.push(diagnostic);
+                found.add_diagnostic(diagnostic);
             }
         }
         match self.base(variable) {
             Ok(Some(base)) => found.records.set_base(base),
             Ok(None) => {}
-            Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
+            Err(reason) => found.add_diagnostic(Diagnostic::unreadable(reason)),
         }
         found.records.put_in_order();
-        found
+        Ok(found)
     }
 
     /// The variable of the dataset. Fails where their extents or types differ.
@@ -113,40 +117,43 @@ impl<'a> Decoder<'a> {
         } else {
             lost(self.sources, &entry, log.data)
         };
-        if found.decoded > MOST_DECODED {
-            return Err("the blocks of its variable take too much memory".into());
-        }
-        let covered = covered(&entry, &request, window).map_err(EntryError::reason)?;
+        let covered = covered(self.task, &entry, &request, window).map_err(EntryError::reason)?;
         let stored = StoredBytes {
             source: log.data.unwrap_or(log.metadata),
             offset: u64::try_from(entry.data_offset).unwrap_or(0),
             len: u64::try_from(entry.data_len).unwrap_or(0),
             encoding: Encoding::Raw,
         };
-        self.push(covered, stored, place.order, found);
+        self.push(covered, stored, place.order, found)?;
         if let Some(conversion) = conversion(&request, variable, header, version) {
             found.records.convert_last(&conversion);
         }
         if let Some(reason) = lost {
             let reason = format!("{}: {reason}", self.name(place));
-            found.records.spoil_last(reason);
+            found.records.spoil_last(reason)?;
         }
         Ok(())
     }
 
-    fn push(&self, covered: Coverage, stored: StoredBytes, order: u64, found: &mut DatasetRecords) {
+    fn push(
+        &self,
+        covered: Coverage,
+        stored: StoredBytes,
+        order: u64,
+        found: &mut DatasetRecords,
+    ) -> Result<(), String> {
         let list = &mut found.records;
         match covered {
             Coverage::Block(sides) => {
                 let (start, count) = sides.split_at(sides.len() / 2);
-                list.push_block(stored, order, start, count);
+                list.push_block(stored, order, start, count)
             }
             Coverage::Blocks(selection) => {
                 let (selection, is_new) = self.selections.keep(order, selection);
                 if is_new {
                     found.decoded += selection.bytes();
                 }
-                list.push_selection(stored, order, (order, selection), None);
+                list.push_selection(stored, order, (order, selection), None)
             }
         }
     }
@@ -227,12 +234,13 @@ fn conversion(
 enum Coverage {
     /// One block: the starts, then the counts.
     Block(Vec<u64>),
-    Blocks(Selection),
+    Blocks(Reserved<Selection>),
 }
 
 impl Coverage {
     /// A single block, or a selection of `number` blocks. `start` and `count` take a block and a dimension.
     fn blocks(
+        task: &Task,
         rank: usize,
         number: usize,
         start: impl Fn(usize, usize) -> u64 + Sync,
@@ -244,13 +252,14 @@ impl Coverage {
                 starts.chain((0..rank).map(|d| count(0, d))).collect(),
             ));
         }
-        let selection = Selection::new(rank, number, start, count);
+        let selection = Selection::new(task, rank, number, start, count);
         selection.map(Coverage::Blocks).map_err(EntryError::Invalid)
     }
 }
 
 /// What an entry covers. It must have elements and have passed all checks.
 fn covered(
+    task: &Task,
     entry: &Entry,
     request: &CheckedEntry,
     window: &mut Window<'_>,
@@ -258,8 +267,10 @@ fn covered(
     let rank = entry.rank as usize;
     let mut sides = Vec::new();
     if let PutCall::Varn { .. } = entry.call {
+        let mut reservation = task.reservation();
         entry.each_subarray(window, |part| {
             if !part.is_empty() {
+                reservation.make_room(&mut sides, 2 * rank)?;
                 sides.extend(part.sides().map(|side| side.start));
                 sides.extend(part.sides().map(|side| side.count));
             }
@@ -267,7 +278,7 @@ fn covered(
         })?;
         let side = |block: usize, at: usize| sides[2 * rank * block + at];
         let number = request.subarrays as usize;
-        return Coverage::blocks(rank, number, side, |block, d| side(block, rank + d));
+        return Coverage::blocks(task, rank, number, side, |block, d| side(block, rank + d));
     }
     let mut stride = Vec::new();
     entry.each_subarray(window, |part| {
@@ -281,6 +292,9 @@ fn covered(
     let lattice = lattice.map_err(EntryError::Invalid)?;
     Ok(match lattice.blocks() {
         1 => Coverage::Block(sides),
-        _ => Coverage::Blocks(Selection::strided(lattice)),
+        _ => {
+            let selection = Selection::strided(lattice).reserved(task);
+            Coverage::Blocks(selection.map_err(EntryError::Invalid)?)
+        }
     })
 }

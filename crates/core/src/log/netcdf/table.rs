@@ -13,6 +13,8 @@ use crate::log::model::Selections;
 use crate::log::source_file::SourceFile;
 use crate::log::tiling::{MOST_BYTES, Tiling};
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::memory::Reservation;
+use crate::task::Task;
 
 /// Bits of an entry's number in its order; the bits above hold the number of its log.
 const ENTRY_BITS: u32 = 40;
@@ -58,18 +60,29 @@ pub(super) struct Table {
     pub headers: Vec<Option<LogHeader>>,
     places: Vec<Vec<EntryPosition>>,
     diagnostics: Vec<Diagnostic>,
+    reservation: Reservation,
 }
 
 impl Table {
-    fn read(sources: &[SourceFile], tables: &Tables) -> Self {
+    /// Fails where there is no memory, and where `task` stops.
+    fn read(
+        task: &Task,
+        sources: &[SourceFile],
+        tables: &Tables,
+    ) -> std::result::Result<Self, String> {
+        let lists = tables.logs.len() * size_of::<Option<LogHeader>>()
+            + tables.variables.len() * size_of::<Vec<EntryPosition>>();
         let mut table = Table {
+            reservation: task.reserve(lists as u64)?,
             tables: tables.clone(),
             headers: Vec::with_capacity(tables.logs.len()),
             places: vec![Vec::new(); tables.variables.len()],
             diagnostics: Vec::new(),
         };
         for (number, log) in tables.logs.iter().enumerate() {
-            let read = table.read_log(sources, number, log);
+            let read = table.read_log(task, sources, number, log);
+            // What was cut short for lack of memory is no damage.
+            task.finish()?;
             if let Err(reason) = &read {
                 table.add(name(sources, log), reason.clone());
             }
@@ -78,11 +91,13 @@ impl Table {
         for places in &mut table.places {
             places.shrink_to_fit();
         }
-        table
+        table.reservation.shrink_to(table.bytes() as u64);
+        Ok(table)
     }
 
     fn read_log(
         &mut self,
+        task: &Task,
         sources: &[SourceFile],
         number: usize,
         log: &Log,
@@ -92,6 +107,7 @@ impl Table {
         let mut end = Some(FIRST_PAYLOAD);
         // Entries behind one that cannot be followed are lost. The scan reports them; the others are read.
         walk(source, &header, |entry, _| {
+            task.check()?;
             if entry.number >> ENTRY_BITS != 0 {
                 return Err(format!("has more than {} entries", entry.number));
             }
@@ -102,20 +118,24 @@ impl Table {
             };
             end = entry.data_end();
             match entry.variable_of(self.places.len()) {
-                Some(variable) => self.places[variable].push(EntryPosition {
-                    position: entry.at | astray,
-                    order: (number as u64) << ENTRY_BITS | entry.number,
-                }),
-                None => self.add(
-                    name(sources, log),
-                    format!(
+                Some(variable) => {
+                    let place = EntryPosition {
+                        position: entry.at | astray,
+                        order: (number as u64) << ENTRY_BITS | entry.number,
+                    };
+                    let places = &mut self.places[variable];
+                    self.reservation.push(places, place)
+                }
+                None => {
+                    let reason = format!(
                         "{} is of variable {}, which does not exist",
                         entry.name(),
                         entry.variable
-                    ),
-                ),
+                    );
+                    self.add(name(sources, log), reason);
+                    Ok(())
+                }
             }
-            Ok(())
         })?;
         Ok(header)
     }
@@ -140,17 +160,19 @@ impl RecordTable for Table {
 
     fn records(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords> {
+    ) -> std::result::Result<DatasetRecords, String> {
         let decoder = Decoder {
+            task,
             table: self,
             sources,
             dataset,
             selections,
         };
-        Ok(decoder.records())
+        decoder.records()
     }
 
     fn entries(&self) -> usize {
@@ -162,7 +184,11 @@ impl RecordTable for Table {
         let places: usize = places
             .map(|places| size_of_val(places) + places.capacity() * size_of::<EntryPosition>())
             .sum();
-        places + self.headers.len() * size_of::<LogHeader>()
+        places + self.headers.len() * size_of::<Option<LogHeader>>()
+    }
+
+    fn release_share(&self) {
+        self.reservation.release_share();
     }
 }
 
@@ -173,10 +199,11 @@ impl Layout for Tables {
 
     fn read_tables(
         &self,
+        task: &Task,
         sources: &[SourceFile],
         _: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>> {
-        Ok(Box::new(Table::read(sources, self)))
+    ) -> std::result::Result<Box<dyn RecordTable>, String> {
+        Ok(Box::new(Table::read(task, sources, self)?))
     }
 
     fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {

@@ -12,6 +12,7 @@ use crate::log::numbers::NumberType;
 use crate::log::source_dir::SourceDir;
 use crate::log::source_file::SourceFile;
 use crate::log::{Layout, Logged, RecordTable};
+use crate::task::Task;
 
 pub const HOST: &str = "vm";
 
@@ -172,7 +173,9 @@ pub struct ShownVariable {
 
 /// What the records of a variable show, element by element.
 pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> ShownVariable {
-    let table = tables.read_tables(sources, &[]).unwrap();
+    let table = tables
+        .read_tables(&Task::unlimited(), sources, &[])
+        .unwrap();
     shown_by(&*table, sources, tables, id, dims)
 }
 
@@ -191,7 +194,12 @@ fn shown_by(
         filtered: false,
     };
     let found = table
-        .records(sources, &dataset, &Selections::default())
+        .records(
+            &Task::unlimited(),
+            sources,
+            &dataset,
+            &Selections::default(),
+        )
         .unwrap();
     let all = Bounds {
         start: vec![0; dims.len()],

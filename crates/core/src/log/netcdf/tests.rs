@@ -7,6 +7,7 @@ use super::{Tables, Variable, summarize};
 use crate::diagnostic::Severity;
 use crate::log::numbers::NumberType;
 use crate::log::{Layout, Logged};
+use crate::task::Task;
 
 const VARA: i32 = -3;
 const VARS: i32 = -4;
@@ -277,7 +278,9 @@ fn blocks_without_a_payload_are_not_made() {
         variables: vec![variable(NumberType::I16, &[1 << 42])],
         logs,
     };
-    let table = tables.read_tables(&sources, &[]).unwrap();
+    let table = tables
+        .read_tables(&Task::unlimited(), &sources, &[])
+        .unwrap();
     let dims = [1 << 42];
     let dataset = Logged {
         id: 0,
@@ -286,7 +289,7 @@ fn blocks_without_a_payload_are_not_made() {
         filtered: false,
     };
     let found = table
-        .records(&sources, &dataset, &Default::default())
+        .records(&Task::unlimited(), &sources, &dataset, &Default::default())
         .unwrap();
     let record = found.records.get(0);
     assert_eq!(
@@ -491,7 +494,7 @@ proptest! {
             variables,
             logs,
         };
-        let table = tables.read_tables(&sources, &[]).unwrap();
+        let table = tables.read_tables(&Task::unlimited(), &sources, &[]).unwrap();
         let _ = tables.tilings(&sources);
         let records = summarize(&sources, &tables).map_or(10, |found| found.records);
         prop_assert!(records < u64::from(u32::MAX));
@@ -506,7 +509,7 @@ proptest! {
                 element_size: variable.kind.size() as u64,
                 filtered: false,
             };
-            let found = table.records(&sources, &dataset, &Default::default()).unwrap();
+            let found = table.records(&Task::unlimited(), &sources, &dataset, &Default::default()).unwrap();
             for record in found.records.iter() {
                 let bounds = record.bounds();
                 prop_assert!(bounds.end.iter().zip(&dims).all(|(end, dim)| end <= dim));

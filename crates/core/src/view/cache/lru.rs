@@ -104,6 +104,17 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         drop(entries);
     }
 
+    /// Drops the entry that was used least recently. Returns whether there was one.
+    pub fn evict_one(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let oldest = inner.entries.pop_lru();
+        if let Some((_, (weight, _))) = &oldest {
+            inner.weight -= weight;
+        }
+        drop(inner);
+        oldest.is_some()
+    }
+
     pub fn contains(&self, key: &K) -> bool {
         self.inner.lock().entries.contains(key)
     }

@@ -4,26 +4,30 @@
 //! `index_memory` is for what finds bytes: views, record tables, indexes. A reader that goes once
 //! through a large dataset fills the first, and must not make the daemon forget what it knows of every
 //! file.
+//!
+//! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
+//! of a chunk needs more than is free, cached values make room, chunks first.
 
 mod lru;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::View;
 use super::readahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
 use crate::log::model::StoredBytes;
+use crate::memory::{Evict, Hold, Memory, Reserved};
 use crate::stats::{Share, Stats, Usage};
+use crate::task::Task;
 pub use lru::Counts;
 use lru::{Cache, Weight};
 
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
 
-/// Bytes that several readers share; a vector, so that making them shared copies nothing.
-pub type Bytes = Arc<Vec<u8>>;
+/// Bytes that several readers share, with the memory that was reserved for them.
+pub type Bytes = Arc<Reserved<Vec<u8>>>;
 
 /// How much memory may be used, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,26 +97,52 @@ impl Weight for Indexed {
 /// Shared by all views of a process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Bytes of the metadata of all views that are there, kept or not.
-    views: AtomicU64,
-    index_cache: Cache<IndexKey, Indexed>,
-    bytes: Cache<BytesKey, Bytes>,
+    memory: Arc<Memory>,
+    caches: Arc<Caches>,
     ahead: Pool,
     limits: MemoryLimits,
     stats: Arc<Stats>,
 }
 
+#[derive(Debug)]
+struct Caches {
+    indexes: Cache<IndexKey, Indexed>,
+    bytes: Cache<BytesKey, Bytes>,
+}
+
+impl Evict for Caches {
+    /// Chunks go first: they are made faster than indexes.
+    fn evict_one(&self) -> bool {
+        self.bytes.evict_one() || self.indexes.evict_one()
+    }
+}
+
 impl Budget {
     /// An empty cache with these limits.
     pub fn new(limits: MemoryLimits) -> Self {
-        Budget {
-            views: AtomicU64::new(0),
-            index_cache: Cache::new(limits.index_memory),
+        let caches = Arc::new(Caches {
+            indexes: Cache::new(limits.index_memory),
             bytes: Cache::new(limits.cache_size),
+        });
+        let evict: Weak<dyn Evict> = Arc::<Caches>::downgrade(&caches);
+        let all = limits.cache_size.saturating_add(limits.index_memory);
+        Budget {
+            memory: Memory::new(all, Some(evict)),
+            caches,
             ahead: Pool::default(),
             limits,
             stats: Arc::default(),
         }
+    }
+
+    /// Work that takes its memory from this budget: of `user`, where users share it.
+    pub fn task(&self, user: Option<u32>) -> Task {
+        Task::new(&self.memory, user)
+    }
+
+    /// Counts the memory of a view for a user who has it open. `None` where the user's share is exceeded.
+    pub fn hold(&self, user: u32, view: &View) -> Option<Hold> {
+        self.memory.hold(user, view.reserved())
     }
 
     /// The limits that it was made with.
@@ -120,14 +150,19 @@ impl Budget {
         self.limits
     }
 
-    /// Bytes in use now.
+    /// Bytes that are kept now.
     pub fn used(&self) -> u64 {
-        self.index_cache.weight() + self.bytes.weight()
+        self.caches.indexes.weight() + self.caches.bytes.weight()
+    }
+
+    /// Bytes of all that is kept, open or in progress.
+    pub fn reserved(&self) -> u64 {
+        self.memory.used()
     }
 
     /// What was asked of the cache of bytes.
     pub fn counts(&self) -> Counts {
-        self.bytes.counts()
+        self.caches.bytes.counts()
     }
 
     /// Where all who share the budget count.
@@ -143,11 +178,11 @@ impl Budget {
             misses: counts.misses,
             made_ahead: counts.ahead,
             cache_size: Share {
-                used: self.bytes.weight(),
+                used: self.caches.bytes.weight(),
                 limit: self.limits.cache_size,
             },
             index_memory: Share {
-                used: self.index_cache.weight(),
+                used: self.caches.indexes.weight(),
                 limit: self.limits.index_memory,
             },
             ..Usage::default()
@@ -156,25 +191,13 @@ impl Budget {
 
     /// Lets go of all that it keeps. Views that are open go on working, and fill it again.
     pub fn clear(&self) {
-        self.bytes.clear();
-        self.index_cache.clear();
-    }
-
-    /// Reserves memory for the `bytes` of metadata of a view, until the reservation is dropped. Views that are
-    /// in use cannot be dropped, so they have a limit of their own: twice `index_memory`. `None` where that is
-    /// exceeded.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
-        let reservation = Reservation {
-            budget: Arc::clone(self),
-            bytes,
-        };
-        let all = self.views.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (all <= self.limits.index_memory.saturating_mul(2)).then_some(reservation)
+        self.caches.bytes.clear();
+        self.caches.indexes.clear();
     }
 
     /// The cached view of this generation; `None` where it was evicted or dropped.
     pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
-        match self.index_cache.get(&IndexKey::View(generation)) {
+        match self.caches.indexes.get(&IndexKey::View(generation)) {
             Some(Indexed::View(view)) => Some(view),
             _ => None,
         }
@@ -182,13 +205,14 @@ impl Budget {
 
     /// Removes a view from the cache. Views that are in use stay open.
     pub fn drop_view(&self, generation: Generation) {
-        self.index_cache.remove(&IndexKey::View(generation));
+        self.caches.indexes.remove(&IndexKey::View(generation));
     }
 
     /// Puts a view into the cache.
     pub fn keep_view(&self, view: &Arc<View>) {
         let key = IndexKey::View(view.generation());
-        self.index_cache
+        self.caches
+            .indexes
             .insert(key, Indexed::View(Arc::clone(view)));
     }
 
@@ -200,7 +224,8 @@ impl Budget {
     ) -> Result<Arc<dyn RecordTable>, E> {
         let key = IndexKey::Table(generation);
         match self
-            .index_cache
+            .caches
+            .indexes
             .get_or_make(&key, || make().map(Indexed::Table))?
         {
             Indexed::Table(table) => Ok(table),
@@ -217,7 +242,8 @@ impl Budget {
     ) -> Result<Arc<DatasetIndex>, E> {
         let key = IndexKey::Index(generation, dataset);
         match self
-            .index_cache
+            .caches
+            .indexes
             .get_or_make(&key, || make().map(Indexed::Index))?
         {
             Indexed::Index(index) => Ok(index),
@@ -227,7 +253,7 @@ impl Budget {
 
     /// Stored bytes of chunks, and decoded records.
     pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
-        &self.bytes
+        &self.caches.bytes
     }
 
     /// The threads that make chunks ahead of their readers.
@@ -236,37 +262,12 @@ impl Budget {
     }
 }
 
-/// Memory that a view takes while it is open.
-#[derive(Debug)]
-pub(super) struct Reservation {
-    budget: Arc<Budget>,
-    bytes: u64,
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.budget.views.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn views_that_are_open_have_a_limit() {
-        let budget = Arc::new(Budget::new(MemoryLimits::each(1000)));
-        let first = budget.reserve(1000);
-        let second = budget.reserve(900).unwrap();
-        assert!(first.is_some() && budget.reserve(101).is_none());
-        drop(second);
-        assert!(budget.reserve(1000).is_some());
-        drop(first);
-        assert_eq!(budget.views.load(Ordering::Relaxed), 0);
-    }
-
     fn bytes(len: usize) -> Bytes {
-        Arc::new(vec![7; len])
+        Arc::new(Reserved::new(vec![7; len], Task::unlimited().reservation()))
     }
 
     #[test]
@@ -279,7 +280,7 @@ mod tests {
         for chunk in 0..1000 {
             let key = BytesKey::Chunk(1, 0, chunk);
             let made = budget
-                .bytes
+                .bytes()
                 .get_or_make(&key, || Ok::<_, ()>(bytes(10_000)));
             assert_eq!(made.unwrap().len(), 10_000);
             assert!(budget.used() <= limits.cache_size);
@@ -289,7 +290,7 @@ mod tests {
         for misses in 1001..1003 {
             let key = BytesKey::Chunk(2, 0, 0);
             let large = budget
-                .bytes
+                .bytes()
                 .get_or_make(&key, || Ok::<_, ()>(bytes(1 << 20)));
             assert_eq!(large.unwrap().len(), 1 << 20);
             assert!(budget.used() <= limits.cache_size);
@@ -302,7 +303,9 @@ mod tests {
         let budget = Budget::new(MemoryLimits::each(1 << 20));
         let key = BytesKey::Chunk(1, 0, 0);
         for misses in 1..3 {
-            let made = budget.bytes.get_or_make(&key, || Ok::<_, ()>(bytes(1000)));
+            let made = budget
+                .bytes()
+                .get_or_make(&key, || Ok::<_, ()>(bytes(1000)));
             assert_eq!(made.unwrap().len(), 1000);
             assert_eq!(budget.counts().misses, misses);
             assert!(budget.usage().cache_size.used > 1000);

@@ -17,6 +17,7 @@ pub(super) use pool::Pool;
 use streams::Streams;
 
 use crate::snapshot::Content;
+use crate::task::Task;
 
 /// Bytes that are made ahead of one reader at most, unless one chunk is larger.
 const MAX_BYTES: u64 = 16 << 20;
@@ -52,11 +53,13 @@ struct Job {
     generation: u64,
     dataset: usize,
     chunk: u64,
+    /// For whom the chunk is made.
+    user: Option<u32>,
 }
 
 impl View {
     /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
-    pub(super) fn read_ahead(&self, number: usize, chunk: u64) {
+    pub(super) fn read_ahead(&self, task: &Task, number: usize, chunk: u64) {
         let streams = self.readers.datasets.get(number);
         let streams = streams.and_then(|s| s.get_or_init(|| self.streams(number)).as_ref());
         let Some(ahead) = streams.and_then(|s| s.lock().next_after(chunk)) else {
@@ -67,6 +70,7 @@ impl View {
             generation: self.generation,
             dataset: number,
             chunk,
+            user: task.user(),
         };
         let missing = |chunk: &u64| !self.has_chunk(number, *chunk);
         let jobs = ahead.filter(missing).map(job);
@@ -97,7 +101,8 @@ impl Job {
 
     fn run(&self) {
         if let Some(view) = self.view.upgrade() {
-            view.prefetch(self.dataset, self.chunk);
+            let task = view.budget.task(self.user);
+            view.prefetch(&task, self.dataset, self.chunk);
         }
     }
 }

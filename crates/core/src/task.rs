@@ -1,0 +1,144 @@
+//! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::memory::{Account, Memory, Reservation};
+
+/// Why work stops before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stop {
+    /// The caller does not wait for the answer any more.
+    CallerGone = 1,
+    /// The work took more processor time than it may.
+    Deadline = 2,
+    /// The mount, or the program, ends.
+    Ending = 3,
+}
+
+impl Stop {
+    fn reason(self) -> &'static str {
+        match self {
+            Stop::CallerGone => "stopped: the caller is gone",
+            Stop::Deadline => {
+                "stopped: it takes more processor time than one request may (read_cpu)"
+            }
+            Stop::Ending => "stopped: the mount ends",
+        }
+    }
+}
+
+/// Asks work in other threads to stop. Clones are the same flag.
+#[derive(Debug, Clone, Default)]
+pub struct StopFlag(Arc<AtomicU8>);
+
+impl StopFlag {
+    /// Asks the work to stop. The first reason counts.
+    pub fn stop(&self, why: Stop) {
+        let _ = self
+            .0
+            .compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Why the work has to stop, if it has to.
+    pub fn stopped(&self) -> Option<Stop> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Stop::CallerGone),
+            2 => Some(Stop::Deadline),
+            _ => Some(Stop::Ending),
+        }
+    }
+}
+
+/// One piece of work: a read, the making of an index. It reserves memory before it allocates, and looks now and then
+/// whether it is still wanted.
+#[derive(Debug, Clone)]
+pub struct Task {
+    account: Account,
+    stop: StopFlag,
+}
+
+impl Task {
+    pub(crate) fn new(memory: &Arc<Memory>, user: Option<u32>) -> Self {
+        Task {
+            account: Account::new(memory, user),
+            stop: StopFlag::default(),
+        }
+    }
+
+    /// Work of at most `bytes` of memory, on its own: for the tools and tests that read tables without a view.
+    pub fn limited(bytes: u64) -> Self {
+        Task::new(&Memory::new(bytes, None), None)
+    }
+
+    /// Work that the operating system alone bounds, as in a process for one scan.
+    pub fn unlimited() -> Self {
+        Task::limited(u64::MAX)
+    }
+
+    /// Stops where `stop` says so.
+    pub fn stopped_by(self, stop: StopFlag) -> Self {
+        Task { stop, ..self }
+    }
+
+    /// The user on whose behalf it works, where memory has shares.
+    pub fn user(&self) -> Option<u32> {
+        self.account.user()
+    }
+
+    /// Why it has to stop, if it has to.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stop.stopped()
+    }
+
+    /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
+    pub fn check(&self) -> Result<(), String> {
+        match self.stop.stopped() {
+            None => Ok(()),
+            Some(stop) => Err(stop.reason().into()),
+        }
+    }
+
+    /// An empty reservation, which grows as the work goes on.
+    pub fn reservation(&self) -> Reservation {
+        self.account.reservation()
+    }
+
+    /// Reserves `bytes`.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, String> {
+        let mut reservation = self.reservation();
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that takes
+    /// errors for damage of the file calls this at its end: these two are none.
+    pub fn finish(&self) -> Result<(), String> {
+        self.check()?;
+        self.account.refusal().map_or(Ok(()), Err)
+    }
+
+    /// Runs `job`. Where it fails only because other work holds the memory that it needs, waits for that and runs it
+    /// again. `job` must not hold memory of this task between its runs.
+    pub fn retry<T, E>(&self, job: impl Fn() -> Result<T, E>) -> Result<T, E> {
+        self.account.retry(job, || self.stopped().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_to_stop_counts() {
+        let stop = StopFlag::default();
+        let task = Task::unlimited().stopped_by(stop.clone());
+        assert!(task.check().is_ok());
+        stop.stop(Stop::Deadline);
+        stop.stop(Stop::Ending);
+        assert_eq!(task.stopped(), Some(Stop::Deadline));
+        assert!(task.check().unwrap_err().contains("read_cpu"));
+    }
+}
