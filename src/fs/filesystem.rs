@@ -23,9 +23,9 @@ use h5logfs_catalog::{Lookup, Wait};
 
 use super::access::Caller;
 use super::errno::{guarded, guarded_waiting};
-use super::reply::{Page, TTL, file_attr, file_type, position, reply_bytes};
+use super::reply::{Page, TTL, file_attr, file_type, lifetime, position, reply_bytes};
 use super::scheduler::Scheduler;
-use super::service::{PageCache, Service};
+use super::service::{Found, PageCache, Service};
 
 /// The number of background requests, such as read-ahead, that the kernel may have pending.
 const MAX_BACKGROUND: u16 = 64;
@@ -98,10 +98,15 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let answer = |found| match found {
-            Ok((number, attributes)) => {
+        let answer = |found: Result<Found, Errno>| match found {
+            Ok(Found {
+                number,
+                attributes,
+                names,
+            }) => {
+                let attr = file_attr(number, &attributes);
                 // Inode numbers are never used again, so one generation is enough.
-                reply.entry(&TTL, &file_attr(number, &attributes), Generation(0));
+                reply.entry_with_ttls(&TTL, &lifetime(names), &attr, Generation(0));
             }
             Err(errno) => reply.error(errno),
         };

@@ -214,6 +214,7 @@ mod tests {
         Entry {
             version,
             attributes: Attributes::of_kind(FileType::RegularFile),
+            grows: false,
         }
     }
 

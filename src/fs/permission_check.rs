@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -80,7 +81,11 @@ impl<'a> PermissionCheck<'a> {
             let dir = self.dir_of(place)?;
             let path = dir.full_path(&place.path);
             let opened = dir.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
-            let opened = opened.map_err(|e| Error::io(&path, e))?;
+            let opened = opened.map_err(|e| match e.kind() {
+                // The log has been closed. It must be looked up again.
+                io::ErrorKind::NotFound => Error::io(&path, Errno::STALE.into()),
+                _ => Error::io(&path, e),
+            })?;
             self.held_open(&path, &opened)?;
             self.check_path(walk.as_mut(), place, opened)?;
         }

@@ -11,11 +11,19 @@ use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::Result;
 
 use super::attributes::Attributes;
-use super::service::{SCANNED_AHEAD, Service};
+use super::service::{NameCache, SCANNED_AHEAD, Service};
 
 /// How long the kernel may use a name or attributes without asking again. A log that has grown shows after this time
 /// at the latest.
 pub const TTL: Duration = Duration::from_secs(1);
+
+/// How long the kernel may use a name without asking again.
+pub fn lifetime(names: NameCache) -> Duration {
+    match names {
+        NameCache::Keep => TTL,
+        NameCache::LookUp | NameCache::Unknown => Duration::ZERO,
+    }
+}
 
 /// The size of one read that `stat` recommends, in bytes.
 const BLOCK_SIZE: u32 = 4096;
@@ -106,8 +114,8 @@ impl Page {
                 Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
             };
             let attr = file_attr(found.number, &found.attributes);
-            let ttl = if found.is_known { TTL } else { Duration::ZERO };
-            if self.add(next, &listed.name, &ttl, &attr) {
+            // The attributes of a name that is not kept are not kept either: a reply has one time for both.
+            if self.add(next, &listed.name, &lifetime(found.names), &attr) {
                 // The entry did not fit, so the kernel counts no look-up.
                 service.forget(found.number, 1);
                 break;

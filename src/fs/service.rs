@@ -54,13 +54,33 @@ pub struct Parent {
     pub attributes: Attributes,
 }
 
-/// The inode of a listed name.
+/// The inode of a name.
 #[derive(Debug)]
 pub struct Found {
     pub number: u64,
     pub attributes: Attributes,
-    /// Whether the attributes are true. Otherwise the kernel must look the name up, and gets the error.
-    pub is_known: bool,
+    pub names: NameCache,
+}
+
+/// How the kernel may cache the name of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameCache {
+    /// The kernel keeps name and attributes for a while.
+    Keep,
+    /// Each open looks the name up: the file is a log that grows, and an open shows its state at the look-up.
+    LookUp,
+    /// The attributes are not true either: the kernel must look the name up, and gets the error.
+    Unknown,
+}
+
+impl NameCache {
+    fn of(entry: &Entry) -> Self {
+        if entry.grows {
+            NameCache::LookUp
+        } else {
+            NameCache::Keep
+        }
+    }
 }
 
 /// The number of listed files that are scanned at a time, before the kernel looks them up.
@@ -116,15 +136,10 @@ impl Service {
             .ok_or_else(|| self.failure(Os::STALE))
     }
 
-    /// The inode number and the attributes of `name` in `parent`.
-    pub fn look_up(
-        &self,
-        parent: u64,
-        name: &OsStr,
-        wait: Wait,
-    ) -> Result<Lookup<(u64, Attributes)>> {
+    /// The inode of `name` in `parent`.
+    pub fn look_up(&self, parent: u64, name: &OsStr, wait: Wait) -> Result<Lookup<Found>> {
         if virtual_files::contains(parent, name) {
-            let found = virtual_files::look_up(parent, name);
+            let found = virtual_file(parent, name);
             return found
                 .map(Lookup::Known)
                 .ok_or_else(|| self.failure(Os::NOENT));
@@ -140,7 +155,11 @@ impl Service {
             .inodes
             .look_up(parent, name, entry)
             .ok_or_else(|| self.source.failure(&path, Os::STALE))?;
-        Ok(Lookup::Known((number, entry.attributes)))
+        Ok(Lookup::Known(Found {
+            number,
+            attributes: entry.attributes,
+            names: NameCache::of(&entry),
+        }))
     }
 
     /// Counts a look-up that is finished. After a scan it is tried again.
@@ -178,27 +197,25 @@ impl Service {
         wait: Wait,
     ) -> Result<Lookup<Option<Found>>> {
         if virtual_files::contains(parent.number, &listed.name) {
-            let found = virtual_files::look_up(parent.number, &listed.name);
-            return Ok(Lookup::Known(found.map(|(number, attributes)| Found {
-                number,
-                attributes,
-                is_known: true,
-            })));
+            return Ok(Lookup::Known(virtual_file(parent.number, &listed.name)));
         }
         let path = parent.path.join(&listed.name);
         let found = self.source.entry_in(&parent.fd, &path, wait);
         self.count_look_up(&found);
-        let (entry, is_known) = match found {
-            Ok(Lookup::Known(entry)) => (entry, true),
+        let (entry, names) = match found {
+            Ok(Lookup::Known(entry)) => (entry, NameCache::of(&entry)),
             Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
             Err(error) if is_gone(&error) => return Ok(Lookup::Known(None)),
-            Err(_) => (Entry::unknown(listed.kind, listed.inode), false),
+            Err(_) => {
+                let unknown = Entry::unknown(listed.kind, listed.inode);
+                (unknown, NameCache::Unknown)
+            }
         };
         let number = self.inodes.look_up(parent.number, &listed.name, entry);
         Ok(Lookup::Known(number.map(|number| Found {
             number,
             attributes: entry.attributes,
-            is_known,
+            names,
         })))
     }
 
@@ -239,6 +256,10 @@ impl Service {
             return Ok(Lookup::Known(attributes));
         }
         let inode = self.inode(number)?;
+        // A log that grows has another generation by now, or soon.
+        if self.source.has_only_grown(&inode.path, inode.version) {
+            return Ok(Lookup::Known(inode.attributes));
+        }
         match self.source.entry(&inode.path, wait) {
             Ok(Lookup::NeedsScan) => Ok(Lookup::NeedsScan),
             Ok(Lookup::Known(entry)) if entry.version == inode.version || number == ROOT => {
@@ -436,6 +457,15 @@ impl Service {
     }
 }
 
+fn virtual_file(parent: u64, name: &OsStr) -> Option<Found> {
+    let (number, attributes) = virtual_files::look_up(parent, name)?;
+    Some(Found {
+        number,
+        attributes,
+        names: NameCache::Keep,
+    })
+}
+
 fn is_stale(error: &Error) -> bool {
     matches!(error, Error::Io { cause, .. } if Os::from_io_error(cause) == Some(Os::STALE))
 }
@@ -481,7 +511,8 @@ mod tests {
     }
 
     fn look_up(service: &Service, parent: u64, name: &str) -> Result<Lookup<(u64, Attributes)>> {
-        service.look_up(parent, OsStr::new(name), Wait::Yes)
+        let found = service.look_up(parent, OsStr::new(name), Wait::Yes)?;
+        Ok(found.map(|found| (found.number, found.attributes)))
     }
 
     fn errno<T: std::fmt::Debug>(outcome: Result<T>) -> Os {
@@ -566,7 +597,7 @@ mod tests {
         let (source, service) = service(PathFilter::default());
         let parent = service.parent(ROOT).unwrap();
         let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
-        assert!(found.is_known);
+        assert_eq!(found.names, NameCache::Keep);
         // The first look-up has read some bytes of the file, which changes its access time.
         let (number, attributes) = known(look_up(&service, ROOT, "file"));
         assert_eq!((number, attributes.size), (found.number, 4));
@@ -590,7 +621,7 @@ mod tests {
         // The descriptor is that of a file, so look-ups in it fail.
         parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
         let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
-        assert!(!found.is_known);
+        assert_eq!(found.names, NameCache::Unknown);
         assert_eq!(found.attributes.kind, FileType::RegularFile);
         // The look-up that follows finds the file itself.
         let (number, attributes) = known(look_up(&service, ROOT, "file"));

@@ -59,6 +59,8 @@ impl From<&Stat> for Version {
 pub struct Entry {
     pub version: Version,
     pub attributes: Attributes,
+    /// A log that a job may append to at any time.
+    pub grows: bool,
 }
 
 impl Entry {
@@ -72,6 +74,7 @@ impl Entry {
         Entry {
             version,
             attributes: Attributes::of_kind(kind),
+            grows: false,
         }
     }
 }
@@ -172,6 +175,7 @@ impl SourceTree {
         let mut entry = Entry {
             version: Version::from(&stat),
             attributes,
+            grows: false,
         };
         if !matches!(attributes.kind, FileType::Directory | FileType::RegularFile) {
             return Ok(Lookup::Known(entry));
@@ -186,9 +190,14 @@ impl SourceTree {
             match self.catalog.look_up(path, Some(identity), wait) {
                 Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
                 Ok(Lookup::Known(Presented::Plain)) => {}
-                Ok(Lookup::Known(Presented::View { generation, len })) => {
+                Ok(Lookup::Known(Presented::View {
+                    generation,
+                    len,
+                    grows,
+                })) => {
                     entry.version = Version::View { generation };
                     entry.attributes = attributes.with_size(len);
+                    entry.grows = grows;
                 }
                 Ok(Lookup::Known(Presented::Broken(_))) | Err(_) => {
                     let Identity { device, inode, .. } = identity;
@@ -199,8 +208,24 @@ impl SourceTree {
         Ok(Lookup::Known(entry))
     }
 
+    /// The view of this version, for a log that is not closed and has only grown since its look-up.
+    fn looked_up(&self, path: &Path, version: Version) -> Option<Arc<View>> {
+        match version {
+            Version::View { generation } => self.catalog.looked_up(path, generation),
+            _ => None,
+        }
+    }
+
+    /// Whether `path` still leads to the log of this version, and the log has only grown since its look-up.
+    pub fn has_only_grown(&self, path: &Path, version: Version) -> bool {
+        self.looked_up(path, version).is_some()
+    }
+
     /// Opens the regular file at `path` if it still has this version, and `caller` may read all files that its bytes
     /// come from. Without a caller the user of this process asks.
+    ///
+    /// A log that has only grown since its look-up still has its version: while a job flushes often, each state would
+    /// be out of date before it could be opened.
     pub fn open_file(
         &self,
         path: &Path,
@@ -209,6 +234,10 @@ impl SourceTree {
         wait: Wait,
     ) -> Result<Lookup<Opened>> {
         let check = self.permission_check(caller);
+        if let Some(view) = self.looked_up(path, version) {
+            check.view(&view)?;
+            return Ok(Lookup::Known(Opened::View(view)));
+        }
         let Lookup::Known(presented) = self.catalog.look_up(path, None, wait)? else {
             return Ok(Lookup::NeedsScan);
         };

@@ -13,6 +13,7 @@ pub mod once;
 pub mod people;
 pub mod pnetcdf;
 pub mod readers;
+pub mod unclosed;
 pub mod ways;
 
 use std::fs;

@@ -6,3 +6,4 @@ mod common;
 
 mod arena;
 mod noise;
+mod opens;

@@ -1,14 +1,14 @@
 //! Logs that were not closed: what is shown of them, what is refused, and how they are closed later.
-//! The files are made here, byte by byte as `docs/formats/journal.md` says, without the writer.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
+use crate::common::unclosed::{self, FRONT};
 use crate::common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_core::diagnostic::Diagnostic;
@@ -22,137 +22,39 @@ use h5logfs_scan::InProcess;
 use h5logfs_scan::scan;
 use tempfile::TempDir;
 
-const FRONT: usize = 8192;
-const ID: &[u8; 16] = b"0123456789abcdef";
-
-/// A log of one dataset of bytes without limit, `/d`, while a job writes it.
+/// A log in a directory of its own.
 struct Log {
     dir: TempDir,
-    journal: String,
-    /// All that the lines of the journal said.
-    said: Vec<u8>,
-    data: Vec<u8>,
-    flush: u64,
+    log: unclosed::Log,
+}
+
+impl Deref for Log {
+    type Target = unclosed::Log;
+
+    fn deref(&self) -> &Self::Target {
+        &self.log
+    }
+}
+
+impl DerefMut for Log {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.log
+    }
 }
 
 impl Log {
     fn begin() -> Self {
-        let mut data = vec![0; FRONT];
-        data[..64]
-            .copy_from_slice(b"h5logfs log that was not closed. Its journal lies beside it.  \n\n");
-        data[8160..8176].copy_from_slice(b"h5logfs-file-id\n");
-        data[8176..8192].copy_from_slice(ID);
-        let mut log = Log {
-            dir: tempfile::tempdir().unwrap(),
-            journal: String::new(),
-            said: Vec::new(),
-            data,
-            flush: 0,
-        };
-        let id: String = ID.iter().map(|b| format!("{b:02x}")).collect();
-        log.line(&format!(
-            r#"{{"journal":1,"file":"{id}","writer":"a test","ranks":2,"subfiles":0,"config":10}}"#
-        ));
-        log.line(
-            r#"{"define":{"dataset":{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}}}"#,
-        );
-        log.save();
-        log
+        Self::with(unclosed::Log::begin)
     }
 
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("log.h5")
-    }
-
-    fn journal_path(&self) -> PathBuf {
-        self.dir.path().join("log.h5.h5logfs-journal")
-    }
-
-    fn save(&self) {
-        // In place: a job does not rename its files either.
-        let write = |path: PathBuf, bytes: &[u8]| {
-            let file = fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)
-                .unwrap();
-            file.write_all_at(bytes, 0).unwrap();
-            file.set_len(bytes.len() as u64).unwrap();
-        };
-        write(self.path(), &self.data);
-        write(self.journal_path(), self.journal.as_bytes());
-    }
-
-    fn line(&mut self, text: &str) {
-        self.said.extend_from_slice(text.as_bytes());
-        self.journal += &format!("{:08x} {text}\n", crc32(&self.said));
-    }
-
-    /// What one rank adds in the flush to come: writes of values at a place.
-    fn extent(&mut self, rank: u32, writes: &[(u64, &[u8])]) {
-        let entries_len = 44 * writes.len();
-        let data_len: usize = writes.iter().map(|w| w.1.len()).sum();
-        let mut offset = self.data.len() + 64 + entries_len;
-        let mut entries = Vec::new();
-        for (start, values) in writes {
-            for word in [44i32, 0, 0] {
-                entries.extend(word.to_le_bytes());
-            }
-            for word in [
-                offset as u64,
-                values.len() as u64,
-                *start,
-                values.len() as u64,
-            ] {
-                entries.extend(word.to_le_bytes());
-            }
-            offset += values.len();
-        }
-        let mut header = b"h5lgxtnt".to_vec();
-        header.extend(rank.to_le_bytes());
-        header.extend(crc32(&entries).to_le_bytes());
-        header.extend((self.flush + 1).to_le_bytes());
-        header.extend((entries_len as u64).to_le_bytes());
-        header.extend((data_len as u64).to_le_bytes());
-        header.resize(60, 0);
-        header.extend(crc32(&header).to_le_bytes());
-        self.data.extend(header);
-        self.data.extend(entries);
-        for (_, values) in writes {
-            self.data.extend_from_slice(values);
-        }
-    }
-
-    fn extend(&mut self, len: u64) {
-        self.line(&format!(
-            r#"{{"define":{{"extent":{{"dataset":0,"dims":[{len}]}}}}}}"#
-        ));
-    }
-
-    fn commit(&mut self) {
-        self.flush += 1;
-        let (flush, end) = (self.flush, self.data.len());
-        self.line(&format!(
-            r#"{{"commit":{{"flush":{flush},"ends":[{end}]}}}}"#
-        ));
-        self.save();
-    }
-
-    /// Two flushes of two ranks, and the beginning of a third: `aabbaa`, `cc`, and what no reader sees.
     fn usual() -> Self {
-        let mut log = Log::begin();
-        log.extend(6);
-        log.extent(0, &[(0, b"aaaaaa")]);
-        log.extent(1, &[(2, b"bb")]);
-        log.commit();
-        log.extend(8);
-        log.extent(1, &[(6, b"cc")]);
-        log.commit();
-        log.extend(20);
-        log.extent(0, &[(0, b"xxxxxxxx"), (8, b"yyyy")]);
-        log.save();
-        log
+        Self::with(unclosed::Log::usual)
+    }
+
+    fn with(make: impl FnOnce(&Path) -> unclosed::Log) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let log = make(&dir.path().join("log.h5"));
+        Log { dir, log }
     }
 
     fn view(&self) -> Result<Arc<View>> {
@@ -170,16 +72,6 @@ impl Log {
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &messages(&output);
         (output.status.success(), said)
     }
-}
-
-/// Bit by bit, as the polynomial of zip and PNG says.
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
-        })
-    };
-    !bytes.iter().fold(!0, step)
 }
 
 fn open(path: &Path) -> Result<Arc<View>> {
@@ -272,7 +164,7 @@ fn a_log_without_its_journal_is_refused() {
     assert_refused(log.view(), "a journal without a first line");
     let mut other = Log::begin();
     other.journal.clear();
-    other.said.clear();
+    other.said = unclosed::Crc::default();
     let id = "ff".repeat(16);
     other.line(&format!(
         r#"{{"journal":1,"file":"{id}","writer":"","ranks":1,"subfiles":0,"config":0}}"#
@@ -281,7 +173,7 @@ fn a_log_without_its_journal_is_refused() {
     assert_refused(other.view(), "belongs to another file");
     let mut newer = Log::begin();
     newer.journal.clear();
-    newer.said.clear();
+    newer.said = unclosed::Crc::default();
     newer.line(r#"{"journal":2,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
     newer.save();
     assert_refused(newer.view(), "a journal of version 2");
@@ -360,7 +252,7 @@ fn a_recovery_that_was_interrupted_is_done_again() {
     // With the table alone, with a front that is half written, without the objects, with some of
     // them, and complete but for the journal.
     let table_only = {
-        let mut data = Log::usual().data;
+        let mut data = Log::usual().data.clone();
         data.truncate(end);
         data.extend(&closed[end..]);
         data

@@ -56,8 +56,9 @@ pub struct CatalogEntry {
 }
 
 impl CatalogEntry {
-    /// `files`: the main file first.
+    /// `since`: when the scan began. `files`: the main file first.
     pub fn new(
+        since: Instant,
         mut files: Vec<Source>,
         companions: Companions,
         presented: Presented,
@@ -73,13 +74,13 @@ impl CatalogEntry {
             companion_names,
             is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
             presented,
-            since: Instant::now(),
+            since,
             compared: AtomicU64::new(0),
             view,
         }
     }
 
-    pub fn of_view(view: &Arc<View>, companions: Companions) -> Self {
+    pub fn of_view(since: Instant, view: &Arc<View>, companions: Companions) -> Self {
         let snapshot = view.snapshot();
         let files = snapshot.sources.iter().chain(&snapshot.journal);
         let mut files: Vec<Source> = files.map(Source::file).collect();
@@ -88,8 +89,14 @@ impl CatalogEntry {
         let presented = Presented::View {
             generation: view.generation(),
             len: view.len(),
+            grows: snapshot.journal.is_some(),
         };
-        Self::new(files, companions, presented, Arc::downgrade(view))
+        Self::new(since, files, companions, presented, Arc::downgrade(view))
+    }
+
+    /// When the scan began that made the entry.
+    pub fn since(&self) -> Instant {
+        self.since
     }
 
     /// Whether the entry still counts for files that have not changed.

@@ -37,6 +37,7 @@
 
 mod entry;
 mod stored_scan;
+mod superseded;
 pub mod workers;
 
 use std::ffi::OsStr;
@@ -60,9 +61,13 @@ use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
 use entry::{CatalogEntry, Companions};
 use stored_scan::{ScanInputs, StoredScan};
+use superseded::Superseded;
 
 /// The most files that the catalog remembers. Each takes a few hundred bytes.
 const MAX_ENTRIES: usize = 1 << 16;
+
+/// How often a scan is tried where the file changes meanwhile.
+const SCAN_ATTEMPTS: usize = 3;
 
 /// Whether a request may wait for a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +109,18 @@ pub enum Presented {
         generation: Generation,
         /// Length of the canonical file in bytes.
         len: u64,
+        /// The log is not closed, and a job may append to it at any time.
+        grows: bool,
     },
     /// The file is a log that cannot be presented. To open it gives this error.
     Broken(Arc<Error>),
+}
+
+impl Presented {
+    /// Whether the file changed while it was scanned.
+    fn has_changed(&self) -> bool {
+        matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }))
+    }
 }
 
 /// The source of a file that holds no log data, in the state `identity`.
@@ -117,6 +131,12 @@ fn source_without_log(place: SourcePath, identity: Identity) -> Source {
         grows: false,
         arrangement: Arrangement::Whole,
     }
+}
+
+/// Whether `view` shows the log at `relative`.
+fn is_at(view: &View, relative: &Path) -> bool {
+    let main = view.snapshot().sources.first();
+    main.is_some_and(|main| main.place.dir == 0 && main.place.path == relative)
 }
 
 fn log_opened(view: &View, how: &str, start: Instant) {
@@ -140,6 +160,7 @@ pub struct Catalog {
     listings: Listings,
     budget: Arc<Budget>,
     entries: Cache<PathBuf, Arc<CatalogEntry>>,
+    superseded: Superseded,
     scanner: Box<dyn Scanner>,
     /// Of several threads that want the same file scanned, one scans it.
     scanning: SingleFlight<PathBuf>,
@@ -156,6 +177,7 @@ impl Catalog {
             listings: Listings::default(),
             budget: Arc::new(Budget::new(memory)),
             entries: Cache::new(MAX_ENTRIES),
+            superseded: Superseded::default(),
             scanner: Box::new(scanner),
             scanning: SingleFlight::default(),
             store: None,
@@ -188,6 +210,7 @@ impl Catalog {
     /// Empties the caches in memory, and forgets all files that are not open.
     pub fn drop_caches(&self) {
         self.budget.clear();
+        self.superseded.remove(|_| true);
         // A view that is open stays usable, and the next open of the file shares it.
         self.entries
             .retain(|_, entry| entry.view.strong_count() > 0);
@@ -273,15 +296,24 @@ impl Catalog {
     }
 
     fn entry(&self, relative: &Path, identity: Option<Identity>) -> Result<Arc<CatalogEntry>> {
+        let asked = Instant::now();
         if let Lookup::Known(entry) = self.entry_now(relative, identity)? {
             return Ok(entry);
         }
         let _flight = self.scanning.take(relative.to_owned());
         // Another thread may have scanned the file meanwhile. `identity` is out of date by now.
-        match self.current(relative, None) {
+        let known = self.scanned_since(relative, asked);
+        match known.or_else(|| self.current(relative, None)) {
             Some(entry) => Ok(entry),
             None => Ok(self.scan_alone(relative)?.0),
         }
+    }
+
+    /// The outcome of a scan that began at `time` or later. It is no older than a request of that time, although the log
+    /// may have grown once more: otherwise each reader of a busy log would scan it.
+    fn scanned_since(&self, relative: &Path, time: Instant) -> Option<Arc<CatalogEntry>> {
+        let entry = self.entries.get(relative)?;
+        (entry.is_valid() && entry.since() >= time).then_some(entry)
     }
 
     /// The entry of the file as far as it can be told without a scan.
@@ -293,6 +325,7 @@ impl Catalog {
         if let Some(entry) = self.current(relative, identity) {
             return Ok(Lookup::Known(entry));
         }
+        let since = Instant::now();
         // Most files of a tree are not logs, and some bytes of them tell so.
         let source = SourceFile::open(&self.dir, relative)?;
         let look = self.look(relative, &source)?;
@@ -300,7 +333,8 @@ impl Catalog {
             return Ok(Lookup::NeedsScan);
         }
         let companions = Companions::without_states(look.companions);
-        let entry = self.entry_without_view(relative, &source, Presented::Plain, companions);
+        let plain = Presented::Plain;
+        let entry = self.entry_without_view(since, relative, &source, plain, companions);
         Ok(Lookup::Known(entry))
     }
 
@@ -326,9 +360,54 @@ impl Catalog {
             entry.was_compared();
             Some(entry)
         } else {
-            self.forget(relative);
+            self.supersede(relative, &entry);
             None
         }
+    }
+
+    /// Forgets `entry`, because its file has changed.
+    fn supersede(&self, relative: &Path, entry: &Arc<CatalogEntry>) {
+        // Another thread may have put a newer one in its place.
+        self.entries
+            .remove_if(relative, |now| Arc::ptr_eq(now, entry));
+        if let Presented::View {
+            generation, grows, ..
+        } = entry.presented
+        {
+            if let Some(view) = entry.view.upgrade().filter(|_| grows) {
+                self.superseded.keep(view);
+            }
+            self.budget.drop_view(generation);
+        }
+    }
+
+    /// The view of one generation of a log that is not closed, if it is still in memory and the files of the log have
+    /// only grown since.
+    ///
+    /// A job may have flushed since a look-up. The open that follows gets the state of the look-up here.
+    pub fn looked_up(&self, relative: &Path, generation: Generation) -> Option<Arc<View>> {
+        let kept = self.budget.view(generation);
+        let current = || {
+            let entry = self.entries.get(relative)?;
+            let view = entry.view.upgrade()?;
+            (view.generation() == generation).then_some(view)
+        };
+        let view = kept
+            .or_else(current)
+            .or_else(|| self.superseded.find(generation))?;
+        self.has_only_grown(relative, &view).then_some(view)
+    }
+
+    fn has_only_grown(&self, relative: &Path, view: &View) -> bool {
+        let snapshot = view.snapshot();
+        let Some(journal) = &snapshot.journal else {
+            return false;
+        };
+        let has_grown = |file: &Source| {
+            let now = self.identity(&file.place);
+            now.is_some_and(|now| file.identity.is_still(now, true))
+        };
+        is_at(view, relative) && snapshot.sources.iter().chain([journal]).all(has_grown)
     }
 
     /// Whether the file still has exactly these companion files.
@@ -360,8 +439,20 @@ impl Catalog {
         })
     }
 
-    /// Opens the view of the file from the store, or else scans the file. Remembers the outcome.
+    /// Opens the view of the file from the store, or else scans the file. Remembers the outcome. Tries again where the
+    /// file changes meanwhile.
     fn scan_alone(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+        for _ in 1..SCAN_ATTEMPTS {
+            let scanned = self.scan_once(relative)?;
+            if !scanned.0.presented.has_changed() {
+                return Ok(scanned);
+            }
+        }
+        self.scan_once(relative)
+    }
+
+    fn scan_once(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+        let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
@@ -378,7 +469,8 @@ impl Catalog {
                     log::warn!("{path}: {diagnostic}");
                 }
                 self.budget.keep_view(&view);
-                let entry = self.remember(relative, CatalogEntry::of_view(&view, companions));
+                let entry =
+                    self.remember(relative, CatalogEntry::of_view(since, &view, companions));
                 return Ok((entry, Some(view)));
             }
             Err(Error::NotALog { reason, .. }) => {
@@ -398,20 +490,21 @@ impl Catalog {
                 Presented::Broken(Arc::new(error.shortened()))
             }
         };
-        let entry = self.entry_without_view(relative, &source, presented, companions);
+        let entry = self.entry_without_view(since, relative, &source, presented, companions);
         Ok((entry, None))
     }
 
     /// The entry of a file that is presented without a view.
     fn entry_without_view(
         &self,
+        since: Instant,
         relative: &Path,
         source: &SourceFile,
         presented: Presented,
         companions: Companions,
     ) -> Arc<CatalogEntry> {
         let main = source_without_log(SourcePath::below(relative), source.identity());
-        let entry = CatalogEntry::new(vec![main], companions, presented, Weak::new());
+        let entry = CatalogEntry::new(since, vec![main], companions, presented, Weak::new());
         self.remember(relative, entry)
     }
 
@@ -503,6 +596,7 @@ impl Catalog {
     /// Forgets a path that is gone or stands for another file. The space of a deleted file is free only when no
     /// view of it is left.
     pub fn forget(&self, relative: &Path) {
+        self.superseded.remove(|view| is_at(view, relative));
         if let Some((_, entry)) = self.entries.remove(relative)
             && let Presented::View { generation, .. } = entry.presented
         {

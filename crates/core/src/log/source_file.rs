@@ -127,6 +127,10 @@ impl SourceFile {
     /// Only the first `len` bytes of the file. No writer changes them any more, but a job may append to the
     /// file. Fails where the file is shorter.
     pub fn first_bytes(mut self, len: u64) -> Result<Self> {
+        // The file may have grown since it was opened, before the journal was read.
+        if self.identity.size < len {
+            self.identity = Identity::from(&self.metadata()?);
+        }
         if self.identity.size < len {
             let reason = format!(
                 "it has {} bytes, where the journal speaks of {len}",
