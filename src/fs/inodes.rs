@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::attributes::Attributes;
-use super::source_tree::{Entry, Version};
+use super::source_tree::{Entry, Place, Version};
 
 /// The number of the mounted directory. FUSE prescribes it.
 pub const ROOT: u64 = 1;
@@ -21,7 +21,7 @@ pub const ROOT: u64 = 1;
 /// The state of an inode at the start of a request.
 #[derive(Debug, Clone)]
 pub struct Inode {
-    pub path: PathBuf,
+    pub place: Place,
     pub version: Version,
     /// Those of the last request for attributes.
     pub attributes: Attributes,
@@ -89,8 +89,12 @@ impl InodeTable {
     pub fn get(&self, number: u64) -> Option<Inode> {
         let table = self.table.lock();
         let node = table.nodes.get(&number)?;
+        let directory = (number != ROOT).then(|| table.nodes.get(&node.key.parent));
         Some(Inode {
-            path: table.path(number)?,
+            place: Place {
+                path: table.path(number)?,
+                directory: directory.flatten().map(|parent| parent.key.version),
+            },
             version: node.key.version,
             attributes: node.attributes,
             is_open: node.handles > 0,
@@ -227,7 +231,11 @@ mod tests {
     }
 
     fn view(generation: u64) -> Entry {
-        entry(Version::View { generation })
+        entry(Version::View {
+            device: 1,
+            inode: 3,
+            generation,
+        })
     }
 
     #[test]
@@ -244,8 +252,8 @@ mod tests {
         let inodes = InodeTable::new(directory(1));
         let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
         let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
-        assert_eq!(inodes.get(f).unwrap().path, Path::new("d/f"));
-        assert_eq!(inodes.get(ROOT).unwrap().path, Path::new(""));
+        assert_eq!(inodes.get(f).unwrap().place.path, Path::new("d/f"));
+        assert_eq!(inodes.get(ROOT).unwrap().place.path, Path::new(""));
     }
 
     #[test]
@@ -256,7 +264,7 @@ mod tests {
         inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
         // The kernel may forget a directory before what is in it.
         inodes.forget(d, 1);
-        assert_eq!(inodes.get(f).unwrap().path, Path::new("d/f"));
+        assert_eq!(inodes.get(f).unwrap().place.path, Path::new("d/f"));
         inodes.forget(f, 1);
         assert_eq!(inodes.len(), 3);
         inodes.forget(f, 1);

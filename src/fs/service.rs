@@ -23,7 +23,7 @@ use super::attributes::Attributes;
 use super::handles::{Directory, Handle, Handles};
 use super::inodes::{Inode, InodeTable, ROOT};
 use super::monitor::Monitor;
-use super::source_tree::{Entry, Listed, Opened, SourceTree};
+use super::source_tree::{Entry, Listed, Opened, Place, SourceTree};
 use super::virtual_files;
 
 /// An open file.
@@ -108,7 +108,7 @@ pub struct Service {
 
 impl Service {
     pub fn new(source: SourceTree, mount_point: &Path) -> Result<Self> {
-        let Lookup::Known(root) = source.entry(Path::new(""), Wait::Yes)? else {
+        let Lookup::Known(root) = source.entry(&Place::root(), Wait::Yes)? else {
             return Err(source.failure(Path::new(""), Os::IO));
         };
         let catalog = Arc::clone(source.catalog());
@@ -145,8 +145,11 @@ impl Service {
                 .ok_or_else(|| self.failure(Os::NOENT));
         }
         let directory = self.inode(parent)?;
-        let path = directory.path.join(name);
-        let found = self.source.entry_below(directory.version, &path, wait);
+        let place = Place {
+            path: directory.place.path.join(name),
+            directory: Some(directory.version),
+        };
+        let found = self.source.entry(&place, wait);
         self.count_look_up(&found);
         let Lookup::Known(entry) = found? else {
             return Ok(Lookup::NeedsScan);
@@ -154,7 +157,7 @@ impl Service {
         let number = self
             .inodes
             .look_up(parent, name, entry)
-            .ok_or_else(|| self.source.failure(&path, Os::STALE))?;
+            .ok_or_else(|| self.source.failure(&place.path, Os::STALE))?;
         Ok(Lookup::Known(Found {
             number,
             attributes: entry.attributes,
@@ -171,20 +174,14 @@ impl Service {
 
     /// Opens the directory `number` for looking up names of a listing.
     pub fn parent(&self, number: u64) -> Result<Parent> {
-        let (path, attributes) = match virtual_files::attributes(number) {
-            // Its names are found by its number alone, not through the descriptor.
-            Some(attributes) => (PathBuf::new(), attributes),
-            None => {
-                let inode = self.inode(number)?;
-                (inode.path, inode.attributes)
-            }
-        };
-        let fd = self.source.open_directory(&path)?;
+        let of_virtual = virtual_files::attributes(number);
+        // The names of a virtual directory are found by its number alone, not through the descriptor.
+        let inode = self.inode(of_virtual.map_or(number, |_| ROOT))?;
         Ok(Parent {
             number,
-            path,
-            fd,
-            attributes,
+            fd: self.source.open_for_search(&inode.place, inode.version)?,
+            path: inode.place.path,
+            attributes: of_virtual.unwrap_or(inode.attributes),
         })
     }
 
@@ -257,17 +254,17 @@ impl Service {
         }
         let inode = self.inode(number)?;
         // A log that grows has another generation by now, or soon.
-        if self.source.has_only_grown(&inode.path, inode.version) {
+        if self.source.has_only_grown(&inode.place.path, inode.version) {
             return Ok(Lookup::Known(inode.attributes));
         }
-        match self.source.entry(&inode.path, wait) {
+        match self.source.entry(&inode.place, wait) {
             Ok(Lookup::NeedsScan) => Ok(Lookup::NeedsScan),
             Ok(Lookup::Known(entry)) if entry.version == inode.version || number == ROOT => {
                 self.inodes.remember(number, entry.attributes);
                 Ok(Lookup::Known(entry.attributes))
             }
             _ if inode.is_open => Ok(Lookup::Known(inode.attributes)),
-            Ok(_) => Err(self.source.failure(&inode.path, Os::STALE)),
+            Ok(_) => Err(self.source.failure(&inode.place.path, Os::STALE)),
             Err(error) => Err(error),
         }
     }
@@ -314,8 +311,9 @@ impl Service {
         caller: Option<&Caller>,
         wait: Wait,
     ) -> Result<Lookup<OpenFile>> {
-        let Inode { path, version, .. } = self.inode(number)?;
-        let opened = self.source.open_file(&path, version, caller, wait)?;
+        let Inode { place, version, .. } = self.inode(number)?;
+        let opened = self.source.open_file(&place, version, caller, wait)?;
+        let path = place.path;
         let (handle, pages) = match opened {
             Lookup::Known(Opened::View(view)) => (Handle::View(view), PageCache::Keep),
             Lookup::Known(Opened::Plain(file)) => {
@@ -345,9 +343,9 @@ impl Service {
         if virtual_files::is_virtual(number) {
             return self.insert_virtual(Handle::VirtualDirectory);
         }
-        let path = self.inode(number)?.path;
-        let fd = self.source.open_for_listing(&path, caller)?;
-        let directory = Directory::new(fd, path);
+        let Inode { place, version, .. } = self.inode(number)?;
+        let fd = self.source.open_for_listing(&place, version, caller)?;
+        let directory = Directory::new(fd, place.path);
         self.insert(number, Handle::Directory(directory), caller)
     }
 
@@ -438,8 +436,8 @@ impl Service {
         if virtual_files::is_virtual(number) {
             return Err(self.failure(Os::NODATA));
         }
-        let Inode { path, version, .. } = self.inode(number)?;
-        self.source.xattr(&path, version, name, caller, wait)
+        let Inode { place, version, .. } = self.inode(number)?;
+        self.source.xattr(&place, version, name, caller, wait)
     }
 
     /// The names of the extended attributes, each followed by a zero byte.
@@ -448,12 +446,12 @@ impl Service {
             return Ok(Vec::new());
         }
         let inode = self.inode(number)?;
-        self.source.xattrs(&inode.path, inode.version, caller)
+        self.source.xattrs(&inode.place, inode.version, caller)
     }
 
     pub fn link_target(&self, number: u64) -> Result<Vec<u8>> {
         let inode = self.inode(number)?;
-        self.source.link_target(&inode.path, inode.version)
+        self.source.link_target(&inode.place, inode.version)
     }
 }
 
@@ -648,12 +646,27 @@ mod tests {
         let (number, _) = known(look_up(&service, ROOT, "directory"));
         assert!(look_up(&service, number, "file").is_ok());
         let (link, _) = known(look_up(&service, number, "link"));
+        let (file, _) = known(look_up(&service, number, "file"));
         assert_eq!(service.link_target(link).unwrap(), b"directory");
+        assert!(service.xattrs(file, None).unwrap().is_empty());
         fs::rename(below("directory"), below("gone")).unwrap();
         fs::rename(below("other"), below("directory")).unwrap();
         let outcome = look_up(&service, number, "file");
         assert_eq!(errno(outcome), Os::STALE);
         assert_eq!(errno(service.link_target(link)), Os::STALE);
+        assert_eq!(errno(service.xattrs(file, None)), Os::STALE);
+        assert_eq!(errno(service.attributes(file, Wait::Yes)), Os::STALE);
+        assert_eq!(errno(service.open_file(file, None, Wait::Yes)), Os::STALE);
+        assert_eq!(errno(service.open_directory(number, None)), Os::STALE);
+        assert_eq!(errno(service.parent(number)), Os::STALE);
+        // It does not tell which names there are.
+        fs::remove_file(below("directory").join("file")).unwrap();
+        fs::remove_file(below("directory").join("link")).unwrap();
+        assert_eq!(errno(service.link_target(link)), Os::STALE);
+        assert_eq!(errno(service.xattrs(file, None)), Os::STALE);
+        assert_eq!(errno(service.attributes(file, Wait::Yes)), Os::STALE);
+        assert_eq!(errno(service.open_file(file, None, Wait::Yes)), Os::STALE);
+        fs::write(below("directory").join("file"), "other").unwrap();
         let (number, _) = known(look_up(&service, ROOT, "directory"));
         assert_eq!(known(look_up(&service, number, "file")).1.size, 5);
     }

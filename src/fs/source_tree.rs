@@ -6,12 +6,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, OFlags, Stat, StatVfs};
+use rustix::fs::{Dir, FileType, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
@@ -37,7 +37,11 @@ pub enum Version {
         kind: u32,
     },
     /// A log in one of its generations.
-    View { generation: u64 },
+    View {
+        device: u64,
+        inode: u64,
+        generation: u64,
+    },
     /// A log that cannot be presented. It is listed, and to open it fails.
     Broken { device: u64, inode: u64 },
 }
@@ -54,6 +58,79 @@ impl From<&Stat> for Version {
     }
 }
 
+impl Version {
+    /// Whether `stat` is that of the same file, in whatever state.
+    fn is_of(&self, stat: &Stat) -> bool {
+        let Identity { device, inode, .. } = Identity::from(stat);
+        match *self {
+            Version::Source { .. } => *self == Version::from(stat),
+            Version::View {
+                device: d,
+                inode: i,
+                ..
+            }
+            | Version::Broken {
+                device: d,
+                inode: i,
+            } => (d, i) == (device, inode),
+        }
+    }
+}
+
+/// Where the kernel knows a file: a name in a directory.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub path: PathBuf,
+    /// The version of its directory; `None` for the source directory itself. Another directory may have taken the path
+    /// of that one, and may be closed to a user who could search the old one.
+    pub directory: Option<Version>,
+}
+
+impl Place {
+    /// The source directory.
+    pub fn root() -> Self {
+        Place {
+            path: PathBuf::new(),
+            directory: None,
+        }
+    }
+}
+
+/// A path whose directory is open.
+struct Held<'a> {
+    directory: BorrowedFd<'a>,
+    path: &'a Path,
+}
+
+impl<'a> Held<'a> {
+    fn new(directory: &'a OwnedFd, path: &'a Path) -> Self {
+        Held {
+            directory: directory.as_fd(),
+            path,
+        }
+    }
+
+    /// The name in the directory.
+    fn name(&self) -> &'a OsStr {
+        self.path.file_name().unwrap_or(OsStr::new("."))
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        stat_in(self.directory, self.name())
+    }
+
+    fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(self.directory, self.name(), flags, Mode::empty())
+    }
+}
+
+/// For a directory in which only names are looked up.
+const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// How often a file that changes is looked at again.
+const ATTEMPTS: usize = 3;
+
 /// The present state of a path.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -64,6 +141,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The entry of a file that is not a log.
+    fn of_source(stat: &Stat) -> Self {
+        Entry {
+            version: Version::from(stat),
+            attributes: Attributes::from(stat),
+            grows: false,
+        }
+    }
+
     /// An entry for a name whose state is not known, from a listing alone.
     pub fn unknown(kind: FileType, inode: u64) -> Self {
         let version = Version::Source {
@@ -112,6 +198,12 @@ impl PathFilter {
     }
 }
 
+/// Whether a path was found to lead to no file, or to no directory where one should be.
+fn leads_nowhere(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
 #[derive(Debug)]
 pub struct SourceTree {
     catalog: Arc<Catalog>,
@@ -130,88 +222,124 @@ impl SourceTree {
         &self.catalog
     }
 
-    /// The present state of `path`. A log that cannot be presented has the size of its file: `ls` must show the other
+    /// The present state of a file. A log that cannot be presented has the size of its file: `ls` must show the other
     /// files of its directory.
-    pub fn entry(&self, path: &Path, wait: Wait) -> Result<Lookup<Entry>> {
-        self.entry_of(path, self.stat(path), wait)
+    pub fn entry(&self, place: &Place, wait: Wait) -> Result<Lookup<Entry>> {
+        let held = self.hold(place);
+        let held = held.inspect_err(|_| self.catalog.forget(&place.path))?;
+        self.entry_in(&held, &place.path, wait)
     }
 
-    /// The same for a path whose directory must have the version `parent`. Another directory may have taken the place
-    /// of that one, and may be closed to a user who could search the old one.
-    pub fn entry_below(&self, parent: Version, path: &Path, wait: Wait) -> Result<Lookup<Entry>> {
-        let Some(directory) = path.parent().filter(|p| !p.as_os_str().is_empty()) else {
-            return self.entry(path, wait);
-        };
-        let fd = self
-            .check_shown(path)
-            .and_then(|()| self.open_below(directory, OFlags::PATH | OFlags::DIRECTORY))
-            .and_then(|fd| self.check_version(parent, directory, fd));
-        match fd {
-            Ok(fd) => self.entry_in(&fd, path, wait),
-            Err(error) => self.entry_of(path, Err(error), wait),
+    /// Opens the directory of `place`, if it still is the one that the kernel knows.
+    ///
+    /// All that the mount tells of a file by its path goes through this directory. Even an error that tells whether a
+    /// name exists would say too much of another directory.
+    fn hold(&self, place: &Place) -> Result<OwnedFd> {
+        let path = &place.path;
+        self.check_shown(path)?;
+        if place.directory.is_some() && path.file_name().is_none() {
+            // A name such as `..`.
+            return Err(self.failure(path, Errno::XDEV));
         }
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let opened = self.catalog.dir().open_below(directory, SEARCH);
+        let opened =
+            opened.map_err(|e| self.elsewhere(directory, self.io_failure(directory, e)))?;
+        if let Some(version) = place.directory {
+            self.check_version(version, directory, &opened)?;
+        }
+        Ok(opened)
     }
 
-    /// `fd`, if it has this version.
-    fn check_version(&self, version: Version, path: &Path, fd: OwnedFd) -> Result<OwnedFd> {
-        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failure(path, e))?;
-        if Version::from(&stat) == version {
-            Ok(fd)
+    fn check_version(&self, version: Version, path: &Path, file: impl AsFd) -> Result<()> {
+        let stat = rustix::fs::fstat(file).map_err(|e| self.failure(path, e))?;
+        if version.is_of(&stat) {
+            Ok(())
         } else {
             Err(self.failure(path, Errno::STALE))
         }
     }
 
-    /// The same for a path whose directory is open as `directory`.
-    pub fn entry_in(&self, directory: &OwnedFd, path: &Path, wait: Wait) -> Result<Lookup<Entry>> {
-        let name = path.file_name().unwrap_or_default();
-        let stat = stat_in(directory, name);
-        self.entry_of(path, stat.map_err(|e| self.io_failure(path, e)), wait)
+    /// Opens the file at `place`, of any kind, if it still is the one of this version.
+    fn open(&self, place: &Place, version: Version, flags: OFlags) -> Result<OwnedFd> {
+        let directory = self.hold(place)?;
+        let opened = Held::new(&directory, &place.path).open(flags);
+        let opened = opened.map_err(|e| self.failure(&place.path, e))?;
+        self.check_version(version, &place.path, &opened)?;
+        Ok(opened)
     }
 
-    fn entry_of(&self, path: &Path, stat: Result<Stat>, wait: Wait) -> Result<Lookup<Entry>> {
+    /// Opens it for its attributes only.
+    fn open_name(&self, place: &Place, version: Version) -> Result<OwnedFd> {
+        self.open(place, version, OFlags::PATH)
+    }
+
+    /// The present state of the file at `path`, whose directory is open as `directory`.
+    pub fn entry_in(&self, directory: &OwnedFd, path: &Path, wait: Wait) -> Result<Lookup<Entry>> {
+        let held = Held::new(directory, path);
+        let shown = self.check_shown(path);
+        let stat = shown.and_then(|()| self.stat(&held));
         let stat = stat.inspect_err(|_| self.catalog.forget(path))?;
-        let attributes = Attributes::from(&stat);
-        let mut entry = Entry {
-            version: Version::from(&stat),
-            attributes,
-            grows: false,
-        };
-        if !matches!(attributes.kind, FileType::Directory | FileType::RegularFile) {
-            return Ok(Lookup::Known(entry));
-        }
-        match self.is_hidden(path, wait) {
-            Lookup::Known(false) => {}
-            Lookup::Known(true) => return Err(self.failure(path, Errno::NOENT)),
-            Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
-        }
-        if attributes.kind == FileType::RegularFile {
-            let identity = Identity::from(&stat);
-            match self.catalog.look_up(path, Some(identity), wait) {
-                Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
-                Ok(Lookup::Known(Presented::Plain)) => {}
-                Ok(Lookup::Known(Presented::View {
-                    generation,
-                    len,
-                    grows,
-                })) => {
-                    entry.version = Version::View { generation };
-                    entry.attributes = attributes.with_size(len);
-                    entry.grows = grows;
-                }
-                Ok(Lookup::Known(Presented::Broken(_))) | Err(_) => {
-                    let Identity { device, inode, .. } = identity;
-                    entry.version = Version::Broken { device, inode };
-                }
+        let kind = Attributes::from(&stat).kind;
+        if matches!(kind, FileType::Directory | FileType::RegularFile) {
+            match self.is_hidden(&held, wait) {
+                Lookup::Known(false) => {}
+                Lookup::Known(true) => return Err(self.failure(path, Errno::NOENT)),
+                Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
             }
         }
+        if kind == FileType::RegularFile {
+            return self.entry_of_file(&held, wait);
+        }
+        Ok(Lookup::Known(Entry::of_source(&stat)))
+    }
+
+    fn entry_of_file(&self, held: &Held<'_>, wait: Wait) -> Result<Lookup<Entry>> {
+        let Lookup::Known((stat, presented)) = self.presented(held, wait)? else {
+            return Ok(Lookup::NeedsScan);
+        };
+        let mut entry = Entry::of_source(&stat);
+        let Identity { device, inode, .. } = Identity::from(&stat);
+        match presented {
+            Ok(Presented::Plain) => {}
+            Ok(Presented::View {
+                generation,
+                len,
+                grows,
+            }) => {
+                entry.version = Version::View {
+                    device,
+                    inode,
+                    generation,
+                };
+                entry.attributes = entry.attributes.with_size(len);
+                entry.grows = grows;
+            }
+            Ok(Presented::Broken(_)) | Err(_) => entry.version = Version::Broken { device, inode },
+        }
         Ok(Lookup::Known(entry))
+    }
+
+    /// How the regular file is presented, and its state at that time. The catalog finds files by their paths, so the
+    /// answer may be about another file, that of a directory that has taken the place of this one. Then it is dropped.
+    fn presented(&self, held: &Held<'_>, wait: Wait) -> Result<Lookup<(Stat, Result<Presented>)>> {
+        for _ in 0..ATTEMPTS {
+            let stat = self.stat(held)?;
+            let identity = Identity::from(&stat);
+            match self.catalog.look_up(held.path, Some(identity), wait) {
+                Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
+                Ok(Lookup::Known(presented)) => return Ok(Lookup::Known((stat, Ok(presented)))),
+                Err(Error::Changed { .. }) => {}
+                Err(error) => return Ok(Lookup::Known((stat, Err(error)))),
+            }
+        }
+        Err(self.failure(held.path, Errno::STALE))
     }
 
     /// The view of this version, for a log that is not closed and has only grown since its look-up.
     fn looked_up(&self, path: &Path, version: Version) -> Option<Arc<View>> {
         match version {
-            Version::View { generation } => self.catalog.looked_up(path, generation),
+            Version::View { generation, .. } => self.catalog.looked_up(path, generation),
             _ => None,
         }
     }
@@ -221,28 +349,33 @@ impl SourceTree {
         self.looked_up(path, version).is_some()
     }
 
-    /// Opens the regular file at `path` if it still has this version, and `caller` may read all files that its bytes
+    /// Opens the regular file at `place` if it still has this version, and `caller` may read all files that its bytes
     /// come from. Without a caller the user of this process asks.
     ///
     /// A log that has only grown since its look-up still has its version: while a job flushes often, each state would
     /// be out of date before it could be opened.
     pub fn open_file(
         &self,
-        path: &Path,
+        place: &Place,
         version: Version,
         caller: Option<&Caller>,
         wait: Wait,
     ) -> Result<Lookup<Opened>> {
+        let (directory, path) = (self.hold(place)?, &place.path);
+        let held = Held::new(&directory, path);
         let check = self.permission_check(caller);
         if let Some(view) = self.looked_up(path, version) {
             check.view(&view)?;
             return Ok(Lookup::Known(Opened::View(view)));
         }
-        let Lookup::Known(presented) = self.catalog.look_up(path, None, wait)? else {
+        let Lookup::Known((stat, presented)) = self.presented(&held, wait)? else {
             return Ok(Lookup::NeedsScan);
         };
-        match (presented, version) {
-            (Presented::View { .. }, Version::View { generation }) => {
+        if !version.is_of(&stat) {
+            return Err(self.failure(path, Errno::STALE));
+        }
+        match (presented.map_err(|e| self.elsewhere(path, e))?, version) {
+            (Presented::View { .. }, Version::View { generation, .. }) => {
                 let Lookup::Known(view) = self.catalog.open_with(path, wait)? else {
                     return Ok(Lookup::NeedsScan);
                 };
@@ -252,13 +385,22 @@ impl SourceTree {
                 }
                 Ok(Lookup::Known(Opened::View(view)))
             }
-            (Presented::Plain, Version::Source { device, inode, .. }) => {
-                let file = self.open_plain(path, device, inode)?;
+            (Presented::Plain, Version::Source { .. }) => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+                let file = self.open(place, version, flags)?;
                 check.just_opened(path, &file)?;
-                Ok(Lookup::Known(Opened::Plain(file)))
+                Ok(Lookup::Known(Opened::Plain(file.into())))
             }
             (Presented::Broken(error), Version::Broken { .. }) => Err(Error::Remembered(error)),
             _ => Err(self.failure(path, Errno::STALE)),
+        }
+    }
+
+    /// An error of the catalog about a file that is there: its path leads elsewhere by now if the catalog finds none.
+    fn elsewhere(&self, path: &Path, error: Error) -> Error {
+        match &error {
+            Error::Io { cause, .. } if leads_nowhere(cause) => self.failure(path, Errno::STALE),
+            _ => error,
         }
     }
 
@@ -266,47 +408,41 @@ impl SourceTree {
         PermissionCheck::new(self.catalog.dir(), caller)
     }
 
-    fn open_plain(&self, path: &Path, device: u64, inode: u64) -> Result<File> {
-        use std::os::unix::fs::MetadataExt;
-        let dir = self.catalog.dir();
-        let opened = dir
-            .open_file(path)
-            .and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = opened.map_err(|e| self.io_failure(path, e))?;
-        if (metadata.dev(), metadata.ino()) == (device, inode) {
-            Ok(file)
-        } else {
-            Err(self.failure(path, Errno::STALE))
-        }
+    /// Opens a directory for looking names up in it.
+    pub fn open_for_search(&self, place: &Place, version: Version) -> Result<OwnedFd> {
+        self.open(place, version, SEARCH)
     }
 
-    pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
-        self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
-    /// Opens the directory at `path` if `caller` may list it.
-    pub fn open_for_listing(&self, path: &Path, caller: Option<&Caller>) -> Result<OwnedFd> {
-        let fd = self.open_directory(path)?;
-        self.permission_check(caller).just_opened(path, &fd)?;
+    /// Opens a directory if `caller` may list it.
+    pub fn open_for_listing(
+        &self,
+        place: &Place,
+        version: Version,
+        caller: Option<&Caller>,
+    ) -> Result<OwnedFd> {
+        let fd = self.open(place, version, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        self.permission_check(caller)
+            .just_opened(&place.path, &fd)?;
         Ok(fd)
     }
 
     /// The value of an extended attribute. `version` is that of the file, for the attributes that the mount adds to logs.
     pub fn xattr(
         &self,
-        path: &Path,
+        place: &Place,
         version: Version,
         name: &OsStr,
         caller: Option<&Caller>,
         wait: Wait,
     ) -> Result<Lookup<Vec<u8>>> {
+        let path = &place.path;
         match XattrClass::of(name) {
             XattrClass::Log => {
                 let (Some(attribute), Version::View { .. }) = (LogAttribute::named(name), version)
                 else {
                     return Err(self.failure(path, Errno::NODATA));
                 };
-                match self.open_file(path, version, caller, wait)? {
+                match self.open_file(place, version, caller, wait)? {
                     Lookup::Known(Opened::View(view)) => {
                         let task = view.task(caller.map(Caller::uid));
                         attribute.value(&view, &task).map(Lookup::Known)
@@ -316,13 +452,13 @@ impl SourceTree {
                 }
             }
             XattrClass::User => {
-                let fd = self.open_name(path)?;
+                let fd = self.open_name(place, version)?;
                 self.permission_check(caller).just_opened(path, &fd)?;
                 self.source_xattr(path, &fd, name)
             }
             // On a mount for one user, access control lists decide nothing, and programs need not ask for each.
             XattrClass::AccessList if caller.is_some() => {
-                self.source_xattr(path, &self.open_name(path)?, name)
+                self.source_xattr(path, &self.open_name(place, version)?, name)
             }
             XattrClass::AccessList | XattrClass::Hidden => {
                 Err(self.failure(path, Errno::OPNOTSUPP))
@@ -338,7 +474,7 @@ impl SourceTree {
     /// The names of the extended attributes, each followed by a zero byte.
     pub fn xattrs(
         &self,
-        path: &Path,
+        place: &Place,
         version: Version,
         caller: Option<&Caller>,
     ) -> Result<Vec<u8>> {
@@ -347,8 +483,8 @@ impl SourceTree {
             XattrClass::AccessList => caller.is_some(),
             XattrClass::Log | XattrClass::Hidden => false,
         };
-        let listed = xattr::list(&self.open_name(path)?, is_shown);
-        let mut names = listed.map_err(|e| self.failure(path, e))?;
+        let listed = xattr::list(&self.open_name(place, version)?, is_shown);
+        let mut names = listed.map_err(|e| self.failure(&place.path, e))?;
         if let Version::View { .. } = version {
             for name in LogAttribute::names() {
                 names.extend_from_slice(name.as_bytes());
@@ -356,11 +492,6 @@ impl SourceTree {
             }
         }
         Ok(names)
-    }
-
-    /// Opens `path`, of any kind, for its attributes only.
-    fn open_name(&self, path: &Path) -> Result<OwnedFd> {
-        self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)
     }
 
     /// The names in the open directory `fd` that are shown, without `.` and `..`.
@@ -379,11 +510,12 @@ impl SourceTree {
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 // Some file systems do not store the kind of a file in its directory.
-                let stat = self.stat(&below);
+                let stat = stat_in(fd, &name);
                 kind = stat.map_or(kind, |stat| Attributes::from(&stat).kind);
             }
             if matches!(kind, FileType::Directory | FileType::RegularFile) {
-                match self.is_hidden(&below, wait) {
+                let held = Held::new(fd, &below);
+                match self.is_hidden(&held, wait) {
                     Lookup::Known(false) => {}
                     Lookup::Known(true) => continue,
                     Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
@@ -396,12 +528,12 @@ impl SourceTree {
         Ok(Lookup::Known(listed))
     }
 
-    /// The target of the symbolic link at `path`, unchanged, if it still has this version.
-    pub fn link_target(&self, path: &Path, version: Version) -> Result<Vec<u8>> {
-        let fd = self.check_version(version, path, self.open_name(path)?)?;
-        rustix::fs::readlinkat(&fd, "", Vec::new())
+    /// The target of a symbolic link, unchanged.
+    pub fn link_target(&self, place: &Place, version: Version) -> Result<Vec<u8>> {
+        let link = self.open_name(place, version)?;
+        rustix::fs::readlinkat(&link, "", Vec::new())
             .map(|target| target.into_bytes())
-            .map_err(|e| self.failure(path, e))
+            .map_err(|e| self.failure(&place.path, e))
     }
 
     /// The space on the file system of the source.
@@ -419,16 +551,8 @@ impl SourceTree {
         Error::io(self.catalog.dir().full_path(path), cause)
     }
 
-    fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        self.check_shown(path)?;
-        let opened = self.catalog.dir().open_below(path, flags);
-        opened.map_err(|e| self.io_failure(path, e))
-    }
-
-    fn stat(&self, path: &Path) -> Result<Stat> {
-        self.check_shown(path)?;
-        let stat = self.catalog.dir().stat(path);
-        stat.map_err(|e| self.io_failure(path, e))
+    fn stat(&self, held: &Held<'_>) -> Result<Stat> {
+        held.stat().map_err(|e| self.io_failure(held.path, e))
     }
 
     fn check_shown(&self, path: &Path) -> Result<()> {
@@ -439,9 +563,12 @@ impl SourceTree {
         }
     }
 
-    fn is_hidden(&self, path: &Path, wait: Wait) -> Lookup<bool> {
-        match (path.parent(), path.file_name()) {
-            (Some(parent), Some(name)) => self.catalog.is_hidden(parent, name, wait),
+    fn is_hidden(&self, held: &Held<'_>, wait: Wait) -> Lookup<bool> {
+        match (held.path.parent(), held.path.file_name()) {
+            (Some(parent), Some(name)) => {
+                self.catalog
+                    .is_hidden_in(held.directory, parent, name, wait)
+            }
             _ => Lookup::Known(false),
         }
     }

@@ -5,5 +5,6 @@
 mod common;
 
 mod arena;
+mod identity;
 mod noise;
 mod opens;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::Presented;
 use h5logfs_core::error::Error;
 use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::log::source_file::Identity;
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 
@@ -97,6 +98,12 @@ impl CatalogEntry {
     /// When the scan began that made the entry.
     pub fn since(&self) -> Instant {
         self.since
+    }
+
+    /// Whether the entry is about this file, in whatever state.
+    pub fn is_of(&self, file: Identity) -> bool {
+        let main = self.files.first().map(|main| main.identity);
+        main.is_some_and(|main| (main.device, main.inode) == (file.device, file.inode))
     }
 
     /// Whether the entry still counts for files that have not changed.

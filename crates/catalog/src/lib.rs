@@ -41,16 +41,18 @@ mod superseded;
 pub mod workers;
 
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use quick_cache::sync::Cache;
+use rustix::fs::OFlags;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
 use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::scan::companions::{self, Look};
 use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
@@ -231,7 +233,8 @@ impl Catalog {
     }
 
     /// The same as [`Catalog::get`], for callers that choose whether to wait. A caller that has the identity of
-    /// the file from a `stat` of this moment passes it as `identity` and saves a system call.
+    /// the file from a `stat` of this moment passes it as `identity` and saves a system call. Then the answer is about
+    /// this file: fails with [`Error::Changed`] where another one has taken its path.
     pub fn look_up(
         &self,
         relative: &Path,
@@ -289,9 +292,17 @@ impl Catalog {
         identity: Option<Identity>,
         wait: Wait,
     ) -> Result<Lookup<Arc<CatalogEntry>>> {
-        match wait {
+        let entry = match wait {
             Wait::Yes => self.entry(relative, identity).map(Lookup::Known),
             Wait::No => self.entry_now(relative, identity),
+        }?;
+        match (&entry, identity) {
+            (Lookup::Known(entry), Some(identity)) if !entry.is_of(identity) => {
+                Err(Error::Changed {
+                    path: self.dir.full_path(relative),
+                })
+            }
+            _ => Ok(entry),
         }
     }
 
@@ -607,14 +618,34 @@ impl Catalog {
     /// Whether `name` in the directory `parent` is a companion of a log beside it: a subfile, the directory of
     /// subfiles, or the journal of a log that was not closed. A mount does not show companions.
     pub fn is_hidden(&self, parent: &Path, name: &OsStr, wait: Wait) -> Lookup<bool> {
+        let search = OFlags::PATH | OFlags::DIRECTORY;
+        match self.dir.open_below(parent, search) {
+            Ok(directory) => self.is_hidden_in(directory.as_fd(), parent, name, wait),
+            Err(_) => Lookup::Known(false),
+        }
+    }
+
+    /// The same for a caller who has the directory open as `directory`. The answer is about names in this directory, also
+    /// where another one has taken its path.
+    pub fn is_hidden_in(
+        &self,
+        directory: BorrowedFd<'_>,
+        parent: &Path,
+        name: &OsStr,
+        wait: Wait,
+    ) -> Lookup<bool> {
         let Some(main) = companions::master_of(name) else {
             return Lookup::Known(false);
         };
-        let relative = parent.join(main);
+        let Ok(stat) = stat_in(directory, main) else {
+            return Lookup::Known(false);
+        };
+        let (relative, identity) = (parent.join(main), Identity::from(&stat));
         let recent = self.entries.get(&relative);
-        let entry = match recent.filter(|entry| entry.was_just_compared()) {
+        let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
+        let entry = match recent {
             Some(entry) => Ok(Lookup::Known(entry)),
-            None => self.entry_with(&relative, None, wait),
+            None => self.entry_with(&relative, Some(identity), wait),
         };
         let Ok(entry) = entry else {
             return Lookup::Known(false);
