@@ -1,11 +1,12 @@
 //! The program `h5logfs`: parses the command line and calls [`h5logfs::cli`].
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
+use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::{check, export, inspect, pages, recover, scan_zygote};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("h5logfs: {error:#}");
+            print_error("h5logfs", &error);
             ExitCode::FAILURE
         }
     }
@@ -54,13 +55,8 @@ fn main() -> ExitCode {
 
 /// Whether the reader of the output has closed it, as `head` does.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = match error.downcast_ref::<io::Error>() {
-        Some(e) => Some(e.kind()),
-        None => error
-            .downcast_ref::<serde_json::Error>()
-            .and_then(serde_json::Error::io_error_kind),
-    };
-    kind == Some(io::ErrorKind::BrokenPipe)
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -81,7 +77,13 @@ fn run(command: Command) -> anyhow::Result<()> {
 /// Logs the library's messages to standard error if `RUST_LOG` asks for them. The output of a command
 /// is not among them.
 fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
+    let filter = env_logger::Env::default().default_filter_or("off");
+    let mut logger = env_logger::Builder::from_env(filter);
+    logger.format(|line, record| {
+        let message = record.args().to_string();
+        writeln!(line, "[{}] {}", record.level(), plain(&message))
+    });
+    logger.init();
     command()
 }
 

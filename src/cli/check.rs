@@ -1,6 +1,5 @@
 //! `h5logfs check`: reads everything that a view would read, and reports each fault.
 
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -8,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::ViewArgs;
+use super::output::Output;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::view::View;
 
@@ -26,7 +26,7 @@ pub struct CheckArgs {
 }
 
 pub fn run(args: CheckArgs) -> Result<()> {
-    let out = &mut io::stdout().lock();
+    let out = &mut Output::stdout();
     let mut bad = 0;
     for file in &args.files {
         let faults = match args.view.open(file) {

@@ -66,6 +66,12 @@ pub struct Setting {
 #[derive(Debug, thiserror::Error)]
 pub struct ConfigErrors(Vec<String>);
 
+impl ConfigErrors {
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("\n"))

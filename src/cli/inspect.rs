@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::ViewArgs;
+use super::output::Output;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::log::base::Base;
 use h5logfs_core::log::model::{Encoding, Record};
@@ -41,21 +42,16 @@ pub struct InspectArgs {
 
 pub fn run(args: InspectArgs) -> Result<()> {
     let view = args.view.open(&args.file)?;
-    let out = &mut io::stdout().lock();
+    let out = &mut Output::stdout();
     if let Some(name) = &args.map {
         return print_map(&view, name, args.json, out);
     }
     let report = Report::of(&view, args.records)?;
     if args.json {
-        print_json(&report, out)
+        Ok(out.json(&report)?)
     } else {
         Ok(report.print(out)?)
     }
-}
-
-fn print_json(value: &impl Serialize, out: &mut impl Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    Ok(writeln!(out)?)
 }
 
 #[derive(Debug, Serialize)]
@@ -148,7 +144,7 @@ impl Report {
         })
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(out, "{}: {} log", self.file, self.layout)?;
         // One file may hold several sources.
         let files: BTreeSet<&String> = self.sources.iter().collect();
@@ -202,7 +198,7 @@ impl DatasetReport {
         })
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         let mut line = format!("{}: {} {:?}", self.name, self.datatype, self.shape);
         if self.max_shape.contains(&None) {
             let limits = self.max_shape.iter();
@@ -262,7 +258,7 @@ impl LoggedReport {
         Ok((report, faults))
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(
             out,
             "  {} records, {} blocks, {} bytes logged, {}",
@@ -309,7 +305,7 @@ impl RecordReport {
         }
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(
             out,
             "    {} bytes ({}) at {} of file {}",
@@ -338,7 +334,7 @@ struct ChunkReport {
 }
 
 /// Prints one chunk at a time, because a dataset may have millions.
-fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Result<()> {
+fn print_map(view: &View, name: &str, json: bool, out: &mut Output<impl Write>) -> Result<()> {
     let datasets = &view.snapshot().datasets;
     let same = |d: &Dataset| d.name.trim_start_matches('/') == name.trim_start_matches('/');
     let Some(number) = datasets.iter().position(same) else {
@@ -350,7 +346,7 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
         .peekable();
     let none = reports.peek().is_none();
     if json {
-        return print_json_array(reports, out);
+        return out.json_array(reports);
     }
     for report in reports {
         report?.print(out)?;
@@ -359,22 +355,6 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut impl Write) -> Resul
         writeln!(out, "no record touches {name}")?;
     }
     Ok(())
-}
-
-/// Prints one item a line.
-fn print_json_array(
-    items: impl Iterator<Item = Result<impl Serialize>>,
-    out: &mut impl Write,
-) -> Result<()> {
-    let mut before = "[\n";
-    let mut end = "[]";
-    for item in items {
-        let item = item?;
-        write!(out, "{before}")?;
-        serde_json::to_writer(&mut *out, &item)?;
-        (before, end) = (",\n", "\n]");
-    }
-    Ok(writeln!(out, "{end}")?)
 }
 
 impl ChunkReport {
@@ -393,7 +373,7 @@ impl ChunkReport {
         })
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(
             out,
             "chunk {:?}: {} bytes at {}",

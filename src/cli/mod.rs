@@ -5,6 +5,7 @@ pub mod config;
 pub mod export;
 pub mod inspect;
 pub mod mount;
+pub mod output;
 pub mod pages;
 pub mod recover;
 pub mod scan_zygote;

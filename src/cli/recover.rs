@@ -1,11 +1,11 @@
 //! `h5logfs recover`: closes a log whose job has died.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 
+use super::output::Output;
 use h5logfs_scan::closing::recover;
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
@@ -26,7 +26,7 @@ pub struct RecoverArgs {
 }
 
 pub fn run(args: RecoverArgs) -> Result<()> {
-    let out = &mut std::io::stdout().lock();
+    let out = &mut Output::stdout();
     let mut bad = 0;
     for file in &args.files {
         match recover(file, args.last_flush) {

@@ -31,8 +31,8 @@ use tempfile::TempDir;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_h5logfs");
 
-/// The program that mounts: what was built, or another build that is to be compared with it.
-pub fn mounting_program() -> String {
+/// The program that mounts, or prints: what was built, or another build that is to be compared with it.
+pub fn tested_program() -> String {
     std::env::var("H5LOGFS_TEST_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned())
 }
 
@@ -228,7 +228,7 @@ pub fn unmount_by_force(user: User, path: &Path) {
 
 /// Runs `h5logfs mount`; it comes back when the mount is up.
 pub fn mount(user: User, source: &Path, mount_point: &Path, options: &str) -> Output {
-    let mut command = user.command(&mounting_program());
+    let mut command = user.command(&tested_program());
     command.arg("mount").arg(source).arg(mount_point);
     if !options.is_empty() {
         command.args(["-o", options]);

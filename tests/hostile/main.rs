@@ -8,3 +8,4 @@ mod arena;
 mod identity;
 mod noise;
 mod opens;
+mod terminal;

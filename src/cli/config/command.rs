@@ -1,6 +1,5 @@
 //! `h5logfs config`: checks a configuration file, or shows the options that it gives a mount.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +7,7 @@ use clap::Args;
 
 use super::{Config, Setting, usual_file};
 use crate::cli::mount::options::{self, MountOption, Value};
+use crate::cli::output::Output;
 
 /// Check the configuration file, or show which options hold for a mount
 #[derive(Debug, Clone, Args)]
@@ -59,13 +59,13 @@ fn check(file: Option<PathBuf>) -> Result<()> {
         bail!("there is no configuration file of yours to check");
     };
     Config::read(&path)?;
-    writeln!(io::stdout(), "{}: ok", path.display())?;
+    writeln!(Output::stdout(), "{}: ok", path.display())?;
     Ok(())
 }
 
 /// Prints a line for each option: its value, and the line of the file that sets it.
 fn show(config: Option<&Config>, settings: &[&Setting]) -> Result<()> {
-    let out = &mut io::stdout().lock();
+    let out = &mut Output::stdout();
     for option in options::all() {
         let given: Vec<_> = settings.iter().filter(|s| sets(s, &option)).collect();
         let adds_up = matches!(option.value, Value::Given { adds_up: true, .. });

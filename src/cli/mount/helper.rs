@@ -14,6 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::Request;
 use super::background::{self, Started};
 use super::options::{self, MountOptions, UnknownOption};
+use crate::cli::output::{Output, print_error};
 
 /// Mount a directory of log files, called by mount(8) for the type h5logfs
 #[derive(Debug, Clone, Parser)]
@@ -78,7 +79,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     match run(&args) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("mount.h5logfs: {error:#}");
+            print_error("mount.h5logfs", &error);
             MOUNT_FAILURE
         }
     }
@@ -95,7 +96,7 @@ fn run(args: &HelperArgs) -> anyhow::Result<u8> {
     request.parsed()?;
     if args.verbose {
         let (source, point) = (args.source.display(), point.display());
-        println!("mount.h5logfs: {source} at {point}");
+        writeln!(Output::stdout(), "mount.h5logfs: {source} at {point}")?;
     }
     if args.fake {
         return check_places(&request);
@@ -121,7 +122,7 @@ fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
     let mut accepted = Vec::new();
     for option in options::split(&args.options) {
         match MountOptions::default().set(option) {
-            Err(e) if args.sloppy && e.is::<UnknownOption>() => eprintln!("mount.h5logfs: {e}"),
+            Err(e) if args.sloppy && e.is::<UnknownOption>() => print_error("mount.h5logfs", &e),
             Err(e) => bail!(e),
             Ok(()) => accepted.push(option),
         }

@@ -1,0 +1,153 @@
+//! What the commands print. Users choose the names of files, datasets and attributes, and a terminal obeys what stands in
+//! them, so every line passes [`plain`]. The daemon's messages do, too.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::config::ConfigErrors;
+
+/// Whether a character cannot end a line, control a terminal, change the order of text, or hide.
+pub fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The text with all other characters escaped, as `\n` or `\u{1b}`.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_plain(c) {
+            escaped.push(c);
+        } else {
+            escaped.extend(c.escape_default());
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// The output of a command, line by line.
+pub struct Output<W>(W);
+
+impl Output<io::StdoutLock<'static>> {
+    pub fn stdout() -> Self {
+        Output(io::stdout().lock())
+    }
+}
+
+impl<W: Write> Output<W> {
+    /// What `writeln!` calls: prints one line.
+    pub fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        let line = line.to_string();
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        writeln!(self.0, "{}", plain(line))
+    }
+
+    pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        writeln!(
+            self.0,
+            "{}",
+            plain_json(&serde_json::to_string_pretty(value)?)
+        )
+    }
+
+    /// An array, one item a line.
+    pub fn json_array<E: From<io::Error>>(
+        &mut self,
+        items: impl Iterator<Item = Result<impl Serialize, E>>,
+    ) -> Result<(), E> {
+        let mut before = "[\n";
+        let mut end = "[]";
+        for item in items {
+            let item = serde_json::to_string(&item?).map_err(io::Error::from)?;
+            write!(self.0, "{before}{}", plain_json(&item))?;
+            (before, end) = (",\n", "\n]");
+        }
+        Ok(writeln!(self.0, "{end}")?)
+    }
+}
+
+/// JSON in which all characters but line ends are plain. serde_json escapes only what JSON demands.
+fn plain_json(json: &str) -> Cow<'_, str> {
+    let stays = |c: char| c == '\n' || is_plain(c);
+    if json.chars().all(stays) {
+        return Cow::Borrowed(json);
+    }
+    // Such a character stands in a string: JSON has no place for it elsewhere.
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if stays(c) {
+            escaped.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Prints the error that ends `program`. Those of a configuration file have a line each.
+pub fn print_error(program: &str, error: &anyhow::Error) {
+    match error.downcast_ref::<ConfigErrors>() {
+        Some(errors) => {
+            let lines = errors.lines().map(plain).collect::<Vec<_>>();
+            eprintln!("{program}: {}", lines.join("\n"));
+        }
+        None => eprintln!("{program}: {}", plain(&format!("{error:#}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\n[2m\r\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{2028}\0\u{e0041}\u{fff9}";
+
+    #[test]
+    fn what_is_plain_stays() {
+        assert!(matches!(plain("ordinary: text, ü, 文"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn other_characters_are_escaped() {
+        let line = plain(HOSTILE);
+        assert!(line.chars().all(is_plain));
+        let expected = r"a\n[2m\r\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{0}\u{e0041}\u{fff9}";
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_line_is_a_line() {
+        let mut out = Output(Vec::new());
+        writeln!(out, "{HOSTILE}").unwrap();
+        write!(out, "end").unwrap();
+        let text = String::from_utf8(out.0).unwrap();
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.ends_with("end\n"));
+    }
+
+    #[test]
+    fn json_is_plain_and_means_the_same() {
+        let mut out = Output(Vec::new());
+        out.json(&[HOSTILE]).unwrap();
+        let items = [HOSTILE, "plain"].map(Ok::<_, io::Error>);
+        out.json_array(items.into_iter()).unwrap();
+        out.json_array(std::iter::empty::<io::Result<&str>>())
+            .unwrap();
+        let text = String::from_utf8(out.0).unwrap();
+        assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");
+        let values = serde_json::Deserializer::from_str(&text).into_iter::<Vec<String>>();
+        let values: Vec<_> = values.map(Result::unwrap).collect();
+        assert_eq!(values[0], [HOSTILE]);
+        assert_eq!(values[1], [HOSTILE, "plain"]);
+        assert_eq!(values[2], [""; 0]);
+    }
+}
