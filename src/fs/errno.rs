@@ -12,10 +12,12 @@ use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
+use h5logfs_core::messages;
 
 /// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
 /// end a thread that serves all users.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
+    let _scope = messages::scope();
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome.map_err(|error| answer(&error)),
         Err(panic) => {
@@ -62,21 +64,55 @@ fn answer(error: &Error) -> Errno {
 /// An error that occurs again within this time is logged at level debug only: the kernel may ask for each page of a
 /// damaged chunk.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
-/// The number of errors that are remembered to detect repetitions.
-const MAX_REMEMBERED: usize = 64;
+/// The number of errors that are remembered to detect repetitions: of all files, and of one owner's.
+const MAX_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED_OF_OWNER: usize = 64;
+
+static LOGGED: Mutex<Recent> = Mutex::new(Recent(VecDeque::new()));
 
 fn log_once(error: &Error) {
-    static RECENT: Mutex<VecDeque<(Instant, String)>> = Mutex::new(VecDeque::new());
     let text = error.to_string();
-    let mut recent = RECENT.lock();
-    recent.retain(|(when, _)| when.elapsed() < REPEAT_INTERVAL);
-    if recent.iter().any(|(_, known)| *known == text) {
+    let is_new = LOGGED
+        .lock()
+        .is_new(messages::owner(), &text, Instant::now());
+    if is_new {
+        log::error!("{text}");
+    } else {
         log::debug!("{text}");
-        return;
     }
-    log::error!("{text}");
-    recent.truncate(MAX_REMEMBERED - 1);
-    recent.push_front((Instant::now(), text));
+}
+
+/// Errors that were logged a short time ago, the latest first.
+struct Recent(VecDeque<Logged>);
+
+struct Logged {
+    when: Instant,
+    /// Of the files that the error is about.
+    owner: Option<u32>,
+    text: String,
+}
+
+impl Recent {
+    /// Whether the error is none of these; then it becomes one.
+    fn is_new(&mut self, owner: Option<u32>, text: &str, now: Instant) -> bool {
+        self.0
+            .retain(|known| now.duration_since(known.when) < REPEAT_INTERVAL);
+        let mut of_owner = self.0.iter().enumerate().filter(|(_, k)| k.owner == owner);
+        if of_owner.clone().any(|(_, known)| known.text == text) {
+            return false;
+        }
+        // One owner's errors do not displace those of another one.
+        if let Some((oldest, _)) = of_owner.nth(MAX_REMEMBERED_OF_OWNER - 1) {
+            self.0.remove(oldest);
+        }
+        self.0.truncate(MAX_REMEMBERED - 1);
+        self.0.push_front(Logged {
+            when: now,
+            owner,
+            text: text.to_owned(),
+        });
+        true
+    }
 }
 
 /// Whether the error is a usual answer, such as for a file that does not exist.
@@ -128,6 +164,25 @@ mod tests {
         assert_eq!(errno_of(Error::Changed { path: "f".into() }), eio);
         let short = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert_eq!(errno_of(Error::io("f", short)), eio);
+    }
+
+    #[test]
+    fn one_owners_errors_do_not_make_another_ones_new() {
+        let mut recent = Recent(VecDeque::new());
+        let start = Instant::now();
+        assert!(recent.is_new(Some(1), "torn", start));
+        assert!(recent.is_new(Some(2), "torn", start));
+        for number in 0..10_000 {
+            assert!(recent.is_new(Some(2), &number.to_string(), start));
+        }
+        assert_eq!(recent.0.len(), 1 + MAX_REMEMBERED_OF_OWNER);
+        assert!(!recent.is_new(Some(1), "torn", start));
+        assert!(recent.is_new(Some(2), "torn", start));
+        assert!(recent.is_new(Some(1), "torn", start + REPEAT_INTERVAL));
+        for owner in 0..10_000 {
+            assert!(recent.is_new(Some(owner), "new", start + REPEAT_INTERVAL));
+        }
+        assert_eq!(recent.0.len(), MAX_REMEMBERED);
     }
 
     #[test]

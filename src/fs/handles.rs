@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
+use h5logfs_core::messages;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::Generation;
 
@@ -40,6 +41,19 @@ impl Handle {
             Handle::View(view) => view.files().count(),
             Handle::Plain { .. } | Handle::Directory(_) => 1,
             Handle::Virtual(_) | Handle::VirtualDirectory => 0,
+        }
+    }
+
+    /// Messages that follow are about the owner of this file.
+    pub fn about_owner(&self) {
+        let fd = match self {
+            Handle::View(view) => view.files().next().map(|(_, file)| file.as_fd()),
+            Handle::Plain { file, .. } => Some(file.as_fd()),
+            Handle::Directory(directory) => Some(directory.fd.as_fd()),
+            Handle::Virtual(_) | Handle::VirtualDirectory => None,
+        };
+        if let Some(Ok(stat)) = fd.map(rustix::fs::fstat) {
+            messages::about(stat.st_uid);
         }
     }
 

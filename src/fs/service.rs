@@ -16,6 +16,7 @@ use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
+use h5logfs_core::messages;
 use h5logfs_core::parallel;
 
 use super::access::Caller;
@@ -130,10 +131,12 @@ impl Service {
         self.source.failure(Path::new(""), errno)
     }
 
+    /// The inode that a request is about.
     fn inode(&self, number: u64) -> Result<Inode> {
-        self.inodes
-            .get(number)
-            .ok_or_else(|| self.failure(Os::STALE))
+        let inode = self.inodes.get(number);
+        let inode = inode.ok_or_else(|| self.failure(Os::STALE))?;
+        messages::about(inode.attributes.uid);
+        Ok(inode)
     }
 
     /// The inode of `name` in `parent`.
@@ -334,6 +337,9 @@ impl Service {
         }
         let (start, asked) = (Instant::now(), buf.len());
         let outcome = handle.read(offset, buf);
+        if outcome.is_err() {
+            handle.about_owner();
+        }
         let returned = outcome.as_ref().ok().copied();
         self.monitor.stats().count_read(start, asked, returned);
         outcome
@@ -393,6 +399,7 @@ impl Service {
     ) -> Result<Lookup<Arc<Vec<Listed>>>> {
         let number = handle;
         let handle = self.handle(handle)?;
+        handle.about_owner();
         let directory = match &*handle {
             Handle::Directory(directory) => directory,
             Handle::VirtualDirectory => {

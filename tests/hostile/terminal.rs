@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::tested_program;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
+use crate::common::tested_program;
 
 /// Clears the screen, twice, sets the title, turns text around, hides a letter, and forges a line.
 const NAME: &str = "a\u{1b}[2J\u{9b}2J\u{1b}]0;title\u{7}\u{7f}\u{202e}\u{e0041}\r\nother.h5: good";

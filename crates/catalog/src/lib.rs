@@ -42,6 +42,7 @@ pub mod workers;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -54,6 +55,7 @@ use h5logfs_core::index::store::Store;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
+use h5logfs_core::messages;
 use h5logfs_core::scan::companions::{self, Look};
 use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
 use h5logfs_core::single_flight::SingleFlight;
@@ -465,6 +467,8 @@ impl Catalog {
     fn scan_once(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
+        let _scope = messages::scope();
+        messages::about(source.metadata()?.uid());
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
             Ok(look) => {

@@ -34,6 +34,7 @@ pub mod index;
 pub mod journal;
 pub mod log;
 pub mod memory;
+pub mod messages;
 pub mod parallel;
 pub mod scan;
 pub mod single_flight;

@@ -3,21 +3,29 @@
 //!
 //! Messages contain names of files and datasets, which users choose. Without limits, a user could fill
 //! the disk with a million broken files, forge a line, or send commands to the terminal of a reader.
+//!
+//! The messages about the files of each user have a share of their own, and so have those that are about
+//! no file. So a user's broken files suppress no message about another user's files.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use crate::cli::output::plain;
+use h5logfs_core::messages;
 
-/// Messages of one level that may come at once.
+/// Messages of one share that may come at once.
 const MAX_AT_ONCE: u32 = 200;
-/// The time between messages of one level after that. With lines of 200 bytes, it allows 35 MB a day.
+/// The time between messages of one share after that. With lines of 200 bytes, it allows 35 MB a day.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The time between reports of the number of suppressed messages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Shares at the same time. Owners beyond that have one together.
+const MAX_SHARES: usize = 1024;
 /// Characters of a message. A longer one loses its middle.
 const MAX_LEN: usize = 2048;
 
@@ -30,19 +38,17 @@ impl<L: Log> Limited<L> {
     pub fn new(inner: L) -> Self {
         Limited {
             inner,
-            buckets: Mutex::new(Buckets::new(Instant::now())),
+            buckets: Mutex::default(),
         }
     }
 
-    fn report(&self, suppressed: &[(Level, u64)]) {
-        for (level, number) in suppressed {
+    fn report(&self, suppressed: &[(Share, u64)]) {
+        for (share, number) in suppressed {
             self.inner.log(
                 &Record::builder()
-                    .level(*level)
+                    .level(share.level)
                     .target(module_path!())
-                    .args(format_args!(
-                        "{number} messages of level {level} suppressed"
-                    ))
+                    .args(format_args!("{number} messages {share} suppressed"))
                     .build(),
             );
         }
@@ -58,7 +64,11 @@ impl<L: Log> Log for Limited<L> {
         if !self.inner.enabled(record.metadata()) {
             return;
         }
-        let admitted = self.buckets.lock().admit(record.level(), Instant::now());
+        let share = Share {
+            level: record.level(),
+            about: messages::owner().map_or(About::NoFile, About::FilesOf),
+        };
+        let admitted = self.buckets.lock().admit(share, Instant::now());
         let Some(suppressed) = admitted else {
             return;
         };
@@ -81,11 +91,39 @@ impl<L: Log> Log for Limited<L> {
     }
 }
 
-/// A leaky bucket for each level, so that no level crowds out another one.
-struct Buckets(Vec<Bucket>);
+/// What messages are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum About {
+    NoFile,
+    /// The files of the user with this number.
+    FilesOf(u32),
+    /// Those of users for whom there is no further share.
+    FilesOfOthers,
+}
+
+/// Messages that suppress only each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Share {
+    level: Level,
+    about: About,
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of level {}", self.level)?;
+        match self.about {
+            About::NoFile => Ok(()),
+            About::FilesOf(user) => write!(f, " about files of user {user}"),
+            About::FilesOfOthers => write!(f, " about files of other users"),
+        }
+    }
+}
+
+/// A leaky bucket for each share. A share without a bucket has an empty one.
+#[derive(Default)]
+struct Buckets(HashMap<Share, Bucket>);
 
 struct Bucket {
-    level: Level,
     /// When the bucket will be empty. Each message adds one `INTERVAL`.
     empty_at: Instant,
     suppressed: u64,
@@ -94,19 +132,9 @@ struct Bucket {
 }
 
 impl Buckets {
-    fn new(now: Instant) -> Self {
-        let bucket = |level| Bucket {
-            level,
-            empty_at: now,
-            suppressed: 0,
-            since: now,
-        };
-        Buckets(Level::iter().map(bucket).collect())
-    }
-
     /// `None` if the message must be suppressed. Otherwise the numbers to be reported before it.
-    fn admit(&mut self, level: Level, now: Instant) -> Option<Vec<(Level, u64)>> {
-        let bucket = self.0.iter_mut().find(|bucket| bucket.level == level)?;
+    fn admit(&mut self, share: Share, now: Instant) -> Option<Vec<(Share, u64)>> {
+        let bucket = self.bucket(share, now);
         let empty_at = bucket.empty_at.max(now) + INTERVAL;
         if empty_at > now + MAX_AT_ONCE * INTERVAL {
             if bucket.suppressed == 0 {
@@ -119,12 +147,31 @@ impl Buckets {
         Some(self.take_suppressed(|since| now.duration_since(since) >= REPORT_INTERVAL))
     }
 
-    /// Takes the numbers of suppressed messages, of the levels where the time of the first is `due`.
-    fn take_suppressed(&mut self, due: impl Fn(Instant) -> bool) -> Vec<(Level, u64)> {
+    /// The bucket of the share. Where there are too many, it is that of all further owners.
+    fn bucket(&mut self, mut share: Share, now: Instant) -> &mut Bucket {
+        if self.0.len() >= MAX_SHARES && !self.0.contains_key(&share) {
+            self.0
+                .retain(|_, bucket| bucket.empty_at > now || bucket.suppressed > 0);
+            if self.0.len() >= MAX_SHARES && matches!(share.about, About::FilesOf(_)) {
+                share.about = About::FilesOfOthers;
+            }
+        }
+        self.0.entry(share).or_insert(Bucket {
+            empty_at: now,
+            suppressed: 0,
+            since: now,
+        })
+    }
+
+    /// Takes the numbers of suppressed messages, of the shares where the time of the first is `due`.
+    fn take_suppressed(&mut self, due: impl Fn(Instant) -> bool) -> Vec<(Share, u64)> {
         let buckets = self.0.iter_mut();
-        let due = buckets.filter(|bucket| bucket.suppressed > 0 && due(bucket.since));
-        due.map(|bucket| (bucket.level, std::mem::take(&mut bucket.suppressed)))
-            .collect()
+        let due = buckets.filter(|(_, bucket)| bucket.suppressed > 0 && due(bucket.since));
+        let mut due: Vec<_> = due
+            .map(|(share, bucket)| (*share, std::mem::take(&mut bucket.suppressed)))
+            .collect();
+        due.sort_unstable();
+        due
     }
 }
 
@@ -143,13 +190,17 @@ fn shortened(line: Cow<'_, str>) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
+    fn share(level: Level, about: About) -> Share {
+        Share { level, about }
+    }
+
     #[test]
     fn after_many_at_once_there_are_few() {
         let start = Instant::now();
-        let mut buckets = Buckets::new(start);
+        let mut buckets = Buckets::default();
         let admitted = |buckets: &mut Buckets, milliseconds: u64| {
             let now = start + Duration::from_millis(milliseconds);
-            buckets.admit(Level::Error, now)
+            buckets.admit(share(Level::Error, About::FilesOf(7)), now)
         };
         for number in 0..1000 {
             assert_eq!(admitted(&mut buckets, 0).is_some(), number < 200);
@@ -174,17 +225,48 @@ mod tests {
     }
 
     #[test]
-    fn one_level_leaves_the_others_alone() {
+    fn a_share_leaves_the_others_alone() {
         let now = Instant::now();
-        let mut buckets = Buckets::new(now);
-        while buckets.admit(Level::Info, now).is_some() {}
-        assert!(buckets.admit(Level::Error, now).is_some());
+        let mut buckets = Buckets::default();
+        let full = share(Level::Info, About::FilesOf(7));
+        while buckets.admit(full, now).is_some() {}
+        let others = [
+            share(Level::Error, About::FilesOf(7)),
+            share(Level::Info, About::FilesOf(8)),
+            share(Level::Info, About::NoFile),
+        ];
+        for other in others {
+            assert_eq!(buckets.admit(other, now), Some(Vec::new()));
+        }
         let later = now + REPORT_INTERVAL;
-        // A report does not wait for a message of the same level.
+        // A report does not wait for a message of the same share.
+        let reported = buckets.admit(others[0], later);
+        assert_eq!(reported, Some(vec![(full, 1)]));
+        let text = format!("1 messages {full} suppressed");
         assert_eq!(
-            buckets.admit(Level::Error, later),
-            Some(vec![(Level::Info, 1)])
+            text,
+            "1 messages of level INFO about files of user 7 suppressed"
         );
+    }
+
+    #[test]
+    fn the_number_of_shares_is_limited() {
+        let now = Instant::now();
+        let mut buckets = Buckets::default();
+        let of = |user| share(Level::Error, About::FilesOf(user));
+        let admitted = (0..10_000).filter(|user| buckets.admit(of(*user), now).is_some());
+        assert_eq!(admitted.count(), MAX_SHARES + MAX_AT_ONCE as usize);
+        assert!(buckets.admit(of(0), now).is_some());
+        assert!(
+            buckets
+                .admit(share(Level::Error, About::NoFile), now)
+                .is_some()
+        );
+        assert!(buckets.0.len() <= MAX_SHARES + 2);
+        // When the others have been silent for a while, there is room.
+        let later = now + Duration::from_secs(100);
+        assert!(buckets.admit(of(10_000), later).is_some());
+        assert!(buckets.0.len() <= 2 + 1);
     }
 
     #[test]
