@@ -18,6 +18,7 @@ use h5logfs_core::view::View;
 use h5logfs_core::view::cache::Generation;
 
 use super::source_tree::Listed;
+use super::virtual_files::Permit;
 
 #[derive(Debug)]
 pub enum Handle {
@@ -30,8 +31,13 @@ pub enum Handle {
     },
     Directory(Directory),
     /// The content of a virtual file at the time of the open.
-    Virtual(Vec<u8>),
-    VirtualDirectory,
+    Virtual {
+        content: Vec<u8>,
+        _permit: Permit,
+    },
+    VirtualDirectory {
+        _permit: Permit,
+    },
 }
 
 impl Handle {
@@ -40,7 +46,7 @@ impl Handle {
         match self {
             Handle::View(view) => view.files().count(),
             Handle::Plain { .. } | Handle::Directory(_) => 1,
-            Handle::Virtual(_) | Handle::VirtualDirectory => 0,
+            Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => 0,
         }
     }
 
@@ -50,7 +56,7 @@ impl Handle {
             Handle::View(view) => view.files().next().map(|(_, file)| file.as_fd()),
             Handle::Plain { file, .. } => Some(file.as_fd()),
             Handle::Directory(directory) => Some(directory.fd.as_fd()),
-            Handle::Virtual(_) | Handle::VirtualDirectory => None,
+            Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => None,
         };
         if let Some(Ok(stat)) = fd.map(rustix::fs::fstat) {
             messages::about(stat.st_uid);
@@ -67,14 +73,14 @@ impl Handle {
             Handle::Directory(directory) => {
                 Err(Error::io(&directory.path, rustix::io::Errno::ISDIR.into()))
             }
-            Handle::Virtual(bytes) => {
+            Handle::Virtual { content, .. } => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
-                let left = bytes.get(from..).unwrap_or_default();
+                let left = content.get(from..).unwrap_or_default();
                 let len = left.len().min(buf.len());
                 buf[..len].copy_from_slice(&left[..len]);
                 Ok(len)
             }
-            Handle::VirtualDirectory => Err(Error::io("", rustix::io::Errno::ISDIR.into())),
+            Handle::VirtualDirectory { .. } => Err(Error::io("", rustix::io::Errno::ISDIR.into())),
         }
     }
 }
@@ -308,6 +314,7 @@ mod tests {
     use h5logfs_scan::InProcess;
 
     use super::*;
+    use crate::fs::virtual_files::OpenFiles;
 
     #[test]
     fn plain_files_are_read_up_to_their_end() {
@@ -326,7 +333,11 @@ mod tests {
 
     #[test]
     fn virtual_files_are_read_in_pieces() {
-        let handle = Handle::Virtual(b"0123456789".to_vec());
+        let permit = Arc::<OpenFiles>::default().open(0).unwrap();
+        let handle = Handle::Virtual {
+            content: b"0123456789".to_vec(),
+            _permit: permit,
+        };
         let mut buf = [0; 8];
         assert_eq!(handle.read(0, &mut buf).unwrap(), 8);
         assert_eq!(handle.read(8, &mut buf).unwrap(), 2);

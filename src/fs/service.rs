@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -25,7 +24,7 @@ use super::handles::{Directory, Handle, Handles};
 use super::inodes::{Inode, InodeTable, ROOT};
 use super::monitor::Monitor;
 use super::source_tree::{Entry, Listed, Opened, Place, SourceTree};
-use super::virtual_files;
+use super::virtual_files::{self, OpenFiles, Permit};
 
 /// An open file.
 #[derive(Debug)]
@@ -101,7 +100,7 @@ pub struct Service {
     source: SourceTree,
     inodes: InodeTable,
     handles: Handles,
-    virtual_handles: AtomicU64,
+    virtual_files: Arc<OpenFiles>,
     /// The inode numbers of directories in which a thread scans ahead.
     scanning_ahead: Mutex<HashSet<u64>>,
     monitor: Arc<Monitor>,
@@ -117,7 +116,7 @@ impl Service {
             source,
             inodes: InodeTable::new(root),
             handles: Handles::default(),
-            virtual_handles: AtomicU64::new(0),
+            virtual_files: Arc::default(),
             scanning_ahead: Mutex::default(),
             monitor: Arc::new(Monitor::new(catalog, mount_point)),
         })
@@ -281,8 +280,12 @@ impl Service {
         wait: Wait,
     ) -> Result<Lookup<OpenFile>> {
         if let Some(text) = virtual_files::content(number, &self.monitor) {
+            let file = Handle::Virtual {
+                content: text.into_bytes(),
+                _permit: self.permit_virtual(caller)?,
+            };
             return Ok(Lookup::Known(OpenFile {
-                handle: self.insert_virtual(Handle::Virtual(text.into_bytes()))?,
+                handle: self.insert_virtual(file)?,
                 pages: PageCache::Bypass,
             }));
         }
@@ -331,7 +334,7 @@ impl Service {
     /// Fills `buf` from `offset`. Returns less only at the end of the file.
     pub fn read(&self, handle: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let handle = self.handle(handle)?;
-        if matches!(*handle, Handle::Virtual(_)) {
+        if matches!(*handle, Handle::Virtual { .. }) {
             // Reads of the statistics do not count in the statistics.
             return handle.read(offset, buf);
         }
@@ -347,7 +350,8 @@ impl Service {
 
     pub fn open_directory(&self, number: u64, caller: Option<&Caller>) -> Result<u64> {
         if virtual_files::is_virtual(number) {
-            return self.insert_virtual(Handle::VirtualDirectory);
+            let _permit = self.permit_virtual(caller)?;
+            return self.insert_virtual(Handle::VirtualDirectory { _permit });
         }
         let Inode { place, version, .. } = self.inode(number)?;
         let fd = self.source.open_for_listing(&place, version, caller)?;
@@ -364,11 +368,15 @@ impl Service {
         Ok(handle)
     }
 
+    fn permit_virtual(&self, caller: Option<&Caller>) -> Result<Permit> {
+        let own = || rustix::process::geteuid().as_raw();
+        let permit = self
+            .virtual_files
+            .open(caller.map_or_else(own, Caller::uid));
+        permit.map_err(|errno| self.failure(errno))
+    }
+
     fn insert_virtual(&self, handle: Handle) -> Result<u64> {
-        if self.virtual_handles.fetch_add(1, Ordering::Relaxed) >= virtual_files::MAX_OPEN {
-            self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
-            return Err(self.failure(Os::NFILE));
-        }
         let handle = self.handles.insert(handle, None);
         handle.ok_or_else(|| self.failure(Os::MFILE))
     }
@@ -381,9 +389,7 @@ impl Service {
 
     pub fn close(&self, number: u64, handle: u64) {
         self.handles.remove(handle);
-        if virtual_files::is_virtual(number) {
-            self.virtual_handles.fetch_sub(1, Ordering::Relaxed);
-        } else {
+        if !virtual_files::is_virtual(number) {
             self.monitor.stats().handles_closed.count();
             self.inodes.closed(number);
         }
@@ -402,7 +408,7 @@ impl Service {
         handle.about_owner();
         let directory = match &*handle {
             Handle::Directory(directory) => directory,
-            Handle::VirtualDirectory => {
+            Handle::VirtualDirectory { .. } => {
                 return Ok(Lookup::Known(Arc::new(virtual_files::listing())));
             }
             _ => return Err(self.failure(Os::NOTDIR)),

@@ -6,10 +6,14 @@
 //!
 //! A file has the size 0, as in `/proc`. Its content is made when it is opened, so that all reads see one state.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::attributes::Attributes;
 use super::inodes::ROOT;
@@ -23,9 +27,6 @@ pub const NAME: &str = ".h5logfs";
 const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
-
-/// The most virtual files that may be open at once. Each takes some kilobytes, and all users may open them.
-pub const MAX_OPEN: u64 = 1024;
 
 const FILES: [(&str, u64); 2] = [("stats", JSON), ("stats.prom", PROMETHEUS)];
 
@@ -84,4 +85,99 @@ pub fn listing() -> Vec<Listed> {
         inode: *number,
     });
     listed.collect()
+}
+
+/// Virtual files and directories that ordinary users may have open at once, all together and each of them. An open file
+/// takes some kilobytes, and all users may open them.
+const MAX_OPEN: usize = 1024;
+const MAX_OPEN_OF_USER: usize = 64;
+
+/// Counts the open virtual files of each user. Root and the user who mounted do not compete with others: each of the two
+/// has [`MAX_OPEN`] for itself.
+#[derive(Debug, Default)]
+pub struct OpenFiles(Mutex<HashMap<u32, usize>>);
+
+/// One open virtual file.
+#[derive(Debug)]
+pub struct Permit {
+    open: Arc<OpenFiles>,
+    user: u32,
+}
+
+impl OpenFiles {
+    pub fn open(self: &Arc<Self>, user: u32) -> Result<Permit, Errno> {
+        let mut users = self.0.lock();
+        let own = users.get(&user).copied().unwrap_or(0);
+        let limit = if is_administrator(user) {
+            MAX_OPEN
+        } else {
+            let others = users.iter().filter(|(user, _)| !is_administrator(**user));
+            if others.map(|(_, open)| open).sum::<usize>() >= MAX_OPEN {
+                return Err(Errno::NFILE);
+            }
+            MAX_OPEN_OF_USER
+        };
+        if own >= limit {
+            return Err(Errno::MFILE);
+        }
+        users.insert(user, own + 1);
+        Ok(Permit {
+            open: Arc::clone(self),
+            user,
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut users = self.open.0.lock();
+        if let Some(open) = users.get_mut(&self.user) {
+            *open -= 1;
+            if *open == 0 {
+                users.remove(&self.user);
+            }
+        }
+    }
+}
+
+fn is_administrator(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u32 = 61_101;
+
+    fn opened(files: &Arc<OpenFiles>, user: u32) -> Vec<Permit> {
+        std::iter::from_fn(|| files.open(user).ok()).collect()
+    }
+
+    #[test]
+    fn a_user_leaves_files_for_others() {
+        let files = Arc::new(OpenFiles::default());
+        let held = opened(&files, FIRST);
+        assert_eq!(held.len(), MAX_OPEN_OF_USER);
+        assert_eq!(files.open(FIRST).unwrap_err(), Errno::MFILE);
+        assert_eq!(opened(&files, FIRST + 1).len(), MAX_OPEN_OF_USER);
+        drop(held);
+        assert_eq!(opened(&files, FIRST).len(), MAX_OPEN_OF_USER);
+        assert!(files.0.lock().is_empty());
+    }
+
+    #[test]
+    fn users_together_leave_files_for_administrators() {
+        let files = Arc::new(OpenFiles::default());
+        let held: Vec<_> = (FIRST..FIRST + 100)
+            .flat_map(|user| opened(&files, user))
+            .collect();
+        assert_eq!(held.len(), MAX_OPEN);
+        assert_eq!(files.open(FIRST + 99).unwrap_err(), Errno::NFILE);
+        for user in [0, rustix::process::geteuid().as_raw()] {
+            let own = opened(&files, user);
+            assert_eq!(own.len(), MAX_OPEN);
+            assert_eq!(files.open(user).unwrap_err(), Errno::MFILE);
+        }
+    }
 }

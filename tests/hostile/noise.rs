@@ -1,13 +1,14 @@
-//! Many broken files: each costs a scan and a line in the log.
+//! Many broken files, each of which costs a scan and a line in the log; many open statistics files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::arena::Arena;
 use crate::common::people::{ALICE, BOB, corpus};
-use crate::common::wait_until;
+use crate::common::{errno, wait_until};
 
 #[test]
 fn broken_files_by_the_thousand() {
@@ -50,6 +51,23 @@ fn broken_files_by_the_thousand() {
     wait_until("the log tells how many messages are missing", || {
         arena.messages().contains(&suppressed)
     });
+}
+
+#[test]
+fn statistics_that_are_held_open() {
+    let Some(arena) = Arena::new() else {
+        return;
+    };
+    let stats = arena.mounted.join(".h5logfs/stats");
+    let open = || File::open(&stats);
+    let held = arena.attack("all statistics files that a user may open", |_| {
+        (0..2000).map_while(|_| open().ok()).collect::<Vec<File>>()
+    });
+    BOB.act(|| open().unwrap());
+    open().unwrap();
+    assert_eq!(ALICE.act(|| errno(open())), Some(Errno::MFILE));
+    drop(held);
+    wait_until("they are closed", || ALICE.act(|| open().is_ok()));
 }
 
 /// A log that libhdf5 cannot open.
