@@ -8,4 +8,5 @@ mod arena;
 mod identity;
 mod noise;
 mod opens;
+mod scans;
 mod terminal;

@@ -193,6 +193,18 @@ fn a_worker_that_is_killed_costs_its_file_an_error() {
     let seen = hostile.while_scanning("loop.h5", |_, worker| kill(worker, Signal::ILL));
     assert_eq!(seen, Some(Errno::IO));
     assert_eq!(hostile.told("killed by signal 4"), 1);
+    // What libhdf5 does where it gets no memory. Rust's handler returns from the first signal that no address caused.
+    let seen = hostile.while_scanning("other.h5", |_, worker| {
+        wait_until("the worker is gone", || {
+            let _ = rustix::process::kill_process(worker, Signal::SEGV);
+            !is_running(worker)
+        });
+    });
+    assert_eq!(seen, Some(Errno::IO));
+    assert_eq!(
+        hostile.told("crashed (signal 11): the file is damaged, or needs more than"),
+        1
+    );
     assert_eq!(hostile.errno("good.h5"), None);
 }
 
@@ -268,6 +280,7 @@ fn has_no_rights(process: Pid) {
             assert!(!field(ids).split_whitespace().any(|id| id == "0"), "{ids}");
         }
     }
+    assert_eq!(about("oom_score_adj").unwrap().trim(), "1000");
     let limits = about("limits").unwrap();
     let limit = |name: &str| {
         let line = limits.lines().find_map(|line| line.strip_prefix(name));

@@ -143,6 +143,13 @@ impl WorkerPool {
                 "the worker gave up (signal {signal}); it may need more than {} bytes of memory (scan_memory)",
                 limits.memory
             ),
+            // libhdf5 does not always notice that there is no memory.
+            Some(signal) if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => {
+                format!(
+                    "the worker crashed (signal {signal}): the file is damaged, or needs more than {} bytes of memory (scan_memory)",
+                    limits.memory
+                )
+            }
             Some(signal) => format!("the worker was killed by signal {signal}"),
             None => "the worker ended without a word".to_owned(),
         }

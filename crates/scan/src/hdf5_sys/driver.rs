@@ -93,6 +93,9 @@ const MAX_ADDRESS: haddr_t = i64::MAX as haddr_t;
 /// `H5FD_CLASS_VERSION`, and a number from the range for private drivers.
 const CLASS_VERSION: c_uint = 1;
 const CLASS_VALUE: c_int = 511;
+/// A file closes when it and all of its objects are closed, as with the drivers of libhdf5. With the value 0 (default)
+/// libhdf5 would keep each file open, which takes half a MiB of memory and a descriptor.
+const CLOSE_DEGREE: c_int = H5F_close_degree_t::H5F_CLOSE_WEAK as c_int;
 /// One free list for all kinds of memory (`H5FD_FLMAP_SINGLE`).
 const ONE_KIND: [c_int; 7] = [1; 7];
 
@@ -132,7 +135,7 @@ fn register() -> Result<hid_t> {
     let class = Class {
         name: NAME.as_ptr(),
         maxaddr: MAX_ADDRESS,
-        fc_degree: 0,
+        fc_degree: CLOSE_DEGREE,
         terminate: 0,
         functions: FUNCTIONS,
         rest: [0; 4],
@@ -143,7 +146,7 @@ fn register() -> Result<hid_t> {
         value: CLASS_VALUE,
         name: NAME.as_ptr(),
         maxaddr: MAX_ADDRESS,
-        fc_degree: 0,
+        fc_degree: CLOSE_DEGREE,
         terminate: 0,
         functions: FUNCTIONS,
         rest: [0; 10],

@@ -43,6 +43,14 @@ pub fn drop_capabilities() -> Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(failed("no_new_privs"))
 }
 
+/// If memory runs out, the kernel is to end a scan, which is one file, and not the daemon or a user's program. Returns
+/// what is missing, for the log.
+pub fn die_first() -> Option<String> {
+    const SCORE: &str = "/proc/self/oom_score_adj";
+    let written = std::fs::write(SCORE, "1000");
+    written.err().map(|e| format!("{SCORE}: {e}"))
+}
+
 /// `memory`: bytes of address space.
 pub fn limit_memory(memory: u64) -> Result<()> {
     limit(Resource::As, memory, 0)?;

@@ -64,6 +64,8 @@ struct Confined {
 
 fn confine(confinement: &Confinement) -> confine::Result<Confined> {
     close_inherited()?;
+    // Before the change of the user, after which this process may not write below /proc.
+    let unranked = confine::die_first();
     // This loads what libhdf5 loads lazily. Later nothing can be opened.
     crate::library();
     let no_fork = NoFork::prepare()?;
@@ -72,9 +74,15 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
     }
     confine::drop_capabilities()?;
     confine::limit_memory(confinement.memory)?;
-    let missing = confine::restrict_files()?;
+    let missing: Vec<String> = unranked
+        .into_iter()
+        .chain(confine::restrict_files()?)
+        .collect();
     confine::filter_calls()?;
-    Ok(Confined { no_fork, missing })
+    Ok(Confined {
+        no_fork,
+        missing: (!missing.is_empty()).then(|| missing.join("; ")),
+    })
 }
 
 /// Closes the descriptors that this process inherited through the daemon. They are not for workers.

@@ -1,0 +1,47 @@
+//! Files that need much of a scan.
+
+use std::process::{Command, Output};
+
+use crate::common::encoder::{Dataset, Entry, Log, LogFile, Type};
+use crate::common::{messages, tested_program};
+
+/// A log of as many subfiles, each with one row.
+fn subfiles(count: u64) -> LogFile {
+    let dataset = Dataset::new("data", 0, Type::I32, &[count, 4]);
+    let mut file = LogFile::new(vec![dataset]);
+    file.subfiled = true;
+    file.logs = (0..count)
+        .map(|row| Log {
+            tables: vec![vec![vec![Entry::one(0, &[row, 0], &[1, 4], vec![1; 16])]]],
+        })
+        .collect();
+    file
+}
+
+/// What `inspect` says of a log with so many subfiles.
+fn inspected(count: u64, scan_memory: &str) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
+    subfiles(count).write(&log);
+    let mut command = Command::new(tested_program());
+    let command = command.args(["inspect", "--scan-memory", scan_memory]);
+    command.arg(&log).output().unwrap()
+}
+
+fn all_are_found(count: u64, output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = format!("{count} records, {count} blocks");
+    assert!(text.contains(&found), "{text}{}", messages(output));
+}
+
+/// A scan needs no memory for each file that it has closed.
+#[test]
+fn subfiles_by_the_hundred() {
+    all_are_found(700, &inspected(700, "256M"));
+}
+
+#[test]
+#[ignore = "making the files takes ten seconds"]
+fn subfiles_by_the_thousand() {
+    all_are_found(4500, &inspected(4500, "2G"));
+}
