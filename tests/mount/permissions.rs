@@ -230,7 +230,14 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
 
 // --- logs of several files ------------------------------------------------------------------------
 
-/// `shown` is read by all, and by none but its owners while `part` is private.
+/// Makes ALICE the owner of a log file and of all files beside it or below.
+fn give_to_alice(dir: &Path) {
+    let owner = format!("{}:{}", ALICE.uid, ALICE.gid);
+    let given = Command::new("chown").args(["-R", &owner]).arg(dir).status();
+    assert!(given.unwrap().success());
+}
+
+/// `shown`, a log of ALICE, is read by all, and by none but ALICE and root while `part` is private.
 fn follows(mounted: &Mounted, shown: &str, part: &Path) {
     let shown = mounted.join(shown);
     let all = BOB.read(&shown).expect("it was not private yet");
@@ -263,6 +270,7 @@ fn a_log_is_as_private_as_the_most_private_of_its_files() {
     }
     let burst = source.path().join("burst");
     copy(&corpus("corpus-pnetcdf/records-cdf1-np1"), &burst);
+    give_to_alice(source.path());
     let mounted = mount_for_all(source.path());
     follows(
         &mounted,
@@ -291,6 +299,8 @@ fn logs_in_another_directory_are_as_private_as_that() {
         copy(&own, &further.path().join(log));
         fs::remove_file(own).unwrap();
     }
+    give_to_alice(source.path());
+    give_to_alice(further.path());
     let options = format!(
         "allow_other,index_dir=none,burst_dir={}",
         further.path().display()

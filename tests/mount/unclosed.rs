@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::unclosed::{self, FRONT};
-use crate::common::{Mounted, PROGRAM, User, can_mount, messages, wait_until};
+use crate::common::{Mounted, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
@@ -66,7 +66,7 @@ impl Log {
     }
 
     fn recover(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(tested_program());
         command.arg("recover").args(arguments).arg(self.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &messages(&output);
@@ -409,15 +409,96 @@ fn a_log_is_no_more_public_than_its_journal() {
     set_mode(log.dir.path(), 0o755);
     let mounted = Mounted::new(log.dir.path(), "allow_other,index_dir=none");
     let shown = mounted.join("log.h5");
+    ALICE.owns(&log.path(), 0o644);
+    ALICE.owns(&log.journal_path(), 0o644);
     let all = BOB.read(&shown).unwrap();
     assert!(all.starts_with(b"\x89HDF"));
-    ALICE.owns(&log.journal_path(), 0o600);
+    set_mode(&log.journal_path(), 0o600);
     assert_eq!(BOB.read(&shown), None);
     assert!(ALICE.read(&shown).unwrap() == all);
     set_mode(&log.journal_path(), 0o644);
     assert!(BOB.read(&shown).unwrap() == all);
     set_mode(&log.path(), 0o600);
     assert_eq!(BOB.read(&shown), None);
+}
+
+/// In a directory in which all users may make files.
+fn in_a_shared_directory(log: &Log) {
+    set_mode(log.dir.path(), 0o1777);
+    BOB.owns(&log.path(), 0o644);
+    BOB.owns(&log.journal_path(), 0o644);
+}
+
+#[test]
+fn a_journal_of_another_user_is_not_acted_upon() {
+    if !can_be_others() {
+        return;
+    }
+    let log = Log::usual();
+    in_a_shared_directory(&log);
+    assert_eq!(log.shown(), "aabbaacc");
+    ALICE.owns(&log.journal_path(), 0o644);
+    let before = (
+        fs::read(log.path()).unwrap(),
+        fs::read(log.journal_path()).unwrap(),
+    );
+    assert_refused(
+        log.view(),
+        "user 61101 owns it, and user 61102 owns the log file",
+    );
+    let (good, said) = log.recover(&[]);
+    for word in ["log.h5.h5logfs-journal", "user 61101 owns it", "user 61102"] {
+        assert!(!good && said.contains(word), "no {word} in: {said}");
+    }
+    let after = (
+        fs::read(log.path()).unwrap(),
+        fs::read(log.journal_path()).unwrap(),
+    );
+    assert!(after == before);
+    // Root may have written it.
+    std::os::unix::fs::chown(log.journal_path(), Some(0), None).unwrap();
+    assert_eq!(log.shown(), "aabbaacc");
+    assert!(log.recover(&[]).0);
+}
+
+/// A closed log needs no journal, so one that another user puts there changes nothing, whatever it is.
+#[test]
+fn nothing_that_another_user_puts_beside_a_closed_log_changes_it() {
+    if !can_be_others() || !can_mount(User::Caller) {
+        return;
+    }
+    let log = Log::usual();
+    in_a_shared_directory(&log);
+    let journal = fs::read(log.journal_path()).unwrap();
+    assert!(log.recover(&[]).0);
+    let path = log.journal_path();
+    let put: [(&str, &dyn Fn()); 4] = [
+        ("the journal of an earlier flush", &|| {
+            let end = journal.windows(8).position(|w| w == b"\"commit\"").unwrap();
+            let end = end + journal[end..].iter().position(|b| *b == b'\n').unwrap();
+            fs::write(&path, &journal[..=end]).unwrap();
+        }),
+        ("a directory", &|| fs::create_dir(&path).unwrap()),
+        ("a link", &|| {
+            std::os::unix::fs::symlink("log.h5", &path).unwrap()
+        }),
+        ("a private file", &|| {
+            fs::write(&path, "").unwrap();
+            set_mode(&path, 0o000);
+        }),
+    ];
+    for (what, put) in put {
+        put();
+        std::os::unix::fs::lchown(&path, Some(ALICE.uid), None).unwrap();
+        assert_eq!(log.shown(), "aabbaacc", "{what}");
+        let mounted = Mounted::new(log.dir.path(), "allow_other,index_dir=none");
+        let read = BOB.read(&mounted.join("log.h5")).unwrap();
+        assert!(read.starts_with(b"\x89HDF"), "{what}");
+        assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 2, "{what}");
+        drop(mounted);
+        let _ = fs::remove_file(&path);
+        let _ = fs::remove_dir(&path);
+    }
 }
 
 /// The chunks of each state are the records that it has, in the tables of all ranks and flushes.

@@ -2,14 +2,20 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::Presented;
 use h5logfs_core::error::Error;
-use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::log::log_files::LogFiles;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::Identity;
+use h5logfs_core::scan::Listings;
+use h5logfs_core::scan::companions::{self, Companions};
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 
@@ -21,20 +27,17 @@ const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
 /// each file of the log, and would compare all of them each time.
 const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
 
-/// The companion files of a file.
-#[derive(Debug, Default)]
-pub struct Companions {
-    /// `None` for a file that needs none.
-    pub paths: Option<Vec<SourcePath>>,
-    /// Their states before the scan.
-    pub states: Vec<Source>,
-}
+/// How long a file with the name of a companion file counts as one of another user. A change of its owner leaves no trace
+/// in the directory.
+const FOREIGN_LIFETIME: Duration = Duration::from_secs(10);
 
-impl Companions {
-    pub fn without_states(paths: Option<Vec<SourcePath>>) -> Self {
-        let states = Vec::new();
-        Companions { paths, states }
-    }
+/// The companion files of a file, in their states before the scan.
+#[derive(Debug, Default)]
+pub struct CompanionStates {
+    /// `None` for a file that needs none.
+    pub companions: Option<Companions>,
+    /// The states of those that belong to it.
+    pub states: Vec<Source>,
 }
 
 /// What is known of a path, and the states of the files from which it is known.
@@ -42,16 +45,18 @@ impl Companions {
 pub struct CatalogEntry {
     /// The files of the log, the main file first, and companion files that no other file refers to.
     pub files: Vec<Source>,
-    /// See [`Companions::paths`].
-    pub companions: Option<Vec<SourcePath>>,
-    /// The names in the directory of the main file that belong to the log.
-    pub companion_names: HashSet<OsString>,
+    /// See [`CompanionStates::companions`].
+    companions: Option<Mutex<Companions>>,
+    /// Of a view: the names in the directory of the main file that lead to other files of the log, and are not listed.
+    pub hidden: HashSet<OsString>,
     pub presented: Presented,
     /// The system refused an operation, which says nothing about the file. The next request tries again.
     is_transient: bool,
     since: Instant,
     /// The time of the last comparison of the files with their states: milliseconds after `since`.
     compared: AtomicU64,
+    /// The time when the owners of the companion files were last compared: milliseconds after `since`.
+    owners_compared: AtomicU64,
     /// Alive while the view is open, or the budget keeps it.
     pub view: Weak<View>,
 }
@@ -61,27 +66,28 @@ impl CatalogEntry {
     pub fn new(
         since: Instant,
         mut files: Vec<Source>,
-        companions: Companions,
+        companions: CompanionStates,
         presented: Presented,
         view: Weak<View>,
     ) -> Self {
-        let companion_names = companion_names(&files).unwrap_or_default();
+        let hidden = companion_names(&files).unwrap_or_default();
         let places: HashSet<SourcePath> = files.iter().map(|file| file.place.clone()).collect();
         let others = companions.states.into_iter();
         files.extend(others.filter(|file| !places.contains(&file.place)));
         CatalogEntry {
             files,
-            companions: companions.paths,
-            companion_names,
+            companions: companions.companions.map(Mutex::new),
+            hidden,
             is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
             presented,
             since,
             compared: AtomicU64::new(0),
+            owners_compared: AtomicU64::new(0),
             view,
         }
     }
 
-    pub fn of_view(since: Instant, view: &Arc<View>, companions: Companions) -> Self {
+    pub fn of_view(since: Instant, view: &Arc<View>, companions: CompanionStates) -> Self {
         let snapshot = view.snapshot();
         let files = snapshot.sources.iter().chain(&snapshot.journal);
         let mut files: Vec<Source> = files.map(Source::file).collect();
@@ -117,13 +123,64 @@ impl CatalogEntry {
     }
 
     pub fn was_compared(&self) {
-        let now = self.since.elapsed().as_millis();
-        self.compared.store(now as u64, Ordering::Relaxed);
+        self.set_now(&self.compared);
     }
 
     pub fn was_just_compared(&self) -> bool {
-        let last = Duration::from_millis(self.compared.load(Ordering::Relaxed));
-        self.since.elapsed() < last + COMPARISON_LIFETIME
+        self.is_within(COMPARISON_LIFETIME, &self.compared)
+    }
+
+    /// Whether the log at `relative` still has the same companion files. Files of other users may come and go.
+    pub fn has_same_companions(
+        &self,
+        dir: &SourceDir,
+        relative: &Path,
+        listings: &Listings,
+    ) -> bool {
+        let Some(companions) = &self.companions else {
+            return true;
+        };
+        let Ok(named) = companions::named(dir, relative, listings) else {
+            return false;
+        };
+        let mut known = companions.lock();
+        let must_compare =
+            known.has_foreign() && !self.is_within(FOREIGN_LIFETIME, &self.owners_compared);
+        if named == known.named && !must_compare {
+            return true;
+        }
+        let owner = self.files.first().map_or(0, |log| log.identity.owner);
+        let files = LogFiles::of_owner(dir, relative, owner);
+        let now = if must_compare {
+            self.set_now(&self.owners_compared);
+            Companions::default().renamed(&files, named)
+        } else {
+            known.renamed(&files, named)
+        };
+        if now.own != known.own {
+            return false;
+        }
+        if now.has_foreign() && !known.has_foreign() {
+            let foreign = companions::companions(&files, listings);
+            let foreign = foreign.ok().and_then(|(_, foreign)| foreign.text());
+            log::warn!(
+                "{}: {}",
+                dir.full_path(relative).display(),
+                foreign.unwrap_or_default()
+            );
+        }
+        *known = now;
+        true
+    }
+
+    fn set_now(&self, time: &AtomicU64) {
+        let now = self.since.elapsed().as_millis();
+        time.store(now as u64, Ordering::Relaxed);
+    }
+
+    fn is_within(&self, lifetime: Duration, time: &AtomicU64) -> bool {
+        let last = Duration::from_millis(time.load(Ordering::Relaxed));
+        self.since.elapsed() < last + lifetime
     }
 }
 

@@ -53,6 +53,7 @@ use rustix::fs::OFlags;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::log_files::may_hide;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::messages;
@@ -63,9 +64,12 @@ use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
-use entry::{CatalogEntry, Companions};
+use entry::{CatalogEntry, CompanionStates};
 use stored_scan::{ScanInputs, StoredScan};
 use superseded::Superseded;
+
+/// To look up names in a directory.
+const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// The most files that the catalog remembers. Each takes a few hundred bytes.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -345,7 +349,13 @@ impl Catalog {
         if look.may_be_log {
             return Ok(Lookup::NeedsScan);
         }
-        let companions = Companions::without_states(look.companions);
+        if let Some(foreign) = look.foreign_diagnostic() {
+            log::warn!("{}: {foreign}", source.path().display());
+        }
+        let companions = CompanionStates {
+            companions: look.companions,
+            states: Vec::new(),
+        };
         let plain = Presented::Plain;
         let entry = self.entry_without_view(since, relative, &source, plain, companions);
         Ok(Lookup::Known(entry))
@@ -368,8 +378,9 @@ impl Catalog {
             let now = now.or_else(|| self.identity(&file.place));
             now.is_some_and(|now| file.is_still(now))
         };
-        if entry.files.iter().all(is_unchanged) && self.has_companions(relative, &entry.companions)
-        {
+        let is_current = entry.files.iter().all(is_unchanged)
+            && entry.has_same_companions(&self.dir, relative, &self.listings);
+        if is_current {
             entry.was_compared();
             Some(entry)
         } else {
@@ -423,14 +434,6 @@ impl Catalog {
         is_at(view, relative) && snapshot.sources.iter().chain([journal]).all(has_grown)
     }
 
-    /// Whether the file still has exactly these companion files.
-    fn has_companions(&self, relative: &Path, companions: &Option<Vec<SourcePath>>) -> bool {
-        companions.as_ref().is_none_or(|then| {
-            let now = companions::companions(&self.dir, relative, &self.listings);
-            now.is_ok_and(|now| now == *then)
-        })
-    }
-
     fn identity(&self, place: &SourcePath) -> Option<Identity> {
         let stat = self.dir.of(place).ok()?.stat(&place.path).ok()?;
         Some(Identity::from(&stat))
@@ -472,10 +475,12 @@ impl Catalog {
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
             Ok(look) => {
-                let companions = self.with_states(look.companions);
-                (self.open_view(relative, &source, &companions), companions)
+                let states = self.states(&look);
+                let opened = self.open_view(relative, &source, &look, &states);
+                let companions = look.companions;
+                (opened, CompanionStates { companions, states })
             }
-            Err(e) => (Err(e), Companions::default()),
+            Err(e) => (Err(e), CompanionStates::default()),
         };
         let presented = match opened {
             Ok(view) => {
@@ -484,9 +489,9 @@ impl Catalog {
                     log::warn!("{path}: {diagnostic}");
                 }
                 self.budget.keep_view(&view);
-                let entry =
-                    self.remember(relative, CatalogEntry::of_view(since, &view, companions));
-                return Ok((entry, Some(view)));
+                let mut entry = CatalogEntry::of_view(since, &view, companions);
+                self.keep_own_names(relative, &mut entry);
+                return Ok((self.remember(relative, entry), Some(view)));
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{path}: passed through: {reason}");
@@ -516,35 +521,36 @@ impl Catalog {
         relative: &Path,
         source: &SourceFile,
         presented: Presented,
-        companions: Companions,
+        companions: CompanionStates,
     ) -> Arc<CatalogEntry> {
         let main = source_without_log(SourcePath::below(relative), source.identity());
         let entry = CatalogEntry::new(since, vec![main], companions, presented, Weak::new());
         self.remember(relative, entry)
     }
 
-    /// The companion files and their present states.
-    fn with_states(&self, paths: Option<Vec<SourcePath>>) -> Companions {
+    /// The present states of the companion files.
+    fn states(&self, look: &Look) -> Vec<Source> {
         let state = |path: &SourcePath| {
             let identity = self.identity(path)?;
             Some(source_without_log(path.clone(), identity))
         };
-        let states = paths.iter().flatten().filter_map(state).collect();
-        Companions { paths, states }
+        let own = look.companions.iter().flat_map(|found| &found.own);
+        own.filter_map(state).collect()
     }
 
     fn open_view(
         &self,
         relative: &Path,
         source: &SourceFile,
-        companions: &Companions,
+        look: &Look,
+        companions: &[Source],
     ) -> Result<Arc<View>> {
         let stored = match &self.store {
             Some(store) => {
                 let inputs = ScanInputs {
                     library: self.scanner.library(),
                     settings: &self.settings,
-                    companions: &companions.states,
+                    companions,
                 };
                 Some(StoredScan::new(store, inputs, &self.dir, relative, source)?)
             }
@@ -552,24 +558,30 @@ impl Catalog {
         };
         if let Some(view) = stored
             .as_ref()
-            .and_then(|stored| self.open_stored(stored, source))
+            .and_then(|stored| self.open_stored(stored, source, look))
         {
             return Ok(view);
         }
         let request = ScanRequest {
             dir: &self.dir,
             relative,
-            companions: companions.paths.as_deref(),
+            companions: look.companions.as_ref().map(|found| &*found.own),
             settings: &self.settings,
         };
-        self.scan_file(request, stored.as_ref())
+        self.scan_file(request, look, stored.as_ref())
     }
 
     /// `None` where the store has no snapshot that can be used.
-    fn open_stored(&self, stored: &StoredScan<'_>, source: &SourceFile) -> Option<Arc<View>> {
+    fn open_stored(
+        &self,
+        stored: &StoredScan<'_>,
+        source: &SourceFile,
+        look: &Look,
+    ) -> Option<Arc<View>> {
         let start = Instant::now();
         let task = self.budget.task(None);
-        let (snapshot, log) = stored.find(&task, source)?;
+        let (mut snapshot, log) = stored.find(&task, source)?;
+        snapshot.diagnostics.extend(look.foreign_diagnostic());
         let budget = Arc::clone(&self.budget);
         match View::open(&self.dir, snapshot, budget, Some(log)) {
             Ok(view) => {
@@ -587,12 +599,18 @@ impl Catalog {
     fn scan_file(
         &self,
         request: ScanRequest<'_>,
+        look: &Look,
         stored: Option<&StoredScan<'_>>,
     ) -> Result<Arc<View>> {
         let (start, stats) = (Instant::now(), self.budget.stats());
         stats.scans.count();
-        let snapshot = stats.scan_time.time(|| self.scanner.scan(request))?;
-        let (packed, log) = stored.and_then(|stored| stored.pack(&snapshot)).unzip();
+        let scanned = stats.scan_time.time(|| self.scanner.scan(request));
+        // What is kept does not tell of foreign files, which come and go.
+        let kept = scanned.as_ref().ok().zip(stored);
+        let (packed, log) = kept
+            .and_then(|(snapshot, stored)| stored.pack(snapshot))
+            .unzip();
+        let snapshot = look.complete(scanned)?;
         let view = View::open(&self.dir, snapshot, Arc::clone(&self.budget), log)?;
         log_opened(&view, "scanned", start);
         match stored.zip(packed) {
@@ -622,8 +640,7 @@ impl Catalog {
     /// Whether `name` in the directory `parent` is a companion of a log beside it: a subfile, the directory of
     /// subfiles, or the journal of a log that was not closed. A mount does not show companions.
     pub fn is_hidden(&self, parent: &Path, name: &OsStr, wait: Wait) -> Lookup<bool> {
-        let search = OFlags::PATH | OFlags::DIRECTORY;
-        match self.dir.open_below(parent, search) {
+        match self.dir.open_below(parent, OPEN_DIRECTORY) {
             Ok(directory) => self.is_hidden_in(directory.as_fd(), parent, name, wait),
             Err(_) => Lookup::Known(false),
         }
@@ -644,21 +661,37 @@ impl Catalog {
         let Ok(stat) = stat_in(directory, main) else {
             return Lookup::Known(false);
         };
+        let may_hide = || may_hide(directory, main, name).unwrap_or(false);
         let (relative, identity) = (parent.join(main), Identity::from(&stat));
         let recent = self.entries.get(&relative);
         let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
         let entry = match recent {
             Some(entry) => Ok(Lookup::Known(entry)),
+            // A file of another user need not wait for the scan.
+            None if !may_hide() => return Lookup::Known(false),
             None => self.entry_with(&relative, Some(identity), wait),
         };
         let Ok(entry) = entry else {
             return Lookup::Known(false);
         };
         entry.map(|entry| match entry.presented {
-            Presented::View { .. } => entry.companion_names.contains(name),
+            Presented::View { .. } => entry.hidden.contains(name),
             // The companion may be the reason why the log is broken.
-            Presented::Broken(_) => true,
+            Presented::Broken(_) => may_hide(),
             Presented::Plain => false,
         })
+    }
+
+    /// Of the names that `entry`, the entry of the log at `relative`, may hide, keeps those that belong to its owner.
+    fn keep_own_names(&self, relative: &Path, entry: &mut CatalogEntry) {
+        let (Some(parent), Some(log)) = (relative.parent(), relative.file_name()) else {
+            return;
+        };
+        match self.dir.open_below(parent, OPEN_DIRECTORY) {
+            Ok(directory) => entry
+                .hidden
+                .retain(|name| may_hide(&directory, log, name).unwrap_or(false)),
+            Err(_) => entry.hidden.clear(),
+        }
     }
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use h5logfs_core::error::Result;
 use h5logfs_core::index::store::{FileState, FileTime, Store, StoreEntry, StoreKey};
 use h5logfs_core::journal;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::Settings;
@@ -99,7 +100,8 @@ impl<'a> StoredScan<'a> {
     pub fn find(&self, task: &Task, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
         let bytes = self.log.get(task, ITEM)?;
         // The log was not closed: its journal is newer than the file.
-        if !matches!(journal::of_file(self.dir, self.relative, source), Ok(None)) {
+        let files = LogFiles::of(self.dir, self.relative, source);
+        if !matches!(journal::of_file(&files, source), Ok(None)) {
             return None;
         }
         match postcard::take_from_bytes(&bytes) {

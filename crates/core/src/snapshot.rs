@@ -388,6 +388,7 @@ mod tests {
                 inode: 2,
                 size: 3,
                 modified: (4, 5),
+                owner: 6,
             },
             grows: false,
             arrangement: Arrangement::Whole,

@@ -43,6 +43,7 @@ use parking_lot::Mutex;
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::netcdf as netcdf_log;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Tables, carries_mark, find_signature};
@@ -51,8 +52,6 @@ use h5logfs_core::scan::{Chunking, ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
 use layout_objects::LayoutObjects;
 use sources::Sources;
-
-/// The largest user block that is shown. User blocks are kept in memory.
 
 /// Scans trusted files with the libhdf5 of this process, one file at a time.
 #[derive(Debug, Default)]
@@ -80,8 +79,9 @@ pub fn library() -> String {
 /// [`Error::NotALog`] says that the file is not a log. Every other error is about a log file.
 pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
     let source = SourceFile::open(request.dir, request.relative)?;
-    if let Some((path, journal)) = journal::of_file(request.dir, request.relative, &source)? {
-        return unclosed::scan(request, source, path, journal);
+    let files = LogFiles::of(request.dir, request.relative, &source);
+    if let Some((place, journal)) = journal::of_file(&files, &source)? {
+        return unclosed::scan(request, source, place, journal);
     }
     if source.is_empty() || netcdf_log::has_magic(&source)? {
         return netcdf::scan(request, source);

@@ -7,6 +7,7 @@ use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::filters::Filter;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
@@ -175,16 +176,17 @@ pub fn find_log(
         config: header.config as i32,
         ..Tables::default()
     };
+    let files = LogFiles::of(request.dir, request.relative, &master);
     let mut sources = Sources::default();
     sources.push(SourcePath::below(request.relative), master);
     if header.is_subfiled() {
-        let paths = find_subfiles(request.dir, request.relative, header.subfiles)?;
-        for (path, number) in paths.into_iter().zip(1..) {
-            let subfile = SourceFile::open(request.dir, &path);
+        let places = find_subfiles(&files, header.subfiles)?;
+        for (place, number) in places.into_iter().zip(1..) {
+            let subfile = files.open(&place);
             let subfile = subfile.map_err(|e| format!("subfile {e}"))?;
             find_subfile_tables(&subfile, number, &mut tables)
                 .map_err(|e| format!("subfile {}: {e}", subfile.path().display()))?;
-            sources.push(SourcePath::below(path), subfile);
+            sources.push(place, subfile);
         }
     } else {
         find_tables(file, header, 0, &mut tables)?;

@@ -1,8 +1,6 @@
 //! A log that was not closed, or is still written: makes its objects in memory from the definitions in the journal,
 //! and then walks them like those of any other log.
 
-use std::path::PathBuf;
-
 use super::logvol::LogVolObjects;
 use super::sources::Sources;
 use super::tree;
@@ -14,6 +12,7 @@ use h5logfs_core::journal::Recorded;
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::{self, Extent};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
@@ -24,7 +23,7 @@ use h5logfs_core::snapshot::{Snapshot, Source};
 pub fn scan(
     request: ScanRequest<'_>,
     master: SourceFile,
-    journal_path: PathBuf,
+    journal_place: SourcePath,
     journal: Recorded,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
@@ -35,23 +34,22 @@ pub fn scan(
         config: journal.header.config,
         ..logvol::Tables::default()
     };
-    let subfiles = journal
-        .header
-        .subfile_paths(request.dir, request.relative)?;
+    let log_files = LogFiles::of(request.dir, request.relative, &master);
+    let subfiles = journal.header.subfiles_of(&log_files)?;
     let master = if subfiles.is_empty() {
         add_log(master, 0, &journal, 0, &mut tables)?
     } else {
         master.first_bytes(FRONT)?
     };
     sources.push(SourcePath::below(request.relative), master);
-    for (log, path) in subfiles.into_iter().enumerate() {
-        let subfile = SourceFile::open(request.dir, &path)?;
+    for (log, place) in subfiles.into_iter().enumerate() {
+        let subfile = log_files.open(&place)?;
         if file_id(&subfile)? != Some(journal.id) {
             return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
         }
         let number = sources.files.len() as u16;
         let subfile = add_log(subfile, number, &journal, log, &mut tables)?;
-        sources.push(SourcePath::below(path), subfile);
+        sources.push(place, subfile);
     }
     let log = Tables::LogVol(tables);
     let files = &sources.files;
@@ -70,7 +68,7 @@ pub fn scan(
     Ok(Snapshot {
         sources: sources.describe(),
         journal: Some(Source {
-            place: SourcePath::below(journal_path),
+            place: journal_place,
             identity: journal.identity,
             grows: false,
             arrangement: Arrangement::Whole,

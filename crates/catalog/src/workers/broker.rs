@@ -2,17 +2,19 @@
 //! worker sends.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Component;
 use std::time::Instant;
 
+use rustix::fs::OFlags;
+
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::log_files::LogFiles;
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::scan::protocol::{
-    Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, errno, poll,
+    Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, poll,
 };
 use h5logfs_core::scan::{ScanRequest, companions};
 use h5logfs_core::snapshot::Snapshot;
@@ -42,8 +44,9 @@ pub struct Broker<'a> {
     request: ScanRequest<'a>,
     /// The size of the largest snapshot that may come, in bytes.
     max_snapshot: u64,
-    /// The owner of the log file, where this process may read files that the owner may not.
-    owner: Option<u32>,
+    /// The owner of the log file.
+    owner: u32,
+    files: LogFiles<'a>,
 }
 
 struct Until(Instant);
@@ -77,10 +80,18 @@ impl<'a> Broker<'a> {
     pub fn new(request: ScanRequest<'a>, max_snapshot: u64, owner: u32) -> Self {
         let is_root = |user: u32| user == 0;
         let reads_more = is_root(rustix::process::geteuid().as_raw()) && !is_root(owner);
+        let files = LogFiles::of_owner(request.dir, request.relative, owner);
         Broker {
             request,
             max_snapshot,
-            owner: reads_more.then_some(owner),
+            owner,
+            // The snapshot may contain bytes of each file that the worker reads, and all users see the snapshot who may
+            // read the files that it names.
+            files: if reads_more {
+                files.only_public()
+            } else {
+                files
+            },
         }
     }
 
@@ -106,7 +117,7 @@ impl<'a> Broker<'a> {
                     .list(&place)
                     .map(|names| (Response::Listed(names), None)),
             };
-            let (answer, file) = answer.unwrap_or_else(|e| (Response::Refused(errno(&e)), None));
+            let (answer, file) = answer.unwrap_or_else(|e| (Response::from(&e), None));
             let file = file.as_ref().map(AsFd::as_fd);
             worker.send(&answer, file)?;
         }
@@ -131,39 +142,31 @@ impl<'a> Broker<'a> {
     }
 
     fn open(&self, place: &SourcePath) -> io::Result<OwnedFd> {
-        let dir = self.dir_of(self.may_open(place), place)?;
-        let file = dir.open_file(&place.path)?;
-        if self.may_show(place, &file.metadata()?) {
+        if !self.may_open(place) {
+            return Err(refused());
+        }
+        if *place != SourcePath::below(self.request.relative) {
+            return Ok(self.files.open_file(place, OFlags::RDONLY)?.into());
+        }
+        let file = self.request.dir.open_file(&place.path)?;
+        // Another file may have taken the name.
+        if file.metadata()?.uid() == self.owner {
             Ok(file.into())
         } else {
             Err(refused())
         }
     }
 
-    /// Whether the worker may read a file. The snapshot may contain bytes of it, and all users see the snapshot who may
-    /// read the files that it names. So a log gets no private files of users other than its owner.
-    fn may_show(&self, place: &SourcePath, file: &Metadata) -> bool {
-        let is_main = *place == SourcePath::below(self.request.relative);
-        let is_public = file.mode() & 0o004 != 0;
-        let owner_may = |owner| file.uid() == owner || is_public && !is_main;
-        self.owner.is_none_or(owner_may)
-    }
-
     fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>> {
-        let is_own = place.dir == 0 && companions::is_own_dir(self.request.relative, &place.path);
-        self.dir_of(is_own, place)?.list(&place.path)
-    }
-
-    fn dir_of(&self, granted: bool, place: &SourcePath) -> io::Result<&SourceDir> {
-        if granted {
-            self.request.dir.of(place)
+        if place.dir == 0 && companions::is_own_dir(self.request.relative, &place.path) {
+            self.files.list(place)
         } else {
             Err(refused())
         }
     }
 
-    /// Whether a file can belong to the log: the file itself, its journal, a subfile, or a companion file that the daemon
-    /// has found.
+    /// Whether a file can belong to the log by its name: the file itself, its journal, a subfile, or a companion file that
+    /// the daemon has found.
     fn may_open(&self, place: &SourcePath) -> bool {
         let ScanRequest {
             relative,
@@ -207,6 +210,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::scan::Settings;
 
     #[test]
@@ -285,21 +289,21 @@ mod tests {
             companions: Some(&[SourcePath::below(part)]),
             settings: &Settings::default(),
         };
+        let own = rustix::process::geteuid().as_raw();
         let gets = |owner, path, mode| {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(below(path), permissions).unwrap();
             let broker = Broker {
-                request,
-                max_snapshot: 1 << 20,
-                owner,
+                files: LogFiles::of_owner(&dir, request.relative, owner).only_public(),
+                ..Broker::new(request, 1 << 20, owner)
             };
             broker.open(&SourcePath::below(path)).is_ok()
         };
-        let own = rustix::process::geteuid().as_raw();
-        assert!(gets(None, part, 0o600) && gets(Some(own), part, 0o600));
-        assert!(!gets(Some(own + 1), part, 0o600) && !gets(Some(own + 1), part, 0o640));
-        assert!(gets(Some(own + 1), part, 0o604));
+        // The owner of the directory has the part, and nobody else may write there.
+        assert!(gets(own, part, 0o600));
+        assert!(!gets(own + 1, part, 0o600) && !gets(own + 1, part, 0o640));
+        assert!(gets(own + 1, part, 0o604));
         // Another file has taken the name of the log during the scan.
-        assert!(gets(Some(own), log, 0o600) && !gets(Some(own + 1), log, 0o604));
+        assert!(gets(own, log, 0o600) && !gets(own + 1, log, 0o604));
     }
 }

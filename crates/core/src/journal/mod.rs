@@ -23,8 +23,9 @@ use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::log::log_files::LogFiles;
 use crate::log::logvol::names::find_subfiles;
-use crate::log::source_dir::SourceDir;
+use crate::log::source_dir::SourcePath;
 use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
 
@@ -89,12 +90,12 @@ impl Header {
         bytes.try_into().ok().map(FileId)
     }
 
-    /// Paths of the subfiles, below the directory; none where the log lies in the file itself.
-    pub fn subfile_paths(&self, dir: &SourceDir, master: &Path) -> Result<Vec<PathBuf>> {
+    /// Where the subfiles lie; none where the log lies in the file itself.
+    pub fn subfiles_of(&self, files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
         match self.subfiles {
             0 => Ok(Vec::new()),
-            n => find_subfiles(dir, master, i64::from(n))
-                .map_err(|e| Error::bad_file(dir.full_path(master), e)),
+            n => find_subfiles(files, i64::from(n))
+                .map_err(|e| Error::bad_file(files.dir().full_path(files.log()), e)),
         }
     }
 
@@ -470,17 +471,13 @@ impl io::Read for Reader<'_> {
     }
 }
 
-/// The journal of a log file; `None` where the file is closed, or this writer did not make it. Fails where the file is
-/// not closed and has no journal.
-pub fn of_file(
-    dir: &SourceDir,
-    relative: &Path,
-    file: &SourceFile,
-) -> Result<Option<(PathBuf, Recorded)>> {
+/// The journal of the log file `file`, and where it lies; `None` where the file is closed, or this writer did not make it.
+/// Fails where the file is not closed and has no journal.
+pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
     let Some(id) = extent::file_id(file)? else {
         return Ok(None);
     };
-    let path = path_of(relative);
+    let place = SourcePath::below(path_of(files.log()));
     let missing = |reason: String| {
         if extent::is_unclosed(file)? {
             Err(Error::bad_file(
@@ -491,25 +488,28 @@ pub fn of_file(
             Ok(None)
         }
     };
-    let source = match SourceFile::open(dir, &path) {
+    let source = match files.open(&place) {
         Ok(source) => source,
         Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
-            return missing(format!("its journal {} is not there", path.display()));
+            return missing(format!("its journal {} is not there", place.path.display()));
         }
+        // It belongs to another user.
+        Err(e @ Error::BadFile { .. }) => return missing(format!("its journal is not used: {e}")),
         Err(e) => return Err(e),
     };
     // A closed file is valid without its journal, so a journal that cannot be read is ignored.
     let recorded = match Recorded::read(&source) {
         Ok(recorded) if recorded.id == id => recorded,
-        Ok(_) => return missing(format!("{} belongs to another file", path.display())),
+        Ok(_) => return missing(format!("{} belongs to another file", place.path.display())),
         Err(e) => return missing(e.to_string()),
     };
-    Ok(Some((path, recorded)))
+    Ok(Some((place, recorded)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::source_dir::SourceDir;
     use std::fs;
 
     const ID: FileId = FileId([7; 16]);

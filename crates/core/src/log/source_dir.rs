@@ -98,6 +98,11 @@ impl SourceDir {
         &self.path
     }
 
+    /// Whether another process opens the files.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.access, Access::Remote(..))
+    }
+
     /// The descriptor; fails in a process that has none.
     fn held(&self) -> io::Result<BorrowedFd<'_>> {
         match &self.access {
@@ -132,16 +137,7 @@ impl SourceDir {
         } else {
             relative
         };
-        let flags = flags | OFlags::CLOEXEC;
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let directory = self.held()?;
-        loop {
-            match rustix::fs::openat2(directory, relative, flags, Mode::empty(), beneath) {
-                // A rename elsewhere in the tree raced with the look-up. The kernel asks for another try.
-                Err(rustix::io::Errno::AGAIN) => continue,
-                other => return Ok(other?),
-            }
-        }
+        open_beneath(self.held()?, relative, flags)
     }
 
     /// Opens a regular file for reading. Refuses anything else: opening a FIFO would block.
@@ -151,13 +147,11 @@ impl SourceDir {
         }
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let file = File::from(fd);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(not_regular())
         }
-        Ok(file)
     }
 
     /// `stat` of whatever is at a path; a symbolic link is not followed.
@@ -171,24 +165,50 @@ impl SourceDir {
 
     /// The names in a directory below this directory, without `.` and `..`.
     pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
-        use std::os::unix::ffi::OsStringExt;
         if let Access::Remote(number, opener) = &self.access {
             return opener.list(&SourcePath::in_dir(*number, relative));
         }
-        let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(fd)? {
-            let name = entry?.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                names.push(OsString::from_vec(name));
-            }
-        }
-        Ok(names)
+        list_open(self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?)
     }
 }
 
+/// Opens a path below an open directory, without following symbolic links.
+pub(super) fn open_beneath(
+    directory: impl AsFd,
+    relative: &Path,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match rustix::fs::openat2(&directory, relative, flags, Mode::empty(), beneath) {
+            // A rename elsewhere in the tree raced with the look-up. The kernel asks for another try.
+            Err(rustix::io::Errno::AGAIN) => continue,
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// The names in an open directory, without `.` and `..`.
+pub(super) fn list_open(directory: OwnedFd) -> io::Result<Vec<OsString>> {
+    use std::os::unix::ffi::OsStringExt;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
+    }
+    Ok(names)
+}
+
+/// The error where a regular file was expected.
+pub(super) fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}
+
 /// Where a file lies: a directory of a [`SourceDir`], and a path below it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourcePath {
     /// 0 is the directory that was scanned, n the nth further one.
     pub dir: u16,

@@ -16,7 +16,8 @@ use super::source_dir::{SourceDir, SourcePath};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
 
-/// Identifies a file in one state: files of the same identity have the same bytes.
+/// Identifies a file in one state: files of the same identity have the same bytes and the same owner, which decides to
+/// which log they belong (see [`ownership`](super::ownership)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Device number of the file system.
@@ -27,14 +28,22 @@ pub struct Identity {
     pub size: u64,
     /// Time of the last modification, in seconds and nanoseconds.
     pub modified: (i64, i64),
+    /// The user who owns it.
+    pub owner: u32,
 }
 
 impl Identity {
-    /// Whether the file whose identity is `now` still has these bytes. Of a file that `grows` only the
+    /// Whether the file whose identity is `now` still has this owner and these bytes. Of a file that `grows` only the
     /// first `size` bytes count, for a job may append more.
     pub fn is_still(&self, now: Identity, grows: bool) -> bool {
+        self.owner == now.owner && self.has_bytes_in(now, grows)
+    }
+
+    /// The same for the bytes alone. A program that has a file open reads on when its owner changes.
+    fn has_bytes_in(&self, now: Identity, grows: bool) -> bool {
         let same_file = (self.device, self.inode) == (now.device, now.inode);
-        *self == now || (grows && same_file && self.size <= now.size)
+        let is_unchanged = same_file && (self.size, self.modified) == (now.size, now.modified);
+        is_unchanged || (grows && same_file && self.size <= now.size)
     }
 }
 
@@ -45,6 +54,7 @@ impl From<&Metadata> for Identity {
             inode: m.ino(),
             size: m.size(),
             modified: (m.mtime(), m.mtime_nsec()),
+            owner: m.uid(),
         }
     }
 }
@@ -58,6 +68,7 @@ impl From<&Stat> for Identity {
             inode: stat.st_ino as u64,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            owner: stat.st_uid,
         }
     }
 }
@@ -78,20 +89,21 @@ impl SourceFile {
     /// The file at `relative` below `dir`.
     pub fn open(dir: &SourceDir, relative: &Path) -> Result<Self> {
         let path = dir.full_path(relative);
-        let opened = dir
-            .open_file(relative)
-            .and_then(|file| Ok((Identity::from(&file.metadata()?), file)));
-        match opened {
-            Ok((identity, file)) => Ok(SourceFile {
-                file,
-                path,
-                identity,
-                grows: false,
-                arrangement: Arrangement::Whole,
-                read: ReadCounter::default(),
-            }),
-            Err(e) => Err(Error::io(path, e)),
-        }
+        let file = dir.open_file(relative);
+        let file = file.and_then(|file| Self::new(file, path.clone()));
+        file.map_err(|e| Error::io(path, e))
+    }
+
+    /// An open file; `path` is its path as a user knows it.
+    pub(super) fn new(file: File, path: PathBuf) -> io::Result<Self> {
+        Ok(SourceFile {
+            identity: Identity::from(&file.metadata()?),
+            file,
+            path,
+            grows: false,
+            arrangement: Arrangement::Whole,
+            read: ReadCounter::default(),
+        })
     }
 
     /// The file at `place`, below `dir` or one of its further directories.
@@ -182,7 +194,7 @@ impl SourceFile {
     /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = Identity::from(&self.metadata()?);
-        if self.identity.is_still(now, self.grows) {
+        if self.identity.has_bytes_in(now, self.grows) {
             return Ok(());
         }
         Err(Error::Changed {

@@ -10,13 +10,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quick_cache::sync::Cache;
 
 use super::Settings;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::{Error, Result};
 use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
+use crate::log::log_files::{LogFiles, foreign};
 use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
 use crate::log::netcdf::{self, names::LogName};
+use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::{Identity, SourceFile};
+use crate::snapshot::Snapshot;
 
 /// The most directories whose listings are cached.
 const REMEMBERED: usize = 4096;
@@ -29,8 +33,104 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Look {
     /// A scan may find a log.
     pub may_be_log: bool,
-    /// The companion files, by their names; `None` for a kind of file that has none.
-    pub companions: Option<Vec<SourcePath>>,
+    /// The companion files that come and go; `None` for a kind of file that has none.
+    pub companions: Option<Companions>,
+    /// Files that have names of companion files, and belong to other users.
+    pub foreign: ForeignFiles,
+}
+
+/// The companion files of one file that may come and go without a change of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Companions {
+    /// All files with the names of such files, sorted.
+    pub named: Vec<SourcePath>,
+    /// Those that belong to the log (see [`ownership`](crate::log::ownership)).
+    pub own: Vec<SourcePath>,
+}
+
+impl Companions {
+    /// Whether some of the files do not belong to the log.
+    pub fn has_foreign(&self) -> bool {
+        self.own.len() < self.named.len()
+    }
+
+    /// The companion files when the names are `named` instead. Only files whose names are new are examined.
+    pub fn renamed(&self, files: &LogFiles<'_>, named: Vec<SourcePath>) -> Self {
+        let is_own = |place: &&SourcePath| {
+            let is_new = self.named.binary_search(place).is_err();
+            self.own.binary_search(place).is_ok() || (is_new && !is_foreign(files, place))
+        };
+        let own = named.iter().filter(is_own).cloned().collect();
+        Companions { named, own }
+    }
+}
+
+fn is_foreign(files: &LogFiles<'_>, place: &SourcePath) -> bool {
+    files.check(place).is_err_and(|e| foreign(&e).is_some())
+}
+
+/// The files that have names of companion files of one log, but do not belong to it. There may be any number of them, so
+/// only the first is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForeignFiles {
+    first: Option<(PathBuf, Foreign)>,
+    others: usize,
+}
+
+impl ForeignFiles {
+    /// Adds what is at `place` if it does not belong to the log; returns whether it did.
+    fn add_if_foreign(&mut self, files: &LogFiles<'_>, place: &SourcePath) -> bool {
+        let error = files.check(place).err();
+        let Some(reason) = error.and_then(|e| foreign(&e)) else {
+            return false;
+        };
+        match self.first {
+            Some(_) => self.others += 1,
+            None => self.first = Some((files.full_path(place), reason)),
+        }
+        true
+    }
+
+    /// What a user should know of them; `None` where there are none.
+    pub fn text(&self) -> Option<String> {
+        let (path, reason) = self.first.as_ref()?;
+        let others = match self.others {
+            0 => String::new(),
+            n => format!(" (and {n} more files)"),
+        };
+        Some(format!("{}: not used{others}: {reason}", path.display()))
+    }
+}
+
+impl Look {
+    /// What a user should know of the foreign files; `None` where there are none.
+    pub fn foreign_diagnostic(&self) -> Option<Diagnostic> {
+        let text = self.foreign.text()?;
+        // Without a journal or subfiles of another user nothing is missing. Data may be missing without such logs.
+        let severity = match &self.companions {
+            Some(_) => Severity::Inconsistent,
+            None => Severity::Note,
+        };
+        Some(Diagnostic::new(severity, text))
+    }
+
+    /// Adds the foreign files to the outcome of a scan.
+    pub fn complete(&self, outcome: Result<Snapshot>) -> Result<Snapshot> {
+        let Some(foreign) = self.foreign_diagnostic() else {
+            return outcome;
+        };
+        match outcome {
+            Ok(mut snapshot) => {
+                snapshot.diagnostics.push(foreign);
+                Ok(snapshot)
+            }
+            Err(Error::NotALog { path, reason }) => Err(Error::NotALog {
+                path,
+                reason: format!("{reason}; {foreign}"),
+            }),
+            error => error,
+        }
+    }
 }
 
 /// Takes a first look at the file `source` at `relative`. It is cheap, for most files of a tree are not logs.
@@ -41,35 +141,52 @@ pub fn look(
     settings: &Settings,
     listings: &Listings,
 ) -> Result<Look> {
+    let files = LogFiles::of(dir, relative, source);
     if source.is_empty() || netcdf::has_magic(source)? {
-        let companions = match companions(dir, relative, listings) {
+        let (companions, foreign) = match companions(&files, listings) {
             // An empty file with logs is an error. Where its directory cannot be listed, it is an empty file.
             Err(_) if source.is_empty() => {
                 return Ok(Look {
                     may_be_log: false,
                     companions: None,
+                    foreign: ForeignFiles::default(),
                 });
             }
             companions => companions?,
         };
+        let has_logs = !companions.own.is_empty();
         return Ok(Look {
-            may_be_log: !companions.is_empty() || (settings.without_logs && !source.is_empty()),
+            may_be_log: has_logs || (settings.without_logs && !source.is_empty()),
             companions: Some(companions),
+            foreign,
         });
     }
+    let may_be_log = find_signature(source)?.is_some() || is_unclosed(source)?;
+    let mut foreign = ForeignFiles::default();
+    if may_be_log {
+        for path in [journal::path_of(relative), subfile_dir(relative)] {
+            foreign.add_if_foreign(&files, &SourcePath::below(path));
+        }
+    }
     Ok(Look {
-        may_be_log: find_signature(source)?.is_some() || is_unclosed(source)?,
+        may_be_log,
         companions: None,
+        foreign,
     })
 }
 
-/// The files whose names make them logs of the one at `relative`, in its directory or in the further ones, in a
-/// fixed order. Their contents are not examined.
-pub fn companions(
-    dir: &SourceDir,
-    relative: &Path,
-    listings: &Listings,
-) -> Result<Vec<SourcePath>> {
+/// The companion files of a log that come and go, and the files that only have the names of such. Their contents are not
+/// examined.
+pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companions, ForeignFiles)> {
+    let named = named(files.dir(), files.log(), listings)?;
+    let mut foreign = ForeignFiles::default();
+    let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
+    let own = named.iter().filter(is_own).cloned().collect();
+    Ok((Companions { named, own }, foreign))
+}
+
+/// The files whose names make them logs of the one at `relative`, in its directory or in the further ones, sorted.
+pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Vec<SourcePath>> {
     let name = relative.file_name().unwrap_or_default();
     let beside = relative.parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
@@ -221,6 +338,54 @@ mod tests {
     }
 
     #[test]
+    fn only_new_names_are_examined_again() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of several users");
+            return;
+        }
+        let source = tempfile::tempdir().unwrap();
+        let own = |name: &str, owner: u32| {
+            let path = source.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+        };
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(source.path(), mode).unwrap();
+        let names = [
+            "a.nc_0_0.data",
+            "a.nc_0_0.meta",
+            "a.nc_1_0.data",
+            "a.nc_1_0.meta",
+        ];
+        let [own_data, own_meta, foreign_data, foreign_meta] = names.map(SourcePath::below);
+        for (name, owner) in names.iter().zip([61_001, 61_001, 61_002, 61_002]) {
+            own(name, owner);
+        }
+        let dir = SourceDir::open(source.path()).unwrap();
+        let files = LogFiles::of_owner(&dir, Path::new("a.nc"), 61_001);
+        let named = [&own_data, &foreign_data].map(Clone::clone).to_vec();
+        let known = Companions::default().renamed(&files, named);
+        assert_eq!(known.own, std::slice::from_ref(&own_data));
+        assert!(known.has_foreign());
+        // Neither a file that was known nor one that is gone is looked at.
+        own(names[2], 61_001);
+        std::fs::remove_file(source.path().join(names[0])).unwrap();
+        let named = vec![
+            own_data.clone(),
+            own_meta.clone(),
+            foreign_data,
+            foreign_meta,
+        ];
+        let now = known.renamed(&files, named.clone());
+        assert_eq!(
+            (now.own, now.named),
+            (vec![own_data, own_meta.clone()], named)
+        );
+        let gone = known.renamed(&files, vec![own_meta.clone()]);
+        assert!(gone.own == [own_meta] && !gone.has_foreign());
+    }
+
+    #[test]
     fn companions_come_and_go() {
         let (source, further) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let write = |directory: &tempfile::TempDir, name: &str| {
@@ -235,7 +400,7 @@ mod tests {
         let dir = dir.with_further(&[further.path().to_owned()]).unwrap();
         let listings = Listings::default();
         let names = || {
-            let places = companions(&dir, Path::new("below/a.nc"), &listings).unwrap();
+            let places = named(&dir, Path::new("below/a.nc"), &listings).unwrap();
             let name = |p: SourcePath| (p.dir, p.path.to_str().unwrap().to_owned());
             places.into_iter().map(name).collect::<Vec<_>>()
         };
@@ -246,6 +411,19 @@ mod tests {
         std::thread::sleep(2 * TICK);
         let own = (0, "below/a.nc_2_0.meta".to_owned());
         assert_eq!(names(), [own, elsewhere.clone()]);
+        let many = ["a.nc_10_0.meta", "a.nc_9_0.data", "a.nc_2_0.data"];
+        many.iter()
+            .for_each(|name| write(&source, &format!("below/{name}")));
+        std::thread::sleep(2 * TICK);
+        assert_eq!(names().len(), 5);
+        assert!(
+            named(&dir, Path::new("below/a.nc"), &listings)
+                .unwrap()
+                .is_sorted()
+        );
+        many.iter().for_each(|name| {
+            std::fs::remove_file(source.path().join("below").join(name)).unwrap();
+        });
         std::fs::remove_file(source.path().join("below/a.nc_2_0.meta")).unwrap();
         std::thread::sleep(2 * TICK);
         assert_eq!(names(), [elsewhere]);

@@ -30,8 +30,8 @@ pub struct ScanRequest<'a> {
     pub dir: &'a SourceDir,
     /// The log file, below the directory.
     pub relative: &'a Path,
-    /// The files whose presence makes a log of it, as [`companions::companions`] lists them; `None` for a
-    /// file that needs none.
+    /// The files whose presence makes a log of it, as far as they belong to it: [`companions::Companions::own`];
+    /// `None` for a file that needs none.
     pub companions: Option<&'a [SourcePath]>,
     /// The user's options.
     pub settings: &'a Settings,
@@ -72,10 +72,10 @@ pub fn scan_file(
     let source = SourceFile::open(dir, relative)?;
     let listings = Listings::default();
     let look = companions::look(dir, relative, &source, settings, &listings)?;
-    scanner.scan(ScanRequest {
+    look.complete(scanner.scan(ScanRequest {
         dir,
         relative,
-        companions: look.companions.as_deref(),
+        companions: look.companions.as_ref().map(|found| &*found.own),
         settings,
-    })
+    }))
 }

@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Chunking;
 use crate::error::Error;
+use crate::log::log_files::foreign;
+use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
 
 /// Begins the first message of a zygote that is confined. The name of its library, a line feed, and the means of
@@ -108,6 +110,14 @@ pub enum Response {
     Listed(Vec<OsString>),
     /// The error number of the system.
     Refused(i32),
+    /// The file does not belong to the log.
+    Foreign(Foreign),
+}
+
+impl From<&io::Error> for Response {
+    fn from(error: &io::Error) -> Self {
+        foreign(error).map_or_else(|| Response::Refused(errno(error)), Response::Foreign)
+    }
 }
 
 /// The error number of an I/O error; `EIO` where it has none.

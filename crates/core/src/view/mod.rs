@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::index::store::StoreEntry;
 use crate::log::descriptors;
+use crate::log::log_files::LogFiles;
 use crate::log::model::Selections;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
@@ -72,7 +73,8 @@ pub struct View {
 
 impl View {
     /// Opens the files that `snapshot` was made of, below `dir`. Fails with [`Error::Changed`] where one of
-    /// them is no longer what the scan saw. The snapshot may have come from another process, or from a
+    /// them is no longer what the scan saw, and with [`Error::BadFile`] where one does not belong to the log (see
+    /// [`ownership`](crate::log::ownership)). The snapshot may have come from another process, or from a
     /// file: it is checked. `saved`: where to keep on disk what is learned of this state of the log.
     pub fn open(
         dir: &SourceDir,
@@ -191,10 +193,19 @@ fn open_sources(
     snapshot: &Snapshot,
     budget: &Arc<Budget>,
 ) -> Result<Vec<SourceFile>> {
+    let Some(log) = snapshot.sources.first() else {
+        return Ok(Vec::new());
+    };
+    let files = LogFiles::of_owner(dir, &log.place.path, log.identity.owner);
     let mut sources = Vec::with_capacity(snapshot.sources.len());
     for source in &snapshot.sources {
         let stats = Arc::clone(budget.stats());
-        let file = SourceFile::open_at(dir, &source.place)?.counted_in(stats);
+        let file = if source.place == log.place {
+            SourceFile::open_at(dir, &source.place)?
+        } else {
+            files.open(&source.place)?
+        };
+        let file = file.counted_in(stats);
         if !source.is_still(file.identity()) {
             return Err(Error::Changed {
                 path: file.path().to_owned(),

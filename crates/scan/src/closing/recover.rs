@@ -5,13 +5,16 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::front::Role;
 use super::{parent, sync, write_front, write_objects};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::extent::{FRONT, file_id, sections};
-use h5logfs_core::journal::{self, Recorded, Torn};
+use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
+use h5logfs_core::journal::{self, FileId, Recorded, Torn};
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::Section;
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::Piece;
 
@@ -36,29 +39,31 @@ struct DataFile {
 /// Closes the log at `path` from its journal. Keeps the flushes up to `last` (or all that were complete), and nothing
 /// else. If it is interrupted, it can be repeated.
 pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
-    let journal_path = journal::path_of(path);
-    // The lock holds until the log is closed.
-    let _lock = lock(path, &journal_path)?;
     let (dir, name) = SourceDir::of_file(path)?;
     let master = SourceFile::open(&dir, &name)?;
-    let Some((_, all)) = journal::of_file(&dir, &name, &master)? else {
+    let files = LogFiles::of(&dir, &name, &master);
+    let path = &dir.full_path(&name);
+    let journal_path = journal::path_of(path);
+    // The lock holds until the log is closed.
+    let _lock = lock(path, &files)?;
+    let Some((_, all)) = journal::of_file(&files, &master)? else {
         let reason = format!("{} does not belong to it", journal_path.display());
         return Err(Error::bad_file(path, reason));
     };
     let flushes = all.flushes();
-    let kept = choose_flushes(path, &dir, &name, all, last)?;
+    let kept = choose_flushes(path, &files, all, last)?;
     // First all reads, because they can fail, then the writes.
-    let data_files = read_data_files(&dir, &name, &kept)?;
+    let data_files = read_data_files(&files, &kept)?;
     for file in &data_files {
         let failed = |e: io::Error| Error::io(&file.path, e);
         if kept.flushes() < flushes {
-            copy_anew(&file.path, file.end).map_err(failed)?;
+            copy_anew(file, &kept.id).map_err(failed)?;
         }
         let data = Piece {
             offset: FRONT,
             len: file.end - FRONT,
         };
-        let table = write_table(file).map_err(failed)?;
+        let table = write_table(file, &kept.id).map_err(failed)?;
         write_front_of(&file.path, &kept, Role::Log { data, table })?;
     }
     if kept.header.subfiles > 0 {
@@ -79,22 +84,25 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     })
 }
 
-/// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock.
-fn lock(path: &Path, journal_path: &Path) -> Result<File> {
+/// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock, and if the journal belongs
+/// to another user.
+fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
+    let place = SourcePath::below(journal::path_of(files.log()));
+    let journal_path = files.full_path(&place);
     // NFS locks only files that are open for writing.
-    let opened = OpenOptions::new().read(true).write(true).open(journal_path);
+    let opened = files.open_file(&place, OFlags::RDWR);
     let file = opened.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound if path.exists() => Error::bad_file(
+        io::ErrorKind::NotFound => Error::bad_file(
             path,
             "it has no journal: it is closed already, or its journal is lost",
         ),
-        _ => Error::io(journal_path, e),
+        _ => Error::io(&journal_path, e),
     })?;
     journal::lock(&file).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => {
             Error::bad_file(path, "the job that writes it is still running")
         }
-        _ => Error::io(journal_path, e),
+        _ => Error::io(&journal_path, e),
     })?;
     Ok(file)
 }
@@ -102,8 +110,7 @@ fn lock(path: &Path, journal_path: &Path) -> Result<File> {
 /// The journal up to the flush `last`, or all of it. A damaged journal is read up to `last` only.
 fn choose_flushes(
     path: &Path,
-    dir: &SourceDir,
-    name: &Path,
+    files: &LogFiles<'_>,
     all: Recorded,
     last: Option<u64>,
 ) -> Result<Recorded> {
@@ -114,7 +121,7 @@ fn choose_flushes(
             Err(Error::bad_file(path, reason))
         }
         (Some(last), _) => {
-            let journal = SourceFile::open(dir, &journal::path_of(name))?;
+            let journal = files.open(&SourcePath::below(journal::path_of(files.log())))?;
             Recorded::read_until(&journal, last)
         }
         (None, Some(torn)) if torn.damaged => {
@@ -125,13 +132,15 @@ fn choose_flushes(
     }
 }
 
-fn read_data_files(dir: &SourceDir, name: &Path, journal: &Recorded) -> Result<Vec<DataFile>> {
-    let mut paths = journal.header.subfile_paths(dir, name)?;
-    if paths.is_empty() {
-        paths.push(name.to_owned());
-    }
-    let read = |(number, path): (usize, PathBuf)| {
-        let source = SourceFile::open(dir, &path)?;
+fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataFile>> {
+    let subfiles = journal.header.subfiles_of(files)?;
+    let sources = if subfiles.is_empty() {
+        vec![SourceFile::open(files.dir(), files.log())?]
+    } else {
+        let open = |place| files.open(place);
+        subfiles.iter().map(open).collect::<Result<_>>()?
+    };
+    let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
         if file_id(&source)? != Some(journal.id) {
             return Err(Error::bad_file(path, "it belongs to another log"));
@@ -146,7 +155,7 @@ fn read_data_files(dir: &SourceDir, name: &Path, journal: &Recorded) -> Result<V
             end: journal.end(number),
         })
     };
-    paths.into_iter().enumerate().map(read).collect()
+    sources.into_iter().enumerate().map(read).collect()
 }
 
 fn write_front_of(path: &Path, journal: &Recorded, role: Role) -> Result<()> {
@@ -156,11 +165,13 @@ fn write_front_of(path: &Path, journal: &Recorded, role: Role) -> Result<()> {
 
 /// Replaces a data file by a new one with its first `end` bytes. A program that has the old file open keeps reading
 /// the dropped flushes. In the same file it would read other bytes in their place, and not notice.
-fn copy_anew(path: &Path, end: u64) -> io::Result<()> {
+fn copy_anew(data_file: &DataFile, id: &FileId) -> io::Result<()> {
+    let path = &data_file.path;
     let old = File::open(path)?;
+    check_id(&old, id)?;
     let stat = old.metadata()?;
     let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
-    io::copy(&mut old.take(end), new.as_file_mut())?;
+    io::copy(&mut old.take(data_file.end), new.as_file_mut())?;
     new.as_file().set_permissions(stat.permissions())?;
     // Only root may give a file away. Otherwise it belongs to the user who recovers it.
     let _ = fchown(new.as_file(), Some(stat.uid()), Some(stat.gid()));
@@ -170,10 +181,11 @@ fn copy_anew(path: &Path, end: u64) -> io::Result<()> {
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.
-fn write_table(data_file: &DataFile) -> io::Result<Piece> {
+fn write_table(data_file: &DataFile, id: &FileId) -> io::Result<Piece> {
     let (sections, end) = (&data_file.sections, data_file.end);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(&data_file.path)?;
+    check_id(&file, id)?;
     file.set_len(end)?;
     if sections.is_empty() {
         return Ok(Piece {

@@ -10,6 +10,7 @@ use crate::sources::Sources;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::netcdf::channels::{Channels, arrangement, channels, doubt};
 use h5logfs_core::log::netcdf::metadata::HeaderFields;
 use h5logfs_core::log::netcdf::names::{LogFileKind, LogName};
@@ -55,14 +56,19 @@ struct OpenFile {
 
 /// Finds the logs of a file among its companion files. Fails if one of them cannot be read, because its data would be
 /// missing.
-pub fn find(request: ScanRequest<'_>, companions: &[SourcePath]) -> Result<Logs> {
+pub fn find(
+    request: ScanRequest<'_>,
+    file: &SourceFile,
+    companions: &[SourcePath],
+) -> Result<Logs> {
+    let files = LogFiles::of(request.dir, request.relative, file);
     let mut logs = Logs::default();
     let mut found = Vec::new();
     // The other half of the descriptors is for other files.
     let most = descriptors::limit() / 2;
     for pair in pairs(companions) {
         let left = most.saturating_sub(2 * found.len() as u64);
-        found.extend(open(request, &pair, left, &mut logs.diagnostics)?);
+        found.extend(open(&files, &pair, left, &mut logs.diagnostics)?);
     }
     put_in_order(&mut found);
     logs.diagnostics.extend(missing_ranks(&found));
@@ -119,13 +125,13 @@ fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
 /// Opens the channels of a pair. There are none if it is no log of this file. Fails if they need more than `left`
 /// descriptors.
 fn open(
-    request: ScanRequest<'_>,
+    files: &LogFiles<'_>,
     pair: &Pair,
     left: u64,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Vec<OpenLog>> {
-    let ScanRequest { dir, relative, .. } = request;
-    let open = |place: &SourcePath| SourceFile::open_at(dir, place);
+    let (dir, relative) = (files.dir(), files.log());
+    let open = |place: &SourcePath| files.open(place);
     let data = pair.data.as_ref().map(open).transpose()?;
     let Some(place) = &pair.metadata else {
         diagnostics.extend(data.and_then(without_metadata));

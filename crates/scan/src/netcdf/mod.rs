@@ -15,6 +15,7 @@ use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::netcdf::{self, header::Header};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
@@ -30,11 +31,11 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let companions = match request.companions {
         Some(known) => Cow::Borrowed(known),
         None => {
-            let listings = Listings::default();
-            Cow::Owned(companions(request.dir, request.relative, &listings)?)
+            let files = LogFiles::of(request.dir, request.relative, &file);
+            Cow::Owned(companions(&files, &Listings::default())?.0.own)
         }
     };
-    let found = logs::find(request, &companions)?;
+    let found = logs::find(request, &file, &companions)?;
     let has_logs = !found.logs.is_empty();
     if !has_logs && file.is_empty() {
         let reason = "empty (a log file that was never closed may be so, too)";

@@ -214,6 +214,7 @@ impl DaemonOpener {
         self.0.send(request, None)?;
         match self.0.receive(LARGEST_RESPONSE)? {
             (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
+            (Response::Foreign(reason), _) => Err(reason.into_io()),
             response => Ok(response),
         }
     }

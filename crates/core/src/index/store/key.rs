@@ -82,6 +82,7 @@ impl StoreKey {
             identity.size,
             identity.modified.0 as u64,
             identity.modified.1 as u64,
+            identity.owner.into(),
             changed.0 as u64,
             changed.1 as u64,
             self.name.len() as u64,
@@ -105,6 +106,7 @@ mod tests {
                 inode: 2,
                 size: 3,
                 modified: (modified, 0),
+                owner: 6,
             },
             changed: (changed, 0),
         };

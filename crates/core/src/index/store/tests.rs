@@ -23,6 +23,7 @@ fn key(inode: u64) -> StoreKey {
                 inode,
                 size: 3,
                 modified: (4, 5),
+                owner: 6,
             },
             changed: (6, 7),
         },

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::log::source_dir::SourceDir;
+use crate::log::log_files::LogFiles;
+use crate::log::source_dir::SourcePath;
 
 /// The root group that holds the log.
 pub const LOG_GROUP: &str = "_LOG";
@@ -47,17 +48,17 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
 
 /// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the one
 /// name with which the files there begin.
-pub fn find_subfiles(dir: &SourceDir, relative: &Path, count: i64) -> Result<Vec<PathBuf>, String> {
+pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, String> {
     let count = u16::try_from(count)
         .ok()
         .filter(|n| (1..u16::MAX).contains(n))
         .ok_or_else(|| format!("{count} subfiles"))?;
-    let directory = subfile_dir(relative);
-    let shown = dir.full_path(&directory);
-    let names = dir
-        .list(&directory)
+    let directory = subfile_dir(files.log());
+    let shown = files.dir().full_path(&directory);
+    let names = files
+        .list(&SourcePath::below(&directory))
         .map_err(|e| format!("{}: {e}", shown.display()))?;
-    let own = relative.file_name().unwrap_or_default();
+    let own = files.log().file_name().unwrap_or_default();
     let prefix = if names.contains(&numbered(own, 0)) {
         own
     } else {
@@ -69,12 +70,11 @@ pub fn find_subfiles(dir: &SourceDir, relative: &Path, count: i64) -> Result<Vec
         match firsts[..] {
             [one] => one,
             _ => {
-                let first = directory.join(numbered(own, 0));
-                return Err(format!("{} is missing", dir.full_path(&first).display()));
+                let first = shown.join(numbered(own, 0));
+                return Err(format!("{} is missing", first.display()));
             }
         }
     };
-    Ok((0..count)
-        .map(|i| directory.join(numbered(prefix, u32::from(i))))
-        .collect())
+    let path = |i| directory.join(numbered(prefix, u32::from(i)));
+    Ok((0..count).map(|i| SourcePath::below(path(i))).collect())
 }
