@@ -5,6 +5,7 @@
 mod common;
 
 mod arena;
+mod companions;
 mod identity;
 mod noise;
 mod opens;
