@@ -3,6 +3,7 @@
 //! | module | its job |
 //! |---|---|
 //! | `session` | the life of one mount: start, serve, signals, end |
+//! | `memory_limit` | compares the options with the memory limit of the service |
 //! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
 //! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
 //! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
@@ -31,6 +32,7 @@ mod errno;
 mod filesystem;
 mod handles;
 mod inodes;
+mod memory_limit;
 mod monitor;
 mod mounting;
 mod mounts;

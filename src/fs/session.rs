@@ -23,6 +23,7 @@ use h5logfs_core::view::cache::MemoryLimits;
 
 use super::auto_unmount::Watcher;
 use super::filesystem::LogFilesystem;
+use super::memory_limit;
 use super::monitor::Monitor;
 use super::mounting::{self, Mounted, Request};
 use super::mounts::MountId;
@@ -96,6 +97,9 @@ pub fn start(options: &Options) -> Result<Running> {
     // From here on stop signals are queued until a thread reads them.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
+    if let Some(shortage) = memory_limit::shortage(options.memory) {
+        log::warn!("{shortage}");
+    }
     let mount_point = mounting::checked_mount_point(&options.mount_point)?;
     // The source is opened before the mount: the mount point may be the same directory.
     let (source, source_tree) = open_source(options, &mount_point)?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use h5logfs::cli::parse_size;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -136,6 +137,45 @@ fn nothing_hides_the_mount_from_others() {
         let hiding: Vec<&str> = keys.filter(|key| HIDING.contains(key)).collect();
         assert!(hiding.is_empty(), "{path}: {hiding:?}");
     }
+}
+
+/// The value of a setting that a unit has once.
+fn setting(unit_path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(unit(unit_path)).unwrap();
+    let values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let mut values = values.map(str::to_owned);
+    let value = values.next();
+    assert_eq!(values.next(), None, "{unit_path}: {key}");
+    value
+}
+
+/// If memory runs out, a scan ends before the daemon, and the daemon has room for what its options allow.
+#[test]
+fn the_kernel_ends_scans_before_the_daemon() {
+    let daemon = (256 + 256 + 192) << 20;
+    let scan = 2 << 30;
+    for path in ["h5logfs@.service", "user/h5logfs-user@.service"] {
+        let limit = setting(path, "MemoryMax").unwrap();
+        let limit = parse_size(&limit).unwrap();
+        assert!(limit >= daemon + scan, "{path}: {limit}");
+        assert_eq!(setting(path, "MemoryHigh"), None, "{path}");
+        assert_eq!(
+            setting(path, "OOMPolicy").as_deref(),
+            Some("continue"),
+            "{path}"
+        );
+    }
+    let score: i32 = setting("h5logfs@.service", "OOMScoreAdjust")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((-999..0).contains(&score), "{score}");
+    assert_eq!(
+        setting("user/h5logfs-user@.service", "OOMScoreAdjust"),
+        None
+    );
 }
 
 /// Listens as a service manager does.

@@ -1,0 +1,94 @@
+//! The memory limit of the control groups in which this process runs, such as that of a service (`MemoryMax=`).
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use h5logfs_core::view::cache::MemoryLimits;
+
+/// What the daemon may take besides its caches, in bytes.
+const BESIDES: u64 = 192 << 20;
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// A limit that is too low.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The file that sets it.
+    file: PathBuf,
+    limit: u64,
+    needed: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage {
+            file,
+            limit,
+            needed,
+        } = self;
+        write!(
+            f,
+            "{}: {} MiB are less than the {} MiB that the daemon may take with these cache_size and index_memory; the \
+             kernel may end it",
+            file.display(),
+            limit >> 20,
+            needed >> 20
+        )
+    }
+}
+
+/// Whether the control groups limit this process to less than it may take.
+pub fn shortage(memory: MemoryLimits) -> Option<Shortage> {
+    let caches = memory.cache_size.saturating_add(memory.index_memory);
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    // The line of the unified hierarchy, cgroups(7).
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    shortage_below(
+        Path::new(ROOT),
+        Path::new(group),
+        caches.saturating_add(BESIDES),
+    )
+}
+
+/// The lowest limit of `group` and those above it counts.
+fn shortage_below(root: &Path, group: &Path, needed: u64) -> Option<Shortage> {
+    let limits = group.ancestors().filter_map(|group| {
+        let file = root.join(group).join("memory.max");
+        // `max` is no limit. The root has no such file.
+        let limit = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+        Some((limit, file))
+    });
+    let (limit, file) = limits.min()?;
+    (limit < needed).then_some(Shortage {
+        file,
+        limit,
+        needed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let group = Path::new("system.slice/h5logfs@mnt.service");
+        let slice = root.path().join("system.slice");
+        fs::create_dir_all(root.path().join(group)).unwrap();
+        let shortage = |needed| shortage_below(root.path(), group, needed);
+        assert_eq!(shortage(u64::MAX), None);
+        fs::write(root.path().join(group).join("memory.max"), "max\n").unwrap();
+        assert_eq!(shortage(u64::MAX), None);
+        fs::write(slice.join("memory.max"), "1073741824\n").unwrap();
+        assert_eq!(shortage(1 << 30), None);
+        let found = shortage((1 << 30) + (1 << 20)).unwrap().to_string();
+        assert!(
+            found.contains("system.slice/memory.max: 1024 MiB are less than the 1025 MiB"),
+            "{found}"
+        );
+        fs::write(root.path().join(group).join("memory.max"), "1048576\n").unwrap();
+        assert_eq!(shortage(1 << 30).unwrap().limit, 1 << 20);
+    }
+}
