@@ -5,8 +5,10 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use rustix::fs::{CWD, FileType, mknodat};
+use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
 
 use crate::arena::Arena;
@@ -273,6 +275,51 @@ fn links_to_files_of_the_same_user_are_not_applied() {
         std::os::unix::fs::lchown(shared.at(log), Some(ALICE.uid), None).unwrap();
     }
     assert!(reads_own_bytes(), "symbolic links");
+}
+
+/// In a directory without the sticky bit another user can put a log in the place of BOB's at any moment.
+#[test]
+fn logs_that_change_places_with_those_of_another_user_are_never_read() {
+    let Some(shared) = Shared::new() else { return };
+    const MARK: u8 = 0xee;
+    let bytes = shared.put_classic();
+    shared.put_logs(&shared.dir, BOB);
+    set_mode(&shared.dir, 0o777);
+    let others = LOGS.map(|log| shared.at(&format!("other-{log}")));
+    for (log, other) in LOGS.iter().zip(&others) {
+        let mut forged = fs::read(shared.at(log)).unwrap();
+        if log.ends_with(".data") {
+            forged[8..].fill(MARK);
+        }
+        fs::write(other, forged).unwrap();
+        ALICE.owns(other, 0o644);
+    }
+    let mounted = shared.mount_for_all();
+    let shown = mounted.join("run/file.nc");
+    let applied = BOB.read(&shown).unwrap();
+    assert!(applied.starts_with(HDF5));
+    let stop = AtomicBool::new(false);
+    let seen = thread::scope(|scope| {
+        scope.spawn(|| {
+            ALICE.act(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for (log, other) in LOGS.iter().zip(&others) {
+                        let (log, exchange) = (shared.at(log), RenameFlags::EXCHANGE);
+                        renameat_with(CWD, &log, CWD, other, exchange).unwrap();
+                    }
+                }
+            });
+        });
+        let seen: Vec<_> = BOB.act(|| (0..1000).filter_map(|_| fs::read(&shown).ok()).collect());
+        stop.store(true, Ordering::Relaxed);
+        seen
+    });
+    assert!(!seen.is_empty());
+    let forged = |bytes: &&Vec<u8>| bytes.windows(8).any(|some| some == [MARK; 8]);
+    let (all, forged) = (seen.len(), seen.iter().filter(forged).count());
+    assert!(forged == 0, "{forged} of {all} reads");
+    let is_known = |read: &Vec<u8>| read.starts_with(HDF5) || *read == bytes;
+    assert!(seen.iter().all(is_known));
 }
 
 // --- subfiles -------------------------------------------------------------------------------------
