@@ -21,7 +21,9 @@ fn builder() -> Builder {
 
 /// `RUST_LOG` overrides `level`.
 fn builder_from(level: &str) -> Builder {
-    Builder::from_env(Env::default().default_filter_or(level.to_owned()))
+    // The kernel takes no answer to a request that has ended before. That is no error.
+    let filter = format!("{level},fuser::reply=off");
+    Builder::from_env(Env::default().default_filter_or(filter))
 }
 
 pub fn to_stderr() -> anyhow::Result<()> {
