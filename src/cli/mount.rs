@@ -192,6 +192,7 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         allow_other: options.allow_other,
         auto_unmount: options.auto_unmount,
         threads: options.threads,
+        read_cpu: options.read_cpu,
         memory: options.memory,
         settings: options.settings.clone(),
         scans: options.scans.clone(),

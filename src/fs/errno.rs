@@ -13,6 +13,7 @@ use rustix::io::Errno as Os;
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::messages;
+use h5logfs_core::task::{Stop, StopFlag};
 
 /// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
 /// end a thread that serves all users.
@@ -27,9 +28,40 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     }
 }
 
+/// The same for work that `stop` may stop. Where nobody waits for the answer any more, a failure is none.
+pub fn guarded_until<T>(stop: &StopFlag, work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
+    guarded(|| match work() {
+        Err(error) if stop.stopped().is_some_and(is_called_off) => {
+            log::debug!("{error}");
+            Ok(Err(stop.stopped().map_or(Errno::EIO, errno_of)))
+        }
+        outcome => outcome.map(Ok),
+    })?
+}
+
+/// Whether work stops for a reason that is no fault of the file: its failure is no error.
+pub fn is_called_off(why: Stop) -> bool {
+    why != Stop::Deadline
+}
+
+/// What the reader gets where work was stopped.
+pub fn errno_of(stop: Stop) -> Errno {
+    match stop {
+        Stop::CallerGone => Errno::EINTR,
+        // The same as after the end of the mount.
+        Stop::Ending => Errno::ENOTCONN,
+        Stop::Deadline => Errno::EIO,
+    }
+}
+
 /// The same for a request that may wait for scans.
 pub fn guarded_waiting<T>(work: impl FnOnce(Wait) -> Result<Lookup<T>>) -> Result<T, Errno> {
-    match guarded(|| work(Wait::Yes))? {
+    guarded(|| work(Wait::Yes)).and_then(known)
+}
+
+/// What is known after a scan.
+pub fn known<T>(found: Lookup<T>) -> Result<T, Errno> {
+    match found {
         Lookup::Known(outcome) => Ok(outcome),
         Lookup::NeedsScan => {
             log::error!("internal error: no answer after the scan");

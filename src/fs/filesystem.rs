@@ -11,23 +11,28 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
-    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek,
-    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
-use h5logfs_catalog::Lookup;
+use h5logfs_catalog::{Lookup, Wait};
+use h5logfs_core::task::StopFlag;
 
 use super::access::Caller;
-use super::errno::guarded;
-use super::reply::{Page, TTL, file_attr, fill, fill_with_attributes, lifetime, reply_bytes};
-use super::scheduler::Scheduler;
+use super::errno::{guarded, guarded_until, guarded_waiting};
+use super::reply::{Page, TTL, file_attr, file_type, lifetime, position, reply_bytes};
+use super::scheduler::{Rules, Scheduler};
 use super::service::{Found, PageCache, Service};
+use super::watch::Watch;
 
-/// The number of background requests, such as read-ahead, that the kernel may have pending.
-const MAX_BACKGROUND: u16 = 64;
+/// The number of background requests, such as read-ahead, that the kernel may have pending. It is the same for all users,
+/// and beyond it the reads of all of them wait. So it is as large as it can be, and what one user may have under way is
+/// limited here. An ordinary user's mount gets what the kernel offers (`max_user_bgreq`).
+const MAX_BACKGROUND: u16 = u16::MAX;
 
 thread_local! {
     /// Each thread reuses one buffer, which saves an allocation and zeroing for each read.
@@ -42,20 +47,29 @@ pub struct LogFilesystem {
 }
 
 impl LogFilesystem {
-    /// `threads`: how many serve the kernel.
-    pub fn new(service: Service, threads: usize, allow_other: bool) -> Self {
+    pub fn new(service: Service, rules: Rules) -> Self {
         let service = Arc::new(service);
         LogFilesystem {
-            scheduler: Scheduler::new(Arc::clone(&service), threads, allow_other),
+            scheduler: Scheduler::new(Arc::clone(&service), rules),
             service,
-            allow_other,
+            allow_other: rules.is_shared,
         }
+    }
+
+    /// What stops requests.
+    pub fn watch(&self) -> &Arc<Watch> {
+        self.scheduler.watch()
     }
 
     /// The calling user, where that may be another one than the user of this process.
     fn caller(&self, request: &Request) -> Option<Caller> {
         let caller = || Caller::new(request.uid(), request.gid(), request.pid());
         self.allow_other.then(caller)
+    }
+
+    /// The same, by number.
+    fn user(&self, request: &Request) -> Option<u32> {
+        self.allow_other.then(|| request.uid())
     }
 }
 
@@ -112,7 +126,7 @@ impl Filesystem for LogFilesystem {
         let (name, last) = (name.to_owned(), name.to_owned());
         let work = move |service: &Service, wait| service.look_up(parent.0, &name, wait);
         let then = move |service: &Service| service.scan_after(parent.0, &last);
-        self.scheduler.run_then(req.uid(), work, answer, then);
+        self.scheduler.run_then(req.into(), work, answer, then);
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, count: u64) {
@@ -122,18 +136,17 @@ impl Filesystem for LogFilesystem {
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         let work = move |service: &Service, wait| service.attributes(ino.0, wait);
         self.scheduler
-            .run(req.uid(), work, move |found| match found {
+            .run(req.into(), work, move |found| match found {
                 Ok(attributes) => reply.attr(&TTL, &file_attr(ino.0, &attributes)),
                 Err(errno) => reply.error(errno),
             });
     }
 
-    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
-        let work = move |service: &Service, _| service.link_target(ino.0).map(Lookup::Known);
-        self.scheduler.run(req.uid(), work, |target| match target {
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match guarded(|| self.service.link_target(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
-        });
+        }
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -142,7 +155,7 @@ impl Filesystem for LogFilesystem {
         }
         let caller = self.caller(req);
         let work = move |service: &Service, wait| service.open_file(ino.0, caller.as_ref(), wait);
-        self.scheduler.run(req.uid(), work, |opened| match opened {
+        self.scheduler.run(req.into(), work, |opened| match opened {
             Ok(open) => {
                 let flags = match open.pages {
                     PageCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
@@ -166,14 +179,20 @@ impl Filesystem for LogFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.scheduler.read(req.uid(), move |service| {
+        let user = self.user(req);
+        self.scheduler.read(req.into(), move |service, stop| {
+            let stop = match stop {
+                Ok(stop) => stop,
+                Err(errno) => return reply.error(errno),
+            };
+            let task = service.task(user, stop);
             BUFFER.with_borrow_mut(|buffer| {
                 let size = size as usize;
                 if buffer.len() < size {
                     buffer.resize(size, 0);
                 }
                 let wanted = &mut buffer[..size];
-                match guarded(|| service.read(fh.0, offset, wanted)) {
+                match guarded_until(stop, || service.read(&task, fh.0, offset, wanted)) {
                     Ok(filled) => reply.data(&buffer[..filled.min(size)]),
                     Err(errno) => reply.error(errno),
                 }
@@ -197,58 +216,66 @@ impl Filesystem for LogFilesystem {
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let caller = self.caller(req);
-        let work = move |service: &Service, _| {
-            let handle = service.open_directory(ino.0, caller.as_ref());
-            handle.map(Lookup::Known)
-        };
-        self.scheduler.run(req.uid(), work, |opened| match opened {
+        match guarded(|| self.service.open_directory(ino.0, caller.as_ref())) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
-        });
+        }
     }
 
     fn readdir(
         &self,
         req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        reply: ReplyDirectory,
+        mut reply: ReplyDirectory,
     ) {
-        let page = Page::new(reply);
-        let work = {
-            let page = page.clone();
-            move |service: &Service, wait| page.fill(|page| fill(page, service, fh, offset, wait))
-        };
-        self.scheduler.run(req.uid(), work, move |filled| {
-            page.send(|page| match filled {
-                Ok(()) => page.ok(),
-                Err(errno) => page.error(errno),
-            });
+        let work = move |service: &Service, wait| service.listing(fh.0, offset == 0, wait);
+        self.scheduler.run(req.into(), work, move |listing| {
+            let listing = match listing {
+                Ok(listing) => listing,
+                Err(errno) => return reply.error(errno),
+            };
+            let dots = [".", ".."].map(|name| (OsStr::new(name), ino.0, FileType::Directory));
+            let names = listing
+                .iter()
+                .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
+            let all = dots
+                .into_iter()
+                .chain(names)
+                .zip(1..)
+                .skip(position(offset));
+            for ((name, inode, kind), next) in all {
+                if reply.add(INodeNo(inode), next, kind, name) {
+                    break;
+                }
+            }
+            reply.ok();
         });
     }
 
     fn readdirplus(
         &self,
         req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let page = Page::new(reply);
-        let work = {
-            let page = page.clone();
-            move |service: &Service, wait| {
-                page.fill(|page| fill_with_attributes(page, service, fh, offset, wait))
-            }
+        let mut page = Page {
+            directory: ino,
+            handle: fh,
+            offset,
+            reply,
         };
-        self.scheduler.run(req.uid(), work, move |filled| {
-            page.send(|page| match filled {
-                Ok(()) => page.ok(),
-                Err(errno) => page.error(errno),
-            });
-        });
+        match guarded(|| page.fill(&self.service, Wait::No)) {
+            Ok(Lookup::Known(())) => page.send(Ok(())),
+            Ok(Lookup::NeedsScan) => self.scheduler.wait(req.into(), move |service, stop| {
+                let filled = stop.and_then(|_| guarded_waiting(|wait| page.fill(service, wait)));
+                page.send(filled);
+            }),
+            Err(errno) => page.send(Err(errno)),
+        }
     }
 
     fn releasedir(
@@ -282,12 +309,23 @@ impl Filesystem for LogFilesystem {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let caller = self.caller(req);
+        let (caller, user) = (self.caller(req), self.user(req));
         let name = name.to_owned();
-        let work =
-            move |service: &Service, wait| service.xattr(ino.0, &name, caller.as_ref(), wait);
+        let scan = move |service: &Service| {
+            // The work that follows reports an error.
+            let _ = service.attributes(ino.0, Wait::Yes);
+        };
+        let work = move |service: &Service, wait, stop: &StopFlag| {
+            service.xattr(
+                ino.0,
+                &name,
+                caller.as_ref(),
+                wait,
+                &service.task(user, stop),
+            )
+        };
         self.scheduler
-            .run(req.uid(), work, move |value| match value {
+            .run_long(req.into(), scan, work, move |value| match value {
                 Ok(value) => reply_bytes(reply, size, &value),
                 Err(errno) => reply.error(errno),
             });
@@ -300,7 +338,7 @@ impl Filesystem for LogFilesystem {
             names.map(Lookup::Known)
         };
         self.scheduler
-            .run(req.uid(), work, move |names| match names {
+            .run(req.into(), work, move |names| match names {
                 Ok(names) => reply_bytes(reply, size, &names),
                 Err(errno) => reply.error(errno),
             });

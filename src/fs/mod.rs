@@ -11,6 +11,9 @@
 //! | `virtual_files` | the directory `.h5logfs` |
 //! | `filesystem` | the adapter between fuser and `service` |
 //! | `scheduler` | decides which thread serves a request |
+//! | `extra_threads` | threads for what takes long, and the queues of users behind them |
+//! | `watch` | stops work that takes too long or that no program waits for |
+//! | `thread_state` | what the kernel tells of a thread |
 //! | `reply` | answers in the form of fuser: attributes, pages of listings |
 //! | `errno` | turns an error into an errno and a log line |
 //! | `service` | what each request means |
@@ -20,17 +23,16 @@
 //! | `xattr` | extended attributes, of the source and of logs |
 //! | `inodes` | the table of inodes |
 //! | `handles` | open files and directories |
-//! | `directory` | reads open directories piece by piece |
 //! | `attributes` | what `stat` reports of one file |
 //!
-//! Only `filesystem`, `reply`, `scheduler`, `errno` and `session` name types of fuser. The rest can be tested without a
+//! Only `filesystem`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest can be tested without a
 //! kernel.
 
 mod access;
 mod attributes;
 mod auto_unmount;
-mod directory;
 mod errno;
+mod extra_threads;
 mod filesystem;
 mod handles;
 mod inodes;
@@ -44,7 +46,9 @@ mod scheduler;
 mod service;
 mod session;
 mod source_tree;
+mod thread_state;
 mod virtual_files;
+mod watch;
 mod xattr;
 
 pub use auto_unmount::run_watcher;

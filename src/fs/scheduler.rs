@@ -3,212 +3,248 @@
 //! Few threads serve the kernel, and a scan may take as long as its limits allow. So these threads never wait for a
 //! scan. A request that has to wait moves to an extra thread, and the mount goes on serving all other files.
 //!
-//! Reads may take long too: one chunk of a hostile file can cost minutes. On a mount that users share, each user may
-//! occupy half of the threads that serve the kernel, and as many extra threads for reads. More would take memory for
-//! as many chunks.
+//! Reads may take long too: one chunk of a hostile file can cost minutes. So on a mount that users share each user may
+//! occupy half of the threads that serve the kernel, and all users together leave one of them free. It takes up the next
+//! request at once, whoever sends it. Requests that find no place run in [`ExtraThreads`].
 
-use std::collections::{HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread;
+use std::time::Duration;
 
 use fuser::Errno;
 use parking_lot::Mutex;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::Result;
+use h5logfs_core::task::StopFlag;
 
-use super::errno::{guarded, guarded_waiting};
+use super::errno::{guarded, guarded_until, guarded_waiting, known};
+use super::extra_threads::{ExtraThreads, Job, Limits, Sender};
 use super::service::Service;
+use super::watch::Watch;
 
 /// The most extra threads of one user that wait for scans. Further requests wait in a queue.
 const MAX_WAITING_THREADS: usize = 64;
 
-type Job = Box<dyn FnOnce(&Service) + Send>;
+/// The threads that serve the kernel need at least so many where users share the mount: one stays free.
+const FEWEST_SHARED: usize = 2;
 
 pub struct Scheduler {
     service: Arc<Service>,
+    watch: Arc<Watch>,
     /// Where users share the mount.
-    quota: Option<Quota>,
-    /// Reads beyond the quota.
+    places: Option<Places>,
+    /// Reads that find no place.
     reads: Arc<ExtraThreads>,
     /// Requests that wait for scans.
     scans: Arc<ExtraThreads>,
 }
 
-/// The share of each user in the threads that serve the kernel.
-struct Quota {
-    threads: usize,
-    in_use: Mutex<HashMap<u32, usize>>,
+/// How a mount schedules its requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// How many threads serve the kernel.
+    pub threads: usize,
+    /// Several users may use the mount.
+    pub is_shared: bool,
+    /// The processor time that one request may take.
+    pub cpu: Duration,
 }
 
-/// Permits a request to run in a thread that serves the kernel.
-struct Permit<'a> {
-    quota: Option<&'a Quota>,
-    user: u32,
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        let Some(quota) = self.quota else { return };
-        let mut in_use = quota.in_use.lock();
-        if let Some(threads) = in_use.get_mut(&self.user) {
-            *threads -= 1;
-            if *threads == 0 {
-                in_use.remove(&self.user);
-            }
+impl Rules {
+    /// With enough threads.
+    pub fn new(threads: usize, is_shared: bool, cpu: Duration) -> Self {
+        let fewest = if is_shared { FEWEST_SHARED } else { 1 };
+        Rules {
+            threads: threads.max(fewest),
+            is_shared,
+            cpu,
         }
     }
 }
 
-/// Extra threads, as many as there are jobs, but not more than a maximum for each user.
-struct ExtraThreads {
-    max_per_user: usize,
-    users: Mutex<HashMap<u32, UserJobs>>,
+/// The places of requests in the threads that serve the kernel.
+struct Places {
+    of_one_user: usize,
+    of_all_users: usize,
+    taken: Mutex<Taken>,
 }
 
 #[derive(Default)]
-struct UserJobs {
-    threads: usize,
-    queue: VecDeque<Job>,
+struct Taken {
+    users: HashMap<u32, usize>,
+    all: usize,
 }
 
-impl ExtraThreads {
-    fn new(max_per_user: usize) -> Arc<Self> {
-        Arc::new(ExtraThreads {
-            max_per_user,
-            users: Mutex::default(),
-        })
-    }
+/// Permits a request to run in a thread that serves the kernel.
+struct Place<'a> {
+    places: Option<&'a Places>,
+    user: u32,
+}
 
-    fn run(self: &Arc<Self>, service: &Arc<Service>, user: u32, job: Job) {
-        let mut users = self.users.lock();
-        let jobs = users.entry(user).or_default();
-        if jobs.threads >= self.max_per_user {
-            jobs.queue.push_back(job);
-            return;
-        }
-        jobs.threads += 1;
-        drop(users);
-        let (threads, service) = (Arc::clone(self), Arc::clone(service));
-        let jobs = move || {
-            let mut next = Some(job);
-            while let Some(job) = next {
-                // After a panic, which is logged, the jobs in the queue still have to run.
-                let _ = catch_unwind(AssertUnwindSafe(|| job(&service)));
-                next = threads.next_job(user);
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(places) = self.places else { return };
+        let mut taken = places.taken.lock();
+        taken.all -= 1;
+        if let Some(own) = taken.users.get_mut(&self.user) {
+            *own -= 1;
+            if *own == 0 {
+                taken.users.remove(&self.user);
             }
-        };
-        // Without a thread the reply is dropped with the job, and fuser answers EIO.
-        if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
-            log::error!("no thread for a request that has to wait: {e}");
-            let _unanswered = Self::end_thread(&mut self.users.lock(), user);
+        }
+    }
+}
+
+impl Places {
+    fn new(threads: usize) -> Self {
+        Places {
+            of_one_user: (threads / 2).max(1),
+            of_all_users: threads - 1,
+            taken: Mutex::default(),
         }
     }
 
-    /// The next job of the user. Without one the thread counts as ended under the same lock, so that a later job gets a
-    /// new thread.
-    fn next_job(&self, user: u32) -> Option<Job> {
-        let mut users = self.users.lock();
-        let job = users.get_mut(&user)?.queue.pop_front();
-        if job.is_none() {
-            Self::end_thread(&mut users, user);
+    fn take(&self, user: u32) -> bool {
+        let taken = &mut *self.taken.lock();
+        let own = taken.users.get(&user).copied().unwrap_or(0);
+        let is_free = own < self.of_one_user && taken.all < self.of_all_users;
+        if is_free {
+            taken.users.insert(user, own + 1);
+            taken.all += 1;
         }
-        job
-    }
-
-    /// Counts one thread less. Returns the jobs of a user without a thread.
-    fn end_thread(users: &mut HashMap<u32, UserJobs>, user: u32) -> Option<UserJobs> {
-        let jobs = users.get_mut(&user)?;
-        jobs.threads -= 1;
-        if jobs.threads == 0 {
-            users.remove(&user)
-        } else {
-            None
-        }
+        is_free
     }
 }
 
 impl Scheduler {
-    /// `threads`: how many serve the kernel.
-    pub fn new(service: Arc<Service>, threads: usize, is_shared: bool) -> Self {
-        let share = (threads / 2).max(1);
+    pub fn new(service: Arc<Service>, rules: Rules) -> Self {
+        let watch = Watch::start(rules.cpu);
+        let threads = |limits| ExtraThreads::new(Arc::clone(&service), &watch, limits);
         Scheduler {
-            service,
-            quota: is_shared.then(|| Quota {
-                threads: share,
-                in_use: Mutex::default(),
+            places: rules.is_shared.then(|| Places::new(rules.threads)),
+            reads: threads(Limits {
+                of_one_user: (rules.threads / 2).max(1),
+                of_all_users: rules.threads,
             }),
-            reads: ExtraThreads::new(share),
-            scans: ExtraThreads::new(MAX_WAITING_THREADS),
+            scans: threads(Limits {
+                of_one_user: MAX_WAITING_THREADS,
+                of_all_users: usize::MAX,
+            }),
+            service,
+            watch,
         }
     }
 
-    /// Runs `work` for `user` and passes the outcome to `answer`. `work` is run in this thread with [`Wait::No`]. Where
-    /// it needs a scan, or the user occupies too many threads, an extra thread runs it with [`Wait::Yes`].
+    /// What stops work.
+    pub fn watch(&self) -> &Arc<Watch> {
+        &self.watch
+    }
+
+    /// Runs `work` and passes the outcome to `answer`. `work` is run in this thread with [`Wait::No`]. Where it needs a
+    /// scan, or there is no place, an extra thread runs it with [`Wait::Yes`].
     pub fn run<T>(
         &self,
-        user: u32,
+        from: Sender,
         work: impl Fn(&Service, Wait) -> Result<Lookup<T>> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        self.run_then(user, work, answer, |_| ());
+        self.run_then(from, work, answer, |_| ());
     }
 
     /// The same. An extra thread runs `then` after the answer.
     pub fn run_then<T>(
         &self,
-        user: u32,
+        from: Sender,
         work: impl Fn(&Service, Wait) -> Result<Lookup<T>> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
         then: impl FnOnce(&Service) + Send + 'static,
     ) {
-        if let Some(_permit) = self.permit(user) {
+        if let Some(_place) = self.place(from.user) {
             match guarded(|| work(&self.service, Wait::No)) {
                 Ok(Lookup::Known(outcome)) => return answer(Ok(outcome)),
                 Ok(Lookup::NeedsScan) => {}
                 Err(errno) => return answer(Err(errno)),
             }
         }
-        self.wait(user, move |service| {
+        self.wait(from, move |service, stop| {
+            if let Err(errno) = stop {
+                return answer(Err(errno));
+            }
             answer(guarded_waiting(|wait| work(service, wait)));
             then(service);
         });
     }
 
-    /// `None` where the user occupies the whole quota.
-    fn permit(&self, user: u32) -> Option<Permit<'_>> {
-        let quota = self.quota.as_ref();
-        if let Some(quota) = quota {
-            let mut in_use = quota.in_use.lock();
-            let threads = in_use.entry(user).or_default();
-            if *threads >= quota.threads {
-                return None;
+    /// The same for work that may take long after the scan: it runs among the reads of the user. `scan` runs before, where
+    /// it is needed.
+    pub fn run_long<T: 'static>(
+        &self,
+        from: Sender,
+        scan: impl FnOnce(&Service) + Send + 'static,
+        work: impl Fn(&Service, Wait, &StopFlag) -> Result<Lookup<T>> + Send + 'static,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let (reads, scans) = (Arc::clone(&self.reads), Arc::clone(&self.scans));
+        let attempt = move |service: &Service, wait, stop: Result<&StopFlag, Errno>| {
+            stop.and_then(|stop| guarded_until(stop, || work(service, wait, stop)))
+        };
+        self.read(from, move |service, stop| {
+            match attempt(service, Wait::No, stop) {
+                Ok(Lookup::Known(outcome)) => return answer(Ok(outcome)),
+                Ok(Lookup::NeedsScan) => {}
+                Err(errno) => return answer(Err(errno)),
             }
-            *threads += 1;
-        }
-        Some(Permit { quota, user })
+            let again: Job = Box::new(move |service, stop| {
+                answer(attempt(service, Wait::Yes, stop).and_then(known));
+            });
+            let first: Job = Box::new(move |service, stop| match stop {
+                Ok(_) => {
+                    scan(service);
+                    reads.run(from, again);
+                }
+                Err(errno) => again(service, Err(errno)),
+            });
+            scans.run(from, first);
+        });
     }
 
-    /// Runs a read of `user`: in this thread, or in an extra one where the user occupies too many threads.
-    pub fn read(&self, user: u32, job: impl FnOnce(&Service) + Send + 'static) {
-        match self.permit(user) {
-            Some(_permit) => job(&self.service),
-            None => self.reads.run(&self.service, user, Box::new(job)),
+    /// `None` where the user, or all users together, occupy too many threads.
+    fn place(&self, user: u32) -> Option<Place<'_>> {
+        let places = self.places.as_ref();
+        let is_free = places.is_none_or(|places| places.take(user));
+        is_free.then(|| Place { places, user })
+    }
+
+    /// Runs a read: in this thread, or in an extra one where there is no place.
+    pub fn read(
+        &self,
+        from: Sender,
+        job: impl FnOnce(&Service, Result<&StopFlag, Errno>) + Send + 'static,
+    ) {
+        match self.place(from.user) {
+            Some(_place) => self
+                .watch
+                .run(from.thread, |stop| job(&self.service, Ok(stop))),
+            None => self.reads.run(from, Box::new(job)),
         }
     }
 
     /// Runs a job that may wait for scans in an extra thread.
-    pub fn wait(&self, user: u32, job: impl FnOnce(&Service) + Send + 'static) {
-        self.scans.run(&self.service, user, Box::new(job));
+    pub fn wait(
+        &self,
+        from: Sender,
+        job: impl FnOnce(&Service, Result<&StopFlag, Errno>) + Send + 'static,
+    ) {
+        self.scans.run(from, Box::new(job));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::mpsc::{self, Receiver, Sender};
-    use std::time::Duration;
+    use std::sync::mpsc::{self, Receiver, Sender as Tell};
+    use std::thread;
 
     use crate::fs::source_tree::{PathFilter, SourceTree};
     use h5logfs_catalog::Catalog;
@@ -218,86 +254,159 @@ mod tests {
 
     use super::*;
 
-    fn scheduler(threads: usize, is_shared: bool) -> Scheduler {
-        let dir = SourceDir::open(Path::new("/")).unwrap();
-        let catalog = Catalog::new(dir, MemoryLimits::each(1 << 20), InProcess::default());
-        let service = Service::new(
-            SourceTree::new(catalog, PathFilter::default()),
-            Path::new("/mnt"),
-        )
-        .unwrap();
-        Scheduler::new(Arc::new(service), threads, is_shared)
+    fn scheduler(threads: usize) -> Scheduler {
+        let rules = Rules::new(threads, true, Duration::from_secs(1000));
+        Scheduler::new(service(), rules)
     }
 
-    /// A job that sends a message when it begins, and runs until the returned sender is dropped.
-    fn long(begun: &Sender<()>) -> (impl FnOnce(&Service) + Send + 'static, Sender<()>) {
+    fn service() -> Arc<Service> {
+        let dir = SourceDir::open(Path::new("/")).unwrap();
+        let catalog = Catalog::new(dir, MemoryLimits::each(1 << 20), InProcess::default());
+        let source = SourceTree::new(catalog, PathFilter::default());
+        Arc::new(Service::new(source, Path::new("/mnt")).unwrap())
+    }
+
+    /// One thread, also for all users together.
+    fn one_thread(watch: &Arc<Watch>) -> Arc<ExtraThreads> {
+        let limits = Limits {
+            of_one_user: 1,
+            of_all_users: 1,
+        };
+        ExtraThreads::new(service(), watch, limits)
+    }
+
+    fn of(user: u32) -> Sender {
+        Sender { user, thread: 0 }
+    }
+
+    /// A job that sends its user's number when it begins, and runs until the returned sender is dropped.
+    fn long(
+        user: u32,
+        begun: &Tell<u32>,
+    ) -> (
+        impl FnOnce(&Service, Result<&StopFlag, Errno>) + Send + 'static,
+        Tell<()>,
+    ) {
         let (end, told) = mpsc::channel::<()>();
         let begun = begun.clone();
-        let job = move |_: &Service| {
-            begun.send(()).unwrap();
+        let job = move |_: &Service, stop: Result<&StopFlag, Errno>| {
+            assert!(stop.is_ok());
+            begun.send(user).unwrap();
             let _ = told.recv();
         };
         (job, end)
     }
 
-    fn soon(heard: &Receiver<()>) -> bool {
-        heard.recv_timeout(Duration::from_secs(20)).is_ok()
+    fn soon(heard: &Receiver<u32>) -> u32 {
+        heard.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
     #[test]
-    fn who_waits_much_holds_up_no_thread_that_serves_others() {
-        let scheduler = scheduler(1, true);
+    fn much_waiting_for_scans_occupies_no_thread_that_serves_the_kernel() {
+        let scheduler = scheduler(2);
         let (begun, heard) = mpsc::channel();
         let mut ends = Vec::new();
         for _ in 0..MAX_WAITING_THREADS + 1 {
-            let (job, end) = long(&begun);
-            scheduler.wait(1, job);
+            let (job, end) = long(1, &begun);
+            scheduler.wait(of(1), job);
             ends.push(end);
         }
-        assert!((0..MAX_WAITING_THREADS).all(|_| soon(&heard)));
+        assert!((0..MAX_WAITING_THREADS).all(|_| soon(&heard) == 1));
         assert!(heard.try_recv().is_err());
         // Another user gets a thread at once. The last job of the first user runs when a thread is free.
-        let (job, end) = long(&begun);
-        scheduler.wait(2, job);
-        assert!(soon(&heard));
+        let (job, end) = long(2, &begun);
+        scheduler.wait(of(2), job);
+        assert_eq!(soon(&heard), 2);
         drop(end);
         drop(ends);
-        assert!(soon(&heard));
+        assert_eq!(soon(&heard), 1);
     }
 
     #[test]
-    fn nobody_has_all_threads_that_serve_the_kernel() {
+    fn a_thread_that_serves_the_kernel_stays_free() {
         let (begun, heard) = mpsc::channel();
-        let scheduler = scheduler(4, true);
-        let jobs: Vec<_> = (0..2).map(|_| long(&begun)).collect();
+        let scheduler = scheduler(4);
+        // Each user may have two of the four threads, and all together three.
+        let jobs: Vec<_> = [1, 1, 2].map(|user| (user, long(user, &begun))).into();
         thread::scope(|scope| {
             let mut ends = Vec::new();
-            for (job, end) in jobs {
+            let scheduler = &scheduler;
+            for (user, (job, end)) in jobs {
                 ends.push(end);
-                scope.spawn(|| scheduler.read(1, job));
+                scope.spawn(move || scheduler.read(of(user), job));
             }
-            assert!(soon(&heard) && soon(&heard));
-            // The third read runs in an extra thread: this call returns before the job ends.
-            let (third, end) = long(&begun);
-            scheduler.read(1, third);
-            assert!(soon(&heard));
-            let here = thread::current().id();
-            let (told, answer) = mpsc::channel();
-            scheduler.read(2, move |_| {
-                told.send(thread::current().id() == here).unwrap()
-            });
-            assert_eq!(answer.recv(), Ok(true));
-            drop((ends, end));
+            assert_eq!((0..3).map(|_| soon(&heard)).sum::<u32>(), 4);
+            // Further reads run in extra threads: these calls return before the jobs end.
+            for user in [1, 2, 3] {
+                let (job, end) = long(user, &begun);
+                scheduler.read(of(user), job);
+                assert_eq!(soon(&heard), user);
+                ends.push(end);
+            }
+            drop(ends);
         });
+        let here = thread::current().id();
+        let (told, answer) = mpsc::channel();
+        scheduler.read(of(3), move |_, _| {
+            told.send(thread::current().id() == here).unwrap();
+        });
+        assert_eq!(answer.recv(), Ok(true));
+    }
+
+    #[test]
+    fn long_work_runs_among_the_reads_of_its_user_after_the_scan() {
+        let scheduler = scheduler(2);
+        let (told, heard) = mpsc::channel();
+        let scanned = told.clone();
+        let scan = move |_: &Service| scanned.send("scan").unwrap();
+        let work = |_: &Service, wait, _: &StopFlag| match wait {
+            Wait::No => Ok(Lookup::NeedsScan),
+            Wait::Yes => Ok(Lookup::Known("work")),
+        };
+        scheduler.run_long(of(1), scan, work, move |outcome| {
+            told.send(outcome.unwrap()).unwrap();
+        });
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["scan", "work"]);
     }
 
     #[test]
     fn jobs_behind_a_panic_run() {
-        let service = scheduler(1, false).service;
-        let threads = ExtraThreads::new(1);
-        let (told, heard) = mpsc::channel();
-        threads.run(&service, 1, Box::new(|_| panic!("a bug")));
-        threads.run(&service, 1, Box::new(move |_| told.send(()).unwrap()));
-        assert!(soon(&heard));
+        let threads = one_thread(&Watch::start(Duration::from_secs(1000)));
+        let (begun, heard) = mpsc::channel();
+        threads.run(of(1), Box::new(|_, _| panic!("a bug")));
+        let (job, _end) = long(1, &begun);
+        threads.run(of(1), Box::new(job));
+        assert_eq!(soon(&heard), 1);
+    }
+
+    #[test]
+    fn waiting_requests_end_with_their_callers_and_with_the_mount() {
+        let watch = Watch::start(Duration::from_secs(1000));
+        let threads = one_thread(&watch);
+        let (begun, heard) = mpsc::channel();
+        let (job, end) = long(1, &begun);
+        threads.run(of(1), Box::new(job));
+        assert_eq!(soon(&heard), 1);
+        let (told, answers) = mpsc::channel();
+        let ended = thread::spawn(|| rustix::thread::gettid().as_raw_pid().cast_unsigned());
+        for thread in [ended.join().unwrap(), 0] {
+            let told = told.clone();
+            let job: Job = Box::new(move |_, stop| {
+                let errno = stop.unwrap_err().code();
+                told.send((thread, errno)).unwrap();
+            });
+            threads.run(Sender { user: 1, thread }, job);
+        }
+        let (thread, errno) = answers.recv().unwrap();
+        assert_eq!((thread != 0, errno), (true, Errno::EINTR.code()));
+        watch.end();
+        assert_eq!(answers.recv().unwrap(), (0, Errno::ENOTCONN.code()));
+        drop(end);
+    }
+
+    #[test]
+    fn one_thread_is_not_enough_for_several_users() {
+        let threads = |is_shared| Rules::new(1, is_shared, Duration::ZERO).threads;
+        assert_eq!((threads(false), threads(true)), (1, 2));
     }
 }

@@ -27,8 +27,10 @@ use super::memory_limit;
 use super::monitor::Monitor;
 use super::mounting::{self, Mounted, Request};
 use super::mounts::MountId;
+use super::scheduler::Rules;
 use super::service::Service;
 use super::source_tree::{PathFilter, SourceTree};
+use super::watch::Watch;
 
 /// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
 pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
@@ -52,6 +54,8 @@ pub struct Options {
     pub auto_unmount: bool,
     /// How many threads serve the kernel.
     pub threads: usize,
+    /// The processor time that one request may take.
+    pub read_cpu: Duration,
     pub memory: MemoryLimits,
     /// How log files are scanned.
     pub settings: Settings,
@@ -80,6 +84,7 @@ pub struct Running {
     events: Sender<Event>,
     inbox: Receiver<Event>,
     monitor: Arc<Monitor>,
+    watch: Arc<Watch>,
     terminal: Terminal,
 }
 
@@ -105,13 +110,15 @@ pub fn start(options: &Options) -> Result<Running> {
     let (source, source_tree) = open_source(options, &mount_point)?;
     let service = Service::new(source_tree, &mount_point)?;
     let monitor = Arc::clone(service.monitor());
-    let filesystem = LogFilesystem::new(service, options.threads.max(1), options.allow_other);
+    let rules = Rules::new(options.threads, options.allow_other, options.read_cpu);
+    let filesystem = LogFilesystem::new(service, rules);
+    let watch = Arc::clone(filesystem.watch());
     let (device, mounted) = mounting::mount(&Request {
         source: &source,
         mount_point: &mount_point,
         allow_other: options.allow_other,
     })?;
-    let session = Session::from_fd(filesystem, device, acl(options), config(options))
+    let session = Session::from_fd(filesystem, device, acl(options), config(options, rules))
         .map_err(|e| Error::io(&mount_point, e))?;
     raise_read_ahead(mounted.id());
     let watcher = if options.auto_unmount {
@@ -130,6 +137,7 @@ pub fn start(options: &Options) -> Result<Running> {
         events,
         inbox,
         monitor,
+        watch,
         terminal,
     })
 }
@@ -213,10 +221,10 @@ fn acl(options: &Options) -> SessionACL {
     }
 }
 
-fn config(options: &Options) -> Config {
+fn config(options: &Options, rules: Rules) -> Config {
     let mut config = Config::default();
     config.acl = acl(options);
-    config.n_threads = Some(options.threads.max(1));
+    config.n_threads = Some(rules.threads);
     // With a device descriptor for each thread, reading is a little faster. Not all users may open the device.
     config.clone_fd = mounting::open_device().is_ok();
     config
@@ -249,10 +257,11 @@ impl Running {
             events,
             inbox,
             monitor,
+            watch,
             terminal,
         } = self;
         handle_signals(signals, events, monitor, terminal)?;
-        let outcome = wait_for_end(&inbox, &mounted, stopping);
+        let outcome = wait_for_end(&inbox, &mounted, &watch, stopping);
         let gone = mounted.clean_up();
         if let Some(watcher) = watcher.filter(|_| gone) {
             watcher.dismiss();
@@ -334,10 +343,11 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// Waits for the end of the session. A stop signal unmounts. Open files can then be read for a grace period, which a
-/// second signal ends.
+/// second signal ends. Requests that take long fail from the begin of this period on.
 fn wait_for_end(
     inbox: &Receiver<Event>,
     mounted: &Mounted,
+    watch: &Watch,
     stopping: impl FnOnce(),
 ) -> io::Result<()> {
     let first = inbox.recv();
@@ -350,6 +360,7 @@ fn wait_for_end(
     if let Err(error) = mounted.unmount() {
         log::error!("cannot unmount: {error}");
     }
+    watch.end();
     match inbox.recv_timeout(GRACE_PERIOD) {
         Ok(Event::Ended(outcome)) => outcome,
         Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {

@@ -18,6 +18,7 @@ use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use h5logfs_core::view::cache::MemoryLimits;
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
+const DEFAULT_READ_CPU: Duration = Duration::from_secs(60);
 const MAX_THREADS: usize = 64;
 
 /// Options that mount(8), mount.fuse3, systemd and fstab add. They are accepted and change nothing: a
@@ -65,6 +66,7 @@ pub struct MountOptions {
     pub settings: Settings,
     pub scans: workers::Limits,
     pub threads: usize,
+    pub read_cpu: Duration,
     pub log_file: Option<PathBuf>,
     pub index_dir: IndexDir,
     /// Bytes.
@@ -88,6 +90,7 @@ impl Default for MountOptions {
             settings: Settings::default(),
             scans: scan_limits(),
             threads: default_threads(),
+            read_cpu: DEFAULT_READ_CPU,
             log_file: None,
             index_dir: IndexDir::Usual,
             index_dir_size: DEFAULT_INDEX_DIR_SIZE,
@@ -135,7 +138,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 14] = [
+const OWN: [MountOption; 15] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -184,6 +187,15 @@ const OWN: [MountOption; 14] = [
         }),
         help: "requests served at once, 1 to 64",
         default: "twice the cores, at least 4",
+    },
+    MountOption {
+        name: "read_cpu",
+        value: given("SECONDS", |options, name, value| {
+            options.read_cpu = seconds(name, value)?;
+            Ok(())
+        }),
+        help: "processor time of one read, or of one extended attribute",
+        default: "60",
     },
     MountOption {
         name: "log_file",
@@ -486,7 +498,7 @@ mod tests {
         let options = parse(&[
             "allow_other,cache_size=2G,chunk=8M",
             "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
-            "index_dir=/scratch/kept,index_dir_size=20M",
+            "index_dir=/scratch/kept,index_dir_size=20M,read_cpu=7",
         ])
         .unwrap();
         assert_eq!(
@@ -501,6 +513,7 @@ mod tests {
                 settings: Chunking::Size(8 << 20).into(),
                 scans: scan_limits(),
                 threads: 3,
+                read_cpu: Duration::from_secs(7),
                 log_file: Some("/tmp/a=b".into()),
                 index_dir: IndexDir::At("/scratch/kept".into()),
                 index_dir_size: 20 << 20,

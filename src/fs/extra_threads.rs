@@ -1,0 +1,322 @@
+//! Extra threads: they do the work that must not occupy a thread that serves the kernel.
+//!
+//! A user without such a thread gets one at once, so no other user's work holds this one up. Further ones are limited,
+//! for each user and for all users together. What has to wait lies in a queue of its user, and threads that become free
+//! take from these queues in turn. A queue costs some hundred bytes for each request.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+
+use fuser::{Errno, Request};
+use parking_lot::Mutex;
+
+use h5logfs_core::task::StopFlag;
+
+use super::service::Service;
+use super::watch::Watch;
+
+/// The work of a request. The flag tells when it has to stop. With an error instead of the flag there is no work: this is
+/// the answer.
+pub type Job = Box<dyn FnOnce(&Service, Result<&StopFlag, Errno>) + Send>;
+
+/// From where a request comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sender {
+    pub user: u32,
+    /// The thread of the calling program; 0 where the daemon cannot see it.
+    pub thread: u32,
+}
+
+impl From<&Request> for Sender {
+    fn from(request: &Request) -> Self {
+        Sender {
+            user: request.uid(),
+            thread: request.pid(),
+        }
+    }
+}
+
+/// How many threads there may be at most. But each user may have one.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub of_one_user: usize,
+    pub of_all_users: usize,
+}
+
+/// Where the kernel does not tell how many background requests may be under way.
+const FEW_IN_BACKGROUND: u64 = 512;
+
+pub struct ExtraThreads {
+    service: Arc<Service>,
+    watch: Arc<Watch>,
+    limits: Limits,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Default)]
+struct Pool {
+    /// The users who have threads.
+    users: HashMap<u32, User>,
+    /// The users of whom requests wait, in the order in which they get the next threads.
+    turns: VecDeque<u32>,
+    threads: usize,
+    waiting: usize,
+}
+
+#[derive(Default)]
+struct User {
+    threads: usize,
+    queue: VecDeque<(Sender, Job)>,
+}
+
+impl ExtraThreads {
+    pub fn new(service: Arc<Service>, watch: &Arc<Watch>, limits: Limits) -> Arc<Self> {
+        let threads = Arc::new(ExtraThreads {
+            service,
+            watch: Arc::clone(watch),
+            limits,
+            pool: Mutex::default(),
+        });
+        watch.add_queue(&threads);
+        threads
+    }
+
+    /// Runs a job in an extra thread, at once or when its turn comes.
+    pub fn run(self: &Arc<Self>, from: Sender, job: Job) {
+        let mut pool = self.pool.lock();
+        if !pool.may_start(from.user, self.limits) {
+            pool.enqueue(from, job);
+            let refused = (pool.waiting > max_waiting()).then(|| pool.last_of_longest());
+            drop(pool);
+            if let Some(job) = refused.flatten() {
+                self.answer(job, Errno::EAGAIN);
+            }
+            return;
+        }
+        pool.start(from.user);
+        drop(pool);
+        let threads = Arc::clone(self);
+        let jobs = move || {
+            let mut next = Some((from, job));
+            while let Some((from, job)) = next {
+                // After a panic, which is logged, other jobs still have to run.
+                let _ = catch_unwind(AssertUnwindSafe(|| threads.work(from, job)));
+                next = threads.pool.lock().next(from.user, threads.limits);
+            }
+        };
+        // Without a thread the reply is dropped with the job, and fuser answers EIO.
+        if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
+            log::error!("no thread for a request that has to wait: {e}");
+            self.pool.lock().end(from.user);
+        }
+    }
+
+    fn work(&self, from: Sender, job: Job) {
+        self.watch
+            .run(from.thread, |stop| job(&self.service, Ok(stop)));
+    }
+
+    fn answer(&self, job: Job, errno: Errno) {
+        let _ = catch_unwind(AssertUnwindSafe(|| job(&self.service, Err(errno))));
+    }
+
+    /// The threads of calling programs whose requests wait.
+    pub fn callers(&self) -> BTreeSet<u32> {
+        let pool = self.pool.lock();
+        let waiting = pool.users.values().flat_map(|user| &user.queue);
+        waiting.map(|(from, _)| from.thread).collect()
+    }
+
+    /// Answers the waiting requests of the callers that `which` names.
+    pub fn refuse(&self, which: impl Fn(u32) -> bool, errno: Errno) {
+        let refused = self.pool.lock().remove(which);
+        for job in refused {
+            self.answer(job, errno);
+        }
+    }
+}
+
+/// How many requests may wait here. More would fill the queue of the kernel, which is the same for all users.
+fn max_waiting() -> usize {
+    usize::from(max_background()) / 2
+}
+
+/// The background requests that the kernel lets be under way at most, whatever a daemon asks for. Read after the daemon
+/// has asked: before the first mount the kernel has not computed it.
+fn max_background() -> u16 {
+    static MOST: LazyLock<u16> = LazyLock::new(|| {
+        if rustix::process::geteuid().is_root() {
+            return u16::MAX;
+        }
+        let told = fs::read_to_string("/sys/module/fuse/parameters/max_user_bgreq");
+        let told = told.ok().and_then(|told| told.trim().parse::<u64>().ok());
+        let told = told.filter(|most| *most > 0).unwrap_or(FEW_IN_BACKGROUND);
+        u16::try_from(told).unwrap_or(u16::MAX)
+    });
+    *MOST
+}
+
+impl Pool {
+    fn may_start(&self, user: u32, limits: Limits) -> bool {
+        match self.users.get(&user).map_or(0, |user| user.threads) {
+            0 => true,
+            own => own < limits.of_one_user && self.threads < limits.of_all_users,
+        }
+    }
+
+    /// Counts a thread that works for the user.
+    fn start(&mut self, user: u32) {
+        self.users.entry(user).or_default().threads += 1;
+        self.threads += 1;
+    }
+
+    /// Counts it no more.
+    fn end(&mut self, number: u32) {
+        self.threads -= 1;
+        if let Some(user) = self.users.get_mut(&number) {
+            user.threads -= 1;
+            if user.threads == 0 && user.queue.is_empty() {
+                self.users.remove(&number);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, from: Sender, job: Job) {
+        let user = self.users.entry(from.user).or_default();
+        if user.queue.is_empty() {
+            self.turns.push_back(from.user);
+        }
+        user.queue.push_back((from, job));
+        self.waiting += 1;
+    }
+
+    /// The next job for a thread that has worked for `user`. Without one the thread counts as ended under the same lock,
+    /// so that a later job gets a new thread.
+    fn next(&mut self, user: u32, limits: Limits) -> Option<(Sender, Job)> {
+        self.end(user);
+        let turn = |may: &dyn Fn(&u32) -> bool| self.turns.iter().position(may);
+        // A user whose last thread this was keeps it.
+        let has_none = |user: &u32| self.users.get(user).is_some_and(|user| user.threads == 0);
+        let turn = turn(&has_none).or_else(|| turn(&|user| self.may_start(*user, limits)))?;
+        let user = self.turns.remove(turn)?;
+        let queue = &mut self.users.get_mut(&user)?.queue;
+        let job = queue.pop_front()?;
+        if !queue.is_empty() {
+            self.turns.push_back(user);
+        }
+        self.waiting -= 1;
+        self.start(user);
+        Some(job)
+    }
+
+    /// Takes the last job of the user of whom most requests wait.
+    fn last_of_longest(&mut self) -> Option<Job> {
+        let longest = self.users.values_mut().max_by_key(|user| user.queue.len());
+        let (_, job) = longest?.queue.pop_back()?;
+        self.forget_empty();
+        self.waiting -= 1;
+        Some(job)
+    }
+
+    /// Takes out the jobs of the callers that `which` names.
+    fn remove(&mut self, which: impl Fn(u32) -> bool) -> Vec<Job> {
+        let mut removed = Vec::new();
+        for user in self.users.values_mut() {
+            let queue = std::mem::take(&mut user.queue);
+            for (from, job) in queue {
+                if which(from.thread) {
+                    removed.push(job);
+                } else {
+                    user.queue.push_back((from, job));
+                }
+            }
+        }
+        self.waiting -= removed.len();
+        self.forget_empty();
+        removed
+    }
+
+    /// Ends the turns of users of whom no request waits.
+    fn forget_empty(&mut self) {
+        let users = &self.users;
+        let waits = |number: &u32| users.get(number).is_some_and(|user| !user.queue.is_empty());
+        self.turns.retain(waits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        of_one_user: 2,
+        of_all_users: 3,
+    };
+
+    fn from(user: u32, thread: u32) -> Sender {
+        Sender { user, thread }
+    }
+
+    /// A request of a user comes in. Returns whether it gets a thread at once.
+    fn request(pool: &mut Pool, from: Sender) -> bool {
+        let starts = pool.may_start(from.user, LIMITS);
+        if starts {
+            pool.start(from.user);
+        } else {
+            pool.enqueue(from, Box::new(|_, _| ()));
+        }
+        starts
+    }
+
+    /// A thread has finished a job of `user`. Returns the next request.
+    fn next(pool: &mut Pool, user: u32) -> Option<Sender> {
+        pool.next(user, LIMITS).map(|(from, _)| from)
+    }
+
+    #[test]
+    fn each_user_has_a_thread_and_takes_turns_for_more() {
+        let mut pool = Pool::default();
+        let mut request = |user, thread| request(&mut pool, from(user, thread));
+        assert!(request(1, 10) && request(1, 11) && !request(1, 12) && !request(1, 13));
+        assert!(request(2, 20) && !request(2, 21) && !request(2, 22));
+        // There are three threads already, and this user has none.
+        assert!(request(3, 30) && !request(3, 31));
+        // The last thread of a user stays that user's.
+        assert_eq!(next(&mut pool, 3), Some(from(3, 31)));
+        assert_eq!(next(&mut pool, 3), None);
+        assert_eq!(next(&mut pool, 1), Some(from(1, 12)));
+        assert_eq!(next(&mut pool, 1), Some(from(2, 21)));
+        assert_eq!(next(&mut pool, 2), Some(from(1, 13)));
+        assert_eq!(next(&mut pool, 1), Some(from(2, 22)));
+        assert_eq!(pool.waiting, 0);
+        for user in [1, 2, 2] {
+            assert_eq!(next(&mut pool, user), None);
+        }
+        assert!(pool.users.is_empty() && pool.turns.is_empty() && pool.threads == 0);
+    }
+
+    #[test]
+    fn the_longest_queue_gives_way() {
+        let mut pool = Pool::default();
+        for thread in 0..5 {
+            request(&mut pool, from(1, thread));
+        }
+        assert!(request(&mut pool, from(2, 20)) && !request(&mut pool, from(2, 21)));
+        assert!(pool.last_of_longest().is_some());
+        let callers = |pool: &Pool| -> Vec<u32> {
+            let waiting = pool.users.values().flat_map(|user| &user.queue);
+            let mut callers: Vec<u32> = waiting.map(|(from, _)| from.thread).collect();
+            callers.sort_unstable();
+            callers
+        };
+        assert_eq!((callers(&pool), pool.waiting), (vec![2, 3, 21], 3));
+        // What was taken out leaves no turn behind.
+        assert_eq!(pool.remove(|thread| thread >= 3).len(), 2);
+        assert_eq!((callers(&pool), pool.waiting), (vec![2], 1));
+        assert_eq!(pool.turns, [1]);
+        assert!(pool.last_of_longest().is_some() && pool.last_of_longest().is_none());
+    }
+}

@@ -1,0 +1,290 @@
+//! Reads that take long: chunks that very many blocks touch.
+
+use std::fs::{self, File};
+use std::iter;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use crate::arena::Arena;
+use crate::common::encoder::{Block, Dataset, Deflated, Entry, LogFile, Spelling, Type};
+use crate::common::people::{ALICE, Person};
+use crate::common::readers::Python;
+use crate::common::wait_until;
+
+/// A log whose chunks take long to make. Each entry lists one column again and again, and no column twice. So an entry
+/// takes little room, none hides another one, and each element of each block has to be looked at.
+#[derive(Debug, Clone, Copy)]
+struct SlowLog {
+    chunks: u64,
+    /// Of one chunk.
+    rows: u64,
+    columns: u64,
+    /// How often an entry lists its column.
+    repeated: u64,
+}
+
+impl SlowLog {
+    fn write(self, path: &Path) {
+        let dims = [self.chunks * self.rows, self.columns];
+        let dataset = Dataset::new("slow", 0, Type::U8, &dims).chunked(&[self.rows, self.columns]);
+        let len = (dims[0] * self.repeated) as usize;
+        // All entries but the first claim the data of the first one, whose place is known when the file was written once.
+        let write = |place: Option<usize>| {
+            let entry = |column: u64| {
+                let block: Block = (vec![0, column], vec![dims[0], 1]);
+                let blocks = vec![block; self.repeated as usize];
+                let data = if column == 0 {
+                    vec![MARK; len]
+                } else {
+                    Vec::new()
+                };
+                let spelling = Spelling::Deflated {
+                    extent: Some(dims.to_vec()),
+                    form: Deflated::AfterCount,
+                };
+                let entry = Entry::many(0, blocks, data).spelled(spelling);
+                entry.claiming(place.unwrap_or(0) as i64, len as i64)
+            };
+            // The last column stays open.
+            let entries = (0..self.columns - 1).map(entry);
+            LogFile::with(vec![dataset.clone()], entries.collect()).write(path);
+        };
+        write(None);
+        let bytes = fs::read(path).unwrap();
+        let mark: Vec<u8> = iter::repeat_n(MARK, 64).collect();
+        write(bytes.windows(64).position(|part| part == mark));
+    }
+}
+
+/// What the data of a slow log consist of.
+const MARK: u8 = 0xa7;
+
+/// What the chunks of an attack look like.
+const SLOW: SlowLog = SlowLog {
+    chunks: 16,
+    rows: 64,
+    columns: 1024,
+    repeated: 1000,
+};
+const PAGE: u64 = 4096;
+/// A file of 1 MiB of data. The offset of the first chunk does not matter.
+const PAGES: u64 = SLOW.chunks * SLOW.rows * SLOW.columns / PAGE;
+
+/// An arena where ALICE has a slow log; `None` where that is not possible here.
+fn arena() -> Option<Arena> {
+    arena_with("", SLOW)
+}
+
+fn arena_with(options: &str, slow: SlowLog) -> Option<Arena> {
+    let arena = Arena::with(options)?;
+    slow.write(&arena.source(ALICE).join(NAME));
+    arena.give(ALICE);
+    Some(arena)
+}
+
+const NAME: &str = "slow.h5";
+
+/// Programs that are killed at the end.
+#[derive(Default)]
+struct Programs(Vec<Child>);
+
+impl Programs {
+    fn start(&mut self, mut command: Command) {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        self.0.push(quiet.stderr(Stdio::piped()).spawn().unwrap());
+    }
+
+    /// Ends them all and waits until they are gone: not before the daemon has answered.
+    fn kill(&mut self) {
+        for program in &mut self.0 {
+            program.kill().unwrap();
+        }
+        for mut program in self.0.drain(..) {
+            program.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Reads one page. So the kernel asks for little at a time, and many readers have many requests under way.
+fn reader_of_page(mut dd: Command, path: &Path, page: u64) -> Command {
+    let from = format!("if={}", path.display());
+    dd.arg(from)
+        .args(["bs=4096".into(), "count=1".into(), format!("skip={page}")]);
+    dd
+}
+
+/// How much processor time the daemon has used, in the kernel's ticks.
+fn ticks(daemon: Pid) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_pid())).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields = fields.split_ascii_whitespace().skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// Whether the daemon uses a processor: for more than a tenth of a while.
+fn is_busy(daemon: Pid) -> bool {
+    let before = ticks(daemon);
+    thread::sleep(Duration::from_millis(500));
+    ticks(daemon) - before > 5
+}
+
+#[test]
+fn a_hundred_readers_of_slow_chunks() {
+    let Some(arena) = arena() else { return };
+    let log = arena.shown(ALICE).join(NAME);
+    arena.attack("100 readers of slow chunks", |attack| {
+        let mut readers = Programs::default();
+        for number in 0..100 {
+            readers.start(reader_of_page(
+                Command::new("dd"),
+                &log,
+                number * 41 % PAGES,
+            ));
+        }
+        while !attack.is_over() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn users_who_read_slow_chunks_together() {
+    let Some(arena) = arena() else { return };
+    let log = arena.shown(ALICE).join(NAME);
+    let (begin, begun) = mpsc::channel::<()>();
+    let log = &log;
+    thread::scope(|scope| {
+        // Only root can start programs of several users.
+        let starting = scope.spawn(move || {
+            let mut readers = Programs::default();
+            // The channel closes without a message where the attack has failed before.
+            if begun.recv().is_ok() {
+                for number in 0..96 {
+                    let person = Person {
+                        name: "one of many",
+                        uid: 61_200 + number as u32 % 8,
+                        ..ALICE
+                    };
+                    let dd = person.command("dd");
+                    readers.start(reader_of_page(dd, log, number * 41 % PAGES));
+                }
+            }
+            readers
+        });
+        arena.attack("96 readers of 8 users", |attack| {
+            begin.send(()).unwrap();
+            while !attack.is_over() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        drop(begin);
+        starting.join().unwrap().kill();
+    });
+}
+
+#[test]
+fn work_ends_with_those_who_wait_for_it() {
+    let Some(arena) = arena() else { return };
+    let log = arena.shown(ALICE).join(NAME);
+    let daemon = arena.mounted.daemon;
+    ALICE.act(|| {
+        let mut readers = Programs::default();
+        for number in 0..8 {
+            readers.start(reader_of_page(Command::new("dd"), &log, number * PAGES / 8));
+        }
+        wait_until("the daemon reads", || is_busy(daemon));
+        readers.kill();
+        wait_until("the daemon has stopped reading", || !is_busy(daemon));
+        let Some(python) = Python::all().pop() else {
+            return;
+        };
+        let mut asking = python.command();
+        asking.args([
+            "-c",
+            "import os, sys; os.getxattr(sys.argv[1], 'user.h5logfs.covered')",
+        ]);
+        asking.arg(&log);
+        readers.start(asking);
+        wait_until("the daemon counts", || is_busy(daemon));
+        let killed = Instant::now();
+        readers.kill();
+        wait_until("the daemon has stopped counting", || !is_busy(daemon));
+        let time = killed.elapsed();
+        println!("busy for {time:?} after the kill");
+        assert!(time < Duration::from_secs(10), "{time:?}");
+    });
+    assert!(!arena.messages().contains("ERROR"), "{}", arena.messages());
+}
+
+#[test]
+fn a_read_has_a_limit_of_processor_time() {
+    // One chunk takes longer than that, and the index does not.
+    let slow = SlowLog {
+        chunks: 1,
+        rows: 4096,
+        repeated: 200,
+        ..SLOW
+    };
+    let Some(arena) = arena_with("read_cpu=1", slow) else {
+        return;
+    };
+    let log = arena.shown(ALICE).join(NAME);
+    let outcome = ALICE.act(|| {
+        let file = File::open(&log).unwrap();
+        file.read_exact_at(&mut [0; 16], file.metadata()?.len() - PAGE)
+    });
+    let error = outcome.unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+    let messages = arena.messages();
+    let line = messages.lines().find(|line| line.contains("read_cpu"));
+    let line = line.unwrap_or_else(|| panic!("{messages}"));
+    for word in ["alice/slow.h5", "/slow", "chunk ["] {
+        assert!(line.contains(word), "{line}");
+    }
+}
+
+#[test]
+fn slow_reads_end_with_the_mount() {
+    let Some(arena) = arena() else { return };
+    let log = arena.shown(ALICE).join(NAME);
+    let daemon = arena.mounted.daemon;
+    let mut readers = Programs::default();
+    ALICE.act(|| {
+        for number in 0..20 {
+            readers.start(reader_of_page(
+                Command::new("dd"),
+                &log,
+                number * 41 % PAGES,
+            ));
+        }
+    });
+    wait_until("the daemon reads", || is_busy(daemon));
+    let signal = Instant::now();
+    arena.mounted.send(Signal::TERM);
+    for reader in readers.0.drain(..) {
+        let output = reader.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            told.contains("Transport endpoint is not connected"),
+            "{told}"
+        );
+    }
+    arena.mounted.expect_gone();
+    let time = signal.elapsed();
+    println!("the mount was gone {time:?} after the signal");
+    // Files can be read on for 5 seconds.
+    assert!(time < Duration::from_secs(4), "{time:?}");
+}
