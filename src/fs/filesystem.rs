@@ -11,20 +11,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
+    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::task::StopFlag;
 
 use super::access::Caller;
-use super::errno::{guarded, guarded_until, guarded_waiting};
-use super::reply::{Page, TTL, file_attr, file_type, lifetime, position, reply_bytes};
+use super::errno::{guarded, guarded_until};
+use super::reply::{Page, TTL, file_attr, fill, fill_with_attributes, lifetime, reply_bytes};
 use super::scheduler::{Rules, Scheduler};
 use super::service::{Found, PageCache, Service};
 use super::watch::Watch;
@@ -142,11 +141,12 @@ impl Filesystem for LogFilesystem {
             });
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match guarded(|| self.service.link_target(ino.0)) {
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        let work = move |service: &Service, _| service.link_target(ino.0).map(Lookup::Known);
+        self.scheduler.run(req.into(), work, |target| match target {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -216,66 +216,58 @@ impl Filesystem for LogFilesystem {
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let caller = self.caller(req);
-        match guarded(|| self.service.open_directory(ino.0, caller.as_ref())) {
+        let work = move |service: &Service, _| {
+            let handle = service.open_directory(ino.0, caller.as_ref());
+            handle.map(Lookup::Known)
+        };
+        self.scheduler.run(req.into(), work, |opened| match opened {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
-        }
+        });
     }
 
     fn readdir(
         &self,
         req: &Request,
-        ino: INodeNo,
+        _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let work = move |service: &Service, wait| service.listing(fh.0, offset == 0, wait);
-        self.scheduler.run(req.into(), work, move |listing| {
-            let listing = match listing {
-                Ok(listing) => listing,
-                Err(errno) => return reply.error(errno),
-            };
-            let dots = [".", ".."].map(|name| (OsStr::new(name), ino.0, FileType::Directory));
-            let names = listing
-                .iter()
-                .map(|entry| (entry.name.as_os_str(), entry.inode, file_type(entry.kind)));
-            let all = dots
-                .into_iter()
-                .chain(names)
-                .zip(1..)
-                .skip(position(offset));
-            for ((name, inode, kind), next) in all {
-                if reply.add(INodeNo(inode), next, kind, name) {
-                    break;
-                }
-            }
-            reply.ok();
+        let page = Page::new(reply);
+        let work = {
+            let page = page.clone();
+            move |service: &Service, wait| page.fill(|page| fill(page, service, fh, offset, wait))
+        };
+        self.scheduler.run(req.into(), work, move |filled| {
+            page.send(|page| match filled {
+                Ok(()) => page.ok(),
+                Err(errno) => page.error(errno),
+            });
         });
     }
 
     fn readdirplus(
         &self,
         req: &Request,
-        ino: INodeNo,
+        _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let mut page = Page {
-            directory: ino,
-            handle: fh,
-            offset,
-            reply,
+        let page = Page::new(reply);
+        let work = {
+            let page = page.clone();
+            move |service: &Service, wait| {
+                page.fill(|page| fill_with_attributes(page, service, fh, offset, wait))
+            }
         };
-        match guarded(|| page.fill(&self.service, Wait::No)) {
-            Ok(Lookup::Known(())) => page.send(Ok(())),
-            Ok(Lookup::NeedsScan) => self.scheduler.wait(req.into(), move |service, stop| {
-                let filled = stop.and_then(|_| guarded_waiting(|wait| page.fill(service, wait)));
-                page.send(filled);
-            }),
-            Err(errno) => page.send(Err(errno)),
-        }
+        self.scheduler.run(req.into(), work, move |filled| {
+            page.send(|page| match filled {
+                Ok(()) => page.ok(),
+                Err(errno) => page.error(errno),
+            });
+        });
     }
 
     fn releasedir(

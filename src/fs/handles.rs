@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
@@ -18,7 +18,7 @@ use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::Generation;
 
-use super::source_tree::Listed;
+use super::directory::Directory;
 use super::virtual_files::Permit;
 
 #[derive(Debug)]
@@ -99,40 +99,11 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// An open directory and the listing that was read last.
-#[derive(Debug)]
-pub struct Directory {
-    pub fd: OwnedFd,
-    pub path: PathBuf,
-    listing: Mutex<Arc<Vec<Listed>>>,
-}
-
-impl Directory {
-    pub fn new(fd: OwnedFd, path: PathBuf) -> Self {
-        Directory {
-            fd,
-            path,
-            listing: Mutex::default(),
-        }
-    }
-
-    pub fn listing(&self) -> Arc<Vec<Listed>> {
-        self.listing.lock().clone()
-    }
-
-    pub fn set_listing(&self, names: Vec<Listed>) -> Arc<Vec<Listed>> {
-        let listing = Arc::new(names);
-        *self.listing.lock() = Arc::clone(&listing);
-        listing
-    }
-}
-
-/// What one user may have open on a mount that users share. Open files take descriptors of the daemon, and open
-/// directories take memory for names. A single file or directory may take twice the share.
+/// What one user may have open on a mount that users share: open files take descriptors of the daemon. A single file may
+/// take twice the share.
 #[derive(Debug, Clone, Copy)]
 struct UserShare {
     descriptors: usize,
-    names: usize,
 }
 
 /// Whether `more` may be added to what the user has.
@@ -148,15 +119,9 @@ fn permits(share: usize, used: usize, more: usize) -> bool {
 impl Default for UserShare {
     fn default() -> Self {
         let descriptors = usize::try_from(descriptors::limit() / 4).unwrap_or(usize::MAX);
-        UserShare {
-            descriptors,
-            names: MAX_NAMES,
-        }
+        UserShare { descriptors }
     }
 }
-
-/// Listed names in memory for one user, of about a hundred bytes each.
-const MAX_NAMES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub struct Handles {
@@ -176,8 +141,6 @@ struct Table {
 struct OpenHandle {
     /// The user who opened it, on a mount that users share.
     user: Option<u32>,
-    /// The number of listed names in memory.
-    names: usize,
     handle: Arc<Handle>,
 }
 
@@ -185,7 +148,6 @@ struct OpenHandle {
 struct Usage {
     handles: usize,
     descriptors: usize,
-    names: usize,
     /// How often each view is open.
     views: HashMap<Generation, usize>,
 }
@@ -210,7 +172,6 @@ impl Usage {
 
     fn close(&mut self, open: &OpenHandle) {
         self.handles -= 1;
-        self.names -= open.names;
         if let Handle::View(view) = &*open.handle
             && let Some(times) = self.views.get_mut(&view.generation())
         {
@@ -240,38 +201,23 @@ impl Handles {
         }
         let open = OpenHandle {
             user,
-            names: 0,
             handle: Arc::new(handle),
         };
         table.handles.insert(number, open);
         Some(number)
     }
 
-    /// Counts `names` listed names for an open directory. Returns false where that exceeds the share of its user.
-    pub fn may_hold(&self, number: u64, names: usize) -> bool {
-        let table = &mut *self.open.write();
-        let Some(open) = table.handles.get_mut(&number) else {
-            return true;
-        };
-        let Some(usage) = open.user.and_then(|user| table.users.get_mut(&user)) else {
-            return true;
-        };
-        usage.names -= open.names;
-        let may = permits(self.share.names, usage.names, names);
-        open.names = if may { names } else { 0 };
-        usage.names += open.names;
-        may
-    }
-
-    /// The last listing of the directory at `path`, if it is open.
-    pub fn listing_of(&self, path: &Path) -> Option<Arc<Vec<Listed>>> {
+    /// The open directories of an inode, by their numbers.
+    pub fn directories_of(&self, inode: u64) -> Vec<(u64, Arc<Handle>)> {
         let table = self.open.read();
-        let listing = |open: &OpenHandle| match &*open.handle {
-            Handle::Directory(directory) if directory.path == path => Some(directory.listing()),
-            _ => None,
-        };
-        let mut listings = table.handles.values().filter_map(listing);
-        listings.find(|listing| !listing.is_empty())
+        let handles = table.handles.iter();
+        let of_inode = handles.filter(|(_, open)| match &*open.handle {
+            Handle::Directory(directory) => directory.inode == inode,
+            _ => false,
+        });
+        of_inode
+            .map(|(number, open)| (*number, Arc::clone(&open.handle)))
+            .collect()
     }
 
     pub fn get(&self, number: u64) -> Option<Arc<Handle>> {
@@ -361,37 +307,26 @@ mod tests {
         assert!(handles.get(b).is_some());
     }
 
-    /// Each user has a share of five descriptors and ten names.
+    /// Each user has a share of five descriptors.
     fn shared() -> Handles {
         Handles {
-            share: UserShare {
-                descriptors: 5,
-                names: 10,
-            },
+            share: UserShare { descriptors: 5 },
             ..Handles::default()
         }
     }
 
     fn directory() -> Handle {
         let fd = std::fs::File::open("/").unwrap().into();
-        Handle::Directory(Directory::new(fd, PathBuf::new()))
+        Handle::Directory(Directory::new(fd, PathBuf::new(), 1))
     }
 
     #[test]
-    fn a_user_has_a_share_of_descriptors_and_names() {
+    fn a_user_has_a_share_of_descriptors() {
         let handles = shared();
         let open = |user| handles.insert(directory(), user);
         let opened: Vec<u64> = (0..5).map(|_| open(Some(7)).unwrap()).collect();
         assert!(open(Some(7)).is_none());
         assert!(open(Some(8)).is_some() && open(None).is_some());
-        let (a, b) = (opened[0], opened[1]);
-        assert!(!handles.may_hold(a, 21));
-        // One large directory may take twice the share, and then no other directory has room.
-        assert!(handles.may_hold(a, 20) && !handles.may_hold(b, 1));
-        assert!(handles.may_hold(a, 6) && handles.may_hold(b, 4));
-        assert!(!handles.may_hold(b, 5) && handles.may_hold(b, 4));
-        handles.remove(a);
-        assert!(handles.may_hold(b, 10));
         opened.iter().for_each(|number| handles.remove(*number));
         assert!(!handles.open.read().users.contains_key(&7));
         assert!(open(Some(7)).is_some());

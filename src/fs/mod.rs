@@ -23,6 +23,7 @@
 //! | `xattr` | extended attributes, of the source and of logs |
 //! | `inodes` | the table of inodes |
 //! | `handles` | open files and directories |
+//! | `directory` | reads open directories piece by piece |
 //! | `attributes` | what `stat` reports of one file |
 //!
 //! Only `filesystem`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest can be tested without a
@@ -31,6 +32,7 @@
 mod access;
 mod attributes;
 mod auto_unmount;
+mod directory;
 mod errno;
 mod extra_threads;
 mod filesystem;

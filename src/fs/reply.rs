@@ -1,17 +1,20 @@
 //! Answers in the form of fuser: attributes, extended attributes, pages of listings.
 
-use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyDirectoryPlus, ReplyXattr,
+    Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyXattr,
 };
+
+use parking_lot::Mutex;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::Result;
 
 use super::attributes::Attributes;
-use super::service::{NameCache, SCANNED_AHEAD, Service};
+use super::service::{Added, NameCache, Service};
 
 /// How long the kernel may use a name or attributes without asking again. A log that has grown shows after this time
 /// at the latest.
@@ -70,70 +73,71 @@ pub fn reply_bytes(reply: ReplyXattr, buffer_size: u32, bytes: &[u8]) {
     }
 }
 
-/// The position in a listing that the kernel continues from.
-pub fn position(offset: u64) -> usize {
-    usize::try_from(offset).unwrap_or(usize::MAX)
+/// A page of a listing. The work that fills it may be begun in one thread and done in another one.
+#[derive(Debug)]
+pub struct Page<R>(Arc<Mutex<Option<R>>>);
+
+impl<R> Clone for Page<R> {
+    fn clone(&self) -> Self {
+        Page(Arc::clone(&self.0))
+    }
 }
 
-/// A page of a listing with attributes.
-pub struct Page {
-    pub directory: INodeNo,
-    pub handle: FileHandle,
-    /// The page begins after the entry with this offset.
-    pub offset: u64,
-    pub reply: ReplyDirectoryPlus,
+impl<R> Page<R> {
+    pub fn new(reply: R) -> Self {
+        Page(Arc::new(Mutex::new(Some(reply))))
+    }
+
+    pub fn fill(&self, work: impl FnOnce(&mut R) -> Result<Lookup<()>>) -> Result<Lookup<()>> {
+        let mut page = self.0.lock();
+        page.as_mut().map_or(Ok(Lookup::Known(())), work)
+    }
+
+    /// Answers the request.
+    pub fn send(self, answer: impl FnOnce(R)) {
+        if let Some(reply) = self.0.lock().take() {
+            answer(reply);
+        }
+    }
 }
 
-impl Page {
-    /// Adds the entries after `offset` that fit. The kernel counts a look-up for each, except for `.` and `..`. A request
-    /// that may wait first scans a number of files at a time.
-    pub fn fill(&mut self, service: &Service, wait: Wait) -> Result<Lookup<()>> {
-        let Lookup::Known(listing) = service.listing(self.handle.0, self.offset == 0, wait)? else {
-            return Ok(Lookup::NeedsScan);
-        };
-        let parent = service.parent(self.directory.0)?;
-        let dots = [".", ".."];
-        let first = position(self.offset).saturating_sub(dots.len());
-        if wait == Wait::Yes {
-            let rest = listing.get(first..).unwrap_or_default();
-            service.scan_listed(&parent, &rest[..rest.len().min(SCANNED_AHEAD)]);
-        }
-        let attr = file_attr(self.directory.0, &parent.attributes);
-        for (name, next) in dots.iter().zip(1..).skip(position(self.offset)) {
-            if self.add(next, OsStr::new(name), &TTL, &attr) {
-                return Ok(Lookup::Known(()));
-            }
-        }
-        let after_dots = dots.len() as u64 + 1;
-        for (listed, next) in listing.iter().zip(after_dots..).skip(first) {
-            let found = match service.look_up_listed(&parent, listed, wait)? {
-                Lookup::Known(Some(found)) => found,
-                Lookup::Known(None) => continue,
-                // The page is sent as far as it is known. The kernel asks for the rest next.
-                Lookup::NeedsScan if next > self.offset + 1 => break,
-                Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
-            };
-            let attr = file_attr(found.number, &found.attributes);
-            // The attributes of a name that is not kept are not kept either: a reply has one time for both.
-            if self.add(next, &listed.name, &lifetime(found.names), &attr) {
-                // The entry did not fit, so the kernel counts no look-up.
-                service.forget(found.number, 1);
-                break;
-            }
-        }
-        Ok(Lookup::Known(()))
-    }
+/// Adds the names after `position` in an open directory to a page, as many as fit.
+pub fn fill(
+    page: &mut ReplyDirectory,
+    service: &Service,
+    handle: FileHandle,
+    position: u64,
+    wait: Wait,
+) -> Result<Lookup<()>> {
+    service.list(handle.0, position, wait, |listed| {
+        let (inode, kind) = (INodeNo(listed.inode), file_type(listed.kind));
+        added(page.add(inode, listed.next, kind, &listed.name))
+    })
+}
 
-    /// Returns true if the entry does not fit.
-    fn add(&mut self, next: u64, name: &OsStr, ttl: &Duration, attr: &FileAttr) -> bool {
-        self.reply
-            .add(attr.ino, next, name, ttl, attr, Generation(0))
-    }
+/// The same with attributes. The kernel counts a look-up for each name, except for `.` and `..`.
+pub fn fill_with_attributes(
+    page: &mut ReplyDirectoryPlus,
+    service: &Service,
+    handle: FileHandle,
+    position: u64,
+    wait: Wait,
+) -> Result<Lookup<()>> {
+    service.list_with_attributes(handle.0, position, wait, |listed, found| {
+        let attr = file_attr(found.number, &found.attributes);
+        // The attributes of a name that is not kept are not kept either: a reply has one time for both.
+        let ttl = lifetime(found.names);
+        added(page.add(
+            attr.ino,
+            listed.next,
+            &listed.name,
+            &ttl,
+            &attr,
+            Generation(0),
+        ))
+    })
+}
 
-    pub fn send(self, filled: Result<(), Errno>) {
-        match filled {
-            Ok(()) => self.reply.ok(),
-            Err(errno) => self.reply.error(errno),
-        }
-    }
+fn added(is_full: bool) -> Added {
+    if is_full { Added::Full } else { Added::Yes }
 }

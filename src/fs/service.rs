@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,11 +20,12 @@ use h5logfs_core::task::{StopFlag, Task};
 
 use super::access::Caller;
 use super::attributes::Attributes;
+use super::directory::{Directory, Listed, Piece, Pieces};
 use super::errno::is_called_off;
-use super::handles::{Directory, Handle, Handles};
+use super::handles::{Handle, Handles};
 use super::inodes::{Inode, InodeTable, ROOT};
 use super::monitor::Monitor;
-use super::source_tree::{Entry, Listed, Opened, Place, SourceTree};
+use super::source_tree::{Entry, Opened, Place, SourceTree};
 use super::virtual_files::{self, OpenFiles, Permit};
 
 /// An open file.
@@ -44,16 +44,6 @@ pub enum PageCache {
     Refresh,
     /// The kernel caches nothing. It does not know the size of the file either.
     Bypass,
-}
-
-/// An open directory, for looking up many names in it.
-#[derive(Debug)]
-pub struct Parent {
-    number: u64,
-    path: PathBuf,
-    fd: OwnedFd,
-    /// Those of the directory.
-    pub attributes: Attributes,
 }
 
 /// The inode of a name.
@@ -85,8 +75,21 @@ impl NameCache {
     }
 }
 
+/// What became of a name in a page of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    Yes,
+    /// The file is gone.
+    No,
+    /// It does not fit.
+    Full,
+}
+
+/// How many pieces of a directory a request examines that may not wait. Most of the names may be hidden.
+const PIECES_AT_ONCE: usize = 4;
+
 /// The number of listed files that are scanned at a time, before the kernel looks them up.
-pub const SCANNED_AHEAD: usize = 128;
+const SCANNED_AHEAD: usize = 128;
 
 /// Marks a directory as one in which a thread scans ahead, until it is dropped.
 struct ScanAhead<'a>(&'a Mutex<HashSet<u64>>, u64);
@@ -102,6 +105,7 @@ pub struct Service {
     source: SourceTree,
     inodes: InodeTable,
     handles: Handles,
+    pieces: Pieces,
     virtual_files: Arc<OpenFiles>,
     /// The inode numbers of directories in which a thread scans ahead.
     scanning_ahead: Mutex<HashSet<u64>>,
@@ -118,6 +122,7 @@ impl Service {
             source,
             inodes: InodeTable::new(root),
             handles: Handles::default(),
+            pieces: Pieces::default(),
             virtual_files: Arc::default(),
             scanning_ahead: Mutex::default(),
             monitor: Arc::new(Monitor::new(catalog, mount_point)),
@@ -176,32 +181,16 @@ impl Service {
         }
     }
 
-    /// Opens the directory `number` for looking up names of a listing.
-    pub fn parent(&self, number: u64) -> Result<Parent> {
-        let of_virtual = virtual_files::attributes(number);
-        // The names of a virtual directory are found by its number alone, not through the descriptor.
-        let inode = self.inode(of_virtual.map_or(number, |_| ROOT))?;
-        Ok(Parent {
-            number,
-            fd: self.source.open_for_search(&inode.place, inode.version)?,
-            path: inode.place.path,
-            attributes: of_virtual.unwrap_or(inode.attributes),
-        })
-    }
-
     /// Looks up a listed name. Counts a look-up, which the kernel forgets later. `None` where the file is gone. Where
     /// the look-up fails otherwise, the attributes are not known.
-    pub fn look_up_listed(
+    fn look_up_listed(
         &self,
-        parent: &Parent,
+        directory: &Directory,
         listed: &Listed,
         wait: Wait,
     ) -> Result<Lookup<Option<Found>>> {
-        if virtual_files::contains(parent.number, &listed.name) {
-            return Ok(Lookup::Known(virtual_file(parent.number, &listed.name)));
-        }
-        let path = parent.path.join(&listed.name);
-        let found = self.source.entry_in(&parent.fd, &path, wait);
+        let path = directory.path.join(&listed.name);
+        let found = self.source.entry_in(&directory.fd, &path, wait);
         self.count_look_up(&found);
         let (entry, names) = match found {
             Ok(Lookup::Known(entry)) => (entry, NameCache::of(&entry)),
@@ -212,7 +201,7 @@ impl Service {
                 (unknown, NameCache::Unknown)
             }
         };
-        let number = self.inodes.look_up(parent.number, &listed.name, entry);
+        let number = self.inodes.look_up(directory.inode, &listed.name, entry);
         Ok(Lookup::Known(number.map(|number| Found {
             number,
             attributes: entry.attributes,
@@ -220,15 +209,17 @@ impl Service {
         })))
     }
 
-    /// Scans all listed files, several at a time, so that the look-ups that follow find the outcomes.
-    pub fn scan_listed(&self, parent: &Parent, listed: &[Listed]) {
+    /// Scans listed files, several at a time, so that the look-ups that follow find the outcomes.
+    fn scan_listed(&self, directory: &Directory, listed: &[Listed]) {
+        let listed = &listed[..listed.len().min(SCANNED_AHEAD)];
         // At least one, also for an empty directory.
         let shares = parallel::shares().min(listed.len()).max(1);
         parallel::share(shares, |number| {
-            for listed in listed.iter().skip(number).step_by(shares) {
-                let path = parent.path.join(&listed.name);
+            let own = listed.iter().skip(number).step_by(shares);
+            for listed in own.filter(|listed| !listed.is_dots()) {
+                let path = directory.path.join(&listed.name);
                 // The look-up that follows reports an error.
-                let _ = self.source.entry_in(&parent.fd, &path, Wait::Yes);
+                let _ = self.source.entry_in(&directory.fd, &path, Wait::Yes);
             }
         });
     }
@@ -240,13 +231,12 @@ impl Service {
             return;
         }
         let _mark = ScanAhead(&self.scanning_ahead, parent);
-        let Ok(directory) = self.parent(parent) else {
-            return;
-        };
-        let listing = self.handles.listing_of(&directory.path).unwrap_or_default();
-        if let Some(at) = listing.iter().position(|listed| listed.name == name) {
-            let after = listing.get(at + 1..).unwrap_or_default();
-            self.scan_listed(&directory, &after[..after.len().min(SCANNED_AHEAD)]);
+        for (number, handle) in self.handles.directories_of(parent) {
+            let piece = self.pieces.with(number, name);
+            let after = piece.as_ref().and_then(|piece| piece.after_name(name));
+            if let (Handle::Directory(directory), Some(after)) = (&*handle, after) {
+                return self.scan_listed(directory, after);
+            }
         }
     }
 
@@ -367,7 +357,7 @@ impl Service {
         }
         let Inode { place, version, .. } = self.inode(number)?;
         let fd = self.source.open_for_listing(&place, version, caller)?;
-        let directory = Directory::new(fd, place.path);
+        let directory = Directory::new(fd, place.path, number);
         self.insert(number, Handle::Directory(directory), caller)
     }
 
@@ -401,45 +391,144 @@ impl Service {
 
     pub fn close(&self, number: u64, handle: u64) {
         self.handles.remove(handle);
+        self.pieces.remove(handle);
         if !virtual_files::is_virtual(number) {
             self.monitor.stats().handles_closed.count();
             self.inodes.closed(number);
         }
     }
 
-    /// The names in an open directory. Positions in it stay valid while the directory changes, because they count in one
-    /// listing. `from_start` (`rewinddir`) makes a new one.
-    pub fn listing(
+    /// Passes the names after `position` in an open directory to `add`, until one does not fit. A request that may not
+    /// wait examines some thousand names at most.
+    pub fn list(
         &self,
         handle: u64,
-        from_start: bool,
+        position: u64,
         wait: Wait,
-    ) -> Result<Lookup<Arc<Vec<Listed>>>> {
-        let number = handle;
-        let handle = self.handle(handle)?;
-        handle.about_owner();
-        let directory = match &*handle {
-            Handle::Directory(directory) => directory,
+        mut add: impl FnMut(&Listed) -> Added,
+    ) -> Result<Lookup<()>> {
+        let opened = self.handle(handle)?;
+        opened.about_owner();
+        match &*opened {
             Handle::VirtualDirectory { .. } => {
-                return Ok(Lookup::Known(Arc::new(virtual_files::listing())));
+                list_virtual(position, add);
+                Ok(Lookup::Known(()))
             }
-            _ => return Err(self.failure(Os::NOTDIR)),
+            Handle::Directory(directory) => {
+                let add = |listed: &Listed| Ok(Lookup::Known(add(listed)));
+                self.list_source(handle, directory, position, wait, add)
+            }
+            _ => Err(self.failure(Os::NOTDIR)),
+        }
+    }
+
+    /// The same, with the inode of each name, for which the kernel counts a look-up. The inode of `.` and `..` is that of
+    /// the directory, and does not count.
+    pub fn list_with_attributes(
+        &self,
+        handle: u64,
+        position: u64,
+        wait: Wait,
+        mut add: impl FnMut(&Listed, &Found) -> Added,
+    ) -> Result<Lookup<()>> {
+        let opened = self.handle(handle)?;
+        opened.about_owner();
+        match &*opened {
+            Handle::VirtualDirectory { .. } => {
+                list_virtual(position, |listed| {
+                    let found = virtual_file(virtual_files::DIRECTORY, &listed.name);
+                    let found =
+                        found.or_else(|| virtual_file(ROOT, OsStr::new(virtual_files::NAME)));
+                    found.map_or(Added::No, |found| add(listed, &found))
+                });
+                Ok(Lookup::Known(()))
+            }
+            Handle::Directory(directory) => {
+                if wait == Wait::Yes {
+                    let piece = self.piece(handle, directory, position)?;
+                    self.scan_listed(directory, piece.after(position).unwrap_or_default());
+                }
+                let itself = self.inode(directory.inode)?;
+                let add = |listed: &Listed| {
+                    if listed.is_dots() {
+                        let found = Found {
+                            number: directory.inode,
+                            attributes: itself.attributes,
+                            names: NameCache::Keep,
+                        };
+                        return Ok(Lookup::Known(add(listed, &found)));
+                    }
+                    let found = self.look_up_listed(directory, listed, wait)?;
+                    Ok(found.map(|found| {
+                        let Some(found) = found else { return Added::No };
+                        let added = add(listed, &found);
+                        if added == Added::Full {
+                            self.inodes.forget(found.number, 1);
+                        }
+                        added
+                    }))
+                };
+                self.list_source(handle, directory, position, wait, add)
+            }
+            _ => Err(self.failure(Os::NOTDIR)),
+        }
+    }
+
+    fn list_source(
+        &self,
+        handle: u64,
+        directory: &Directory,
+        mut position: u64,
+        wait: Wait,
+        mut add: impl FnMut(&Listed) -> Result<Lookup<Added>>,
+    ) -> Result<Lookup<()>> {
+        let mut has_any = false;
+        // What was added so far is sent. The kernel asks for the rest next. But a page of nothing is the end.
+        let so_far = |has_any| {
+            if has_any {
+                Lookup::Known(())
+            } else {
+                Lookup::NeedsScan
+            }
         };
-        let path = &directory.path;
-        if !from_start {
-            return Ok(Lookup::Known(directory.listing()));
+        for number in 0.. {
+            if wait == Wait::No && number == PIECES_AT_ONCE {
+                return Ok(so_far(has_any));
+            }
+            let piece = self.piece(handle, directory, position)?;
+            let names = piece.after(position).unwrap_or_default();
+            let Some(last) = names.last() else { break };
+            for listed in names {
+                match self.shows(directory, listed, wait) {
+                    Lookup::Known(true) => {}
+                    Lookup::Known(false) => continue,
+                    Lookup::NeedsScan => return Ok(so_far(has_any)),
+                }
+                match add(listed)? {
+                    Lookup::Known(Added::Yes) => has_any = true,
+                    Lookup::Known(Added::No) => {}
+                    Lookup::Known(Added::Full) => return Ok(Lookup::Known(())),
+                    Lookup::NeedsScan => return Ok(so_far(has_any)),
+                }
+            }
+            position = last.next;
         }
-        let Lookup::Known(mut names) = self.source.list(path, &directory.fd, wait)? else {
-            return Ok(Lookup::NeedsScan);
-        };
-        if path.as_os_str().is_empty() {
-            names.retain(|listed| listed.name != virtual_files::NAME);
+        Ok(Lookup::Known(()))
+    }
+
+    fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<bool> {
+        if listed.is_dots() {
+            return Lookup::Known(true);
         }
-        if !self.handles.may_hold(number, names.len()) {
-            directory.set_listing(Vec::new());
-            return Err(self.source.failure(path, Os::NOMEM));
+        if directory.inode == ROOT && listed.name == virtual_files::NAME {
+            return Lookup::Known(false);
         }
-        Ok(Lookup::Known(directory.set_listing(names)))
+        self.source.shows(directory, listed, wait)
+    }
+
+    fn piece(&self, handle: u64, directory: &Directory, position: u64) -> Result<Arc<Piece>> {
+        let piece = self.pieces.get(handle, directory, position);
+        piece.map_err(|e| self.source.failure(&directory.path, e))
     }
 
     pub fn forget(&self, number: u64, count: u64) {
@@ -481,6 +570,15 @@ impl Service {
     }
 }
 
+fn list_virtual(position: u64, mut add: impl FnMut(&Listed) -> Added) {
+    let piece = virtual_files::listing();
+    for listed in piece.after(position).unwrap_or_default() {
+        if add(listed) == Added::Full {
+            return;
+        }
+    }
+}
+
 fn virtual_file(parent: u64, name: &OsStr) -> Option<Found> {
     let (number, attributes) = virtual_files::look_up(parent, name)?;
     Some(Found {
@@ -501,6 +599,7 @@ fn is_gone(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use rustix::fs::FileType;
     use tempfile::TempDir;
@@ -584,11 +683,13 @@ mod tests {
 
     fn names(service: &Service) -> Vec<String> {
         let handle = service.open_directory(ROOT, None).unwrap();
-        let listing = known(service.listing(handle, true, Wait::Yes));
-        let mut names: Vec<String> = listing
-            .iter()
-            .map(|entry| entry.name.to_str().unwrap().to_owned())
-            .collect();
+        let mut names = Vec::new();
+        known(service.list(handle, 0, Wait::Yes, |listed| {
+            if !listed.is_dots() {
+                names.push(listed.name.to_str().unwrap().to_owned());
+            }
+            Added::Yes
+        }));
         names.sort();
         names
     }
@@ -618,14 +719,61 @@ mod tests {
             name: name.into(),
             kind: FileType::RegularFile,
             inode: 1,
+            next: 1,
         }
+    }
+
+    fn root(source: &TempDir) -> Directory {
+        let fd = fs::File::open(source.path()).unwrap();
+        Directory::new(fd.into(), PathBuf::new(), ROOT)
+    }
+
+    #[test]
+    fn pages_of_a_listing_follow_each_other() {
+        let (source, service) = service(PathFilter::default());
+        let many = source.path().join("directory");
+        // More than one piece.
+        let expected: Vec<String> = (0..3000).map(|n| format!("{n:04}")).collect();
+        for name in &expected {
+            fs::write(many.join(name), "").unwrap();
+        }
+        let (number, _) = known(look_up(&service, ROOT, "directory"));
+        let handle = service.open_directory(number, None).unwrap();
+        let mut names = Vec::new();
+        let mut position = 0;
+        loop {
+            let mut left = 100;
+            known(service.list(handle, position, Wait::No, |listed| {
+                if left == 0 {
+                    return Added::Full;
+                }
+                left -= 1;
+                position = listed.next;
+                names.extend(
+                    listed
+                        .name
+                        .to_str()
+                        .filter(|_| !listed.is_dots())
+                        .map(str::to_owned),
+                );
+                Added::Yes
+            }));
+            // A name that comes or goes does not move the others.
+            fs::remove_file(many.join(&expected[0])).ok();
+            if left == 100 {
+                break;
+            }
+        }
+        names.sort();
+        names.retain(|name| *name != *expected[0]);
+        assert_eq!(names, expected[1..]);
     }
 
     #[test]
     fn a_listing_with_attributes_looks_each_name_up() {
         let (source, service) = service(PathFilter::default());
-        let parent = service.parent(ROOT).unwrap();
-        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
+        let root = root(&source);
+        let found = known(service.look_up_listed(&root, &listed("file"), Wait::Yes)).unwrap();
         assert_eq!(found.names, NameCache::Keep);
         // The first look-up has read some bytes of the file, which changes its access time.
         let (number, attributes) = known(look_up(&service, ROOT, "file"));
@@ -637,19 +785,19 @@ mod tests {
         service.forget(number, 1);
         assert_eq!(errno(service.attributes(number, Wait::Yes)), Os::STALE);
         replace(&source);
-        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
+        let found = known(service.look_up_listed(&root, &listed("file"), Wait::Yes)).unwrap();
         assert_eq!(found.attributes.size, 5);
         fs::remove_file(source.path().join("file")).unwrap();
-        assert!(known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).is_none());
+        assert!(known(service.look_up_listed(&root, &listed("file"), Wait::Yes)).is_none());
     }
 
     #[test]
     fn what_cannot_be_looked_up_stays_in_the_listing() {
         let (source, service) = service(PathFilter::default());
-        let mut parent = service.parent(ROOT).unwrap();
         // The descriptor is that of a file, so look-ups in it fail.
-        parent.fd = fs::File::open(source.path().join("file")).unwrap().into();
-        let found = known(service.look_up_listed(&parent, &listed("file"), Wait::Yes)).unwrap();
+        let file = fs::File::open(source.path().join("file")).unwrap();
+        let root = Directory::new(file.into(), PathBuf::new(), ROOT);
+        let found = known(service.look_up_listed(&root, &listed("file"), Wait::Yes)).unwrap();
         assert_eq!(found.names, NameCache::Unknown);
         assert_eq!(found.attributes.kind, FileType::RegularFile);
         // The look-up that follows finds the file itself.
@@ -689,7 +837,6 @@ mod tests {
         assert_eq!(errno(service.attributes(file, Wait::Yes)), Os::STALE);
         assert_eq!(errno(service.open_file(file, None, Wait::Yes)), Os::STALE);
         assert_eq!(errno(service.open_directory(number, None)), Os::STALE);
-        assert_eq!(errno(service.parent(number)), Os::STALE);
         // It does not tell which names there are.
         fs::remove_file(below("directory").join("file")).unwrap();
         fs::remove_file(below("directory").join("link")).unwrap();

@@ -7,11 +7,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, Stat, StatVfs};
+use rustix::fs::{FileType, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
@@ -23,6 +23,7 @@ use h5logfs_core::view::View;
 
 use super::access::Caller;
 use super::attributes::Attributes;
+use super::directory::{Directory, Listed};
 use super::permission_check::PermissionCheck;
 use super::xattr::{self, LogAttribute, XattrClass};
 
@@ -164,14 +165,6 @@ impl Entry {
             grows: false,
         }
     }
-}
-
-/// One name in a directory.
-#[derive(Debug)]
-pub struct Listed {
-    pub name: OsString,
-    pub kind: FileType,
-    pub inode: u64,
 }
 
 /// A regular file, open for reading.
@@ -409,11 +402,6 @@ impl SourceTree {
         PermissionCheck::new(self.catalog.dir(), caller)
     }
 
-    /// Opens a directory for looking names up in it.
-    pub fn open_for_search(&self, place: &Place, version: Version) -> Result<OwnedFd> {
-        self.open(place, version, SEARCH)
-    }
-
     /// Opens a directory if `caller` may list it.
     pub fn open_for_listing(
         &self,
@@ -495,38 +483,30 @@ impl SourceTree {
         Ok(names)
     }
 
-    /// The names in the open directory `fd` that are shown, without `.` and `..`.
-    pub fn list(&self, path: &Path, fd: &OwnedFd, wait: Wait) -> Result<Lookup<Vec<Listed>>> {
-        let mut listed = Vec::new();
-        for entry in Dir::read_from(fd).map_err(|e| self.failure(path, e))? {
-            let entry = entry.map_err(|e| self.failure(path, e))?;
-            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            if name == "." || name == ".." {
-                continue;
-            }
-            let below = path.join(&name);
-            if !self.filter.shows(&below) {
-                continue;
-            }
-            let mut kind = entry.file_type();
-            if kind == FileType::Unknown {
-                // Some file systems do not store the kind of a file in its directory.
-                let stat = stat_in(fd, &name);
-                kind = stat.map_or(kind, |stat| Attributes::from(&stat).kind);
-            }
-            if matches!(kind, FileType::Directory | FileType::RegularFile) {
-                let held = Held::new(fd, &below);
-                match self.is_hidden(&held, wait) {
-                    Lookup::Known(false) => {}
-                    Lookup::Known(true) => continue,
-                    Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
-                }
-            }
-            // Zero would mean a deleted entry.
-            let inode = entry.ino().max(1);
-            listed.push(Listed { name, kind, inode });
+    /// Whether a name of an open directory is shown.
+    pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<bool> {
+        let path = directory.path.join(&listed.name);
+        if !self.filter.shows(&path) {
+            return Lookup::Known(false);
         }
-        Ok(Lookup::Known(listed))
+        let held = Held::new(&directory.fd, &path);
+        match self.kind(&held, listed) {
+            FileType::Directory | FileType::RegularFile => {
+                self.is_hidden(&held, wait).map(|hidden| !hidden)
+            }
+            _ => Lookup::Known(true),
+        }
+    }
+
+    /// Some file systems do not store the kind of a file in its directory.
+    fn kind(&self, held: &Held<'_>, listed: &Listed) -> FileType {
+        match listed.kind {
+            FileType::Unknown => {
+                let stat = held.stat();
+                stat.map_or(listed.kind, |stat| Attributes::from(&stat).kind)
+            }
+            kind => kind,
+        }
     }
 
     /// The target of a symbolic link, unchanged.

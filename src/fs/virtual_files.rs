@@ -16,15 +16,15 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
+use super::directory::{Listed, Piece};
 use super::inodes::ROOT;
 use super::monitor::Monitor;
-use super::source_tree::Listed;
 
 /// The name of the directory, at the root of the mount.
 pub const NAME: &str = ".h5logfs";
 
 /// Inode numbers. Those of the inode table count up from 1 and do not reach these.
-const DIRECTORY: u64 = 1 << 62;
+pub const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
 
@@ -78,13 +78,18 @@ pub fn content(number: u64, monitor: &Monitor) -> Option<String> {
     }
 }
 
-pub fn listing() -> Vec<Listed> {
-    let listed = FILES.iter().map(|(name, number)| Listed {
+/// The names in the virtual directory. Positions count them.
+pub fn listing() -> Piece {
+    let dots = [".", ".."].map(|name| (name, DIRECTORY, FileType::Directory));
+    let files = FILES.map(|(name, number)| (name, number, FileType::RegularFile));
+    let all = dots.into_iter().chain(files).zip(1..);
+    let listed = all.map(|((name, inode, kind), next)| Listed {
         name: name.into(),
-        kind: FileType::RegularFile,
-        inode: *number,
+        kind,
+        inode,
+        next,
     });
-    listed.collect()
+    Piece::from_start(listed.collect())
 }
 
 /// Virtual files and directories that ordinary users may have open at once, all together and each of them. An open file

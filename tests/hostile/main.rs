@@ -7,6 +7,7 @@ mod common;
 mod arena;
 mod companions;
 mod identity;
+mod listings;
 mod noise;
 mod opens;
 mod reads;

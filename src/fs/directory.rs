@@ -1,0 +1,190 @@
+//! Open directories. A listing is read piece by piece, as the kernel asks for it, so a directory may have any number of
+//! names.
+//!
+//! A position is the one that the source has for it, and the kernel gets the same. The source keeps it valid while the
+//! directory changes.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use rustix::fs::{FileType, RawDir, SeekFrom, seek};
+use rustix::io::Errno;
+
+/// What one call of the system returns of a directory, in bytes.
+const PIECE: usize = 32 << 10;
+/// The memory for pieces of all open directories, in bytes.
+const MEMORY: u64 = 16 << 20;
+
+/// One name in a directory.
+#[derive(Debug)]
+pub struct Listed {
+    pub name: OsString,
+    pub kind: FileType,
+    pub inode: u64,
+    /// The position after it.
+    pub next: u64,
+}
+
+impl Listed {
+    /// Whether it is the directory itself, or the one above.
+    pub fn is_dots(&self) -> bool {
+        self.name == "." || self.name == ".."
+    }
+}
+
+#[derive(Debug)]
+pub struct Directory {
+    pub fd: OwnedFd,
+    pub path: PathBuf,
+    /// The number of its inode.
+    pub inode: u64,
+    /// Held while the descriptor is moved and read.
+    reading: Mutex<()>,
+}
+
+impl Directory {
+    pub fn new(fd: OwnedFd, path: PathBuf, inode: u64) -> Self {
+        Directory {
+            fd,
+            path,
+            inode,
+            reading: Mutex::default(),
+        }
+    }
+
+    /// The names that follow `position`: none at the end of the directory.
+    fn read(&self, position: u64) -> Result<Piece, Errno> {
+        let _one_at_a_time = self.reading.lock();
+        seek(&self.fd, SeekFrom::Start(position))?;
+        let mut buffer = Vec::with_capacity(PIECE);
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            names.push(Listed {
+                name: OsString::from_vec(entry.file_name().to_bytes().to_vec()),
+                kind: entry.file_type(),
+                // Zero would mean a deleted entry.
+                inode: entry.ino().max(1),
+                next: entry.next_entry_cookie(),
+            });
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        Ok(Piece {
+            start: position,
+            names,
+        })
+    }
+}
+
+/// Names that follow each other in a directory.
+#[derive(Debug)]
+pub struct Piece {
+    start: u64,
+    names: Vec<Listed>,
+}
+
+impl Piece {
+    /// The names at the start of a directory.
+    pub fn from_start(names: Vec<Listed>) -> Self {
+        Piece { start: 0, names }
+    }
+
+    /// The names after a position; `None` where they are not in this piece.
+    pub fn after(&self, position: u64) -> Option<&[Listed]> {
+        if position == self.start {
+            return Some(&self.names);
+        }
+        let before = self.names.iter().position(|name| name.next == position)?;
+        let after = &self.names[before + 1..];
+        (!after.is_empty()).then_some(after)
+    }
+
+    pub fn after_name(&self, name: &OsStr) -> Option<&[Listed]> {
+        let at = self.names.iter().position(|listed| listed.name == name)?;
+        Some(&self.names[at + 1..])
+    }
+
+    fn memory(&self) -> u64 {
+        let names = self.names.iter();
+        let bytes = names.map(|listed| size_of::<Listed>() + listed.name.capacity() + ALLOCATION);
+        (bytes.sum::<usize>() + size_of::<Self>()) as u64
+    }
+}
+
+/// What the allocator takes for itself, about.
+const ALLOCATION: usize = 16;
+
+/// The pieces of directories that were read last, by the numbers of their handles. What does not fit is read again.
+#[derive(Debug)]
+pub struct Pieces(Cache<u64, Arc<Recent>, Memory>);
+
+/// The last two pieces: programs that ask for the attributes of names are behind those that read them.
+#[derive(Debug)]
+struct Recent {
+    last: Arc<Piece>,
+    before: Option<Arc<Piece>>,
+}
+
+#[derive(Debug, Clone)]
+struct Memory;
+
+impl Weighter<u64, Arc<Recent>> for Memory {
+    fn weight(&self, _handle: &u64, recent: &Arc<Recent>) -> u64 {
+        let before = recent.before.as_ref().map_or(0, |before| before.memory());
+        recent.last.memory() + before
+    }
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        let usual = MEMORY / (2 * PIECE as u64);
+        Pieces(Cache::with_weighter(usual as usize, MEMORY, Memory))
+    }
+}
+
+impl Pieces {
+    /// The piece with the names after `position`. `handle`: that of the directory. The start of a directory is always
+    /// read: this is what `rewinddir` is for.
+    pub fn get(
+        &self,
+        handle: u64,
+        directory: &Directory,
+        position: u64,
+    ) -> Result<Arc<Piece>, Errno> {
+        let known = self.0.get(&handle).filter(|_| position != 0);
+        if let Some(recent) = &known
+            && recent.last.after(position).is_some()
+        {
+            return Ok(Arc::clone(&recent.last));
+        }
+        let piece = Arc::new(directory.read(position)?);
+        let recent = Recent {
+            last: Arc::clone(&piece),
+            before: known.map(|recent| Arc::clone(&recent.last)),
+        };
+        self.0.insert(handle, Arc::new(recent));
+        Ok(piece)
+    }
+
+    /// A piece that was read lately, and has `name` with names after it.
+    pub fn with(&self, handle: u64, name: &OsStr) -> Option<Arc<Piece>> {
+        let recent = self.0.get(&handle)?;
+        let mut pieces = recent.before.iter().chain([&recent.last]);
+        pieces
+            .find(|piece| piece.after_name(name).is_some())
+            .cloned()
+    }
+
+    pub fn remove(&self, handle: u64) {
+        self.0.remove(&handle);
+    }
+}
