@@ -92,6 +92,11 @@ impl Caller {
     }
 }
 
+/// Whether the user is root, or has mounted.
+pub fn is_administrator(uid: u32) -> bool {
+    uid == ROOT || uid == rustix::process::geteuid().as_raw()
+}
+
 /// The supplementary groups in the text of `/proc/PID/status`. `None` where the file system ids of the process are not
 /// those of the request: then the process acts for another user with other groups.
 fn groups_in(status: &str, uid: u32, gid: u32) -> Option<Vec<u32>> {

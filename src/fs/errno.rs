@@ -12,7 +12,7 @@ use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::messages;
+use h5logfs_core::messages::{self, Subject};
 use h5logfs_core::task::{Stop, StopFlag};
 
 /// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
@@ -96,9 +96,9 @@ fn answer(error: &Error) -> Errno {
 /// An error that occurs again within this time is logged at level debug only: the kernel may ask for each page of a
 /// damaged chunk.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
-/// The number of errors that are remembered to detect repetitions: of all files, and of one owner's.
+/// The number of errors that are remembered to detect repetitions, in all and about one subject.
 const MAX_REMEMBERED: usize = 1024;
-const MAX_REMEMBERED_OF_OWNER: usize = 64;
+const MAX_REMEMBERED_OF_SUBJECT: usize = 64;
 
 static LOGGED: Mutex<Recent> = Mutex::new(Recent(VecDeque::new()));
 
@@ -106,7 +106,7 @@ fn log_once(error: &Error) {
     let text = error.to_string();
     let is_new = LOGGED
         .lock()
-        .is_new(messages::owner(), &text, Instant::now());
+        .is_new(messages::subject(), &text, Instant::now());
     if is_new {
         log::error!("{text}");
     } else {
@@ -119,28 +119,28 @@ struct Recent(VecDeque<Logged>);
 
 struct Logged {
     when: Instant,
-    /// Of the files that the error is about.
-    owner: Option<u32>,
+    subject: Subject,
     text: String,
 }
 
 impl Recent {
     /// Whether the error is none of these; then it becomes one.
-    fn is_new(&mut self, owner: Option<u32>, text: &str, now: Instant) -> bool {
+    fn is_new(&mut self, subject: Subject, text: &str, now: Instant) -> bool {
         self.0
             .retain(|known| now.duration_since(known.when) < REPEAT_INTERVAL);
-        let mut of_owner = self.0.iter().enumerate().filter(|(_, k)| k.owner == owner);
-        if of_owner.clone().any(|(_, known)| known.text == text) {
+        let known = self.0.iter().enumerate();
+        let mut of_subject = known.filter(|(_, known)| known.subject == subject);
+        if of_subject.clone().any(|(_, known)| known.text == text) {
             return false;
         }
-        // One owner's errors do not displace those of another one.
-        if let Some((oldest, _)) = of_owner.nth(MAX_REMEMBERED_OF_OWNER - 1) {
+        // The errors of one subject do not displace those of another one.
+        if let Some((oldest, _)) = of_subject.nth(MAX_REMEMBERED_OF_SUBJECT - 1) {
             self.0.remove(oldest);
         }
         self.0.truncate(MAX_REMEMBERED - 1);
         self.0.push_front(Logged {
             when: now,
-            owner,
+            subject,
             text: text.to_owned(),
         });
         true
@@ -199,20 +199,20 @@ mod tests {
     }
 
     #[test]
-    fn one_owners_errors_do_not_make_another_ones_new() {
+    fn errors_of_one_subject_do_not_make_those_of_another_new() {
         let mut recent = Recent(VecDeque::new());
         let start = Instant::now();
-        assert!(recent.is_new(Some(1), "torn", start));
-        assert!(recent.is_new(Some(2), "torn", start));
-        for number in 0..10_000 {
-            assert!(recent.is_new(Some(2), &number.to_string(), start));
+        assert!(recent.is_new(Subject::FilesOf(1), "torn", start));
+        assert!(recent.is_new(Subject::FilesOf(2), "torn", start));
+        for number in 0..1000 {
+            assert!(recent.is_new(Subject::FilesOf(2), &number.to_string(), start));
         }
-        assert_eq!(recent.0.len(), 1 + MAX_REMEMBERED_OF_OWNER);
-        assert!(!recent.is_new(Some(1), "torn", start));
-        assert!(recent.is_new(Some(2), "torn", start));
-        assert!(recent.is_new(Some(1), "torn", start + REPEAT_INTERVAL));
-        for owner in 0..10_000 {
-            assert!(recent.is_new(Some(owner), "new", start + REPEAT_INTERVAL));
+        assert_eq!(recent.0.len(), 1 + MAX_REMEMBERED_OF_SUBJECT);
+        assert!(!recent.is_new(Subject::FilesOf(1), "torn", start));
+        assert!(recent.is_new(Subject::FilesOf(2), "torn", start));
+        assert!(recent.is_new(Subject::FilesOf(1), "torn", start + REPEAT_INTERVAL));
+        for owner in 0..2000 {
+            assert!(recent.is_new(Subject::FilesOf(owner), "new", start + REPEAT_INTERVAL));
         }
         assert_eq!(recent.0.len(), MAX_REMEMBERED);
     }

@@ -228,6 +228,11 @@ impl Handles {
             .map(|open| Arc::clone(&open.handle))
     }
 
+    /// The user who opened it, on a mount that users share.
+    pub fn user(&self, number: u64) -> Option<u32> {
+        self.open.read().handles.get(&number)?.user
+    }
+
     /// Removes a handle. It closes when the last request that uses it ends.
     pub fn remove(&self, number: u64) {
         // Closing may take a while, so it happens without the lock.

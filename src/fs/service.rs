@@ -18,7 +18,7 @@ use h5logfs_core::messages;
 use h5logfs_core::parallel;
 use h5logfs_core::task::{StopFlag, Task};
 
-use super::access::Caller;
+use super::access::{Caller, is_administrator};
 use super::attributes::Attributes;
 use super::directory::{Directory, Listed, Piece, Pieces};
 use super::errno::is_called_off;
@@ -281,6 +281,7 @@ impl Service {
                 pages: PageCache::Bypass,
             }));
         }
+        asked_by(caller.map(Caller::uid));
         let start = Instant::now();
         let opened = self.open_source(number, caller, wait);
         self.count_open(start, &opened);
@@ -331,7 +332,8 @@ impl Service {
 
     /// Fills `buf` from `offset`. Returns less only at the end of the file.
     pub fn read(&self, task: &Task, handle: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let handle = self.handle(handle)?;
+        let number = handle;
+        let handle = self.handle(number)?;
         if matches!(*handle, Handle::Virtual { .. }) {
             // Reads of the statistics do not count in the statistics.
             return handle.read(task, offset, buf);
@@ -344,6 +346,7 @@ impl Service {
                 return outcome;
             }
             handle.about_owner();
+            asked_by(self.handles.user(number));
         }
         let returned = outcome.as_ref().ok().copied();
         self.monitor.stats().count_read(start, asked, returned);
@@ -355,6 +358,7 @@ impl Service {
             let _permit = self.permit_virtual(caller)?;
             return self.insert_virtual(Handle::VirtualDirectory { _permit });
         }
+        asked_by(caller.map(Caller::uid));
         let Inode { place, version, .. } = self.inode(number)?;
         let fd = self.source.open_for_listing(&place, version, caller)?;
         let directory = Directory::new(fd, place.path, number);
@@ -409,6 +413,7 @@ impl Service {
     ) -> Result<Lookup<()>> {
         let opened = self.handle(handle)?;
         opened.about_owner();
+        asked_by(self.handles.user(handle));
         match &*opened {
             Handle::VirtualDirectory { .. } => {
                 list_virtual(position, add);
@@ -433,6 +438,7 @@ impl Service {
     ) -> Result<Lookup<()>> {
         let opened = self.handle(handle)?;
         opened.about_owner();
+        asked_by(self.handles.user(handle));
         match &*opened {
             Handle::VirtualDirectory { .. } => {
                 list_virtual(position, |listed| {
@@ -551,6 +557,7 @@ impl Service {
         if virtual_files::is_virtual(number) {
             return Err(self.failure(Os::NODATA));
         }
+        asked_by(caller.map(Caller::uid));
         let Inode { place, version, .. } = self.inode(number)?;
         self.source.xattr(&place, version, name, caller, wait, task)
     }
@@ -560,6 +567,7 @@ impl Service {
         if virtual_files::is_virtual(number) {
             return Ok(Vec::new());
         }
+        asked_by(caller.map(Caller::uid));
         let inode = self.inode(number)?;
         self.source.xattrs(&inode.place, inode.version, caller)
     }
@@ -586,6 +594,14 @@ fn virtual_file(parent: u64, name: &OsStr) -> Option<Found> {
         attributes,
         names: NameCache::Keep,
     })
+}
+
+/// Messages that follow are about a request of this user. Root, for example for a backup, and the user who mounted read
+/// all files, so their requests have no share of their own in the log.
+fn asked_by(user: Option<u32>) {
+    if let Some(user) = user.filter(|user| !is_administrator(*user)) {
+        messages::asked_by(user);
+    }
 }
 
 fn is_stale(error: &Error) -> bool {

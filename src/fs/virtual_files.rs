@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use super::access::is_administrator;
 use super::attributes::Attributes;
 use super::directory::{Listed, Piece};
 use super::inodes::ROOT;
@@ -143,10 +144,6 @@ impl Drop for Permit {
             }
         }
     }
-}
-
-fn is_administrator(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

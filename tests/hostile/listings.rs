@@ -47,7 +47,7 @@ fn very_large_directories_that_stay_open() {
     arena.attack("800,000 long names, open ten times", |attack| {
         attack.together(10, |_| {
             let mut listing = fs::read_dir(dir(&arena)).unwrap();
-            while let Some(entry) = listing.next() {
+            for entry in listing.by_ref() {
                 entry.unwrap();
             }
             // The directory stays open to the end of the attack.

@@ -1,12 +1,16 @@
 //! Many broken files, each of which costs a scan and a line in the log; many open statistics files.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
 
+use rustix::fs::Advice;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Attack};
+use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::people::{ALICE, BOB, corpus};
 use crate::common::{errno, wait_until};
 
@@ -51,6 +55,39 @@ fn broken_files_by_the_thousand() {
     wait_until("the log tells how many messages are missing", || {
         arena.messages().contains(&suppressed)
     });
+}
+
+/// A user's errors with another user's file leave room for the errors of its owner.
+#[test]
+fn the_damaged_file_of_another_user() {
+    let Some(arena) = Arena::new() else {
+        return;
+    };
+    let (chunks, bytes) = (600, 4096);
+    let dataset = Dataset::new("data", 0, Type::U8, &[chunks, bytes]).chunked(&[1, bytes]);
+    let beyond =
+        |row| Entry::one(0, &[row, 0], &[1, bytes], vec![1]).claiming(1 << 40, bytes as i64);
+    let entries = (0..chunks).map(beyond).collect();
+    LogFile::with(vec![dataset], entries).write(&arena.source(BOB).join("damaged.h5"));
+    break_file(&arena.source(BOB).join("broken.h5"));
+    arena.give(BOB);
+    let flood = |attack: &Attack| {
+        let file = File::open(arena.shown(BOB).join("damaged.h5")).unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
+        let end = file.metadata().unwrap().len();
+        while !attack.is_over() {
+            for at in (0..end).step_by(bytes as usize) {
+                let _ = file.read_at(&mut [0; 1], at);
+            }
+        }
+    };
+    let lines = || arena.messages().matches("damaged.h5: dataset").count();
+    thread::scope(|scope| {
+        scope.spawn(|| arena.attack("each chunk of another user's damaged file", flood));
+        wait_until("a share of the log is full", || lines() >= 200);
+        BOB.act(|| assert!(fs::read(arena.shown(BOB).join("broken.h5")).is_err()));
+    });
+    assert!(arena.messages().contains("bob/broken.h5"));
 }
 
 #[test]

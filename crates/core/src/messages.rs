@@ -1,38 +1,72 @@
-//! Whose files the messages of a thread are about. The log gives the messages about each user's files a share of their
-//! own, so that no user's files crowd out the errors of another's.
+//! What the messages of a thread are about. The log has a share for each subject, so that neither a user's files nor a
+//! user's requests crowd out the errors of another user.
 
 use std::cell::Cell;
 
-thread_local! {
-    static OWNER: Cell<Option<u32>> = const { Cell::new(None) };
+/// What messages are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// No user: the program itself.
+    Program,
+    /// The files of the user with this number.
+    FilesOf(u32),
+    /// What the user with this number asked of files of other users.
+    RequestsOf(u32),
 }
 
-/// The user whose files the messages of this thread are about, if they are about files.
-pub fn owner() -> Option<u32> {
-    OWNER.get()
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    owner: Option<u32>,
+    caller: Option<u32>,
+}
+
+thread_local! {
+    static STATE: Cell<State> = const { Cell::new(State { owner: None, caller: None }) };
+}
+
+/// What the messages of this thread are about now.
+pub fn subject() -> Subject {
+    let State { owner, caller } = STATE.get();
+    match (owner, caller) {
+        (Some(owner), Some(caller)) if owner == caller => Subject::FilesOf(owner),
+        (_, Some(caller)) => Subject::RequestsOf(caller),
+        (Some(owner), None) => Subject::FilesOf(owner),
+        (None, None) => Subject::Program,
+    }
 }
 
 /// From here on the messages of this thread are about files of `owner`, until the [`Scope`] ends.
 pub fn about(owner: u32) {
-    OWNER.set(Some(owner));
+    STATE.set(State {
+        owner: Some(owner),
+        ..STATE.get()
+    });
 }
 
-/// Begins a piece of work that is about no file yet. At its end holds again what held before.
+/// From here on the messages of this thread are about a request of an ordinary user, until the [`Scope`] ends.
+pub fn asked_by(caller: u32) {
+    STATE.set(State {
+        caller: Some(caller),
+        ..STATE.get()
+    });
+}
+
+/// Begins a piece of work that is about no file and no user yet. At its end holds again what held before.
 pub fn scope() -> Scope {
     Scope {
-        before: OWNER.take(),
+        before: STATE.take(),
     }
 }
 
 /// See [`scope`].
 #[derive(Debug)]
 pub struct Scope {
-    before: Option<u32>,
+    before: State,
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        OWNER.set(self.before);
+        STATE.set(self.before);
     }
 }
 
@@ -45,10 +79,21 @@ mod tests {
         about(7);
         {
             let _scope = scope();
-            assert_eq!(owner(), None);
+            assert_eq!(subject(), Subject::Program);
             about(8);
-            assert_eq!(owner(), Some(8));
+            assert_eq!(subject(), Subject::FilesOf(8));
         }
-        assert_eq!(owner(), Some(7));
+        assert_eq!(subject(), Subject::FilesOf(7));
+    }
+
+    #[test]
+    fn a_strangers_request_is_not_about_the_owner() {
+        let _scope = scope();
+        asked_by(7);
+        assert_eq!(subject(), Subject::RequestsOf(7));
+        about(8);
+        assert_eq!(subject(), Subject::RequestsOf(7));
+        about(7);
+        assert_eq!(subject(), Subject::FilesOf(7));
     }
 }

@@ -4,8 +4,8 @@
 //! Messages contain names of files and datasets, which users choose. Without limits, a user could fill
 //! the disk with a million broken files, forge a line, or send commands to the terminal of a reader.
 //!
-//! The messages about the files of each user have a share of their own, and so have those that are about
-//! no file. So a user's broken files suppress no message about another user's files.
+//! Messages about different subjects ([`messages`]) have shares of their own. So neither a user's broken
+//! files nor a user's requests suppress a message about another user's files.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use crate::cli::output::plain;
-use h5logfs_core::messages;
+use h5logfs_core::messages::{self, Subject};
 
 /// Messages of one share that may come at once.
 const MAX_AT_ONCE: u32 = 200;
@@ -24,7 +24,7 @@ const MAX_AT_ONCE: u32 = 200;
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The time between reports of the number of suppressed messages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Shares at the same time. Owners beyond that have one together.
+/// Shares at the same time. Users beyond that have one together.
 const MAX_SHARES: usize = 1024;
 /// Characters of a message. A longer one loses its middle.
 const MAX_LEN: usize = 2048;
@@ -66,7 +66,7 @@ impl<L: Log> Log for Limited<L> {
         }
         let share = Share {
             level: record.level(),
-            about: messages::owner().map_or(About::NoFile, About::FilesOf),
+            about: About::Subject(messages::subject()),
         };
         let admitted = self.buckets.lock().admit(share, Instant::now());
         let Some(suppressed) = admitted else {
@@ -91,14 +91,12 @@ impl<L: Log> Log for Limited<L> {
     }
 }
 
-/// What messages are about.
+/// The subjects that share one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum About {
-    NoFile,
-    /// The files of the user with this number.
-    FilesOf(u32),
+    Subject(Subject),
     /// Those of users for whom there is no further share.
-    FilesOfOthers,
+    OtherUsers,
 }
 
 /// Messages that suppress only each other.
@@ -112,9 +110,12 @@ impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "of level {}", self.level)?;
         match self.about {
-            About::NoFile => Ok(()),
-            About::FilesOf(user) => write!(f, " about files of user {user}"),
-            About::FilesOfOthers => write!(f, " about files of other users"),
+            About::Subject(Subject::Program) => Ok(()),
+            About::Subject(Subject::FilesOf(user)) => write!(f, " about files of user {user}"),
+            About::Subject(Subject::RequestsOf(user)) => {
+                write!(f, " about requests of user {user} for files of others")
+            }
+            About::OtherUsers => write!(f, " about other users"),
         }
     }
 }
@@ -147,13 +148,13 @@ impl Buckets {
         Some(self.take_suppressed(|since| now.duration_since(since) >= REPORT_INTERVAL))
     }
 
-    /// The bucket of the share. Where there are too many, it is that of all further owners.
+    /// The bucket of the share. Where there are too many, it is that of all further users.
     fn bucket(&mut self, mut share: Share, now: Instant) -> &mut Bucket {
         if self.0.len() >= MAX_SHARES && !self.0.contains_key(&share) {
             self.0
                 .retain(|_, bucket| bucket.empty_at > now || bucket.suppressed > 0);
-            if self.0.len() >= MAX_SHARES && matches!(share.about, About::FilesOf(_)) {
-                share.about = About::FilesOfOthers;
+            if self.0.len() >= MAX_SHARES && share.about != About::Subject(Subject::Program) {
+                share.about = About::OtherUsers;
             }
         }
         self.0.entry(share).or_insert(Bucket {
@@ -190,8 +191,11 @@ fn shortened(line: Cow<'_, str>) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    fn share(level: Level, about: About) -> Share {
-        Share { level, about }
+    fn share(level: Level, subject: Subject) -> Share {
+        Share {
+            level,
+            about: About::Subject(subject),
+        }
     }
 
     #[test]
@@ -200,7 +204,7 @@ mod tests {
         let mut buckets = Buckets::default();
         let admitted = |buckets: &mut Buckets, milliseconds: u64| {
             let now = start + Duration::from_millis(milliseconds);
-            buckets.admit(share(Level::Error, About::FilesOf(7)), now)
+            buckets.admit(share(Level::Error, Subject::FilesOf(7)), now)
         };
         for number in 0..1000 {
             assert_eq!(admitted(&mut buckets, 0).is_some(), number < 200);
@@ -228,12 +232,13 @@ mod tests {
     fn a_share_leaves_the_others_alone() {
         let now = Instant::now();
         let mut buckets = Buckets::default();
-        let full = share(Level::Info, About::FilesOf(7));
+        let full = share(Level::Info, Subject::FilesOf(7));
         while buckets.admit(full, now).is_some() {}
         let others = [
-            share(Level::Error, About::FilesOf(7)),
-            share(Level::Info, About::FilesOf(8)),
-            share(Level::Info, About::NoFile),
+            share(Level::Error, Subject::FilesOf(7)),
+            share(Level::Info, Subject::FilesOf(8)),
+            share(Level::Info, Subject::RequestsOf(7)),
+            share(Level::Info, Subject::Program),
         ];
         for other in others {
             assert_eq!(buckets.admit(other, now), Some(Vec::new()));
@@ -253,13 +258,13 @@ mod tests {
     fn the_number_of_shares_is_limited() {
         let now = Instant::now();
         let mut buckets = Buckets::default();
-        let of = |user| share(Level::Error, About::FilesOf(user));
+        let of = |user| share(Level::Error, Subject::FilesOf(user));
         let admitted = (0..10_000).filter(|user| buckets.admit(of(*user), now).is_some());
         assert_eq!(admitted.count(), MAX_SHARES + MAX_AT_ONCE as usize);
         assert!(buckets.admit(of(0), now).is_some());
         assert!(
             buckets
-                .admit(share(Level::Error, About::NoFile), now)
+                .admit(share(Level::Error, Subject::Program), now)
                 .is_some()
         );
         assert!(buckets.0.len() <= MAX_SHARES + 2);
