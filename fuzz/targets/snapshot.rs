@@ -2,12 +2,13 @@
 
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 
 use super::Seeds;
 use super::input::Output;
 use super::reading::read;
 use super::samples::SAMPLES;
-use super::test_dir::TestDir;
+use super::test_dir::{MEMORY, TestDir};
 
 /// The most descriptors for one view.
 const MOST_SOURCES: usize = 64;
@@ -17,14 +18,16 @@ pub fn run(bytes: &[u8]) {
     let Some((number, bytes)) = bytes.split_first() else {
         return;
     };
-    let Ok(mut snapshot) = Snapshot::from_bytes(bytes) else {
+    let task = &Task::limited(2 * MEMORY);
+    let Ok(snapshot) = Snapshot::from_bytes(task, bytes) else {
         return;
     };
+    let (mut snapshot, reservation) = snapshot.into_parts();
     let again = snapshot
         .to_bytes()
-        .map(|bytes| Snapshot::from_bytes(&bytes));
-    assert!(matches!(again, Ok(Ok(again)) if again == snapshot));
-    snapshot.bytes();
+        .map(|bytes| Snapshot::from_bytes(task, &bytes));
+    assert!(matches!(again, Ok(Ok(again)) if *again == snapshot));
+    assert!(reservation.bytes() >= snapshot.bytes() as u64);
     if snapshot.check().is_err() || snapshot.sources.len() > MOST_SOURCES {
         return;
     }

@@ -64,12 +64,14 @@ impl ViewArgs {
         let settings = self.settings()?;
         let dir = dir.with_further(&settings.log_dirs)?;
         let scanner = WorkerPool::start(self.scan_limits())?;
-        let snapshot = scan::scan_file(&scanner, &dir, &name, &settings)?;
         let memory = MemoryLimits {
             cache_size: self.cache_size,
             index_memory: self.index_memory,
         };
         let budget = Arc::new(Budget::new(memory));
+        let task = budget.task(None);
+        let snapshot = scan::scan_file(&task, &scanner, &dir, &name, &settings)?;
+        let (snapshot, _memory) = snapshot.into_parts();
         Ok(View::open(&dir, snapshot, budget, None)?)
     }
 

@@ -75,6 +75,10 @@ fn answer(error: &Error) -> Errno {
     let source = match error {
         Error::Io { cause: source, .. } => source,
         Error::Remembered(error) => return answer(error),
+        Error::NoMemory { .. } => {
+            log_once(error);
+            return Errno::ENOMEM;
+        }
         // The catalog logged it at the time of the scan.
         Error::ScanDied { .. } => {
             log::debug!("{error}");

@@ -113,11 +113,13 @@ impl Ways {
         for at in (0..sound.len()).filter(|at| !image.contains(at)) {
             for bytes in damaged(&sound, at) {
                 let begin = Instant::now();
-                let Ok(snapshot) = Snapshot::from_bytes(&bytes) else {
+                let Ok(snapshot) =
+                    Snapshot::from_bytes(&h5logfs_core::task::Task::unlimited(), &bytes)
+                else {
                     continue;
                 };
                 let budget = Arc::new(Budget::new(MemoryLimits::each(16 << 20)));
-                if let Ok(view) = View::open(&dir, snapshot, budget, None) {
+                if let Ok(view) = View::open(&dir, snapshot.into_parts().0, budget, None) {
                     opened += 1;
                     read_somewhat(&view);
                 }

@@ -18,6 +18,7 @@ use h5logfs_core::journal;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::task::Task;
@@ -28,7 +29,9 @@ const ITEM: &str = "scan";
 struct Item<'a> {
     /// The times when the inodes of the sources changed.
     changed: Vec<FileTime>,
-    snapshot: Cow<'a, Snapshot>,
+    /// [`Snapshot::to_bytes`].
+    #[serde(borrow, with = "serde_bytes")]
+    snapshot: Cow<'a, [u8]>,
 }
 
 /// What decides the outcome of a scan, apart from the main file.
@@ -97,7 +100,11 @@ impl<'a> StoredScan<'a> {
 
     /// The snapshot of an earlier scan, if all files of the log are in the same states as then, and the place
     /// for its indexes. The caller has to check the snapshot.
-    pub fn find(&self, task: &Task, source: &SourceFile) -> Option<(Snapshot, StoreEntry)> {
+    pub fn find(
+        &self,
+        task: &Task,
+        source: &SourceFile,
+    ) -> Option<(Reserved<Snapshot>, StoreEntry)> {
         let bytes = self.log.get(task, ITEM)?;
         // The log was not closed: its journal is newer than the file.
         let files = LogFiles::of(self.dir, self.relative, source);
@@ -105,7 +112,7 @@ impl<'a> StoredScan<'a> {
             return None;
         }
         match postcard::take_from_bytes(&bytes) {
-            Ok((item, [])) => self.if_unchanged(item),
+            Ok((item, [])) => self.if_unchanged(task, item),
             _ => {
                 log::debug!("{}: what was kept has no sense", source.path().display());
                 None
@@ -114,31 +121,48 @@ impl<'a> StoredScan<'a> {
     }
 
     /// The snapshot, if its sources are in the same states.
-    fn if_unchanged(&self, item: Item<'_>) -> Option<(Snapshot, StoreEntry)> {
-        let mut snapshot = item.snapshot.into_owned();
+    fn if_unchanged(
+        &self,
+        task: &Task,
+        item: Item<'_>,
+    ) -> Option<(Reserved<Snapshot>, StoreEntry)> {
+        let snapshot = Snapshot::from_bytes(task, &item.snapshot).ok()?;
+        let (mut snapshot, reservation) = snapshot.into_parts();
         self.relocate(&mut snapshot)?;
         let now = self.states(&snapshot)?;
         let same = now
             .iter()
             .map(|s| s.changed)
             .eq(item.changed.iter().copied());
-        same.then(|| (snapshot, self.log_of(&item.changed)))
+        same.then(|| {
+            (
+                Reserved::new(snapshot, reservation),
+                self.log_of(&item.changed),
+            )
+        })
     }
 
     /// The stored form of the snapshot, and the place for its indexes. `None` for a log that is not closed or has
-    /// just changed.
-    pub fn pack(&self, snapshot: &Snapshot) -> Option<(Vec<u8>, StoreEntry)> {
+    /// just changed, and where there is no memory.
+    pub fn pack(
+        &self,
+        task: &Task,
+        snapshot: &Snapshot,
+    ) -> Option<(Reserved<Vec<u8>>, StoreEntry)> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
         if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
             return None;
         }
+        // Its bytes, and the item, each in a list that grew.
+        let reservation = task.reserve(4 * snapshot.bytes() as u64).ok()?;
         let item = Item {
             changed: states.iter().map(|s| s.changed).collect(),
-            snapshot: Cow::Borrowed(snapshot),
+            snapshot: Cow::Owned(snapshot.to_bytes().ok()?),
         };
         let packed = postcard::to_stdvec(&item).ok()?;
-        Some((packed, self.log_of(&item.changed)))
+        let log = self.log_of(&item.changed);
+        Some((Reserved::new(packed, reservation), log))
     }
 
     pub fn store(&self, packed: &[u8]) {

@@ -64,6 +64,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// There is no memory for what the file asks for: see [`memory`](crate::memory). Another attempt may succeed.
+    #[error("{}: {reason}", path.display())]
+    NoMemory {
+        /// The file.
+        path: PathBuf,
+        /// How much is missing, and which limit holds.
+        reason: String,
+    },
+
     /// The error of an earlier scan of the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),
@@ -93,11 +102,20 @@ impl Error {
         }
     }
 
+    /// An [`Error::NoMemory`].
+    pub fn no_memory(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Error::NoMemory {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+
     /// The same error with short texts, for a cache: reasons may quote a file, at any length.
     pub fn shortened(mut self) -> Self {
         match &mut self {
             Error::NotALog { path, reason }
             | Error::BadFile { path, reason }
+            | Error::NoMemory { path, reason }
             | Error::ScanDied { path, reason } => {
                 shorten_path(path);
                 shorten(reason);

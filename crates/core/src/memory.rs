@@ -445,3 +445,186 @@ impl<T> Deref for Reserved<T> {
         &self.value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A cache whose values are reservations.
+    #[derive(Debug, Default)]
+    struct Kept(Mutex<Vec<Reservation>>);
+
+    impl Evict for Kept {
+        fn evict_one(&self) -> bool {
+            let oldest = {
+                let mut kept = self.0.lock();
+                (!kept.is_empty()).then(|| kept.remove(0))
+            };
+            oldest.is_some()
+        }
+    }
+
+    fn with_cache(limit: u64) -> (Arc<Kept>, Arc<Memory>) {
+        let kept = Arc::new(Kept::default());
+        let evict: Weak<dyn Evict> = Arc::<Kept>::downgrade(&kept);
+        let memory = Memory::new(limit, Some(evict));
+        (kept, memory)
+    }
+
+    fn reserve(memory: &Arc<Memory>, user: Option<u32>, bytes: u64) -> Option<Reservation> {
+        let mut reservation = Account::new(memory, user).reservation();
+        reservation.grow(bytes).ok()?;
+        Some(reservation)
+    }
+
+    #[test]
+    fn caches_make_room_and_what_is_in_use_does_not() {
+        let (kept, memory) = with_cache(100);
+        for _ in 0..10 {
+            let reservation = reserve(&memory, None, 10).unwrap();
+            kept.0.lock().push(reservation);
+        }
+        let first = reserve(&memory, None, 35).unwrap();
+        assert_eq!((kept.0.lock().len(), memory.used()), (6, 95));
+        assert!(reserve(&memory, None, 101).is_none());
+        // What can never fit evicts nothing.
+        assert_eq!(kept.0.lock().len(), 6);
+        assert!(reserve(&memory, None, 66).is_none());
+        assert_eq!(memory.used(), 35);
+        drop(first);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_user_has_half_of_what_the_others_leave() {
+        let memory = Memory::new(800, None);
+        let first = reserve(&memory, Some(1), 400).unwrap();
+        assert!(reserve(&memory, Some(1), 1).is_none());
+        let second = reserve(&memory, Some(2), 200).unwrap();
+        assert!(reserve(&memory, Some(2), 1).is_none());
+        // What a user holds open counts, too, though its memory is there already.
+        let hold = memory.hold(3, 100).unwrap();
+        assert!(memory.hold(3, 1).is_none() && reserve(&memory, Some(3), 1).is_none());
+        assert_eq!(memory.used(), 600);
+        drop(hold);
+        assert!(reserve(&memory, Some(3), 100).is_some());
+        // Work for no user in particular has no share.
+        assert!(reserve(&memory, None, 200).is_some());
+        // What only a cache keeps counts for no user, but takes memory.
+        first.release_share();
+        assert!(reserve(&memory, Some(1), 200).is_some());
+        assert!(reserve(&memory, Some(1), 201).is_none());
+        drop((first, second));
+        assert_eq!(memory.used(), 0);
+        assert!(memory.state.lock().users.is_empty());
+    }
+
+    #[test]
+    fn lists_grow_in_pieces_that_are_reserved() {
+        let memory = Memory::new(1000, None);
+        let mut reservation = Account::new(&memory, None).reservation();
+        let mut list = Vec::new();
+        let mut pushed = 0;
+        while reservation.push(&mut list, 7u64).is_ok() {
+            pushed += 1;
+            assert_eq!(reservation.bytes(), 8 * list.capacity() as u64);
+        }
+        assert_eq!(list.len(), pushed);
+        // While it grows, a list exists twice.
+        assert!((40..=124).contains(&pushed), "{pushed}");
+        assert!(reservation.filled::<u8>(1000).is_err());
+        assert!(reservation.make_room(&mut list, usize::MAX).is_err());
+        drop(reservation);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn work_that_others_crowd_out_waits_for_them() {
+        let memory = Memory::new(100, None);
+        let others = reserve(&memory, None, 60).unwrap();
+        let account = Account::new(&memory, None);
+        let tried = AtomicUsize::new(0);
+        let job = || {
+            tried.fetch_add(1, Relaxed);
+            let mut reservation = account.reservation();
+            reservation.grow(50)
+        };
+        thread::scope(|scope| {
+            let work = scope.spawn(|| account.retry(job, || true));
+            while tried.load(Relaxed) < 1 {
+                thread::yield_now();
+            }
+            drop(others);
+            assert_eq!(work.join().unwrap(), Ok(()));
+        });
+        assert!(tried.load(Relaxed) > 1 && memory.used() == 0);
+    }
+
+    #[test]
+    fn work_that_never_fits_does_not_wait() {
+        let memory = Memory::new(100, None);
+        for (user, bytes) in [(None, 101), (Some(1), 51)] {
+            let _other = reserve(&memory, None, 10).unwrap();
+            let account = Account::new(&memory, user);
+            let tried = AtomicUsize::new(0);
+            let job = || {
+                tried.fetch_add(1, Relaxed);
+                account.reservation().grow(bytes)
+            };
+            let refused = account.retry(job, || true).unwrap_err();
+            assert!(refused.contains("cache_size"), "{refused}");
+            assert_eq!((tried.into_inner(), account.refusal()), (1, Some(refused)));
+        }
+    }
+
+    #[test]
+    fn work_that_is_not_wanted_any_more_does_not_try_again() {
+        let memory = Memory::new(100, None);
+        let _others = reserve(&memory, None, 60).unwrap();
+        let account = Account::new(&memory, None);
+        let tried = AtomicUsize::new(0);
+        let job = || {
+            tried.fetch_add(1, Relaxed);
+            account.reservation().grow(50)
+        };
+        assert!(account.retry(job, || false).is_err());
+        assert_eq!(tried.into_inner(), 1);
+    }
+
+    proptest! {
+        /// Against sums of what each step did.
+        #[test]
+        fn it_counts_as_a_naive_one(
+            steps in prop::collection::vec((0u32..4, 0u64..400, 0..4), 1..200),
+        ) {
+            const LIMIT: u64 = 1000;
+            let memory = Memory::new(LIMIT, None);
+            let mut made: Vec<(u32, Reservation)> = Vec::new();
+            for (user, bytes, step) in steps {
+                let all: u64 = made.iter().map(|(_, r)| r.bytes()).sum();
+                let own = made.iter().filter(|(u, _)| *u == user);
+                let own: u64 = own.map(|(_, r)| r.bytes()).sum();
+                match step {
+                    0 if !made.is_empty() => drop(made.swap_remove(bytes as usize % made.len())),
+                    1 if !made.is_empty() => {
+                        let at = bytes as usize % made.len();
+                        made[at].1.shrink_to(bytes / 2);
+                    }
+                    _ => {
+                        let share = (LIMIT - (all - own)) / 2;
+                        let fits = own + bytes <= share && all + bytes <= LIMIT;
+                        let reserved = reserve(&memory, Some(user), bytes);
+                        prop_assert_eq!(reserved.is_some(), fits);
+                        made.extend(reserved.map(|r| (user, r)));
+                    }
+                }
+                prop_assert_eq!(memory.used(), made.iter().map(|(_, r)| r.bytes()).sum::<u64>());
+            }
+        }
+    }
+}

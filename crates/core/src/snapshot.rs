@@ -10,6 +10,8 @@ use crate::log::arrangement::Arrangement;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::Identity;
 use crate::log::{Logged, Tables};
+use crate::memory::Reserved;
+use crate::task::Task;
 
 /// One state of one log file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,16 +223,20 @@ impl Dataset {
     }
 }
 
-/// Bytes of a snapshot behind its image, which takes as much memory as it has bytes. The lists behind it may take 24
-/// times as much, for an empty text is one byte.
+/// Bytes of a snapshot behind its image, at most.
 const LONGEST_LISTS: usize = 32 << 20;
+/// The image takes as much memory as it has bytes. The lists behind it may take so many times as much, for an empty
+/// text is one byte.
+const LISTS_IN_MEMORY: u64 = 24;
 
-/// Fails where more bytes follow the image of a snapshot than [`LONGEST_LISTS`].
-fn check_lists(bytes: &[u8]) -> Result<(), String> {
+/// Bytes of memory that the decoded form of a snapshot takes at most. Fails where more bytes follow its image than
+/// [`LONGEST_LISTS`].
+fn decoded_at_most(bytes: &[u8]) -> Result<u64, String> {
     let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
     let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
     if lists.len() <= LONGEST_LISTS {
-        return Ok(());
+        let image = (bytes.len() - lists.len()) as u64;
+        return Ok(image + LISTS_IN_MEMORY * lists.len() as u64);
     }
     Err(format!(
         "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
@@ -283,15 +289,19 @@ impl Snapshot {
     /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
     pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
-        check_lists(&bytes)?;
+        decoded_at_most(&bytes)?;
         Ok(bytes)
     }
 
-    /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        check_lists(bytes)?;
-        match postcard::take_from_bytes(bytes) {
-            Ok((snapshot, [])) => Ok(snapshot),
+    /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`]. Fails also where there is no
+    /// memory for it.
+    pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, String> {
+        let mut reservation = task.reserve(decoded_at_most(bytes)?)?;
+        match postcard::take_from_bytes::<Snapshot>(bytes) {
+            Ok((snapshot, [])) => {
+                reservation.shrink_to(snapshot.bytes() as u64);
+                Ok(Reserved::new(snapshot, reservation))
+            }
             Ok(_) => Err("bytes behind a snapshot".into()),
             Err(e) => Err(e.to_string()),
         }
@@ -330,6 +340,11 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::filters::SHUFFLE;
+
+    fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, String> {
+        Snapshot::from_bytes(&Task::unlimited(), bytes)
+    }
+
     fn dataset() -> Dataset {
         Dataset {
             name: "/d".into(),
@@ -409,24 +424,24 @@ mod tests {
     fn bytes_come_back_as_the_snapshot_that_they_were_or_not_at_all() {
         let whole = snapshot(vec![dataset(), extent(1, 0, 192)]);
         let bytes = whole.to_bytes().unwrap();
-        assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), whole);
+        assert_eq!(*from_bytes(&bytes).unwrap(), whole);
         for len in 0..bytes.len() {
-            assert!(Snapshot::from_bytes(&bytes[..len]).is_err(), "{len}");
+            assert!(from_bytes(&bytes[..len]).is_err(), "{len}");
         }
-        assert!(Snapshot::from_bytes(&[bytes, vec![0]].concat()).is_err());
+        assert!(from_bytes(&[bytes, vec![0]].concat()).is_err());
     }
 
     #[test]
     fn lists_have_a_bound_and_bytes_of_the_image_do_not_count_for_it() {
         let mut large = snapshot(Vec::new());
         large.image = vec![0; LONGEST_LISTS + 1];
-        assert!(Snapshot::from_bytes(&large.to_bytes().unwrap()).is_ok());
+        assert!(from_bytes(&large.to_bytes().unwrap()).is_ok());
         let mut long = snapshot(Vec::new());
         long.diagnostics = vec![Diagnostic::note(" ".repeat(LONGEST_LISTS))];
         assert!(long.bytes() > LONGEST_LISTS);
         assert!(long.to_bytes().unwrap_err().contains("may be"));
         let bytes = postcard::to_stdvec(&long).unwrap();
-        assert!(Snapshot::from_bytes(&bytes).is_err());
+        assert!(from_bytes(&bytes).is_err());
     }
 
     #[test]

@@ -47,9 +47,11 @@ use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::netcdf as netcdf_log;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Tables, carries_mark, find_signature};
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::scan::{Chunking, ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 use layout_objects::LayoutObjects;
 use sources::Sources;
 
@@ -58,9 +60,13 @@ use sources::Sources;
 pub struct InProcess(Mutex<()>);
 
 impl Scanner for InProcess {
-    fn scan(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
+    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
         let _one_at_a_time = self.0.lock();
-        scan(request)
+        let snapshot = scan(request)?;
+        let reservation = task.reserve(snapshot.bytes() as u64);
+        let path = || request.dir.full_path(request.relative);
+        let reservation = reservation.map_err(|reason| Error::no_memory(path(), reason))?;
+        Ok(Reserved::new(snapshot, reservation))
     }
 
     fn library(&self) -> String {

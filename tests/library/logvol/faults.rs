@@ -9,6 +9,7 @@ use crate::common::encoder::raw;
 use crate::common::encoder::*;
 use h5logfs_core::error::Error;
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
@@ -609,10 +610,11 @@ fn a_snapshot_survives_its_bytes() {
         let (_dir, path) = place(&file);
         let snapshot = scan_file(&path).unwrap();
         let bytes = snapshot.to_bytes().unwrap();
-        assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), snapshot);
+        let task = &Task::unlimited();
+        assert_eq!(*Snapshot::from_bytes(task, &bytes).unwrap(), snapshot);
         for cut in 0..bytes.len() {
             // Cut short it may be an error, never a panic.
-            let _ = Snapshot::from_bytes(&bytes[..cut]);
+            let _ = Snapshot::from_bytes(task, &bytes[..cut]);
         }
     }
 }

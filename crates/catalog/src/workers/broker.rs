@@ -13,11 +13,13 @@ use rustix::fs::OFlags;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::protocol::{
     Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, poll,
 };
 use h5logfs_core::scan::{ScanRequest, companions};
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 
 /// The most bytes of a message apart from metadata.
 const MAX_OVERHEAD: u64 = 1 << 20;
@@ -97,7 +99,12 @@ impl<'a> Broker<'a> {
 
     /// Sends the worker its task and opens the files that it asks for, until it is done. Returns the bytes of a
     /// snapshot.
-    pub fn serve(&self, socket: OwnedFd, until: Instant) -> Result<Vec<u8>, NoSnapshot> {
+    pub fn serve(
+        &self,
+        task: &Task,
+        socket: OwnedFd,
+        until: Instant,
+    ) -> Result<Reserved<Vec<u8>>, NoSnapshot> {
         let max_len = usize::try_from(self.max_snapshot.saturating_add(MAX_OVERHEAD));
         let max_len = max_len.unwrap_or(usize::MAX);
         let worker = Channel::new(socket, Until(until));
@@ -107,9 +114,15 @@ impl<'a> Broker<'a> {
             if Instant::now() > until {
                 return Err(NoSnapshot::TimedOut);
             }
-            let (ask, _) = worker.receive(max_len)?;
+            let mut reservation = task.reservation();
+            let received = worker.receive(max_len, &mut reservation);
+            let (ask, _) = received.map_err(|e| self.no_snapshot(e))?;
             let answer = match ask {
-                Request::Done(outcome) => return outcome.into_result().map_err(NoSnapshot::Failed),
+                Request::Done(outcome) => {
+                    let bytes = outcome.into_result().map_err(NoSnapshot::Failed)?;
+                    reservation.shrink_to(bytes.capacity() as u64);
+                    return Ok(Reserved::new(bytes, reservation));
+                }
                 Request::Open(place) => {
                     self.open(&place).map(|file| (Response::Opened, Some(file)))
                 }
@@ -122,6 +135,14 @@ impl<'a> Broker<'a> {
             worker.send(&answer, file)?;
         }
         Err(NoSnapshot::BadMessage("too many questions".into()))
+    }
+
+    fn no_snapshot(&self, error: io::Error) -> NoSnapshot {
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            let path = self.request.dir.full_path(self.request.relative);
+            return NoSnapshot::Failed(Error::no_memory(path, error));
+        }
+        error.into()
     }
 
     fn task(&self) -> ScanTask {
@@ -181,13 +202,16 @@ impl<'a> Broker<'a> {
     }
 
     /// Decodes the snapshot from the worker. Fails if it contradicts itself or belongs to another log.
-    pub fn check(&self, bytes: &[u8]) -> Result<Snapshot> {
+    pub fn check(&self, task: &Task, bytes: &[u8]) -> Result<Reserved<Snapshot>> {
         let path = self.request.dir.full_path(self.request.relative);
         let bad = |reason: String| Error::ScanDied {
             path: path.clone(),
             reason: format!("the worker does not make sense: {reason}"),
         };
-        let snapshot = Snapshot::from_bytes(bytes).map_err(bad)?;
+        let snapshot = Snapshot::from_bytes(task, bytes).map_err(|reason| match task.finish() {
+            Ok(()) => bad(reason),
+            Err(no_memory) => Error::no_memory(&path, no_memory),
+        })?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
         if first != Some(&SourcePath::below(self.request.relative)) {

@@ -27,8 +27,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use h5logfs_core::error::{Error, Result};
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::{ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 use parking_lot::Mutex;
 use rustix::process::{Signal, WaitStatus};
 
@@ -73,7 +75,11 @@ impl WorkerPool {
         })
     }
 
-    fn scan_with_worker(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
+    fn scan_with_worker(
+        &self,
+        task: &Task,
+        request: ScanRequest<'_>,
+    ) -> Result<Reserved<Snapshot>> {
         let path = request.dir.full_path(request.relative);
         let owner = request.dir.stat(request.relative);
         let owner = owner.map_err(|e| Error::io(&path, e))?.st_uid;
@@ -86,10 +92,10 @@ impl WorkerPool {
         let (worker, socket) = self.worker()?;
         let until = start + self.limits.time;
         let broker = Broker::new(request, self.limits.metadata, owner);
-        match broker.serve(socket, until) {
+        match broker.serve(task, socket, until) {
             Ok(bytes) => {
                 worker.end(EXIT_TIMEOUT);
-                broker.check(&bytes)
+                broker.check(task, &bytes)
             }
             Err(NoSnapshot::Failed(error)) => {
                 worker.end(EXIT_TIMEOUT);
@@ -161,8 +167,8 @@ fn start_zygote(limits: &Limits) -> Result<Zygote> {
 }
 
 impl Scanner for WorkerPool {
-    fn scan(&self, request: ScanRequest<'_>) -> Result<Snapshot> {
-        self.scan_with_worker(request)
+    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
+        self.scan_with_worker(task, request)
     }
 
     fn library(&self) -> String {

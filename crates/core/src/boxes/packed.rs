@@ -146,7 +146,7 @@ impl PackedBoxes {
         packed.rows = rows.rows();
         reservation.extend(&mut packed.packed, &[0; SPARE])?;
         packed.packed.shrink_to_fit();
-        reservation.grow(packed.levels_bytes())?;
+        reservation.grow(packed.levels_bytes() + size_of::<Self>() as u64)?;
         packed.stack_levels();
         reservation.shrink_to(packed.bytes() as u64);
         Ok((packed, reservation))

@@ -20,6 +20,7 @@ use crate::log::netcdf::{self, names::LogName};
 use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::{Identity, SourceFile};
+use crate::memory::Reserved;
 use crate::snapshot::Snapshot;
 
 /// The most directories whose listings are cached.
@@ -115,14 +116,15 @@ impl Look {
     }
 
     /// Adds the foreign files to the outcome of a scan.
-    pub fn complete(&self, outcome: Result<Snapshot>) -> Result<Snapshot> {
+    pub fn complete(&self, outcome: Result<Reserved<Snapshot>>) -> Result<Reserved<Snapshot>> {
         let Some(foreign) = self.foreign_diagnostic() else {
             return outcome;
         };
         match outcome {
-            Ok(mut snapshot) => {
+            Ok(snapshot) => {
+                let (mut snapshot, reservation) = snapshot.into_parts();
                 snapshot.diagnostics.push(foreign);
-                Ok(snapshot)
+                Ok(Reserved::new(snapshot, reservation))
             }
             Err(Error::NotALog { path, reason }) => Err(Error::NotALog {
                 path,

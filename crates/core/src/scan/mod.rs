@@ -21,7 +21,9 @@ pub use shape::Chunking;
 use crate::error::Result;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
+use crate::memory::Reserved;
 use crate::snapshot::Snapshot;
+use crate::task::Task;
 
 /// One file to be scanned.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +58,9 @@ pub trait Scanner: fmt::Debug + Send + Sync {
     ///
     /// [`Error::NotALog`]: crate::error::Error::NotALog
     /// [`Error::ScanDied`]: crate::error::Error::ScanDied
-    fn scan(&self, request: ScanRequest<'_>) -> Result<Snapshot>;
+    ///
+    /// The memory of the snapshot is reserved by `task`.
+    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>>;
 
     /// Name and version of the library that makes images. A kept snapshot is good for the same library only.
     fn library(&self) -> String;
@@ -64,18 +68,20 @@ pub trait Scanner: fmt::Debug + Send + Sync {
 
 /// Looks for the companion files of one file, and scans it.
 pub fn scan_file(
+    task: &Task,
     scanner: &dyn Scanner,
     dir: &SourceDir,
     relative: &Path,
     settings: &Settings,
-) -> Result<Snapshot> {
+) -> Result<Reserved<Snapshot>> {
     let source = SourceFile::open(dir, relative)?;
     let listings = Listings::default();
     let look = companions::look(dir, relative, &source, settings, &listings)?;
-    look.complete(scanner.scan(ScanRequest {
+    let request = ScanRequest {
         dir,
         relative,
         companions: look.companions.as_ref().map(|found| &*found.own),
         settings,
-    }))
+    };
+    look.complete(scanner.scan(task, request))
 }

@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::log::log_files::foreign;
 use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
+use crate::memory::Reservation;
 
 /// Begins the first message of a zygote that is confined. The name of its library, a line feed, and the means of
 /// confinement that the system lacks follow. Any other first message is the reason why the zygote failed.
@@ -141,10 +142,12 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            Error::BadFile { path, reason } => ScanOutcome::BadFile {
-                path: path.as_path().into(),
-                reason: reason.clone(),
-            },
+            Error::BadFile { path, reason } | Error::NoMemory { path, reason } => {
+                ScanOutcome::BadFile {
+                    path: path.as_path().into(),
+                    reason: reason.clone(),
+                }
+            }
             Error::Changed { path } => ScanOutcome::Changed {
                 path: path.as_path().into(),
             },
@@ -257,8 +260,13 @@ impl<W: Wait> Channel<W> {
         })
     }
 
-    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it.
-    pub fn receive<T: DeserializeOwned>(&self, most: usize) -> io::Result<(T, Option<OwnedFd>)> {
+    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it. Its bytes, and as many
+    /// for the message that is made of them, are reserved as they arrive, and stay so in `reservation`.
+    pub fn receive<T: DeserializeOwned>(
+        &self,
+        most: usize,
+        reservation: &mut Reservation,
+    ) -> io::Result<(T, Option<OwnedFd>)> {
         let mut len = [0; 4];
         let descriptor = self.fill(&mut len)?;
         let len = u32::from_le_bytes(len) as usize;
@@ -266,7 +274,7 @@ impl<W: Wait> Channel<W> {
             let reason = format!("a message of {len} bytes, where {most} are the limit");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
-        let body = self.body(len)?;
+        let body = self.body(len, reservation)?;
         match postcard::take_from_bytes(&body) {
             Ok((message, [])) => Ok((message, descriptor)),
             _ => Err(io::Error::new(
@@ -277,12 +285,17 @@ impl<W: Wait> Channel<W> {
     }
 
     /// Allocates memory as bytes arrive, not by the length that the other end claims.
-    fn body(&self, len: usize) -> io::Result<Vec<u8>> {
+    fn body(&self, len: usize, reservation: &mut Reservation) -> io::Result<Vec<u8>> {
         const PIECE: usize = 1 << 20;
         let mut body = Vec::new();
         while body.len() < len {
             let from = body.len();
-            body.resize(len.min(from + PIECE), 0);
+            let to = len.min(from + PIECE);
+            let no_memory = |e| io::Error::new(io::ErrorKind::OutOfMemory, e);
+            let reserved = reservation.grow((to - from) as u64);
+            let reserved = reserved.and_then(|()| reservation.make_room(&mut body, to - from));
+            reserved.map_err(no_memory)?;
+            body.resize(to, 0);
             self.fill(&mut body[from..])?;
         }
         Ok(body)

@@ -36,7 +36,7 @@ use crate::log::log_files::LogFiles;
 use crate::log::model::Selections;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
-use crate::memory::Reservation;
+use crate::memory::{Hold, Reservation};
 use crate::snapshot::Snapshot;
 use crate::task::Task;
 pub use cache::Bytes;
@@ -78,6 +78,29 @@ impl View {
     /// file: it is checked. `saved`: where to keep on disk what is learned of this state of the log.
     pub fn open(
         dir: &SourceDir,
+        snapshot: Snapshot,
+        budget: Arc<Budget>,
+        saved: Option<StoreEntry>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(None, dir, snapshot, budget, saved)
+    }
+
+    /// The same for a state of a log of which there was a view before, which was dropped from memory. It keeps its
+    /// generation where the canonical file has the same length as then. The caller ensures that `snapshot` is of the
+    /// same state of the same files.
+    pub fn open_again(
+        before: (Generation, u64),
+        dir: &SourceDir,
+        snapshot: Snapshot,
+        budget: Arc<Budget>,
+        saved: Option<StoreEntry>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(Some(before), dir, snapshot, budget, saved)
+    }
+
+    fn open_as(
+        before: Option<(Generation, u64)>,
+        dir: &SourceDir,
         mut snapshot: Snapshot,
         budget: Arc<Budget>,
         saved: Option<StoreEntry>,
@@ -94,10 +117,15 @@ impl View {
         let preamble = preamble::complete(image, &snapshot, &map);
         let preamble = preamble.map_err(|e| Error::bad_file(&main, e))?;
         let datasets = map.datasets.len();
+        let same = before.filter(|(_, len)| *len == map.len());
+        let generation = match same {
+            Some((generation, _)) => generation,
+            None => NEXT.fetch_add(1, Ordering::Relaxed),
+        };
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(datasets, Weak::clone(view)),
             weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
-            generation: NEXT.fetch_add(1, Ordering::Relaxed),
+            generation,
             map,
             preamble,
             sources,
@@ -152,9 +180,10 @@ impl View {
         self.snapshot.user_block + self.preamble.len() as u64
     }
 
-    /// Bytes of memory that the view itself takes, without tables and indexes.
-    pub(crate) fn reserved(&self) -> u64 {
-        self.reservation.bytes()
+    /// Counts the memory of the view itself, without tables and indexes, for a user who has it open. `None` where that
+    /// exceeds the user's share of the budget.
+    pub fn hold_for(&self, user: u32) -> Option<Hold> {
+        self.budget.hold(user, self.reservation.bytes())
     }
 
     /// Bytes of tables and data that were read from the log file and its subfiles since the view was opened.
@@ -230,9 +259,10 @@ fn reserve(
     let datasets = snapshot.datasets.len();
     let places = datasets * size_of::<Placement>() * 2;
     let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64;
-    let reserved = check_limit("metadata", bytes, "index_memory", limits.index_memory)
-        .and_then(|()| task.reserve(bytes));
-    let reservation = reserved.map_err(|e| Error::bad_file(main, e))?;
+    check_limit("metadata", bytes, "index_memory", limits.index_memory)
+        .map_err(|e| Error::bad_file(main, e))?;
+    let reservation = task.reserve(bytes);
+    let reservation = reservation.map_err(|e| Error::no_memory(main, e))?;
     reservation.release_share();
     Ok(reservation)
 }

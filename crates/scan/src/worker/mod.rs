@@ -18,11 +18,13 @@ use rustix::net::RecvFlags;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{FileOpener, SourceDir, SourcePath};
+use h5logfs_core::memory::Reservation;
 use h5logfs_core::scan::protocol::{
     Channel, Direction, READY, Request, Response, ScanOutcome, ScanTask, Wait, errno, poll,
     receive_some,
 };
 use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::task::Task;
 
 /// The largest response of the daemon, in bytes. Listings of directories are the large ones.
 const LARGEST_RESPONSE: usize = 64 << 20;
@@ -159,12 +161,17 @@ fn work(socket: OwnedFd, confinement: &Confinement, no_fork: &NoFork) -> io::Res
     let confined = confine::limit_processor(confinement.cpu).and_then(|()| no_fork.apply());
     confined.map_err(io::Error::other)?;
     let daemon = Arc::new(Channel::new(socket, Forever));
-    let (task, _) = daemon.receive::<ScanTask>(LARGEST_RESPONSE)?;
+    let (task, _) = daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
     let outcome = match scan(&daemon, task) {
         Ok(bytes) => ScanOutcome::Scanned(bytes),
         Err(e) => ScanOutcome::from(&e),
     };
     daemon.send(&Request::Done(outcome), None)
+}
+
+/// For messages of the daemon, which is trusted. The limits of the process bound its memory.
+fn unlimited() -> Reservation {
+    Task::unlimited().reservation()
 }
 
 /// Returns the snapshot as bytes.
@@ -212,7 +219,7 @@ struct DaemonOpener(Arc<Channel<Forever>>);
 impl DaemonOpener {
     fn ask(&self, request: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
         self.0.send(request, None)?;
-        match self.0.receive(LARGEST_RESPONSE)? {
+        match self.0.receive(LARGEST_RESPONSE, &mut unlimited())? {
             (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
             (Response::Foreign(reason), _) => Err(reason.into_io()),
             response => Ok(response),

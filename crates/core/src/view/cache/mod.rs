@@ -140,9 +140,10 @@ impl Budget {
         Task::new(&self.memory, user)
     }
 
-    /// Counts the memory of a view for a user who has it open. `None` where the user's share is exceeded.
-    pub fn hold(&self, user: u32, view: &View) -> Option<Hold> {
-        self.memory.hold(user, view.reserved())
+    /// Counts `bytes` that are reserved already for a user who keeps them in use. `None` where the user's share is
+    /// exceeded.
+    pub(super) fn hold(&self, user: u32, bytes: u64) -> Option<Hold> {
+        self.memory.hold(user, bytes)
     }
 
     /// The limits that it was made with.
