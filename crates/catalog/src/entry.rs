@@ -16,8 +16,9 @@ use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::Identity;
 use h5logfs_core::scan::Listings;
 use h5logfs_core::scan::companions::{self, Companions};
-use h5logfs_core::snapshot::Source;
+use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::view::View;
+use h5logfs_core::view::cache::Generation;
 
 /// How long a failure is remembered. Many readers of a broken file cause one scan in this time. A file whose
 /// cause is mended elsewhere, such as by a subfile that arrives late, is tried again after it.
@@ -99,6 +100,22 @@ impl CatalogEntry {
             grows: snapshot.journal.is_some(),
         };
         Self::new(since, files, companions, presented, Arc::downgrade(view))
+    }
+
+    /// Generation and length of the view of a closed log, if `snapshot` is of the same state of the same files. Two scans
+    /// of one state yield the same bytes.
+    pub fn generation_of(&self, snapshot: &Snapshot) -> Option<(Generation, u64)> {
+        let mut sources = snapshot.sources.iter().map(Source::file);
+        match self.presented {
+            Presented::View {
+                generation,
+                len,
+                grows: false,
+            } if snapshot.journal.is_none() => sources
+                .all(|source| self.files.contains(&source))
+                .then_some((generation, len)),
+            _ => None,
+        }
     }
 
     /// When the scan began that made the entry.

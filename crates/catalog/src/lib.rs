@@ -51,7 +51,7 @@ use quick_cache::sync::Cache;
 use rustix::fs::OFlags;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::Store;
+use h5logfs_core::index::store::{Store, StoreEntry};
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::log_files::may_hide;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
@@ -60,7 +60,7 @@ use h5logfs_core::messages;
 use h5logfs_core::scan::companions::{self, Look};
 use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
 use h5logfs_core::single_flight::SingleFlight;
-use h5logfs_core::snapshot::Source;
+use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
@@ -322,7 +322,7 @@ impl Catalog {
         let known = self.scanned_since(relative, asked);
         match known.or_else(|| self.current(relative, None)) {
             Some(entry) => Ok(entry),
-            None => Ok(self.scan_alone(relative)?.0),
+            None => Ok(self.scan_alone(relative, None)?.0),
         }
     }
 
@@ -443,10 +443,11 @@ impl Catalog {
         let _flight = self.scanning.take(relative.to_owned());
         // Another thread may have opened it meanwhile.
         let current = self.current(relative, None);
-        if let Some(view) = current.and_then(|entry| entry.view.upgrade()) {
+        let entry = current.as_deref();
+        if let Some(view) = entry.and_then(|entry| entry.view.upgrade()) {
             return Ok(view);
         }
-        let (entry, view) = self.scan_alone(relative)?;
+        let (entry, view) = self.scan_alone(relative, entry)?;
         view.ok_or_else(|| match &entry.presented {
             Presented::Broken(error) => Error::Remembered(Arc::clone(error)),
             _ => Error::Changed {
@@ -456,18 +457,26 @@ impl Catalog {
     }
 
     /// Opens the view of the file from the store, or else scans the file. Remembers the outcome. Tries again where the
-    /// file changes meanwhile.
-    fn scan_alone(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+    /// file changes meanwhile. `before`: what is known of the file, if it has not changed since.
+    fn scan_alone(
+        &self,
+        relative: &Path,
+        before: Option<&CatalogEntry>,
+    ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         for _ in 1..SCAN_ATTEMPTS {
-            let scanned = self.scan_once(relative)?;
+            let scanned = self.scan_once(relative, before)?;
             if !scanned.0.presented.has_changed() {
                 return Ok(scanned);
             }
         }
-        self.scan_once(relative)
+        self.scan_once(relative, before)
     }
 
-    fn scan_once(&self, relative: &Path) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
+    fn scan_once(
+        &self,
+        relative: &Path,
+        before: Option<&CatalogEntry>,
+    ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
         let _scope = messages::scope();
@@ -476,7 +485,7 @@ impl Catalog {
         let (opened, companions) = match self.look(relative, &source) {
             Ok(look) => {
                 let states = self.states(&look);
-                let opened = self.open_view(relative, &source, &look, &states);
+                let opened = self.open_view(relative, before, &source, &look, &states);
                 let companions = look.companions;
                 (opened, CompanionStates { companions, states })
             }
@@ -497,6 +506,8 @@ impl Catalog {
                 log::debug!("{path}: passed through: {reason}");
                 Presented::Plain
             }
+            // Nothing is known of the file, and the next request may find memory for it.
+            Err(error @ Error::NoMemory { .. }) => return Err(error),
             Err(error) => {
                 self.budget.stats().failed_scans.count();
                 if matches!(error, Error::ScanDied { .. }) {
@@ -541,6 +552,7 @@ impl Catalog {
     fn open_view(
         &self,
         relative: &Path,
+        before: Option<&CatalogEntry>,
         source: &SourceFile,
         look: &Look,
         companions: &[Source],
@@ -558,7 +570,7 @@ impl Catalog {
         };
         if let Some(view) = stored
             .as_ref()
-            .and_then(|stored| self.open_stored(stored, source, look))
+            .and_then(|stored| self.open_stored(stored, before, source, look))
         {
             return Ok(view);
         }
@@ -568,22 +580,23 @@ impl Catalog {
             companions: look.companions.as_ref().map(|found| &*found.own),
             settings: &self.settings,
         };
-        self.scan_file(request, look, stored.as_ref())
+        self.scan_file(request, before, look, stored.as_ref())
     }
 
     /// `None` where the store has no snapshot that can be used.
     fn open_stored(
         &self,
         stored: &StoredScan<'_>,
+        before: Option<&CatalogEntry>,
         source: &SourceFile,
         look: &Look,
     ) -> Option<Arc<View>> {
         let start = Instant::now();
         let task = self.budget.task(None);
-        let (mut snapshot, log) = stored.find(&task, source)?;
+        let (snapshot, log) = stored.find(&task, source)?;
+        let (mut snapshot, _memory) = snapshot.into_parts();
         snapshot.diagnostics.extend(look.foreign_diagnostic());
-        let budget = Arc::clone(&self.budget);
-        match View::open(&self.dir, snapshot, budget, Some(log)) {
+        match self.view_of(before, snapshot, Some(log)) {
             Ok(view) => {
                 self.budget.stats().kept_scans.count();
                 log_opened(&view, "known from an earlier scan, opened", start);
@@ -599,25 +612,42 @@ impl Catalog {
     fn scan_file(
         &self,
         request: ScanRequest<'_>,
+        before: Option<&CatalogEntry>,
         look: &Look,
         stored: Option<&StoredScan<'_>>,
     ) -> Result<Arc<View>> {
         let (start, stats) = (Instant::now(), self.budget.stats());
         stats.scans.count();
-        let scanned = stats.scan_time.time(|| self.scanner.scan(request));
+        let task = self.budget.task(None);
+        let scan = || task.retry(|| self.scanner.scan(&task, request));
+        let scanned = stats.scan_time.time(scan);
         // What is kept does not tell of foreign files, which come and go.
         let kept = scanned.as_ref().ok().zip(stored);
         let (packed, log) = kept
-            .and_then(|(snapshot, stored)| stored.pack(snapshot))
+            .and_then(|(snapshot, stored)| stored.pack(&task, snapshot))
             .unzip();
-        let snapshot = look.complete(scanned)?;
-        let view = View::open(&self.dir, snapshot, Arc::clone(&self.budget), log)?;
+        let (snapshot, _memory) = look.complete(scanned)?.into_parts();
+        let view = self.view_of(before, snapshot, log)?;
         log_opened(&view, "scanned", start);
         match stored.zip(packed) {
             Some((stored, packed)) => stored.store(&packed),
             None => log::debug!("{}: not kept", view.path().display()),
         }
         Ok(view)
+    }
+
+    /// The view of a snapshot. `before`: what is known of the state of the file, whose view is in memory no more.
+    fn view_of(
+        &self,
+        before: Option<&CatalogEntry>,
+        snapshot: Snapshot,
+        log: Option<StoreEntry>,
+    ) -> Result<Arc<View>> {
+        let budget = Arc::clone(&self.budget);
+        match before.and_then(|before| before.generation_of(&snapshot)) {
+            Some(before) => View::open_again(before, &self.dir, snapshot, budget, log),
+            None => View::open(&self.dir, snapshot, budget, log),
+        }
     }
 
     fn remember(&self, relative: &Path, entry: CatalogEntry) -> Arc<CatalogEntry> {
