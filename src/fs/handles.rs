@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::descriptors;
+use h5logfs_core::memory::Hold;
 use h5logfs_core::messages;
 use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
@@ -100,7 +101,7 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 /// What one user may have open on a mount that users share: open files take descriptors of the daemon. A single file may
-/// take twice the share.
+/// take twice the share. The memory of open views has a share of its own, as all memory has.
 #[derive(Debug, Clone, Copy)]
 struct UserShare {
     descriptors: usize,
@@ -148,22 +149,41 @@ struct OpenHandle {
 struct Usage {
     handles: usize,
     descriptors: usize,
-    /// How often each view is open.
-    views: HashMap<Generation, usize>,
+    views: HashMap<Generation, OpenView>,
+}
+
+/// A view that a user has open.
+#[derive(Debug)]
+struct OpenView {
+    /// How often.
+    times: usize,
+    /// Its memory counts for the user.
+    _hold: Hold,
 }
 
 impl Usage {
-    /// Counts one more handle. Returns false where that exceeds the share.
-    fn open(&mut self, handle: &Handle, share: UserShare) -> bool {
-        let more = match handle {
-            Handle::View(view) if self.views.contains_key(&view.generation()) => 0,
-            handle => handle.descriptors(),
-        };
+    /// Counts one more handle of `user`. Returns false where that exceeds the share.
+    fn open(&mut self, user: u32, handle: &Handle, share: UserShare) -> bool {
+        if let Handle::View(view) = handle
+            && let Some(open) = self.views.get_mut(&view.generation())
+        {
+            open.times += 1;
+            self.handles += 1;
+            return true;
+        }
+        let more = handle.descriptors();
         if more > 0 && !permits(share.descriptors, self.descriptors, more) {
             return false;
         }
         if let Handle::View(view) = handle {
-            *self.views.entry(view.generation()).or_default() += 1;
+            let Some(hold) = view.hold_for(user) else {
+                return false;
+            };
+            let open = OpenView {
+                times: 1,
+                _hold: hold,
+            };
+            self.views.insert(view.generation(), open);
         }
         self.descriptors += more;
         self.handles += 1;
@@ -173,10 +193,10 @@ impl Usage {
     fn close(&mut self, open: &OpenHandle) {
         self.handles -= 1;
         if let Handle::View(view) = &*open.handle
-            && let Some(times) = self.views.get_mut(&view.generation())
+            && let Some(of_user) = self.views.get_mut(&view.generation())
         {
-            *times -= 1;
-            if *times > 0 {
+            of_user.times -= 1;
+            if of_user.times > 0 {
                 return;
             }
             self.views.remove(&view.generation());
@@ -192,7 +212,7 @@ impl Handles {
         let mut table = self.open.write();
         if let Some(user) = user {
             let usage = table.users.entry(user).or_default();
-            if !usage.open(&handle, self.share) {
+            if !usage.open(user, &handle, self.share) {
                 if usage.handles == 0 {
                     table.users.remove(&user);
                 }

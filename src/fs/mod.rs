@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `session` | the life of one mount: start, serve, signals, end |
 //! | `memory_limit` | compares the options with the memory limit of the service |
+//! | `allocator` | bounds what the allocator keeps |
 //! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
 //! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
 //! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
@@ -30,6 +31,7 @@
 //! kernel.
 
 mod access;
+mod allocator;
 mod attributes;
 mod auto_unmount;
 mod directory;

@@ -21,6 +21,7 @@ use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::cache::MemoryLimits;
 
+use super::allocator;
 use super::auto_unmount::Watcher;
 use super::filesystem::LogFilesystem;
 use super::memory_limit;
@@ -102,6 +103,7 @@ pub fn start(options: &Options) -> Result<Running> {
     // From here on stop signals are queued until a thread reads them.
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
+    allocator::bound_spare_memory();
     if let Some(shortage) = memory_limit::shortage(options.memory) {
         log::warn!("{shortage}");
     }

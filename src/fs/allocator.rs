@@ -1,0 +1,25 @@
+//! The C library's allocator, which the daemon shares with libraries.
+
+/// Larger blocks are mapped one by one, and given back to the system when they are freed. Chunks have 1 MiB: mapping
+/// those would cost a page fault for each page, each time.
+const LARGEST_IN_HEAP: libc::c_int = 4 << 20;
+/// So much free memory at the end of a heap is kept.
+const SPARE: libc::c_int = 8 << 20;
+/// Heaps for all threads.
+const HEAPS: libc::c_int = 4;
+
+/// Makes the allocator give memory back that it does not need. By default it raises the limit of blocks in its heaps to
+/// 32 MiB as soon as one of them is freed, and keeps up to 64 MiB in each of eight heaps a core: much more than the
+/// limits of the daemon allow.
+pub fn bound_spare_memory() {
+    for (parameter, value) in [
+        (libc::M_MMAP_THRESHOLD, LARGEST_IN_HEAP),
+        (libc::M_TRIM_THRESHOLD, SPARE),
+        (libc::M_ARENA_MAX, HEAPS),
+    ] {
+        // SAFETY: mallopt takes two numbers and may be called at any time.
+        if unsafe { libc::mallopt(parameter, value) } == 0 {
+            log::debug!("the allocator does not take parameter {parameter}");
+        }
+    }
+}
