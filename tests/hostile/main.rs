@@ -8,6 +8,7 @@ mod arena;
 mod companions;
 mod identity;
 mod listings;
+mod memory;
 mod noise;
 mod opens;
 mod reads;
