@@ -242,10 +242,18 @@ fn a_read_has_a_limit_of_processor_time() {
         return;
     };
     let log = arena.shown(ALICE).join(NAME);
-    let outcome = ALICE.act(|| {
-        let file = File::open(&log).unwrap();
-        file.read_exact_at(&mut [0; 16], file.metadata()?.len() - PAGE)
-    });
+    let read = || {
+        ALICE.act(|| {
+            let file = File::open(&log).unwrap();
+            file.read_exact_at(&mut [0; 16], file.metadata()?.len() - PAGE)
+        })
+    };
+    let outcome = read();
+    // What has failed is not tried again at once.
+    let before = ticks(arena.mounted.daemon);
+    assert!(read().is_err());
+    let again = ticks(arena.mounted.daemon) - before;
+    assert!(again < 50, "{again} ticks");
     let error = outcome.unwrap_err();
     assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
     let messages = arena.messages();

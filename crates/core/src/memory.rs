@@ -263,7 +263,7 @@ impl Account {
         if outcome.is_ok() || !by_others() {
             return outcome;
         }
-        let _turn = self.0.memory.retrying.take(self.0.user);
+        let _turn = self.0.memory.retrying.take_while(self.0.user, &may_go_on);
         for _ in 0..ATTEMPTS {
             self.0.memory.wait(PAUSE);
             if !may_go_on() {

@@ -6,8 +6,12 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+
+/// How long a waiter waits before it looks again whether it has to.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The keys that are taken, each with what its waiters wait for.
 #[derive(Debug)]
@@ -39,6 +43,19 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         }
         taken.insert(key.clone(), Arc::default());
         Guard { flights: self, key }
+    }
+
+    /// The same, but waits only while `is_wanted`: `None` where it is not any more.
+    pub fn take_while(&self, key: K, is_wanted: impl Fn() -> bool) -> Option<Guard<'_, K>> {
+        let mut taken = self.taken.lock();
+        while let Some(released) = taken.get(&key).map(Arc::clone) {
+            if !is_wanted() {
+                return None;
+            }
+            released.wait_for(&mut taken, PAUSE);
+        }
+        taken.insert(key.clone(), Arc::default());
+        Some(Guard { flights: self, key })
     }
 
     /// The same without waiting: `None` where another thread has the key.
@@ -88,6 +105,16 @@ mod tests {
         drop(elsewhere);
         assert!(flights.taken.lock().is_empty());
         assert!(flights.try_take("b").is_some());
+    }
+
+    #[test]
+    fn a_waiter_that_is_not_wanted_any_more_goes_on_without_the_key() {
+        let flights = SingleFlight::default();
+        let _taken = flights.take(1);
+        let looks = AtomicUsize::new(0);
+        let wanted = || looks.fetch_add(1, Ordering::SeqCst) < 2;
+        assert!(flights.take_while(1, wanted).is_none());
+        assert!(flights.take_while(2, || false).is_some());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::memory::{Account, Memory, Reservation};
 
@@ -58,6 +59,24 @@ impl StopFlag {
 pub struct Task {
     account: Account,
     stop: StopFlag,
+    patience: Option<Arc<Patience>>,
+}
+
+/// The time, by the clock, that work may take for which no caller waits.
+#[derive(Debug)]
+struct Patience {
+    end: Instant,
+    checks: AtomicU32,
+}
+
+/// A look at the clock takes longer than a check, so only one check in so many does that.
+const CHECKS: u32 = 1024;
+
+impl Patience {
+    fn is_over(&self) -> bool {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        checks.is_multiple_of(CHECKS) && Instant::now() >= self.end
+    }
 }
 
 impl Task {
@@ -65,6 +84,7 @@ impl Task {
         Task {
             account: Account::new(memory, user),
             stop: StopFlag::default(),
+            patience: None,
         }
     }
 
@@ -83,6 +103,18 @@ impl Task {
         Task { stop, ..self }
     }
 
+    /// Stops after this time.
+    pub(crate) fn for_at_most(self, time: Duration) -> Self {
+        let patience = Patience {
+            end: Instant::now() + time,
+            checks: AtomicU32::new(0),
+        };
+        Task {
+            patience: Some(Arc::new(patience)),
+            ..self
+        }
+    }
+
     /// The user on whose behalf it works, where memory has shares.
     pub fn user(&self) -> Option<u32> {
         self.account.user()
@@ -95,6 +127,9 @@ impl Task {
 
     /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
     pub fn check(&self) -> Result<(), String> {
+        if self.patience.as_ref().is_some_and(|time| time.is_over()) {
+            self.stop.stop(Stop::CallerGone);
+        }
         match self.stop.stopped() {
             None => Ok(()),
             Some(stop) => Err(stop.reason().into()),
@@ -140,5 +175,13 @@ mod tests {
         stop.stop(Stop::Ending);
         assert_eq!(task.stopped(), Some(Stop::Deadline));
         assert!(task.check().unwrap_err().contains("read_cpu"));
+    }
+
+    #[test]
+    fn work_for_no_caller_stops_after_a_while() {
+        let task = Task::unlimited().for_at_most(Duration::from_secs(1000));
+        assert!((0..2 * CHECKS).all(|_| task.check().is_ok()));
+        let task = Task::unlimited().for_at_most(Duration::ZERO);
+        assert!(task.check().is_err() && task.stopped().is_some());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::cache::too_long::Part;
 use super::{View, check_limit};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::{Error, Result};
@@ -35,12 +36,23 @@ impl View {
             dataset: &logged,
             sources: &self.sources,
         };
-        self.budget.index(self.generation, number as u32, || {
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: None,
+        };
+        self.budget.index(task, self.generation, number as u32, || {
+            let tried = self.budget.too_long().check(part);
+            tried.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
             let saved = self.saved.as_ref();
             let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
             let index = match saved.and_then(load) {
                 Some(index) => index,
-                None => self.make_index(task, inputs)?,
+                None => {
+                    let made = self.make_index(task, inputs);
+                    self.remember_if_too_long(task, part);
+                    made?
+                }
             };
             self.check_index_memory("the index", index.bytes() as u64)
                 .map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
@@ -64,7 +76,7 @@ impl View {
 
     /// The record tables of the log.
     fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
-        self.budget.table(self.generation, || {
+        self.budget.table(task, self.generation, || {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();

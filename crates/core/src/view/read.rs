@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::assemble::{Assembly, Decoded, decode_record, stored_bytes};
 use super::btree::{Key, Tree};
+use super::cache::too_long::Part;
 use super::cache::{Bytes, BytesKey};
 use super::map::{Placement, Region};
 use super::pieces::read_elements;
@@ -25,7 +26,7 @@ use crate::index::DatasetIndex;
 use crate::log::model::Record;
 use crate::memory::Reserved;
 use crate::snapshot::{Content, Dataset};
-use crate::task::Task;
+use crate::task::{Stop, Task};
 
 impl View {
     /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
@@ -262,9 +263,27 @@ impl View {
         chunk: u64,
         source: Option<ChunkSource>,
     ) -> Result<Bytes> {
-        let make = || self.make_timed(task, number, chunk, source);
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: Some(chunk),
+        };
+        let make = || {
+            let tried = self.budget.too_long().check(part);
+            tried.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+            let made = self.make_timed(task, number, chunk, source);
+            self.remember_if_too_long(task, part);
+            made
+        };
         let bytes = self.budget.bytes();
-        task.retry(|| bytes.get_or_make(&self.cache_key(number, chunk), make))
+        task.retry(|| bytes.get_or_make(task, &self.cache_key(number, chunk), make))
+    }
+
+    /// Call this after `part` was made, or not.
+    pub(super) fn remember_if_too_long(&self, task: &Task, part: Part) {
+        if task.stopped() == Some(Stop::Deadline) {
+            self.budget.too_long().remember(part);
+        }
     }
 
     fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
@@ -368,7 +387,7 @@ impl View {
             return decode();
         }
         let key = BytesKey::Record(self.generation, number as u32, stored, raw);
-        self.budget.bytes().get_or_make(&key, decode)
+        self.budget.bytes().get_or_make(task, &key, decode)
     }
 
     /// Memory is bounded by options, whatever a file asks for.

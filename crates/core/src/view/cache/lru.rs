@@ -7,6 +7,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::single_flight::SingleFlight;
+use crate::task::Task;
 
 /// Bytes that an entry is charged besides its own: its place in the list and in the table, the allocator's share.
 pub(super) const OVERHEAD: u64 = 256;
@@ -139,12 +140,19 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
     }
 
     /// The value, made if it is missing: by one of the threads that want it, while the others wait. An error is its
-    /// maker's own; another thread then tries. A value that is evicted at once is made again by each of them.
-    pub fn get_or_make<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    /// maker's own; another thread then tries. A value that is evicted at once is made again by each of them. A thread
+    /// whose task has to stop does not wait: it makes the value, and fails at once.
+    pub fn get_or_make<E>(
+        &self,
+        task: &Task,
+        key: &K,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
-        let _flight = self.flights.take(key.clone());
+        let is_wanted = || task.stopped().is_none();
+        let _flight = self.flights.take_while(key.clone(), is_wanted);
         match self.get(key) {
             Some(value) => Ok(value),
             None => self.make(key, make, |counts| &mut counts.misses),
@@ -187,6 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::task::{Stop, StopFlag};
 
     impl Weight for u64 {
         fn weight(&self) -> u64 {
@@ -212,7 +221,7 @@ mod tests {
         };
         let read = || {
             start.wait();
-            let read = || cache.get_or_make(&1, make);
+            let read = || cache.get_or_make(&Task::unlimited(), &1, make);
             catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err("panic"))
         };
         let got = thread::scope(|scope| {
@@ -220,6 +229,37 @@ mod tests {
             readers.into_iter().map(|r| r.join().unwrap()).collect()
         });
         (made.load(Ordering::SeqCst), got)
+    }
+
+    #[test]
+    fn a_maker_that_is_stopped_leaves_the_value_to_those_who_wait() {
+        let cache = Cache::new(1 << 20);
+        let (stop, begun) = (StopFlag::default(), Barrier::new(2));
+        let stopped = Task::unlimited().stopped_by(stop.clone());
+        let made = thread::scope(|scope| {
+            let making = scope.spawn(|| {
+                cache.get_or_make::<String>(&stopped, &1, || {
+                    begun.wait();
+                    loop {
+                        stopped.check()?;
+                        thread::yield_now();
+                    }
+                })
+            });
+            begun.wait();
+            let waiting =
+                scope.spawn(|| cache.get_or_make(&Task::unlimited(), &1, || Ok::<u64, String>(9)));
+            // A waiter whose own task is stopped does not wait for the maker.
+            let flag = StopFlag::default();
+            flag.stop(Stop::CallerGone);
+            let other = Task::unlimited().stopped_by(flag);
+            let outcome = cache.get_or_make(&other, &1, || Err("stopped".to_owned()));
+            assert_eq!(outcome, Err("stopped".into()));
+            stop.stop(Stop::CallerGone);
+            assert!(making.join().unwrap().is_err());
+            waiting.join().unwrap()
+        });
+        assert_eq!(made, Ok(9));
     }
 
     #[test]
@@ -262,7 +302,10 @@ mod tests {
         let cache = Cache::new(1 << 20);
         assert_eq!(cache.make_ahead(&1, || Ok::<_, ()>(9)), Ok(()));
         assert_eq!(cache.make_ahead(&1, || Err("made twice")), Ok(()));
-        assert_eq!(cache.get_or_make(&1, || Err("made twice")), Ok(9));
+        assert_eq!(
+            cache.get_or_make(&Task::unlimited(), &1, || Err("made twice")),
+            Ok(9)
+        );
         assert_eq!(cache.make_ahead(&2, || Err("torn")), Err("torn"));
         assert!(!cache.contains(&2));
         let flight = cache.flights.take(2);
@@ -302,7 +345,7 @@ mod tests {
                     }
                     _ => {
                         let size = before.map_or(size, |(_, size)| size);
-                        prop_assert_eq!(cache.get_or_make(&key, || Ok::<_, ()>(size)), Ok(size));
+                        prop_assert_eq!(cache.get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(size)), Ok(size));
                         Some((key, size))
                     }
                 };

@@ -9,6 +9,7 @@
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
 mod lru;
+pub(super) mod too_long;
 
 use std::sync::{Arc, Weak};
 
@@ -22,6 +23,7 @@ use crate::stats::{Share, Stats, Usage};
 use crate::task::Task;
 pub use lru::Counts;
 use lru::{Cache, Weight};
+use too_long::TooLong;
 
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
@@ -100,6 +102,7 @@ pub struct Budget {
     memory: Arc<Memory>,
     caches: Arc<Caches>,
     ahead: Pool,
+    too_long: TooLong,
     limits: MemoryLimits,
     stats: Arc<Stats>,
 }
@@ -130,6 +133,7 @@ impl Budget {
             memory: Memory::new(all, Some(evict)),
             caches,
             ahead: Pool::default(),
+            too_long: TooLong::default(),
             limits,
             stats: Arc::default(),
         }
@@ -220,6 +224,7 @@ impl Budget {
     /// The record tables of a log, made by one thread while others that want them wait.
     pub(super) fn table<E>(
         &self,
+        task: &Task,
         generation: Generation,
         make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
     ) -> Result<Arc<dyn RecordTable>, E> {
@@ -227,7 +232,7 @@ impl Budget {
         match self
             .caches
             .indexes
-            .get_or_make(&key, || make().map(Indexed::Table))?
+            .get_or_make(task, &key, || make().map(Indexed::Table))?
         {
             Indexed::Table(table) => Ok(table),
             _ => unreachable!("under the key of a table lies a table"),
@@ -237,6 +242,7 @@ impl Budget {
     /// The index of a dataset, likewise.
     pub(super) fn index<E>(
         &self,
+        task: &Task,
         generation: Generation,
         dataset: u32,
         make: impl FnOnce() -> Result<Arc<DatasetIndex>, E>,
@@ -245,7 +251,7 @@ impl Budget {
         match self
             .caches
             .indexes
-            .get_or_make(&key, || make().map(Indexed::Index))?
+            .get_or_make(task, &key, || make().map(Indexed::Index))?
         {
             Indexed::Index(index) => Ok(index),
             _ => unreachable!("under the key of an index lies an index"),
@@ -255,6 +261,11 @@ impl Budget {
     /// Stored bytes of chunks, and decoded records.
     pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
         &self.caches.bytes
+    }
+
+    /// What took longer than a request may.
+    pub(super) fn too_long(&self) -> &TooLong {
+        &self.too_long
     }
 
     /// The threads that make chunks ahead of their readers.
@@ -282,7 +293,7 @@ mod tests {
             let key = BytesKey::Chunk(1, 0, chunk);
             let made = budget
                 .bytes()
-                .get_or_make(&key, || Ok::<_, ()>(bytes(10_000)));
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(10_000)));
             assert_eq!(made.unwrap().len(), 10_000);
             assert!(budget.used() <= limits.cache_size);
         }
@@ -292,7 +303,7 @@ mod tests {
             let key = BytesKey::Chunk(2, 0, 0);
             let large = budget
                 .bytes()
-                .get_or_make(&key, || Ok::<_, ()>(bytes(1 << 20)));
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(1 << 20)));
             assert_eq!(large.unwrap().len(), 1 << 20);
             assert!(budget.used() <= limits.cache_size);
             assert_eq!(budget.counts().misses, misses);
@@ -306,7 +317,7 @@ mod tests {
         for misses in 1..3 {
             let made = budget
                 .bytes()
-                .get_or_make(&key, || Ok::<_, ()>(bytes(1000)));
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(1000)));
             assert_eq!(made.unwrap().len(), 1000);
             assert_eq!(budget.counts().misses, misses);
             assert!(budget.usage().cache_size.used > 1000);

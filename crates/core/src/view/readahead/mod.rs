@@ -9,6 +9,7 @@ mod pool;
 mod streams;
 
 use std::sync::{OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -23,6 +24,9 @@ use crate::task::Task;
 const MAX_BYTES: u64 = 16 << 20;
 /// At most one part in so many of `cache_size` is used for read-ahead.
 const CACHE_PARTS: u64 = 4;
+
+/// How long it may take to make one chunk. The reader may be gone by then; if not, it makes the chunk itself.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The streams of reads of each dataset of a view.
 #[derive(Debug)]
@@ -99,10 +103,18 @@ impl Job {
             == (other.generation, other.dataset, other.chunk)
     }
 
-    fn run(&self) {
-        if let Some(view) = self.view.upgrade() {
-            let task = view.budget.task(self.user);
-            view.prefetch(&task, self.dataset, self.chunk);
-        }
+    /// Whether it makes a chunk of the same dataset.
+    fn is_beside(&self, other: &Job) -> bool {
+        (self.generation, self.dataset) == (other.generation, other.dataset)
+    }
+
+    /// Returns whether that took too long.
+    fn run(&self) -> bool {
+        let Some(view) = self.view.upgrade() else {
+            return false;
+        };
+        let task = view.budget.task(self.user).for_at_most(LONGEST);
+        view.prefetch(&task, self.dataset, self.chunk);
+        task.stopped().is_some()
     }
 }

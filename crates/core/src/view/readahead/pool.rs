@@ -76,7 +76,14 @@ impl Shared {
     fn work(&self) {
         while let Some(job) = self.next() {
             // Like an error, a panic is dropped: the reader will meet it.
-            let _ = catch_unwind(AssertUnwindSafe(|| job.run()));
+            let took_too_long = catch_unwind(AssertUnwindSafe(|| job.run()));
+            if matches!(took_too_long, Ok(true)) {
+                // So would the other chunks.
+                self.queue
+                    .lock()
+                    .waiting
+                    .retain(|other| !other.is_beside(&job));
+            }
         }
     }
 
