@@ -3,14 +3,17 @@
 //! A number stands for (parent, name, version) and is never used again. A log that has grown gets a new number and
 //! new pages in the kernel's cache. Open files keep the old number and the old bytes.
 //!
+//! The table is bounded: where it takes much memory, the kernel is asked to forget the oldest inodes (`pruner`).
+//!
 //! A node lives as long as something needs it: a look-up that the kernel has not forgotten, an open handle, or a node
 //! below it, whose path leads through it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::attributes::Attributes;
 use super::source_tree::{Entry, Place, Version};
@@ -37,7 +40,7 @@ struct Key {
 
 #[derive(Debug)]
 struct Node {
-    key: Key,
+    key: Arc<Key>,
     attributes: Attributes,
     lookups: u64,
     handles: u64,
@@ -53,14 +56,27 @@ impl Node {
 #[derive(Debug)]
 struct Nodes {
     nodes: HashMap<u64, Node>,
-    numbers: HashMap<Key, u64>,
+    numbers: HashMap<Arc<Key>, u64>,
     next: u64,
+    /// The memory that the nodes take, in bytes.
+    memory: usize,
+    /// All numbers, the oldest first, and some that are gone.
+    oldest: VecDeque<u64>,
 }
 
 #[derive(Debug)]
 pub struct InodeTable {
     table: Mutex<Nodes>,
+    /// Notified when the nodes begin to take more than [`MEMORY`].
+    is_large: Condvar,
 }
+
+/// The memory for inodes that the kernel is not asked to forget, in bytes.
+const MEMORY: usize = 48 << 20;
+/// What a node takes besides its name: itself, its key, and its places in the tables.
+const NODE: usize = size_of::<Node>() + size_of::<Key>() + 192;
+/// How many inodes the kernel is asked to forget at a time.
+const BATCH: usize = 512;
 
 impl InodeTable {
     pub fn new(root: Entry) -> Self {
@@ -70,7 +86,7 @@ impl InodeTable {
             version: root.version,
         };
         let node = Node {
-            key,
+            key: Arc::new(key),
             attributes: root.attributes,
             // The kernel never forgets the root.
             lookups: 1,
@@ -82,7 +98,10 @@ impl InodeTable {
                 nodes: HashMap::from([(ROOT, node)]),
                 numbers: HashMap::new(),
                 next: ROOT + 1,
+                memory: 0,
+                oldest: VecDeque::new(),
             }),
+            is_large: Condvar::new(),
         }
     }
 
@@ -104,7 +123,29 @@ impl InodeTable {
     /// The number of `name` in `parent`. Counts a look-up, which the kernel forgets later. `None` where the parent is
     /// not known.
     pub fn look_up(&self, parent: u64, name: &OsStr, entry: Entry) -> Option<u64> {
-        self.table.lock().look_up(parent, name, entry)
+        let mut table = self.table.lock();
+        let number = table.look_up(parent, name, entry);
+        if table.memory > MEMORY {
+            self.is_large.notify_one();
+        }
+        number
+    }
+
+    /// Waits until the table is large. Returns the oldest inodes that nothing needs but look-ups, which the kernel may
+    /// forget. `None` where that was tried with all: then the table stays large for a while. `tried` counts them between
+    /// calls.
+    pub fn wait_for_excess(&self, tried: &mut usize) -> Option<Vec<u64>> {
+        let mut table = self.table.lock();
+        while table.memory <= MEMORY {
+            *tried = 0;
+            self.is_large.wait(&mut table);
+        }
+        if *tried >= table.oldest.len() {
+            *tried = 0;
+            return None;
+        }
+        *tried += BATCH;
+        Some(table.oldest(BATCH))
     }
 
     /// The kernel has forgotten `count` look-ups.
@@ -176,7 +217,10 @@ impl Nodes {
         self.nodes.get_mut(&parent)?.children += 1;
         let number = self.next;
         self.next += 1;
-        self.numbers.insert(key.clone(), number);
+        self.memory += memory(&key);
+        self.oldest.push_back(number);
+        let key = Arc::new(key);
+        self.numbers.insert(Arc::clone(&key), number);
         self.nodes.insert(
             number,
             Node {
@@ -198,12 +242,45 @@ impl Nodes {
                 return;
             };
             self.numbers.remove(&node.key);
+            self.memory -= memory(&node.key);
             at = node.key.parent;
             if let Some(parent) = self.nodes.get_mut(&at) {
                 parent.children = parent.children.saturating_sub(1);
             }
         }
+        self.shrink();
     }
+
+    /// Gives memory back after many nodes are gone.
+    fn shrink(&mut self) {
+        let is_sparse = |capacity: usize, len: usize| capacity > 4 * len + 4096;
+        if self.oldest.len() > 2 * self.nodes.len() + 4096 {
+            self.oldest.retain(|number| self.nodes.contains_key(number));
+        }
+        if is_sparse(self.nodes.capacity(), self.nodes.len()) {
+            self.nodes.shrink_to_fit();
+            self.numbers.shrink_to_fit();
+            self.oldest.shrink_to_fit();
+        }
+    }
+
+    /// The oldest nodes, of `count`, that only the kernel's look-ups need. All of these become the newest.
+    fn oldest(&mut self, count: usize) -> Vec<u64> {
+        let count = count.min(self.oldest.len());
+        let first: Vec<u64> = self.oldest.drain(..count).collect();
+        let is_there = |number: &u64| self.nodes.contains_key(number);
+        let there: Vec<u64> = first.into_iter().filter(is_there).collect();
+        self.oldest.extend(&there);
+        let is_idle = |number: &u64| {
+            let node = self.nodes.get(number);
+            node.is_some_and(|node| node.handles == 0 && node.children == 0)
+        };
+        there.into_iter().filter(is_idle).collect()
+    }
+}
+
+fn memory(key: &Key) -> usize {
+    NODE + key.name.len()
 }
 
 #[cfg(test)]
@@ -288,6 +365,26 @@ mod tests {
         let inodes = InodeTable::new(directory(1));
         inodes.forget(ROOT, u64::MAX);
         assert!(inodes.get(ROOT).is_some());
+    }
+
+    #[test]
+    fn the_oldest_that_only_the_kernel_knows_come_first() {
+        let inodes = InodeTable::new(directory(1));
+        let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
+        let below = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        let open = inodes.look_up(ROOT, OsStr::new("o"), view(2)).unwrap();
+        inodes.opened(open);
+        let gone = inodes.look_up(ROOT, OsStr::new("g"), view(3)).unwrap();
+        let last = inodes.look_up(ROOT, OsStr::new("l"), view(4)).unwrap();
+        inodes.forget(gone, 1);
+        assert_eq!(inodes.table.lock().oldest(2), [below]);
+        assert_eq!(inodes.table.lock().oldest(3), [last]);
+        for number in [below, d, last] {
+            inodes.forget(number, 1);
+        }
+        inodes.forget(open, 1);
+        inodes.closed(open);
+        assert_eq!(inodes.table.lock().memory, 0);
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //! | `access` | the kernel's rules for permissions, as a function |
 //! | `xattr` | extended attributes, of the source and of logs |
 //! | `inodes` | the table of inodes |
+//! | `pruner` | asks the kernel to forget inodes |
 //! | `handles` | open files and directories |
 //! | `directory` | reads open directories piece by piece |
 //! | `attributes` | what `stat` reports of one file |
@@ -45,6 +46,7 @@ mod monitor;
 mod mounting;
 mod mounts;
 mod permission_check;
+mod pruner;
 mod reply;
 mod scheduler;
 mod service;

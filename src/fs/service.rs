@@ -103,7 +103,7 @@ impl Drop for ScanAhead<'_> {
 #[derive(Debug)]
 pub struct Service {
     source: SourceTree,
-    inodes: InodeTable,
+    inodes: Arc<InodeTable>,
     handles: Handles,
     pieces: Pieces,
     virtual_files: Arc<OpenFiles>,
@@ -120,7 +120,7 @@ impl Service {
         let catalog = Arc::clone(source.catalog());
         Ok(Service {
             source,
-            inodes: InodeTable::new(root),
+            inodes: Arc::new(InodeTable::new(root)),
             handles: Handles::default(),
             pieces: Pieces::default(),
             virtual_files: Arc::default(),
@@ -131,6 +131,10 @@ impl Service {
 
     pub fn monitor(&self) -> &Arc<Monitor> {
         &self.monitor
+    }
+
+    pub fn inodes(&self) -> &Arc<InodeTable> {
+        &self.inodes
     }
 
     fn failure(&self, errno: Os) -> Error {

@@ -28,6 +28,7 @@ use super::memory_limit;
 use super::monitor::Monitor;
 use super::mounting::{self, Mounted, Request};
 use super::mounts::MountId;
+use super::pruner;
 use super::scheduler::Rules;
 use super::service::Service;
 use super::source_tree::{PathFilter, SourceTree};
@@ -113,6 +114,7 @@ pub fn start(options: &Options) -> Result<Running> {
     let service = Service::new(source_tree, &mount_point)?;
     let monitor = Arc::clone(service.monitor());
     let rules = Rules::new(options.threads, options.allow_other, options.read_cpu);
+    let inodes = Arc::clone(service.inodes());
     let filesystem = LogFilesystem::new(service, rules);
     let watch = Arc::clone(filesystem.watch());
     let (device, mounted) = mounting::mount(&Request {
@@ -120,6 +122,7 @@ pub fn start(options: &Options) -> Result<Running> {
         mount_point: &mount_point,
         allow_other: options.allow_other,
     })?;
+    let notices = device.try_clone().map_err(|e| Error::io(&mount_point, e))?;
     let session = Session::from_fd(filesystem, device, acl(options), config(options, rules))
         .map_err(|e| Error::io(&mount_point, e))?;
     raise_read_ahead(mounted.id());
@@ -130,6 +133,7 @@ pub fn start(options: &Options) -> Result<Running> {
     };
     let (events, inbox) = mpsc::channel();
     serve_in_thread(session, events.clone())?;
+    spawn("pruner", move || pruner::run(&notices.into(), &inodes))?;
     await_answer(&mount_point, &inbox)?;
     log::info!("{} mounted at {}", source.display(), mount_point.display());
     Ok(Running {

@@ -32,6 +32,9 @@ const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
 /// in the directory.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(10);
 
+/// What a remembered error may take, with what it is wrapped in, in bytes.
+const MAX_ERROR: usize = 5 << 10;
+
 /// The companion files of a file, in their states before the scan.
 #[derive(Debug, Default)]
 pub struct CompanionStates {
@@ -60,6 +63,7 @@ pub struct CatalogEntry {
     owners_compared: AtomicU64,
     /// Alive while the view is open, or the budget keeps it.
     pub view: Weak<View>,
+    memory: usize,
 }
 
 impl CatalogEntry {
@@ -75,7 +79,7 @@ impl CatalogEntry {
         let places: HashSet<SourcePath> = files.iter().map(|file| file.place.clone()).collect();
         let others = companions.states.into_iter();
         files.extend(others.filter(|file| !places.contains(&file.place)));
-        CatalogEntry {
+        let entry = CatalogEntry {
             files,
             companions: companions.companions.map(Mutex::new),
             hidden,
@@ -85,7 +89,38 @@ impl CatalogEntry {
             compared: AtomicU64::new(0),
             owners_compared: AtomicU64::new(0),
             view,
+            memory: 0,
+        };
+        CatalogEntry {
+            memory: entry.measure(),
+            ..entry
         }
+    }
+
+    fn measure(&self) -> usize {
+        let path = |place: &SourcePath| size_of::<SourcePath>() + place.path.as_os_str().len();
+        let files = self
+            .files
+            .iter()
+            .map(|file| size_of::<Source>() + path(&file.place));
+        let hidden = self
+            .hidden
+            .iter()
+            .map(|name| size_of::<OsString>() + name.len());
+        let companions = self.companions.as_ref().map_or(0, |companions| {
+            let companions = companions.lock();
+            companions
+                .named
+                .iter()
+                .chain(&companions.own)
+                .map(path)
+                .sum()
+        });
+        let error = match &self.presented {
+            Presented::Broken(_) => MAX_ERROR,
+            _ => 0,
+        };
+        size_of::<Self>() + files.sum::<usize>() + hidden.sum::<usize>() + companions + error
     }
 
     pub fn of_view(since: Instant, view: &Arc<View>, companions: CompanionStates) -> Self {
@@ -121,6 +156,11 @@ impl CatalogEntry {
     /// When the scan began that made the entry.
     pub fn since(&self) -> Instant {
         self.since
+    }
+
+    /// The memory that it took when it was made, in bytes.
+    pub fn memory(&self) -> usize {
+        self.memory
     }
 
     /// Whether the entry is about this file, in whatever state.

@@ -48,6 +48,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use quick_cache::sync::Cache;
+use quick_cache::{OptionsBuilder, Weighter};
 use rustix::fs::OFlags;
 
 use h5logfs_core::error::{Error, Result};
@@ -71,8 +72,10 @@ use superseded::Superseded;
 /// To look up names in a directory.
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// The most files that the catalog remembers. Each takes a few hundred bytes.
-const MAX_ENTRIES: usize = 1 << 16;
+/// The memory for what the catalog remembers of files, in bytes. Most files take a few hundred.
+const MEMORY: usize = 32 << 20;
+/// What an entry takes besides: its place in the table, the allocator's share.
+const OVERHEAD: usize = 128;
 
 /// How often a scan is tried where the file changes meanwhile.
 const SCAN_ATTEMPTS: usize = 3;
@@ -157,6 +160,29 @@ fn log_opened(view: &View, how: &str, start: Instant) {
     );
 }
 
+#[derive(Debug, Clone)]
+struct Memory;
+
+impl Weighter<PathBuf, Arc<CatalogEntry>> for Memory {
+    fn weight(&self, path: &PathBuf, entry: &Arc<CatalogEntry>) -> u64 {
+        (entry.memory() + path.as_os_str().len() + OVERHEAD) as u64
+    }
+}
+
+fn new_entries() -> Cache<PathBuf, Arc<CatalogEntry>, Memory> {
+    let (items, capacity) = (MEMORY / 512, MEMORY as u64);
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(items)
+        .weight_capacity(capacity)
+        // The memory is for entries of any size.
+        .shards(1)
+        .build();
+    options.map_or_else(
+        |_| Cache::with_weighter(items, capacity, Memory),
+        |options| Cache::with_options(options, Memory, Default::default(), Default::default()),
+    )
+}
+
 /// The files below one directory, each as a view where it is a log. Threads share it.
 ///
 /// All paths are relative to that directory.
@@ -167,7 +193,7 @@ pub struct Catalog {
     /// The names in directories, for companion files.
     listings: Listings,
     budget: Arc<Budget>,
-    entries: Cache<PathBuf, Arc<CatalogEntry>>,
+    entries: Cache<PathBuf, Arc<CatalogEntry>, Memory>,
     superseded: Superseded,
     scanner: Box<dyn Scanner>,
     /// Of several threads that want the same file scanned, one scans it.
@@ -184,7 +210,7 @@ impl Catalog {
             settings: Settings::default(),
             listings: Listings::default(),
             budget: Arc::new(Budget::new(memory)),
-            entries: Cache::new(MAX_ENTRIES),
+            entries: new_entries(),
             superseded: Superseded::default(),
             scanner: Box::new(scanner),
             scanning: SingleFlight::default(),

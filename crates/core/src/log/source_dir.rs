@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -170,6 +171,17 @@ impl SourceDir {
         }
         list_open(self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?)
     }
+
+    /// Passes the names in a directory below this directory to `visit`, without `.` and `..`.
+    pub fn visit(&self, relative: &Path, visit: impl FnMut(&OsStr)) -> io::Result<()> {
+        if let Access::Remote(number, opener) = &self.access {
+            let names = opener.list(&SourcePath::in_dir(*number, relative))?;
+            names.iter().map(OsString::as_os_str).for_each(visit);
+            return Ok(());
+        }
+        let directory = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        visit_open(directory, visit)
+    }
 }
 
 /// Opens a path below an open directory, without following symbolic links.
@@ -191,15 +203,20 @@ pub(super) fn open_beneath(
 
 /// The names in an open directory, without `.` and `..`.
 pub(super) fn list_open(directory: OwnedFd) -> io::Result<Vec<OsString>> {
-    use std::os::unix::ffi::OsStringExt;
     let mut names = Vec::new();
+    visit_open(directory, |name| names.push(name.to_owned()))?;
+    Ok(names)
+}
+
+fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr)) -> io::Result<()> {
     for entry in Dir::read_from(directory)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            names.push(OsString::from_vec(name));
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            visit(name);
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 /// The error where a regular file was expected.

@@ -1,15 +1,10 @@
 //! Companion files: files that make a log of another file, which does not change when they come and go.
 
-use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quick_cache::sync::Cache;
-
-use super::Settings;
+use super::{Listings, Settings};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::{Error, Result};
 use crate::journal::{self, extent::is_unclosed};
@@ -19,15 +14,9 @@ use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
 use crate::log::netcdf::{self, names::LogName};
 use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourceDir, SourcePath};
-use crate::log::source_file::{Identity, SourceFile};
+use crate::log::source_file::SourceFile;
 use crate::memory::Reserved;
 use crate::snapshot::Snapshot;
-
-/// The most directories whose listings are cached.
-const REMEMBERED: usize = 4096;
-/// The clock of a file system may be this coarse. A directory that changed less than this before it was listed may
-/// have changed once more since, with the same time.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What is known of a file without a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,9 +183,8 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
     let mut found = Vec::new();
     for (number, place) in dir.all().enumerate() {
         let directory = if number == 0 { beside } else { Path::new("") };
-        let listing = listings.get(place, number as u16, directory)?;
-        let names = listing.logs.get(name).into_iter().flatten();
-        found.extend(names.map(|name| SourcePath {
+        let names = listings.logs_of(place, number as u16, directory, name)?;
+        found.extend(names.into_iter().map(|name| SourcePath {
             dir: number as u16,
             path: directory.join(name),
         }));
@@ -229,76 +217,14 @@ pub fn is_own_dir(master: &Path, path: &Path) -> bool {
     path == subfile_dir(master)
 }
 
-/// The names of logs in directories, cached for as long as the directories do not change. A directory of thousands of
-/// files is listed once, not once for each file.
-#[derive(Debug)]
-pub struct Listings(Cache<(u16, PathBuf), Arc<Listing>>);
-
-#[derive(Debug)]
-struct Listing {
-    directory: Identity,
-    /// When it was read.
-    taken: SystemTime,
-    /// Names of logs, by the names of their log files.
-    logs: HashMap<OsString, Vec<OsString>>,
-}
-
-impl Default for Listings {
-    fn default() -> Self {
-        Listings(Cache::new(REMEMBERED))
-    }
-}
-
-impl Listings {
-    fn get(&self, dir: &SourceDir, number: u16, directory: &Path) -> Result<Arc<Listing>> {
-        let failed = |e| Error::io(dir.full_path(directory), e);
-        let key = (number, directory.to_owned());
-        let now = Identity::from(&dir.stat(directory).map_err(failed)?);
-        if let Some(known) = self.0.get(&key)
-            && known.directory == now
-            && known.is_complete()
-        {
-            return Ok(known);
-        }
-        let taken = SystemTime::now();
-        let names = dir.list(directory).map_err(failed)?;
-        let listing = Arc::new(Listing::new(now, taken, names));
-        self.0.insert(key, Arc::clone(&listing));
-        Ok(listing)
-    }
-}
-
-impl Listing {
-    fn new(directory: Identity, taken: SystemTime, names: Vec<OsString>) -> Self {
-        let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
-        for name in names {
-            if let Some(log) = LogName::parse(&name) {
-                let master = log.master.to_owned();
-                logs.entry(master).or_default().push(name);
-            }
-        }
-        logs.values_mut().for_each(|names| names.sort());
-        Listing {
-            directory,
-            taken,
-            logs,
-        }
-    }
-
-    /// Whether a change since it was read would show in the time of the directory, or it was read just now.
-    fn is_complete(&self) -> bool {
-        let (seconds, nanoseconds) = self.directory.modified;
-        let seconds = u64::try_from(seconds).unwrap_or(0);
-        let modified =
-            UNIX_EPOCH + Duration::new(seconds, nanoseconds.clamp(0, 999_999_999) as u32);
-        let is_settled = self.taken.duration_since(modified).is_ok_and(|d| d >= TICK);
-        is_settled || self.taken.elapsed().is_ok_and(|age| age < TICK)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// The clock of a file system is finer than this.
+    const TICK: Duration = Duration::from_millis(100);
 
     #[test]
     fn parts_of_logs_are_known_by_their_names() {

@@ -7,6 +7,7 @@
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
 pub mod companions;
+mod listings;
 pub mod protocol;
 pub mod settings;
 pub mod shape;
@@ -14,7 +15,7 @@ pub mod shape;
 use std::fmt;
 use std::path::Path;
 
-pub use companions::Listings;
+pub use listings::Listings;
 pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
 pub use shape::Chunking;
 
