@@ -126,7 +126,8 @@ fn ask_for_attributes(name: &str, count: usize) {
     arena.attack(name, |attack| {
         attack.together(LISTERS, |first| {
             for number in (first..count).step_by(LISTERS) {
-                fs::metadata(dir(&arena).join(long_name(number))).unwrap();
+                let asked = fs::metadata(dir(&arena).join(long_name(number)));
+                assert!(asked.is_ok(), "{number}: {asked:?}");
             }
         });
     });
