@@ -140,10 +140,11 @@ fn tables_at_one_address() {
     );
 }
 
-/// Each of the deflated selections has 16 MiB when it is inflated.
+/// Each of the deflated selections has 4 MiB when it is inflated.
 #[test]
+#[ignore = "half a minute: make attack"]
 fn deflated_selections() {
-    let blocks: u64 = 1 << 20;
+    let blocks: u64 = 1 << 18;
     let coordinates: Vec<u8> = {
         let starts = (0..blocks).map(|n| n % 7);
         let counts = (0..blocks).map(|_| 1);
@@ -160,8 +161,8 @@ fn deflated_selections() {
         vec![entry.claiming(0, blocks as i64); 8],
     );
     attack(
-        "8 deflated selections, 20 names",
-        20,
+        "8 deflated selections, 8 names",
+        8,
         |path| log.write(path),
         |_, file| read(file),
     );
@@ -176,8 +177,8 @@ fn large_chunks() {
     let entries = (0..8).map(|n| Entry::one(0, &[n * side / 2], &[16], vec![1; 16]));
     let log = LogFile::with(vec![dataset], entries.collect());
     attack(
-        "chunks of 200 MiB, 24 names",
-        24,
+        "chunks of 200 MiB, 8 names",
+        8,
         |path| log.write(path),
         |attack, file| {
             let Ok(file) = File::open(file) else { return };
@@ -193,6 +194,7 @@ fn large_chunks() {
 
 /// Records that inflate to nearly all of the cache.
 #[test]
+#[ignore = "half a minute: make attack"]
 fn large_records() {
     let raw = vec![0u8; 240 << 20];
     let dataset = Dataset::new("data", 0, Type::U8, &[raw.len() as u64])
@@ -202,8 +204,8 @@ fn large_records() {
     let entry = Entry::one(0, &[0], &[raw.len() as u64], stored);
     let log = LogFile::with(vec![dataset], vec![entry]);
     attack(
-        "records of 240 MiB, 24 names",
-        24,
+        "records of 240 MiB, 8 names",
+        8,
         |path| log.write(path),
         |_, file| {
             let Ok(file) = File::open(file) else { return };

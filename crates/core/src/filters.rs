@@ -103,13 +103,14 @@ pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     Ok(bytes.into_owned())
 }
 
-/// Bytes of memory that undoing the pipeline takes besides the stored ones: the input and the output of one filter.
+/// Bytes of memory that undoing the pipeline takes besides the stored ones: the output of one filter, and its input
+/// where that is the output of another one.
 pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
-    let most = stored_size(raw, pipeline)
-        .unwrap_or(u64::MAX)
-        .max(raw)
-        .max(stored);
-    most.saturating_mul(2)
+    let most = stored_size(raw, pipeline).unwrap_or(u64::MAX);
+    let most = most.max(raw).max(stored);
+    // A checksum is cut off in place, after a copy of the stored bytes.
+    let makes_new = pipeline.iter().filter(|f| f.id != FLETCHER32).count();
+    most.saturating_mul(makes_new.clamp(1, 2) as u64)
 }
 
 /// Undoes the pipeline. The result has `raw` bytes.
