@@ -10,7 +10,7 @@ pub enum Severity {
     /// A user should know it: the view shows something in another way than the program wrote it, or
     /// there is a doubt. No data are known to be missing.
     Note,
-    /// The log contradicts itself, or files beside it may belong to it, but every element can be read.
+    /// The log contradicts itself, but every element can be read.
     Inconsistent,
     /// Data of the log are known to be missing. The view shows what is left.
     Lost,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Listings, Settings};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::journal::{self, extent::is_unclosed};
 use crate::log::find_signature;
@@ -95,13 +95,8 @@ impl ForeignFiles {
 impl Look {
     /// What a user should know of the foreign files; `None` where there are none.
     pub fn foreign_diagnostic(&self) -> Option<Diagnostic> {
-        let text = self.foreign.text()?;
-        // Without a journal or subfiles of another user nothing is missing. Data may be missing without such logs.
-        let severity = match &self.companions {
-            Some(_) => Severity::Inconsistent,
-            None => Severity::Note,
-        };
-        Some(Diagnostic::new(severity, text))
+        // No more than a note: otherwise any user could make a check of another user's file fail.
+        self.foreign.text().map(Diagnostic::note)
     }
 
     /// Adds the foreign files to the outcome of a scan.

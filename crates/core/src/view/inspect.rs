@@ -141,13 +141,18 @@ impl View {
     /// The same of all logged datasets together, counted once for each view. `None` where that would take
     /// more than some seconds.
     pub fn covered_in_all(&self, task: &Task) -> Result<Option<f64>> {
-        let mut known = self.covered.lock();
-        if let Some(known) = *known {
-            return Ok(known);
+        if let Some(known) = self.covered.get() {
+            return Ok(*known);
         }
+        let is_wanted = || task.stopped().is_none();
+        let _flight = self.counting.take_while((), is_wanted);
+        if let Some(known) = self.covered.get() {
+            return Ok(*known);
+        }
+        let stopped = |reason| Error::bad_file(self.path(), reason);
+        task.check().map_err(stopped)?;
         let counted = self.count_all_written(task)?.map(Coverage::share);
-        *known = Some(counted);
-        Ok(counted)
+        Ok(*self.covered.get_or_init(|| counted))
     }
 
     fn count_all_written(&self, task: &Task) -> Result<Option<Coverage>> {

@@ -25,9 +25,7 @@ mod resolve;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::{Error, Result};
 use crate::index::store::StoreEntry;
@@ -37,6 +35,7 @@ use crate::log::model::Selections;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
 use crate::memory::{Hold, Reservation};
+use crate::single_flight::SingleFlight;
 use crate::snapshot::Snapshot;
 use crate::task::Task;
 pub use cache::Bytes;
@@ -68,7 +67,9 @@ pub struct View {
     /// Where indexes of this state of the log are kept on disk.
     saved: Option<StoreEntry>,
     /// The result of [`View::covered_in_all`], once it was asked for.
-    covered: Mutex<Option<Option<f64>>>,
+    covered: OnceLock<Option<f64>>,
+    /// One thread counts it, and others that want it wait.
+    counting: SingleFlight<()>,
 }
 
 impl View {
@@ -134,7 +135,8 @@ impl View {
             snapshot,
             reservation,
             saved,
-            covered: Mutex::default(),
+            covered: OnceLock::new(),
+            counting: SingleFlight::default(),
         }))
     }
 
