@@ -8,13 +8,16 @@ pub use libfuzzer_sys;
 #[path = "../targets/mod.rs"]
 pub mod targets;
 
+#[global_allocator]
+static ALLOCATOR: targets::memory::Counting = targets::memory::Counting;
+
 /// Makes a fuzz target from the body of that name.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {
         $crate::libfuzzer_sys::fuzz_target!(
             init: $crate::write_seeds(&$crate::find($name)),
-            |bytes: &[u8]| ($crate::find($name).run)(bytes)
+            |bytes: &[u8]| $crate::targets::memory::run(&$crate::find($name), bytes)
         );
     };
 }

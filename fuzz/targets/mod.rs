@@ -1,5 +1,6 @@
 //! The bodies of the fuzz targets. Each takes bytes from the fuzzer. It panics if the library panics, or if something
-//! does not hold that always must. They use only public items.
+//! does not hold that always must. They use only public items. [`memory::run`] runs one and checks that all memory that
+//! it took was reserved.
 //!
 //! | target | input | what must hold, besides that nothing panics |
 //! |---|---|---|
@@ -19,6 +20,7 @@ mod decoders;
 mod header;
 mod input;
 mod journal;
+pub mod memory;
 mod reading;
 mod samples;
 mod saved;

@@ -11,11 +11,11 @@ use h5logfs_core::log::model::Selections;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::memory::Reserved;
 use h5logfs_core::snapshot::Dataset;
-use h5logfs_core::task::Task;
 
 use super::Seeds;
 use super::damaged::Edit;
 use super::input::{Input, Output};
+use super::memory;
 use super::samples::{SAMPLES, Scanned};
 use super::tables::{STORE, answers, check_saved, empty_store, queries};
 use super::test_dir::{MEMORY, TestDir};
@@ -61,7 +61,7 @@ pub fn index(bytes: &[u8]) {
         sources: &sources,
     };
     let known = Selections::default();
-    let task = &Task::limited(MEMORY);
+    let task = &memory::task(MEMORY);
     let reserved = |bytes: Vec<u8>| Reserved::new(bytes, task.reservation());
     let get = |_: &str| Some(reserved(selections.to_vec()));
     let Some(index) = DatasetIndex::from_items(task, reserved(item), get, inputs, &known) else {
@@ -92,7 +92,7 @@ pub fn index_seeds() -> Seeds {
             dataset: &dataset,
             sources: &sources,
         };
-        let task = &Task::limited(MEMORY);
+        let task = &memory::task(MEMORY);
         index.save(task, &entry, inputs);
         let of_selections = items(&test_dir)
             .into_iter()
@@ -134,7 +134,7 @@ pub fn item(bytes: &[u8]) {
         edit.apply(&mut damaged);
     }
     fs::write(&path, &damaged).expect("the item");
-    let got = entry.get(&Task::limited(MEMORY), "item");
+    let got = entry.get(&memory::task(MEMORY), "item");
     let wanted = (damaged == whole).then_some(item);
     assert_eq!(got.as_ref().map(|item| item.as_slice()), wanted);
 }

@@ -2,10 +2,10 @@
 
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::task::Task;
 
 use super::Seeds;
 use super::input::Output;
+use super::memory;
 use super::reading::read;
 use super::samples::SAMPLES;
 use super::test_dir::{MEMORY, TestDir};
@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
     let Some((number, bytes)) = bytes.split_first() else {
         return;
     };
-    let task = &Task::limited(2 * MEMORY);
+    let task = &memory::task(2 * MEMORY);
     let Ok(snapshot) = Snapshot::from_bytes(task, bytes) else {
         return;
     };

@@ -11,8 +11,8 @@ use h5logfs_core::log::model::{Block, Record, Selections, StoredBytes};
 use h5logfs_core::log::records::RecordList;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
-use h5logfs_core::task::Task;
 
+use super::memory;
 use super::test_dir::{MEMORY, TestDir};
 
 /// The largest dataset whose elements are compared, and the most steps for that.
@@ -30,7 +30,7 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     }
     let layout = tables.layout();
     layout.tilings(sources);
-    let task = &Task::limited(MEMORY);
+    let task = &memory::task(MEMORY);
     let Ok(table) = layout.read_tables(task, sources, datasets) else {
         return;
     };
@@ -198,7 +198,7 @@ pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>) {
     let test_dir = TestDir::new();
     let entry = empty_store(&test_dir);
     // More than any index of a target takes, so that it is always saved.
-    let task = &Task::limited(16 * MEMORY);
+    let task = &memory::task(2 * MEMORY);
     index.save(task, &entry, inputs);
     let loaded = DatasetIndex::load(task, &entry, inputs, &Selections::default());
     let loaded = loaded.expect("an index that was saved");

@@ -15,6 +15,8 @@ use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use h5logfs_scan::scan;
 use tempfile::TempDir;
 
+use super::memory;
+
 /// Each of the two memory limits.
 pub const MEMORY: u64 = 32 << 20;
 
@@ -74,6 +76,7 @@ impl TestDir {
 
     pub fn view(&self, snapshot: Snapshot) -> Result<Arc<View>> {
         let budget = Arc::new(Budget::new(MemoryLimits::each(MEMORY)));
+        memory::count(&budget.task(None));
         View::open(&self.source, snapshot, budget, None)
     }
 

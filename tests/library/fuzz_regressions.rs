@@ -1,13 +1,14 @@
 //! What fuzzing begins with, and what it once found, run again: the bodies of the targets are those of `make fuzz`.
 
 #[path = "../../fuzz/targets/mod.rs"]
-mod targets;
+pub mod targets;
 
+use std::env;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use targets::{ALL, Seeds, Target};
+use targets::{ALL, Seeds, Target, memory};
 
 fn regressions() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/regressions")
@@ -25,9 +26,34 @@ fn found(target: &Target) -> Seeds {
         .collect()
 }
 
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+/// cargo-nextest runs each test in a process of its own. Only there all memory of the process is that of the test.
+fn is_alone() -> bool {
+    env::var("NEXTEST_EXECUTION_MODE").is_ok_and(|mode| mode == "process-per-test")
+}
+
+/// Runs `work`, and checks its memory.
+pub fn measured<T>(work: impl FnOnce() -> T) -> T {
+    if is_alone() {
+        memory::measured(work)
+    } else {
+        work()
+    }
+}
+
+fn run(target: &Target, bytes: &[u8]) {
+    if is_alone() {
+        memory::run(target, bytes);
+    } else {
+        (target.run)(bytes);
+    }
+}
+
 /// The names of the inputs on which a target panics.
 fn failing(target: &Target, inputs: Seeds) -> Vec<String> {
-    let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).is_err();
+    let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| run(target, bytes))).is_err();
     let failing = inputs.into_iter().filter(|(_, bytes)| fails(bytes));
     failing
         .map(|(name, _)| format!("{}/{name}", target.name))

@@ -5,6 +5,7 @@
 mod common;
 
 mod ahead;
+mod bombs;
 mod classic;
 mod fuzz_regressions;
 mod kept;

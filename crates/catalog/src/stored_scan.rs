@@ -108,7 +108,7 @@ impl<'a> StoredScan<'a> {
         let bytes = self.log.get(task, ITEM)?;
         // The log was not closed: its journal is newer than the file.
         let files = LogFiles::of(self.dir, self.relative, source);
-        if !matches!(journal::of_file(&files, source), Ok(None)) {
+        if journal::may_belong_to(&files, source).unwrap_or(true) {
             return None;
         }
         match postcard::take_from_bytes(&bytes) {

@@ -43,8 +43,9 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all reservations.
+    /// Bytes of all reservations: now, and at most so far.
     used: u64,
+    most: u64,
     /// Bytes that count for users: each and together.
     users: HashMap<u32, u64>,
     of_users: u64,
@@ -93,6 +94,7 @@ impl State {
             self.count(limit, user, bytes)?;
         }
         self.used += bytes;
+        self.most = self.most.max(self.used);
         Ok(())
     }
 }
@@ -112,6 +114,11 @@ impl Memory {
     /// Bytes reserved now.
     pub fn used(&self) -> u64 {
         self.state.lock().used
+    }
+
+    /// The most bytes that were reserved at one time.
+    pub fn most_used(&self) -> u64 {
+        self.state.lock().most
     }
 
     fn take(&self, user: Option<u32>, bytes: u64) -> Result<(), String> {
@@ -230,6 +237,10 @@ impl Account {
 
     pub fn user(&self) -> Option<u32> {
         self.0.user
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.0.memory
     }
 
     /// Why memory was refused to this work, if it was.
@@ -539,8 +550,10 @@ mod tests {
         assert!((40..=124).contains(&pushed), "{pushed}");
         assert!(reservation.filled::<u8>(1000).is_err());
         assert!(reservation.make_room(&mut list, usize::MAX).is_err());
+        let held = reservation.bytes();
         drop(reservation);
         assert_eq!(memory.used(), 0);
+        assert!(memory.most_used() >= held);
     }
 
     #[test]
@@ -605,6 +618,7 @@ mod tests {
             const LIMIT: u64 = 1000;
             let memory = Memory::new(LIMIT, None);
             let mut made: Vec<(u32, Reservation)> = Vec::new();
+            let mut most = 0u64;
             for (user, bytes, step) in steps {
                 let all: u64 = made.iter().map(|(_, r)| r.bytes()).sum();
                 let own = made.iter().filter(|(u, _)| *u == user);
@@ -623,7 +637,9 @@ mod tests {
                         made.extend(reserved.map(|r| (user, r)));
                     }
                 }
-                prop_assert_eq!(memory.used(), made.iter().map(|(_, r)| r.bytes()).sum::<u64>());
+                let used = made.iter().map(|(_, r)| r.bytes()).sum();
+                most = most.max(used);
+                prop_assert_eq!((memory.used(), memory.most_used()), (used, most));
             }
         }
     }

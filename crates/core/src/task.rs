@@ -148,6 +148,12 @@ impl Task {
         Ok(reservation)
     }
 
+    /// The most bytes that were reserved at one time in the memory that it takes from, by all work. Tests compare it
+    /// with what was allocated.
+    pub fn most_reserved(&self) -> u64 {
+        self.account.memory().most_used()
+    }
+
     /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that takes
     /// errors for damage of the file calls this at its end: these two are none.
     pub fn finish(&self) -> Result<(), String> {

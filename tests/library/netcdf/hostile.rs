@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::readers::project;
+use crate::fuzz_regressions::{measured, targets::memory};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::view::View;
@@ -52,6 +53,10 @@ impl Site {
     }
 
     fn view(&self) -> Arc<View> {
+        self.view_within(1 << 30)
+    }
+
+    fn view_within(&self, limit: u64) -> Arc<View> {
         let dir = SourceDir::open(self.dir.path()).unwrap();
         let snapshot = scan(ScanRequest::alone(
             &dir,
@@ -59,7 +64,8 @@ impl Site {
             &Settings::default(),
         ))
         .unwrap();
-        let budget = Arc::new(Budget::new(MemoryLimits::each(1 << 30)));
+        let budget = Arc::new(Budget::new(MemoryLimits::each(limit)));
+        memory::count(&budget.task(None));
         View::open(&dir, snapshot, budget, None).unwrap()
     }
 }
@@ -97,6 +103,19 @@ fn requests_of_too_many_blocks_are_not_followed() {
     let index = view.index(0).unwrap();
     let said = index.diagnostics()[0].to_string();
     assert!(said.contains("33554432 blocks"), "{said}");
+}
+
+#[test]
+fn requests_of_many_blocks_take_no_memory_that_was_not_reserved() {
+    let blocks = 1u64 << 24;
+    let size = 40 + 8 * blocks;
+    let entry = entry(size, blocks as i32, 4 * blocks);
+    let site = Site::new(&entry, size, 8 + 4 * blocks);
+    let refused = measured(|| {
+        let view = site.view_within(8 << 20);
+        view.index(0).map(|_| ()).unwrap_err().to_string()
+    });
+    assert!(refused.contains("no memory for"), "{refused}");
 }
 
 /// A strided request for every second one of 2^31 records, whose payload is missing.

@@ -34,8 +34,9 @@ pub const SUFFIX: &str = ".h5logfs-journal";
 
 const VERSION: u32 = 1;
 
-/// The most bytes of a line.
+/// The most bytes of a line, and of the first one.
 const LONGEST_LINE: u64 = 4 << 20;
+const LONGEST_HEADER: u64 = 64 << 10;
 
 /// The most subfiles. The files of a log have 16-bit numbers, and one of them is the master.
 pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
@@ -315,16 +316,8 @@ impl Recorded {
     /// Reads a journal up to the end of flush `last`.
     pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
         let broken = |reason: String| Error::bad_file(source.path(), reason);
-        let mut lines = Lines::new(source)?;
-        let header: Header = lines
-            .next()?
-            .ok_or_else(|| broken("a journal without a first line".into()))?;
-        if header.journal != VERSION {
-            return Err(broken(format!("a journal of version {}", header.journal)));
-        }
-        let id = header.file_id();
-        let id = id.filter(|_| header.subfiles <= MOST_SUBFILES);
-        let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
+        let mut lines = Lines::new(source);
+        let (header, id) = lines.header()?;
         let mut found = Recorded {
             header,
             id,
@@ -336,7 +329,7 @@ impl Recorded {
         };
         let mut pending = Vec::new();
         while found.flushes() < last
-            && let Some(line) = lines.next()?
+            && let Some(line) = lines.next(LONGEST_LINE)?
         {
             match line {
                 Line::Define(definition) => pending.push(definition),
@@ -407,22 +400,36 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(source: &'a SourceFile) -> Result<Self> {
+    fn new(source: &'a SourceFile) -> Self {
         let reader = Reader { source, at: 0 };
         let reader = BufReader::new(io::Read::take(reader, source.len()));
-        Ok(Lines {
+        Lines {
             source,
             reader,
             sum: Crc::new(),
             number: 0,
             torn: None,
-        })
+        }
     }
 
-    /// `None` behind the last valid line.
-    fn next<T: for<'d> Deserialize<'d>>(&mut self) -> Result<Option<T>> {
+    /// The first line.
+    fn header(&mut self) -> Result<(Header, FileId)> {
+        let found: Option<Header> = self.next(LONGEST_HEADER)?;
+        let broken = |reason: String| Error::bad_file(self.source.path(), reason);
+        let header = found.ok_or_else(|| broken("a journal without a first line".into()))?;
+        if header.journal != VERSION {
+            return Err(broken(format!("a journal of version {}", header.journal)));
+        }
+        let id = header.file_id();
+        let id = id.filter(|_| header.subfiles <= MOST_SUBFILES);
+        let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
+        Ok((header, id))
+    }
+
+    /// `None` behind the last valid line, and where the next one has more than `longest` bytes.
+    fn next<T: for<'d> Deserialize<'d>>(&mut self, longest: u64) -> Result<Option<T>> {
         let mut text = Vec::new();
-        let mut line = io::Read::take(&mut self.reader, LONGEST_LINE);
+        let mut line = io::Read::take(&mut self.reader, longest);
         let read = line.read_until(b'\n', &mut text);
         read.map_err(|e| Error::io(self.source.path(), e))?;
         if text.is_empty() || self.torn.is_some() {
@@ -504,6 +511,22 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
         Err(e) => return missing(e.to_string()),
     };
     Ok(Some((place, recorded)))
+}
+
+/// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
+/// its first line: the rest takes memory that only the process of a scan may use.
+pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    let Some(id) = extent::file_id(file)? else {
+        return Ok(false);
+    };
+    let place = SourcePath::below(path_of(files.log()));
+    let header = files
+        .open(&place)
+        .and_then(|source| Lines::new(&source).header());
+    match header {
+        Ok((_, of)) if of == id => Ok(true),
+        _ => extent::is_unclosed(file),
+    }
 }
 
 #[cfg(test)]
