@@ -9,12 +9,12 @@ use std::sync::Arc;
 use h5logfs_catalog::Catalog;
 use h5logfs_core::index::DatasetIndex;
 use h5logfs_core::index::saved::IndexInputs;
-use h5logfs_core::index::store::Store;
+use h5logfs_core::index::store::{FileState, Store, StoreKey};
 use h5logfs_core::journal::{Commit, FileId, Header, Journal, Line, extent, path_of};
 use h5logfs_core::log::logvol::{self, Extent};
 use h5logfs_core::log::model::Selections;
 use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::{Logged, Tables};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::cache::MemoryLimits;
@@ -88,6 +88,30 @@ fn snapshots_that_are_larger_than_their_bytes() {
     assert_no_memory(measured(|| {
         Snapshot::from_bytes(&task(2 * LIMIT), &bytes).map(|snapshot| snapshot.bytes())
     }));
+}
+
+#[test]
+fn kept_items_that_are_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&dir.path().join("kept"), 2 * BUDGET).unwrap());
+    let entry = store.entry(&StoreKey {
+        main: FileState {
+            identity: Identity::default(),
+            changed: (0, 0),
+        },
+        name: b"log.h5".to_vec(),
+        settings: String::new(),
+    });
+    entry.put("item", &vec![7; BUDGET as usize]);
+    let get = |limit: u64| {
+        measured(|| {
+            let task = &task(limit);
+            let len = entry.get(task, "item").map(|item| item.len() as u64);
+            task.finish().map(|()| len)
+        })
+    };
+    assert_no_memory(get(LIMIT));
+    assert_eq!(get(2 * BUDGET), Ok(Some(BUDGET)));
 }
 
 /// Each entry logs bytes that are not in the data.
