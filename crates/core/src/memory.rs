@@ -211,6 +211,8 @@ struct Owner {
     /// Bytes that this work has reserved for itself.
     own: AtomicU64,
     refusal: Mutex<Option<Refusal>>,
+    /// It is within [`Account::retry`].
+    tries: AtomicBool,
 }
 
 /// The first reservation of a piece of work that was refused.
@@ -232,6 +234,7 @@ impl Account {
             user,
             own: AtomicU64::new(0),
             refusal: Mutex::default(),
+            tries: AtomicBool::new(false),
         }))
     }
 
@@ -259,12 +262,17 @@ impl Account {
     }
 
     /// Runs `job`, and again where it failed only because other work held the memory. `may_go_on` is asked before each
-    /// further attempt. The works of one user that try again do so one after the other.
+    /// further attempt. The works of one user that try again do so one after the other. Within a job, only the outermost
+    /// call tries again: it is the one that can let go of all that the work holds.
     pub fn retry<T, E>(
         &self,
         job: impl Fn() -> Result<T, E>,
         may_go_on: impl Fn() -> bool,
     ) -> Result<T, E> {
+        if self.0.tries.swap(true, Relaxed) {
+            return job();
+        }
+        let _outermost = Outermost(&self.0.tries);
         let run = || {
             *self.0.refusal.lock() = None;
             job()
@@ -286,6 +294,15 @@ impl Account {
             }
         }
         outcome
+    }
+}
+
+/// The outermost attempt of a piece of work, until this is dropped.
+struct Outermost<'a>(&'a AtomicBool);
+
+impl Drop for Outermost<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
     }
 }
 
@@ -576,6 +593,30 @@ mod tests {
             assert_eq!(work.join().unwrap(), Ok(()));
         });
         assert!(tried.load(Relaxed) > 1 && memory.used() == 0);
+    }
+
+    #[test]
+    fn within_a_job_the_outermost_attempt_is_the_one_that_waits() {
+        let memory = Memory::new(100, None);
+        let others = Mutex::new(reserve(&memory, None, 60));
+        let account = Account::new(&memory, None);
+        let (inner, outer) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let job = || {
+            inner.fetch_add(1, Relaxed);
+            account.reservation().grow(50)
+        };
+        let outcome = account.retry(
+            || {
+                // The others end before the third attempt.
+                if outer.fetch_add(1, Relaxed) == 2 {
+                    others.lock().take();
+                }
+                account.retry(job, || true)
+            },
+            || true,
+        );
+        assert_eq!(outcome, Ok(()));
+        assert_eq!((inner.into_inner(), outer.into_inner()), (3, 3));
     }
 
     #[test]
