@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -20,15 +20,19 @@ const HEADERS: usize = 32;
 /// How long the pruner rests when all inodes are in use.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs until the mount ends, or the kernel refuses the message. `device`: a descriptor of the mount.
-pub fn run(device: &File, inodes: &Arc<InodeTable>) {
+/// Runs until the mount ends, or the kernel refuses the message. `device`: a descriptor of the mount, as long as that is
+/// served.
+pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
     let mut tried = 0;
     loop {
         let Some(numbers) = inodes.wait_for_excess(&mut tried) else {
             thread::sleep(REST);
             continue;
         };
-        if let Err(e) = prune(device, &numbers) {
+        let Some(device) = device.upgrade() else {
+            return;
+        };
+        if let Err(e) = prune(&device, &numbers) {
             log::debug!("the kernel cannot be asked to forget inodes: {e}");
             return;
         }

@@ -1,6 +1,6 @@
 //! The life of one mount: start, serve, end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,6 +123,8 @@ pub fn start(options: &Options) -> Result<Running> {
         allow_other: options.allow_other,
     })?;
     let notices = device.try_clone().map_err(|e| Error::io(&mount_point, e))?;
+    let notices = Arc::new(File::from(notices));
+    let for_pruner = Arc::downgrade(&notices);
     let session = Session::from_fd(filesystem, device, acl(options), config(options, rules))
         .map_err(|e| Error::io(&mount_point, e))?;
     raise_read_ahead(mounted.id());
@@ -132,8 +134,8 @@ pub fn start(options: &Options) -> Result<Running> {
         None
     };
     let (events, inbox) = mpsc::channel();
-    serve_in_thread(session, events.clone())?;
-    spawn("pruner", move || pruner::run(&notices.into(), &inodes))?;
+    serve_in_thread(session, notices, events.clone())?;
+    spawn("pruner", move || pruner::run(&for_pruner, &inodes))?;
     await_answer(&mount_point, &inbox)?;
     log::info!("{} mounted at {}", source.display(), mount_point.display());
     Ok(Running {
@@ -277,9 +279,16 @@ impl Running {
     }
 }
 
-fn serve_in_thread(session: Session<LogFilesystem>, events: Sender<Event>) -> Result<()> {
+/// `device`: a further descriptor of the mount. As long as one is open, the kernel waits for answers, so it is closed
+/// when the session has ended.
+fn serve_in_thread(
+    session: Session<LogFilesystem>,
+    device: Arc<File>,
+    events: Sender<Event>,
+) -> Result<()> {
     spawn("session", move || {
         let outcome = session.run();
+        drop(device);
         // At the end of the process there is no receiver any more.
         let _ = events.send(Event::Ended(outcome));
     })
