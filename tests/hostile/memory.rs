@@ -221,9 +221,14 @@ fn large_user_blocks() {
         return;
     };
     let dir = arena.source(ALICE);
-    let names: Vec<String> = (0..40).map(|number| format!("block-{number}.h5")).collect();
-    for name in &names {
-        let file = raw::create_file(&dir.join(name), 64 << 20, false);
+    // From 64 MiB down to 1 KiB, so that they fill all that there is.
+    let names: Vec<String> = (0..59).map(|number| format!("block-{number}.h5")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let file = raw::create_file(
+            &dir.join(name),
+            64 << 20 >> (number.saturating_sub(8) / 3),
+            false,
+        );
         let dataset = Dataset::new("data", 0, Type::U8, &[16]);
         dataset.create(&file);
         let group = raw::create_group(&file, "_LOG");
@@ -231,7 +236,7 @@ fn large_user_blocks() {
         int_att(&file, [1, 0, 0, 0x00a, 1]);
     }
     arena.give(ALICE);
-    arena.attack("40 open logs with user blocks of 64 MiB", |attack| {
+    arena.attack("59 open logs with user blocks", |attack| {
         let open = |name: &String| File::open(arena.shown(ALICE).join(name));
         let held: Vec<_> = names.iter().map(open).collect();
         while !attack.is_over() {
