@@ -406,6 +406,14 @@ impl Service {
         }
     }
 
+    /// The handle of a directory. Messages that follow are about its owner and the user who opened it.
+    fn handle_to_list(&self, handle: u64) -> Result<Arc<Handle>> {
+        let opened = self.handle(handle)?;
+        opened.about_owner();
+        asked_by(self.handles.user(handle));
+        Ok(opened)
+    }
+
     /// Passes the names after `position` in an open directory to `add`, until one does not fit. A request that may not
     /// wait examines some thousand names at most.
     pub fn list(
@@ -415,10 +423,7 @@ impl Service {
         wait: Wait,
         mut add: impl FnMut(&Listed) -> Added,
     ) -> Result<Lookup<()>> {
-        let opened = self.handle(handle)?;
-        opened.about_owner();
-        asked_by(self.handles.user(handle));
-        match &*opened {
+        match &*self.handle_to_list(handle)? {
             Handle::VirtualDirectory { .. } => {
                 list_virtual(position, add);
                 Ok(Lookup::Known(()))
@@ -440,10 +445,7 @@ impl Service {
         wait: Wait,
         mut add: impl FnMut(&Listed, &Found) -> Added,
     ) -> Result<Lookup<()>> {
-        let opened = self.handle(handle)?;
-        opened.about_owner();
-        asked_by(self.handles.user(handle));
-        match &*opened {
+        match &*self.handle_to_list(handle)? {
             Handle::VirtualDirectory { .. } => {
                 list_virtual(position, |listed| {
                     let found = virtual_file(virtual_files::DIRECTORY, &listed.name);

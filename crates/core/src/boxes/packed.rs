@@ -103,16 +103,15 @@ impl PackedBoxes {
             0.0
         };
         let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
-        // The order, and the keys that it is made of in the same place.
-        let _order = task.reserve((rows.rows() * size_of::<u64>()) as u64)?;
-        if overlap > TIGHT
-            && share > SMALL
-            && let Some(order) = z_order(rows)
-        {
-            let curve = Self::pack(task, rows, Some(&order))?;
-            // Each answer has to be sorted: that has to pay.
-            if curve.0.overlap() * 2.0 < overlap {
-                return Ok(curve);
+        if overlap > TIGHT && share > SMALL {
+            // The order, and the keys that it is made of in the same place.
+            let _order = task.reserve((rows.rows() * size_of::<u64>()) as u64)?;
+            if let Some(order) = z_order(rows) {
+                let curve = Self::pack(task, rows, Some(&order))?;
+                // Each answer has to be sorted: that has to pay.
+                if curve.0.overlap() * 2.0 < overlap {
+                    return Ok(curve);
+                }
             }
         }
         Self::pack(task, rows, None)

@@ -51,8 +51,8 @@ impl Selection {
         } else {
             0
         };
-        // Both lists of the blocks.
-        let _lists = task.reserve((number - first) as u64 * 16)?;
+        let list_bytes = (number - first) as u64 * 8;
+        let mut lists = task.reserve(list_bytes)?;
         let mut blocks = Blocks {
             rank,
             start,
@@ -65,6 +65,7 @@ impl Selection {
             let own = blocks.elements(block)?;
             if own == 0 {
                 if blocks.numbers.is_none() {
+                    lists.grow(list_bytes)?;
                     let mut numbers = with_room(number - first)?;
                     numbers.extend(first..block);
                     blocks.numbers = Some(numbers);

@@ -160,11 +160,6 @@ impl Budget {
         self.caches.indexes.weight() + self.caches.bytes.weight()
     }
 
-    /// Bytes of all that is kept, open or in progress.
-    pub fn reserved(&self) -> u64 {
-        self.memory.used()
-    }
-
     /// What was asked of the cache of bytes.
     pub fn counts(&self) -> Counts {
         self.caches.bytes.counts()
