@@ -12,7 +12,7 @@ use super::options::{Fsync, Options, Subfiles};
 use super::parallel::{GlobalOutcome, LocalOutcome, Ranks, SharedFile};
 use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
-use h5logfs_core::journal::{self, Commit, FileId, Header, Journal, Line};
+use h5logfs_core::journal::{self, Commit, FileId, Header, Job, Journal, Line};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
@@ -335,7 +335,10 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
         config |= SHARED;
     }
     let subfiles = subfiles.min(journal::MOST_SUBFILES);
-    Header::new(id, ranks.size(), subfiles, config)
+    Header {
+        job: ranks.is_root().then(Job::of_this_process),
+        ..Header::new(id, ranks.size(), subfiles, config)
+    }
 }
 
 fn check_hints(hints: &[(String, String)]) -> StringResult {

@@ -3,6 +3,7 @@
 //!
 //! * [`datatype`] and [`definition`] describe what a program defines, as plain data.
 //! * [`extent`] describes the contents of data files before they are HDF5.
+//! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
 //!   far.
 //!
@@ -11,6 +12,7 @@
 pub mod datatype;
 pub mod definition;
 pub mod extent;
+pub mod job;
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
@@ -28,6 +30,7 @@ use crate::log::logvol::names::find_subfiles;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
+pub use job::{Job, JobState, lock};
 
 /// The suffix of a journal behind the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";
@@ -70,6 +73,9 @@ pub struct Header {
     pub subfiles: u32,
     /// Config bits of the layout: the encoding of entries.
     pub config: i32,
+    /// Who writes the log. Journals of older writers do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
 }
 
 impl Header {
@@ -82,6 +88,7 @@ impl Header {
             ranks,
             subfiles,
             config,
+            job: None,
         }
     }
 
@@ -177,7 +184,7 @@ impl Journal {
             torn: false,
         };
         let locked = lock(&journal.file).map_err(|e| Error::io(&journal.path, e));
-        let begun = locked.and_then(|()| journal.append(std::slice::from_ref(header), false));
+        let begun = locked.and_then(|_| journal.append(std::slice::from_ref(header), false));
         match begun {
             Ok(()) => Ok(journal),
             Err(e) => {
@@ -245,18 +252,6 @@ fn copy_of(sum: &Crc) -> Crc {
     let mut copy = Crc::new();
     copy.combine(sum);
     copy
-}
-
-/// Takes the lock of a running job. Fails where another process holds it.
-pub fn lock(file: &File) -> io::Result<()> {
-    use rustix::fs::{FlockOperation, flock};
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        // The file system has no locks, so a running job cannot be detected.
-        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS | rustix::io::Errno::NOLCK) => {
-            Ok(())
-        }
-        other => Ok(other?),
-    }
 }
 
 /// The contents of a journal, up to its last commit.
@@ -681,13 +676,21 @@ mod tests {
     }
 
     #[test]
-    fn a_running_job_is_known_by_its_lock() {
+    fn a_journal_says_who_writes_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
-        let journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+        let job = Job::of_this_process();
+        let header = Header {
+            job: Some(job.clone()),
+            ..Header::new(&ID, 1, 0, 0)
+        };
+        let journal = Journal::create(path.clone(), &header).unwrap();
+        assert_eq!(read(&path).unwrap().header.job, Some(job));
         let other = File::open(&path).unwrap();
-        assert_eq!(lock(&other).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(JobState::of(&other), JobState::Running);
         drop(journal);
-        lock(&other).unwrap();
+        assert_eq!(JobState::of(&other), JobState::Ended);
+        // Older writers do not say it.
+        assert_eq!(read(&written(dir.path())).unwrap().header.job, None);
     }
 }

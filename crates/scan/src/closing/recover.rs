@@ -15,7 +15,7 @@ use h5logfs_core::journal::{self, FileId, Recorded, Torn};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::Section;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::window::Piece;
 
 /// What was recovered.
@@ -45,11 +45,12 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     let path = &dir.full_path(&name);
     let journal_path = journal::path_of(path);
     // The lock holds until the log is closed.
-    let _lock = lock(path, &files)?;
+    let lock = lock(path, &files)?;
     let Some((_, all)) = journal::of_file(&files, &master)? else {
         let reason = format!("{} does not belong to it", journal_path.display());
         return Err(Error::bad_file(path, reason));
     };
+    check_locked(&lock, &all).map_err(|e| Error::io(&journal_path, e))?;
     let flushes = all.flushes();
     let kept = choose_flushes(path, &files, all, last)?;
     // First all reads, because they can fail, then the writes.
@@ -98,13 +99,22 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
         ),
         _ => Error::io(&journal_path, e),
     })?;
-    journal::lock(&file).map_err(|e| match e.kind() {
+    journal::lock(&file).map(drop).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => {
             Error::bad_file(path, "the job that writes it is still running")
         }
         _ => Error::io(&journal_path, e),
     })?;
     Ok(file)
+}
+
+/// Fails where the journal that was read is not the one that is locked: a new job has replaced the log in between.
+fn check_locked(lock: &File, journal: &Recorded) -> io::Result<()> {
+    let (locked, read) = (Identity::from(&lock.metadata()?), journal.identity);
+    if (locked.device, locked.inode) == (read.device, read.inode) {
+        return Ok(());
+    }
+    Err(io::Error::other("another file has taken its name"))
 }
 
 /// The journal up to the flush `last`, or all of it. A damaged journal is read up to `last` only.
