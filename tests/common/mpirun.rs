@@ -32,6 +32,24 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+/// Sets the environment in which mpirun starts any number of ranks, also for root. `dir` is for its own files.
+pub fn configure(command: &mut Command, dir: &Path) {
+    let settings = [
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("OMPI_MCA_mpi_yield_when_idle", "1"),
+        // Else all small jobs share the first core.
+        ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+        ("OMPI_MCA_btl", "self,vader"),
+        ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    ];
+    command.envs(settings);
+    for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
+        command.env(format!("OMPI_MCA_{variable}"), dir);
+    }
+}
+
 /// A job that runs. Dropped, it is killed.
 pub struct Job {
     mpirun: Child,
@@ -52,20 +70,7 @@ impl Job {
         mpirun.args(["-n", &ranks.to_string()]);
         mpirun.arg(program).args(arguments);
         mpirun.env(TOKEN, &token);
-        let settings = [
-            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-            ("OMPI_MCA_mpi_yield_when_idle", "1"),
-            // Else all small jobs share the first core.
-            ("OMPI_MCA_hwloc_base_binding_policy", "none"),
-            ("OMPI_MCA_btl", "self,vader"),
-            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-        ];
-        mpirun.envs(settings);
-        for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
-            mpirun.env(format!("OMPI_MCA_{variable}"), dir.path());
-        }
+        configure(&mut mpirun, dir.path());
         mpirun.stdin(Stdio::null());
         mpirun.stdout(output.try_clone().unwrap()).stderr(output);
         // A signal from the terminal goes to the tests alone: they end the job.

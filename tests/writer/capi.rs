@@ -31,7 +31,7 @@ fn run(command: &mut Command) -> String {
 }
 
 /// The library as a package would have it.
-struct Installed {
+pub(crate) struct Installed {
     root: PathBuf,
     /// Flags by pkg-config.
     flags: Vec<String>,
@@ -39,7 +39,7 @@ struct Installed {
 
 impl Installed {
     /// Installed once for all tests.
-    fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
             let (root, library) = (shared_dir("capi"), built_library());
@@ -66,7 +66,7 @@ impl Installed {
     }
 
     /// Compiles a program of C.
-    fn compile(&self, source: &str, dir: &Path) -> PathBuf {
+    pub(crate) fn compile(&self, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         let source = project().join(source);
         let program = dir.join(source.file_stem().unwrap());
         run(Command::new("mpicc")

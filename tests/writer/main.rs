@@ -7,3 +7,4 @@ mod capi;
 mod faults;
 mod kill;
 mod random;
+mod samples;

@@ -1,0 +1,138 @@
+//! The directory in which the samples of the documents are run. It has the files that they name.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use super::guide_program;
+use crate::common::mpirun::{self, program};
+use crate::common::readers::{Python, project, said};
+use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
+
+/// Commands that would build, install or change something. The tests stand on what they build, so here they do less: make
+/// only looks whether it has the targets.
+const REPLACED: [(&str, &str); 3] = [
+    ("cargo", "exit 0"),
+    ("sudo", "exec \"$@\""),
+    (
+        "make",
+        "PATH=${PATH#*:} exec make --dry-run --directory=\"$PROJECT\" \"$@\" >/dev/null",
+    ),
+];
+
+/// Seconds that a sample may take.
+const DEADLINE: &str = "120";
+
+/// The directory is also the home of the user who runs the samples.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// With all that `sample` names.
+    pub fn of(sample: &str) -> Self {
+        let place = Place {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let sources = project().join("examples/sample");
+        place.run(&format!(
+            "mkdir bin view data && cp -r '{}' run42 && ln -s ../run42 data/run42",
+            sources.display()
+        ));
+        for (name, source) in [
+            ("steps.h5", sources.join("steps.h5")),
+            ("output.h5", sources.join("weather.nc")),
+            ("run42/output.h5", sources.join("weather.nc")),
+            ("bad.h5", project().join("tests/corpus/bad_foff.log.h5")),
+        ] {
+            fs::copy(source, place.path(name)).unwrap();
+        }
+        for (name, script) in REPLACED {
+            let path = place.path("bin").join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink(PROGRAM, place.path("bin/h5logfs")).unwrap();
+        for name in ["run.h5", "killed.h5"] {
+            if sample.contains(name) && !sample.contains("mpirun") {
+                guide_program::leave_unclosed(&place.path(name));
+            }
+        }
+        let sample = place.with_names(sample);
+        if sample.contains("view/") && !sample.contains("mount") {
+            let (source, point) = (place.path("run42"), place.path("view"));
+            let output = mount(User::Caller, &source, &point, "");
+            assert!(output.status.success(), "{}", said(&output));
+        }
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs a script of bash, with these names instead of those of the documents.
+    pub fn run(&self, script: &str) -> Output {
+        // An ordinary user cannot umount.
+        let umount = "umount() { fusermount3 -u \"$@\"; }";
+        let umount = if is_root() { "" } else { umount };
+        let script = format!("{umount}\n{}", self.with_names(script));
+        let mut command = Command::new("timeout");
+        command.args([DEADLINE, "bash", "-c", &script]);
+        self.at(&mut command).output().unwrap()
+    }
+
+    pub fn run_python(&self, python: &Python, script: &str) -> Output {
+        let mut command = python.command();
+        command.args(["-c", script]);
+        self.at(&mut command).output().unwrap()
+    }
+
+    fn at<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let path = std::env::var("PATH").unwrap();
+        mpirun::configure(command, self.dir.path());
+        command
+            .current_dir(&self.dir)
+            .env("HOME", self.dir.path())
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .env("PROJECT", project())
+            .env("LC_ALL", "C.UTF-8")
+            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+    }
+
+    fn with_names(&self, script: &str) -> String {
+        let examples = program("heat");
+        let examples = examples.parent().unwrap().display().to_string();
+        let data = self.path("data").display().to_string();
+        script
+            .replace("target/release/examples", &examples)
+            .replace("/data/", &format!("{data}/"))
+            .replace("/data ", &format!("{data} "))
+            .replace("MNT/", "view/")
+            .replace("DIR/", "./")
+    }
+
+    /// What a command has printed, as the documents shorten it: without the directory, and without the remark of a mount
+    /// on a machine that has no system log.
+    pub fn shortened(&self, output: &Output) -> String {
+        let dir = format!("{}/", self.dir.path().display());
+        let text = said(output).replace(&dir, "");
+        let lines = text.split_inclusive('\n');
+        lines
+            .filter(|line| !line.contains("no system log"))
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let is_mounted = |dir: &Path| crate::common::mount_type(dir).is_some();
+        let view = self.path("view");
+        if is_mounted(&view) {
+            unmount_by_force(User::Caller, &view);
+        }
+    }
+}
