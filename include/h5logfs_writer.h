@@ -355,7 +355,8 @@ int h5logfs_create_f(MPI_Fint comm,
                      h5logfs_id *file);
 
 /**
- * Creates a group, and its parent groups if they are missing. Collective, without communication.
+ * Creates a group, and its parent groups if they are missing. A group that exists stays as it is.
+ * Collective, without communication.
  */
 int h5logfs_group(h5logfs_id file, const char *path);
 

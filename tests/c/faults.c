@@ -122,8 +122,13 @@ static void definitions(h5logfs_id file, h5logfs_id dataset)
     const uint64_t fewer = 1;
     h5logfs_id id = 7, compound;
     h5logfs_dataset_spec spec = spec_of(H5LOGFS_INT32, 1, &fewer);
+    /* A group that is there, made by a call or as a parent, is no error. */
     CHECK(h5logfs_group(file, "/there"));
-    REFUSED(H5LOGFS_ERR_DEFINITION, "/there", h5logfs_group(file, "/there"));
+    CHECK(h5logfs_group(file, "/there"));
+    CHECK(h5logfs_group(file, "/there/below/it"));
+    CHECK(h5logfs_group(file, "/there/below"));
+    CHECK(h5logfs_group(file, "/"));
+    REFUSED(H5LOGFS_ERR_DEFINITION, "there is a dataset already", h5logfs_group(file, "/numbers"));
     REFUSED(H5LOGFS_ERR_DEFINITION, "/there", h5logfs_dataset(file, "/there", &spec, &id));
     REQUIRE(id == 0);
     REFUSED(H5LOGFS_ERR_DEFINITION, "no such object",

@@ -147,9 +147,13 @@ impl Writer {
 
     // --- definitions -----------------------------------------------------------------------------
 
-    /// Creates a group, and its parent groups if they are missing. Collective, without communication.
+    /// Creates a group, and its parent groups if they are missing. A group that exists stays as it is. Collective,
+    /// without communication.
     pub fn group(&mut self, path: &str) -> Result<()> {
         let path = absolute(path);
+        if self.open.is_some() && self.outline.has_group(&path) {
+            return Ok(());
+        }
         self.define_parents(&path)?;
         self.define(Definition::Group { path })
     }

@@ -206,6 +206,15 @@ enum Kind {
     Dataset,
 }
 
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Group => "group",
+            Kind::Dataset => "dataset",
+        }
+    }
+}
+
 impl Outline {
     /// Adds a definition. Fails with the reason where it is not valid.
     pub fn add(&mut self, definition: &Definition) -> Result<()> {
@@ -237,6 +246,11 @@ impl Outline {
         }
     }
 
+    /// Whether there is a group at `path`. The root group always is.
+    pub fn has_group(&self, path: &str) -> bool {
+        path == "/" || self.objects.get(path) == Some(&Kind::Group)
+    }
+
     /// The parent groups of `path` that do not exist yet, the outermost first.
     pub fn missing_groups(&self, path: &str) -> Vec<String> {
         let slashes = path.match_indices('/').skip(1);
@@ -248,11 +262,11 @@ impl Outline {
     fn add_object(&mut self, path: &str, kind: Kind) -> Result<()> {
         check_path(path)?;
         if let Some(there) = self.objects.get(path) {
-            let what = match there {
-                Kind::Group => "group",
-                Kind::Dataset => "dataset",
-            };
-            return Err(format!("{path}: there is a {what} of that name"));
+            return Err(format!(
+                "{path}: a {} of that name cannot be made: there is a {} already",
+                kind.word(),
+                there.word()
+            ));
         }
         let parent = path.rfind('/').map_or("", |end| &path[..end]);
         match self.objects.get(parent) {
@@ -504,6 +518,8 @@ mod tests {
             assert!(outline.add(&group(bad)).is_err(), "{bad:?}");
         }
         assert_eq!(outline.missing_groups("/a/b/c"), [""; 0]);
+        let groups = ["/", "/a", "/a/b", "/a/b/c", "/b"].map(|path| outline.has_group(path));
+        assert_eq!(groups, [true, true, true, false, false]);
     }
 
     #[test]

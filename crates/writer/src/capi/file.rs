@@ -98,7 +98,8 @@ impl<'a> CreateArguments<'a> {
     }
 }
 
-/// Creates a group, and its parent groups if they are missing. Collective, without communication.
+/// Creates a group, and its parent groups if they are missing. A group that exists stays as it is.
+/// Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) -> c_int {
     to_status(|| {
