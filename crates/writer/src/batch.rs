@@ -125,7 +125,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         let records = std::mem::take(&mut self.records);
         let pieces = self.add_entries(&records);
         let flushed = self.writer.flush_with(&pieces);
-        if let Err(Error::Failed { .. } | Error::Closed) = flushed {
+        if let Err(Error::Failed { .. } | Error::Closed { .. }) = flushed {
             for piece in pieces {
                 self.writer.data.extend_from_slice(piece);
             }

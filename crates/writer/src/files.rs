@@ -50,6 +50,7 @@ impl Files {
         let mut hasher = DefaultHasher::new();
         options.hash(&mut hasher);
         let mut created = CreatedFiles {
+            path: path.to_owned(),
             sync: options.fsync == Fsync::Flush,
             ..CreatedFiles::default()
         };
@@ -188,9 +189,10 @@ impl Files {
         outline: &Outline,
         fsync: Fsync,
     ) -> Result<()> {
+        let path = self.path.clone();
         let finished = |outcome| {
             ranks.wait();
-            check_outcome("close", ranks.agree(outcome))
+            check_outcome(&path, "close", ranks.agree(outcome))
         };
         let (table, written) = self.write_table(section);
         // Collective: a rank whose write has failed must take part, too.
@@ -309,7 +311,7 @@ fn open_data_file(
     let (outcome, probed) = outcome_of(SharedFile::probe(path));
     created.keep_if(ranks.agree(outcome), ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
-    let probed = probed.ok_or(Error::Closed)?;
+    let probed = probed.ok_or_else(|| Error::closed(path))?;
     let opened = SharedFile::open(file_ranks, path, probed, &options.hints, options.collective);
     let (outcome, file) = outcome_of(opened);
     let kept = created.keep_if(ranks.agree(outcome), ranks);
@@ -318,7 +320,7 @@ fn open_data_file(
         std::mem::forget(file);
         return Err(e);
     }
-    file.ok_or(Error::Closed)
+    file.ok_or_else(|| Error::closed(path))
 }
 
 fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
@@ -361,6 +363,8 @@ fn outcome_of<T>(result: StringResult<T>) -> (LocalOutcome, Option<T>) {
 /// The files that this rank has created. They are removed if the creation fails on any rank.
 #[derive(Default)]
 struct CreatedFiles {
+    /// The log file, for errors.
+    path: PathBuf,
     /// Sync each file when it is created. With fsync at each flush, readers need the front of every
     /// file, even of one that no flush writes to.
     sync: bool,
@@ -371,7 +375,7 @@ struct CreatedFiles {
 impl CreatedFiles {
     /// Removes the files if any rank has failed. Collective.
     fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
-        let result = check_outcome("create", outcome);
+        let result = check_outcome(&self.path, "create", outcome);
         if result.is_err() {
             self.remove_files();
             // The directory is empty when all ranks have removed their files in it.

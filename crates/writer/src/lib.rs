@@ -85,6 +85,8 @@ impl Dataset {
 /// last flush left it: h5logfs can read it, and `h5logfs recover` closes it.
 pub struct Writer {
     path: PathBuf,
+    /// This rank.
+    rank: u32,
     options: Options,
     /// `None` once the file is closed.
     open: Option<Open>,
@@ -127,6 +129,7 @@ impl Writer {
         Ok(Writer {
             section: Section::new(options.share_selections, options.encode_selections),
             path,
+            rank: ranks.rank(),
             options,
             open: Some(Open { ranks, files }),
             outline: Outline::default(),
@@ -164,7 +167,7 @@ impl Writer {
         let memory = MemoryType::new(spec.memory.clone());
         let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
         let (layout, memory) =
-            defined.map_err(|e| Error::Definition(format!("dataset {path}: {e}")))?;
+            defined.map_err(|e| self.definition_error(format!("dataset {path}: {e}")))?;
         self.define_parents(&path)?;
         let id = self.memory.len() as u32;
         let layout = Box::new(layout);
@@ -194,7 +197,7 @@ impl Writer {
     /// The extent of a dataset.
     pub fn dims(&self, dataset: Dataset) -> Result<&[u64]> {
         let defined = self.outline.datasets.get(dataset.0 as usize);
-        let defined = defined.ok_or_else(|| unknown(dataset))?;
+        let defined = defined.ok_or_else(|| self.unknown(dataset))?;
         Ok(&defined.layout.dims)
     }
 
@@ -206,8 +209,10 @@ impl Writer {
     }
 
     fn define(&mut self, definition: Definition) -> Result<()> {
-        let open = self.open.as_ref().ok_or(Error::Closed)?;
-        self.outline.add(&definition).map_err(Error::Definition)?;
+        let open = self.open.as_ref();
+        let open = open.ok_or_else(|| Error::closed(&self.path))?;
+        let added = self.outline.add(&definition);
+        added.map_err(|reason| self.definition_error(reason))?;
         definition.hash(&mut self.definitions_hash);
         if open.ranks.is_root() {
             self.defined.push(definition);
@@ -263,7 +268,7 @@ impl Writer {
 
     fn check_type<T: H5Type>(&mut self, dataset: Dataset) -> Result<()> {
         let Some(memory) = self.memory.get_mut(dataset.0 as usize) else {
-            return Err(unknown(dataset));
+            return Err(self.unknown(dataset));
         };
         if memory.is::<T>() {
             return Ok(());
@@ -294,6 +299,9 @@ impl Writer {
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
         if held.saturating_add(wanted) > limit {
             return Err(Error::BufferFull {
+                file: self.path.clone(),
+                rank: self.rank,
+                dataset: self.path_of(dataset),
                 limit,
                 held,
                 wanted,
@@ -313,10 +321,10 @@ impl Writer {
     /// Lists the blocks of a selection in `self.blocks`. Fails if they do not have `count` elements.
     fn select(&mut self, dataset: Dataset, selection: Selection<'_>, count: usize) -> Result<()> {
         if self.open.is_none() {
-            return Err(Error::Closed);
+            return Err(Error::closed(&self.path));
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
-        let defined = defined.ok_or_else(|| unknown(dataset))?;
+        let defined = defined.ok_or_else(|| self.unknown(dataset))?;
         let listed = self.blocks.set(&selection, &defined.layout.dims);
         listed.map_err(|reason| self.write_error(dataset, reason))?;
         if self.blocks.elements != count as u64 {
@@ -329,17 +337,42 @@ impl Writer {
         Ok(())
     }
 
+    // Errors of this rank leave the writer through these functions, which add file and rank.
+
     fn write_error(&self, dataset: Dataset, reason: String) -> Error {
         Error::Write {
-            dataset: self.outline.datasets[dataset.0 as usize].path.clone(),
+            file: self.path.clone(),
+            rank: self.rank,
+            dataset: self.path_of(dataset),
             reason,
         }
     }
 
+    fn definition_error(&self, reason: String) -> Error {
+        Error::Definition {
+            file: self.path.clone(),
+            rank: self.rank,
+            reason,
+        }
+    }
+
+    fn unknown(&self, dataset: Dataset) -> Error {
+        self.definition_error(format!("there is no dataset {} in this file", dataset.0))
+    }
+
+    /// The path of a dataset of this file.
+    fn path_of(&self, dataset: Dataset) -> String {
+        self.outline.datasets[dataset.0 as usize].path.clone()
+    }
+
     /// Remembers a refused write, for the report of the next flush.
     fn note_refusal(&mut self, written: Result<()>) -> Result<()> {
-        if let Err(error @ (Error::Write { .. } | Error::Definition(_))) = &written {
-            self.refuse(error.to_string());
+        match &written {
+            Err(Error::Write {
+                dataset, reason, ..
+            }) => self.refuse(format!("dataset {dataset}: {reason}")),
+            Err(Error::Definition { reason, .. }) => self.refuse(reason.clone()),
+            _ => {}
         }
         written
     }
@@ -359,7 +392,8 @@ impl Writer {
 
     /// Flushes. `borrowed` are data that follow those of the buffer.
     fn flush_with(&mut self, borrowed: &[&[u8]]) -> Result<()> {
-        let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
+        let open = self.open.as_mut();
+        let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
         let entries = self.section.pending().len() as u64;
         let data = self.data.len() as u64 + borrowed.iter().map(|b| b.len() as u64).sum::<u64>();
         let header = |crc| ExtentHeader {
@@ -391,12 +425,13 @@ impl Writer {
         };
         let hash = self.definitions_hash.finish();
         let mut ends = files.ends_with(offset + len);
-        let flushed = check_outcome("flush", ranks.agree_on(outcome, hash, &mut ends));
+        let agreed = ranks.agree_on(outcome, hash, &mut ends);
+        let flushed = check_outcome(&self.path, "flush", agreed);
         if matches!(flushed, Err(Error::Failed { .. })) {
             return flushed;
         }
         let committed = files.commit(&ends, &self.defined, self.options.fsync);
-        check_outcome("flush", ranks.follow_root(committed))?;
+        check_outcome(&self.path, "flush", ranks.follow_root(committed))?;
         files.set_committed(ends, &mut self.defined);
         self.section.set_flushed();
         self.data.clear();
@@ -418,7 +453,8 @@ impl Writer {
             Err(Error::Refused { .. }) => flushed,
             Err(_) => return flushed,
         };
-        let Open { ranks, files } = self.open.as_mut().ok_or(Error::Closed)?;
+        let open = self.open.as_mut();
+        let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
         self.unreported = flushed.clone().err();
         files.finish(
             ranks,
@@ -447,20 +483,22 @@ impl Drop for Writer {
     }
 }
 
-fn check_outcome(operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
+/// Errors of collective calls leave the writer through this function, which adds the file.
+fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
     match outcome {
         GlobalOutcome::Good => Ok(()),
-        GlobalOutcome::Refused { rank, reason } => Err(Error::Refused { rank, reason }),
+        GlobalOutcome::Refused { rank, reason } => Err(Error::Refused {
+            file: file.to_owned(),
+            rank,
+            reason: format!("a write that rank {rank} refused: {reason}"),
+        }),
         GlobalOutcome::Failed { rank, reason } => Err(Error::Failed {
+            file: file.to_owned(),
             operation,
             rank,
             reason,
         }),
     }
-}
-
-fn unknown(dataset: Dataset) -> Error {
-    Error::Definition(format!("there is no dataset {} in this file", dataset.0))
 }
 
 /// Adds the slash in front if it is missing.

@@ -73,12 +73,12 @@ impl ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let code = match error {
-            Error::Definition(_) => H5LOGFS_ERR_DEFINITION,
+            Error::Definition { .. } => H5LOGFS_ERR_DEFINITION,
             Error::Write { .. } => H5LOGFS_ERR_WRITE,
             Error::BufferFull { .. } => H5LOGFS_ERR_BUFFER_FULL,
             Error::Failed { .. } => H5LOGFS_ERR_FAILED,
             Error::Refused { .. } => H5LOGFS_ERR_REFUSED,
-            Error::Closed => H5LOGFS_ERR_CLOSED,
+            Error::Closed { .. } => H5LOGFS_ERR_CLOSED,
         };
         ApiError::new(code, error.to_string())
     }
