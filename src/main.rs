@@ -1,12 +1,14 @@
 //! The program `h5logfs`: parses the command line and calls [`h5logfs::cli`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
+use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{check, export, inspect, pages, recover, scan_zygote};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -89,18 +91,23 @@ fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> 
 
 /// `h5logfs SRC MNT …`, as mount(8) calls it, becomes `h5logfs mount SRC MNT …`.
 fn with_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
-    let command = Cli::command();
-    let known =
-        |arg: &OsString| arg == "help" || command.get_subcommands().any(|c| arg == c.get_name());
-    let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
-    match args.get(1) {
-        Some(first) if first == "-o" => args.insert(1, "mount".into()),
-        Some(first) if !known(first) && !is_option(first) && args.len() > 2 => {
-            args.insert(1, "mount".into());
-        }
-        _ => {}
+    if args.get(1).is_some_and(|first| first == "-o") || args.len() > 2 && is_source(&args[1]) {
+        args.insert(1, "mount".into());
     }
     args
+}
+
+/// Whether the first argument is what to mount, and not a command or an option. A word that is almost a command counts as
+/// one if there is no file of that name. Then clap suggests the command.
+fn is_source(first: &OsStr) -> bool {
+    let command = Cli::command();
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let names = shown.map(|c| c.get_name()).chain(["help"]);
+    let is_command = first == "help" || command.find_subcommand(first).is_some();
+    let is_option = first.as_encoded_bytes().starts_with(b"-");
+    let is_mistyped = nearest(&first.to_string_lossy(), names).is_some()
+        && Path::new(first).symlink_metadata().is_err();
+    !is_command && !is_option && !is_mistyped
 }
 
 #[cfg(test)]
@@ -118,6 +125,10 @@ mod tests {
         assert_eq!(completed(&mount), mount);
         assert_eq!(completed(&["h5logfs", "--help"]), ["h5logfs", "--help"]);
         assert_eq!(completed(&["h5logfs", "typo"]), ["h5logfs", "typo"]);
+        let mistyped = ["h5logfs", "insepct", "a", "b"];
+        assert_eq!(completed(&mistyped), mistyped);
+        let relative = completed(&["h5logfs", "run42", "mnt"]);
+        assert_eq!(relative[1], "mount");
         let options_first = completed(&["h5logfs", "-o", "ro", "/src", "/mnt"]);
         assert_eq!(options_first[1], "mount");
     }

@@ -9,6 +9,7 @@ pub mod output;
 pub mod pages;
 pub mod recover;
 pub mod scan_zygote;
+pub mod suggest;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -108,6 +108,7 @@ pub fn start(options: &Options) -> Result<Running> {
     if let Some(shortage) = memory_limit::shortage(options.memory) {
         log::warn!("{shortage}");
     }
+    expect_source(&options.source)?;
     let mount_point = mounting::checked_mount_point(&options.mount_point)?;
     // The source is opened before the mount: the mount point may be the same directory.
     let (source, source_tree) = open_source(options, &mount_point)?;
@@ -148,6 +149,15 @@ pub fn start(options: &Options) -> Result<Running> {
         watch,
         terminal,
     })
+}
+
+/// Fails if the source is missing. It may be a mistyped command, so this is more help than what is wrong with the mount
+/// point. The path of a dead mount has other errors, which `checked_mount_point` explains.
+fn expect_source(source: &Path) -> Result<()> {
+    match source.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::io(source, e)),
+        _ => Ok(()),
+    }
 }
 
 /// The real path of the source, and the source as the mount shows it.

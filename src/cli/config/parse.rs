@@ -7,7 +7,8 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::{Config, ConfigErrors, Section, Setting};
-use crate::cli::mount::options::{MountOption, MountOptions, Value};
+use crate::cli::mount::options::{self, MountOption, MountOptions, Value};
+use crate::cli::suggest::did_you_mean;
 use crate::fs::IndexDir;
 
 const DEFAULTS: &str = "defaults";
@@ -136,7 +137,7 @@ impl Parser<'_> {
 
     /// The settings that one key makes. A list makes several.
     fn settings(&mut self, line: usize, name: &str, value: &Spanned<DeValue<'_>>) -> Vec<Setting> {
-        let options = options(name, value.get_ref()).unwrap_or_else(|reason| {
+        let options = options_of(name, value.get_ref()).unwrap_or_else(|reason| {
             self.error(line, format_args!("{name}: {reason}"));
             Vec::new()
         });
@@ -213,9 +214,11 @@ fn in_order<'a, 'b>(
 }
 
 /// The mount options that `name = value` stands for.
-fn options(name: &str, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
+fn options_of(name: &str, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     let Some(option) = MountOption::named(name) else {
-        return Err("unknown key".into());
+        let keys = options::all().map(|option| option.name);
+        let keys = keys.chain([SOURCE, POINT]);
+        return Err(format!("unknown key{}", did_you_mean(name, keys)));
     };
     let given = |text: &str| OsString::from(format!("{name}={text}"));
     match (option.value, value) {
@@ -331,7 +334,7 @@ log_file = "relative.log"
         let found = faults(&text);
         let list = format!("{list}: must be a list of strings");
         let expected = [
-            (3, "cache_sise: unknown key"),
+            (3, "cache_sise: unknown key; did you mean cache_size?"),
             (4, "threads: threads=0: not a number from 1 to"),
             (5, "allow_other: must be true or false"),
             (8, "source: must be an absolute path"),

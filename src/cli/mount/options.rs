@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use crate::cli::THIS_PROGRAM;
+use crate::cli::suggest::did_you_mean;
 use crate::fs::IndexDir;
 use h5logfs_catalog::workers;
 use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
@@ -370,10 +371,7 @@ impl MountOptions {
                     value: Value::Flag(set),
                     ..
                 }) if value.is_none() => set(self, false),
-                _ => ensure!(
-                    is_ignored(&name, value),
-                    UnknownOption(item.display().to_string())
-                ),
+                _ => ensure!(is_ignored(&name, value), UnknownOption::new(item, &name)),
             },
         }
         Ok(())
@@ -389,8 +387,21 @@ fn is_ignored(name: &str, value: Option<&[u8]>) -> bool {
 
 /// A type of its own, because `mount -s` skips unknown options.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown mount option {0}")]
-pub struct UnknownOption(String);
+#[error("unknown mount option {option}{suggestion}")]
+pub struct UnknownOption {
+    option: String,
+    suggestion: String,
+}
+
+impl UnknownOption {
+    fn new(option: &OsStr, name: &str) -> Self {
+        let names = all().map(|option| option.name).chain(IGNORED);
+        UnknownOption {
+            option: option.display().to_string(),
+            suggestion: did_you_mean(name, names.filter(|name| !name.is_empty())),
+        }
+    }
+}
 
 /// Enough for some chunks of the usual size and the tables that lead to them.
 const SMALLEST_SIZE: u64 = 16 << 20;
@@ -600,6 +611,20 @@ mod tests {
             let complaint = complaint(&format!("rw,{unknown}"));
             assert!(complaint.contains(unknown), "{complaint}");
         }
+    }
+
+    #[test]
+    fn what_was_probably_meant_is_suggested() {
+        for (unknown, meant) in [
+            ("allow_others", "allow_other"),
+            ("cache_sise=2G", "cache_size"),
+            ("burst-dir=/b", "burst_dir"),
+            ("noatimes", "noatime"),
+        ] {
+            let expected = format!("unknown mount option {unknown}; did you mean {meant}?");
+            assert_eq!(complaint(unknown), expected);
+        }
+        assert_eq!(complaint("frobnicate"), "unknown mount option frobnicate");
     }
 
     #[test]

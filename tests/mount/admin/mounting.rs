@@ -184,6 +184,9 @@ fn the_flags_of_a_helper() {
         case $said in *"$SRC at $MNT"*) ;; *) fail "-v said: $said" ;; esac
         umount "$MNT"
         expect_failure 32 frobnicate mount -t h5logfs "$SRC" "$MNT" -o frobnicate
+        expect_failure 32 "did you mean cache_size" mount -t h5logfs "$SRC" "$MNT" -o cache_sise=1G
+        fstab "$SRC $MNT h5logfs allow_others 0 0"
+        expect_failure 32 "did you mean allow_other" mount "$MNT"
         said=$(mount -s -n -t h5logfs "$SRC" "$MNT" -o frobnicate 2>&1) || fail "-s: $said"
         case $said in *frobnicate*) ;; *) fail "-s said: $said" ;; esac
         expect_mounted "-s"
@@ -222,6 +225,22 @@ fn what_is_wrong_is_told_with_a_status() {
         umount "$MNT"
         mount -t fuse.h5logfs "$SRC" "$MNT" -o cache_size=3 && fail "fuse.h5logfs with a bad option"
         expect_unmounted "after failures"
+        "#);
+}
+
+#[test]
+fn a_mistyped_command_is_no_mount() {
+    run(r#"
+        cd "$SRC"
+        expect_failure 2 "'inspect'" h5logfs insepct file "$MNT"
+        expect_failure 2 "'inspect'" h5logfs insepct file
+        expect_failure 1 "frobnicate: No such file" h5logfs frobnicate file
+        # What is there is mounted, whatever it is called.
+        mkdir insepct
+        h5logfs insepct "$MNT" || fail "a directory with the name of a command, almost"
+        is_mounted && fail "another source"
+        mountpoint -q "$MNT" || fail "not mounted"
+        umount "$MNT"
         "#);
 }
 
@@ -299,7 +318,8 @@ fn the_configuration_file_of_root_holds() {
         findmnt -n -o OPTIONS "$MNT" | grep -q allow_other && fail "-o does not win"
         umount "$MNT"
         echo 'cache_sise = "1G"' >>$config
-        expect_failure 1 "$config:8: cache_sise: unknown key" h5logfs config --check $config
+        meant="cache_sise: unknown key; did you mean cache_size?"
+        expect_failure 1 "$config:8: $meant" h5logfs config --check $config
         expect_failure 1 "$config:8: cache_sise" h5logfs mount --config $config "$SRC" "$MNT"
         chown 65534 $config
         expect_failure 1 "not trusted" h5logfs mount --config $config "$SRC" "$MNT"
