@@ -6,5 +6,6 @@ mod common;
 mod capi;
 mod faults;
 mod kill;
+mod port;
 mod random;
 mod samples;

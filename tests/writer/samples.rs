@@ -1,7 +1,7 @@
 //! The samples of the README and of all other documents: they are run, and print what the documents show.
 //!
 //! A document says in front of a block that cannot be run why (`<!-- not run: REASON -->`), and in front of a block of
-//! Rust, which file has its lines (`<!-- part of: PATH -->`). In the output that a document shows, `…` stands for what
+//! Rust or of a part of a program in C, which file has its lines (`<!-- part of: PATH -->`). In the output that a document shows, `…` stands for what
 //! varies: within a line, or for any number of lines. `samples/place.rs` makes the files that samples name.
 
 mod blocks;
@@ -135,8 +135,10 @@ fn configuration_files_of_the_documents_are_valid() {
 }
 
 #[test]
-fn rust_of_the_documents_is_part_of_programs_that_are_built() {
-    check_each(to_be_run("rust"), |block| {
+fn parts_of_programs_are_in_programs_that_are_built() {
+    let is_part = |b: &Block| b.not_run.is_none() && (b.language == "rust" || b.part_of.is_some());
+    let parts = blocks::of_documents().into_iter().filter(is_part);
+    check_each(parts.collect(), |block| {
         let path = block.part_of.as_ref();
         let path = path.ok_or("says not which file has its lines: `<!-- part of: PATH -->`")?;
         let program = fs::read_to_string(project().join(path));

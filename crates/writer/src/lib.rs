@@ -52,7 +52,7 @@ use hdf5::H5Type;
 pub use batch::Batch;
 pub use error::{Error, Result};
 pub use h5logfs_core::journal::datatype::{Datatype, Member};
-pub use h5logfs_core::journal::definition::Value;
+pub use h5logfs_core::journal::value::Value;
 pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};

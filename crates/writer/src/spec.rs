@@ -8,7 +8,8 @@ use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
 use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_core::journal::datatype::Datatype;
-use h5logfs_core::journal::definition::{DatasetLayout, Value};
+use h5logfs_core::journal::definition::DatasetLayout;
+use h5logfs_core::journal::value::Value;
 
 /// The datatype of a Rust type in memory.
 pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
@@ -24,11 +25,7 @@ fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
             FloatSize::U4 => 4,
             FloatSize::U8 => 8,
         }),
-        // As h5py writes it.
-        TypeDescriptor::Boolean => Datatype::Enumeration {
-            base: Box::new(Datatype::integer(1, true)),
-            members: vec![("FALSE".into(), 0), ("TRUE".into(), 1)],
-        },
+        TypeDescriptor::Boolean => Datatype::boolean(),
         TypeDescriptor::Enum(of) => {
             let members = of.members.iter();
             Datatype::Enumeration {

@@ -8,7 +8,7 @@ use crate::common::readers::project;
 /// In front of a block that is not run: `<!-- not run: REASON -->`.
 const NOT_RUN: &str = "<!-- not run: ";
 
-/// In front of a block of Rust: `<!-- part of: PATH -->`.
+/// In front of a block of Rust, or of a part of a program in C: `<!-- part of: PATH -->`.
 const PART_OF: &str = "<!-- part of: ";
 
 /// Stands for any text within a line, and for any number of lines if it is alone in one.
@@ -52,10 +52,11 @@ impl Block {
     }
 }
 
-/// All blocks of one language that are not exempt.
+/// All blocks of one language that are not exempt, and are no part of a program.
 pub fn to_be_run(language: &str) -> Vec<Block> {
     let blocks = of_documents().into_iter();
-    let blocks = blocks.filter(|b| b.language == language && b.not_run.is_none());
+    let is_whole = |b: &Block| b.not_run.is_none() && b.part_of.is_none();
+    let blocks = blocks.filter(|b| b.language == language && is_whole(b));
     let blocks: Vec<_> = blocks.collect();
     assert!(!blocks.is_empty(), "no document has a block of {language}");
     blocks
@@ -109,7 +110,7 @@ fn parse(document: &Path, text: &str) -> Vec<Block> {
             }
             (None, false) => {}
         }
-        before = line;
+        before = line.trim();
     }
     blocks
 }

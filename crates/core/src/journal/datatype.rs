@@ -119,6 +119,14 @@ impl Datatype {
         }
     }
 
+    /// A boolean as h5py writes it.
+    pub fn boolean() -> Self {
+        Datatype::Enumeration {
+            base: Box::new(Datatype::integer(1, true)),
+            members: vec![("FALSE".into(), 0), ("TRUE".into(), 1)],
+        }
+    }
+
     /// A compound of `size` bytes; members are given by name, byte offset and type.
     pub fn compound(size: u32, members: impl IntoIterator<Item = (String, u32, Datatype)>) -> Self {
         let members = members.into_iter();

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
+use super::value::Value;
 use crate::filters::Filter;
 
 type Result<T> = std::result::Result<T, String>;
@@ -64,79 +65,8 @@ pub struct DatasetLayout {
     pub fill: Vec<u8>,
 }
 
-/// The value of an attribute.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Value {
-    /// Elements of fixed size; without dimensions a scalar.
-    Elements {
-        /// Type of an element.
-        datatype: Datatype,
-        /// Extent; empty for a scalar.
-        dims: Vec<u64>,
-        /// The elements, as they lie in a file.
-        #[serde(with = "hex")]
-        bytes: Vec<u8>,
-    },
-    /// One text of variable length, a scalar.
-    Text(String),
-    /// A list of texts of variable length.
-    Texts(Vec<String>),
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Value::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Value::Text(text)
-    }
-}
-
-impl From<&[&str]> for Value {
-    fn from(texts: &[&str]) -> Self {
-        Value::Texts(texts.iter().map(|t| (*t).to_owned()).collect())
-    }
-}
-
-/// A number becomes a scalar, a slice of numbers a list.
-macro_rules! numbers {
-    ($($number:ty => $datatype:expr),*) => {$(
-        impl From<$number> for Value {
-            fn from(value: $number) -> Self {
-                Value::Elements {
-                    datatype: $datatype,
-                    dims: Vec::new(),
-                    bytes: value.to_ne_bytes().to_vec(),
-                }
-            }
-        }
-
-        impl From<&[$number]> for Value {
-            fn from(values: &[$number]) -> Self {
-                Value::Elements {
-                    datatype: $datatype,
-                    dims: vec![values.len() as u64],
-                    bytes: values.iter().flat_map(|v| v.to_ne_bytes()).collect(),
-                }
-            }
-        }
-    )*};
-}
-
-numbers! {
-    i8 => Datatype::integer(1, true), u8 => Datatype::integer(1, false),
-    i16 => Datatype::integer(2, true), u16 => Datatype::integer(2, false),
-    i32 => Datatype::integer(4, true), u32 => Datatype::integer(4, false),
-    i64 => Datatype::integer(8, true), u64 => Datatype::integer(8, false),
-    f32 => Datatype::float(4), f64 => Datatype::float(8)
-}
-
 /// Bytes as text of two hexadecimal digits each, so that a person can read a journal.
-mod hex {
+pub(super) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
@@ -166,17 +96,15 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The most bytes of a value. Attributes and fill values are messages of an object header, whose length has 16 bits.
-const LARGEST_VALUE: u64 = 60_000;
-/// The most bytes of an attribute message.
-const LARGEST_ATTRIBUTE: u64 = 65_000;
+pub(super) const LARGEST_VALUE: u64 = 60_000;
 /// The most bytes of a name.
-const LONGEST_NAME: usize = 1024;
+pub(super) const LONGEST_NAME: usize = 1024;
 const LONGEST_PATH: usize = 16 << 10;
 /// The most bytes of all datasets in the canonical file, whose addresses have 63 bits.
 const LARGEST_FILE: u128 = 1 << 61;
 /// The most bytes of a chunk in HDF5.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
-const MOST_DIMS: usize = 32;
+pub(super) const MOST_DIMS: usize = 32;
 
 /// A dataset of an [`Outline`].
 #[derive(Debug, Clone)]
@@ -286,7 +214,7 @@ impl Outline {
         if name.is_empty() || name.contains('\0') || name.len() > LONGEST_NAME {
             return Err("a name that is empty, has a zero byte or more than 1024".into());
         }
-        check_value(value)?;
+        value.check()?;
         let key = (object.to_owned(), name.to_owned());
         if self.attributes.insert(key) {
             Ok(())
@@ -427,55 +355,6 @@ fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
 
 fn product(mut values: impl Iterator<Item = u64>) -> Option<u128> {
     values.try_fold(1, |n: u128, v| n.checked_mul(u128::from(v)))
-}
-
-fn check_value(value: &Value) -> Result<()> {
-    let bytes = match value {
-        Value::Elements {
-            datatype,
-            dims,
-            bytes,
-        } => {
-            datatype.check()?;
-            let wanted = dims
-                .iter()
-                .try_fold(u64::from(datatype.size()), |n, d| n.checked_mul(*d));
-            if dims.len() > MOST_DIMS || wanted != Some(bytes.len() as u64) {
-                return Err(format!(
-                    "{} bytes for the shape {dims:?} of elements of {} bytes",
-                    bytes.len(),
-                    datatype.size()
-                ));
-            }
-            bytes.len() as u64
-        }
-        Value::Text(text) => text.len() as u64,
-        // The header holds the length of each text, and where it lies.
-        Value::Texts(texts) => texts.iter().map(|t| t.len() as u64 + 16).sum(),
-    };
-    // The attribute is one message of at most 64 KiB.
-    let described = match value {
-        Value::Elements { datatype, dims, .. } => datatype.message_size() + 16 * dims.len() as u64,
-        Value::Text(_) | Value::Texts(_) => 64,
-    };
-    let texts = match value {
-        Value::Text(text) => std::slice::from_ref(text),
-        Value::Texts(texts) => texts,
-        Value::Elements { .. } => &[],
-    };
-    if texts.iter().any(|t| t.contains('\0')) {
-        return Err("a text with a zero byte".into());
-    }
-    if bytes > LARGEST_VALUE {
-        return Err(format!(
-            "{bytes} bytes; at most {LARGEST_VALUE} are allowed"
-        ));
-    }
-    if bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
-        Ok(())
-    } else {
-        Err("name, datatype and value together are larger than 64 KiB".into())
-    }
 }
 
 #[cfg(test)]

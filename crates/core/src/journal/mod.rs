@@ -1,7 +1,7 @@
 //! A log that is not closed yet: its journal and its data files (`docs/formats/journal.md`). The journal records
 //! definitions and complete flushes.
 //!
-//! * [`datatype`] and [`definition`] describe what a program defines, as plain data.
+//! * [`datatype`], [`definition`] and [`value`] describe what a program defines, as plain data.
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
@@ -13,6 +13,7 @@ pub mod datatype;
 pub mod definition;
 pub mod extent;
 pub mod job;
+pub mod value;
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};

@@ -6,7 +6,8 @@ use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
 use h5logfs_core::journal::datatype::Datatype;
-use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Value};
+use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_core::journal::value::Value;
 use h5logfs_core::log::logvol::names;
 
 type Result<T> = std::result::Result<T, String>;

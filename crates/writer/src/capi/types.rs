@@ -52,10 +52,7 @@ pub(super) fn predefined(id: h5logfs_id) -> Option<Datatype> {
         H5LOGFS_UINT64 => Datatype::integer(8, false),
         H5LOGFS_FLOAT => Datatype::float(4),
         H5LOGFS_DOUBLE => Datatype::float(8),
-        H5LOGFS_BOOL => Datatype::Enumeration {
-            base: Box::new(Datatype::integer(1, true)),
-            members: vec![("FALSE".into(), 0), ("TRUE".into(), 1)],
-        },
+        H5LOGFS_BOOL => Datatype::boolean(),
         _ => return None,
     })
 }

@@ -1,0 +1,28 @@
+//! Attributes from all that a program may hold its values in.
+
+use h5logfs_writer::{Writer, array_value};
+
+use crate::Result;
+
+pub fn write(mut file: Writer) -> Result {
+    let levels = vec![1.0, 2.5];
+    let units = String::from("Pa");
+    let pair = [7u8, 8];
+    file.attribute("/", "vec", &levels)?;
+    file.attribute("/", "slice", &levels[1..])?;
+    file.attribute("/", "array", [1i32, 2, 3])?;
+    file.attribute("/", "borrowed", &pair)?;
+    file.attribute("/", "moved", levels)?;
+    file.attribute("/", "none", Vec::<f32>::new())?;
+    file.attribute("/", "yes", true)?;
+    file.attribute("/", "flags", [true, false])?;
+    file.attribute("/", "text", &units)?;
+    file.attribute("/", "texts", ["K", "m s⁻¹"])?;
+    file.attribute("/", "owned", vec![units.clone(), units])?;
+
+    file.group("/air")?;
+    file.attribute("/air", "levels", vec![1000.0, 850.0, 500.0])?;
+    file.attribute("/air", "axes", ["time", "cell"])?;
+    file.attribute("/air", "box", array_value(&[0u32, 0, 9, 9], &[2, 2])?)?;
+    Ok(file.close()?)
+}

@@ -1,0 +1,32 @@
+//! What programs that are ported to the writer do, each on its own. `tests/writer/port.rs` knows what the file
+//! must hold.
+//!
+//! ```text
+//! writer-port WHAT FILE
+//! ```
+
+mod attributes;
+
+use h5logfs_writer::{Options, Writer};
+
+type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn main() {
+    // Else a rank that fails would wait for the others in MPI_Finalize.
+    std::panic::set_hook(Box::new(|why| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [what, path] = &arguments[..] else {
+        panic!("writer-port WHAT FILE");
+    };
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let file = Writer::create(path, &world, Options::default()).unwrap();
+    let written = match what.as_str() {
+        "attributes" => attributes::write(file),
+        other => panic!("writer-port does not know {other}"),
+    };
+    written.unwrap();
+}
