@@ -1,16 +1,20 @@
-//! `h5logfs export`: writes the canonical file to disk.
+//! `h5logfs export`: writes the canonical file to disk, or to standard output.
 
-use std::io::{IsTerminal, Seek, SeekFrom, Write};
+mod output;
+
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::ViewArgs;
+use crate::fs::shown::ShownFile;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::scan::overwrite::Originals;
 use h5logfs_core::view::View;
+use output::{Output, Target};
 
 /// Bytes written at once.
 const STEP: u64 = 4 << 20;
@@ -22,11 +26,11 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// The file to write; it appears when it is complete
+    /// The file to write, which appears when it is complete; or -, for standard output
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// Replace OUT if it exists
+    /// Replace OUT if it exists; but never a file of a log that is still needed
     #[arg(long)]
     pub force: bool,
 
@@ -35,71 +39,49 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
-    let name = args.out.display();
-    if let Ok(existing) = args.out.symlink_metadata() {
-        ensure!(args.force, "{name}: exists already (--force replaces it)");
-        ensure!(existing.is_file(), "{name}: is not a regular file");
-    }
+    let originals = originals(&args)?;
+    let target = Target::new(&args, originals)?;
     let view = args.view.open(&args.file)?;
-    write_file(&view, &args).with_context(|| format!("cannot write {name}"))
-}
-
-/// Writes a temporary file and renames it, so that OUT is complete as soon as it appears.
-fn write_file(view: &View, args: &ExportArgs) -> Result<()> {
-    // A rename works within one file system only, so the temporary file lies in the same directory.
-    let dir = match args.out.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut temporary = tempfile::Builder::new()
-        .prefix(".h5logfs-export-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(dir)?;
-    remove_at_signal(temporary.path().to_owned())?;
-    write(view, temporary.as_file_mut())?;
-    temporary.as_file().sync_all()?;
-    let named = if args.force {
-        temporary.persist(&args.out).map_err(|e| e.error)
-    } else {
-        temporary.persist_noclobber(&args.out).map_err(|e| e.error)
-    };
-    Ok(named.map(drop)?)
-}
-
-/// An interrupted export leaves no file behind.
-fn remove_at_signal(temporary: PathBuf) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            let _ = std::fs::remove_file(temporary);
-            // Ends the process as the signal would have done.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
+    let written = target.create().and_then(|mut output| {
+        write(&view, &mut output)?;
+        output.finish()
     });
-    Ok(())
+    written.with_context(|| format!("cannot write {}", target.name()))
 }
 
-fn write(view: &View, out: &mut std::fs::File) -> Result<()> {
+/// The files that are read, and those behind them if a mount shows them.
+fn originals(args: &ExportArgs) -> Result<Originals> {
+    let log_dirs = args.view.settings()?.log_dirs;
+    let of = |file: &Path| -> Result<Originals> {
+        let (dir, name) = SourceDir::of_file(file)?;
+        Ok(Originals::of(&dir.with_further(&log_dirs)?, &name))
+    };
+    let own = of(&args.file)?;
+    let shown = ShownFile::at(&args.file);
+    // Where this user cannot get at the source, there is nothing to protect from this user.
+    let behind = shown.and_then(|shown| of(shown.source()).ok());
+    Ok(own.with(behind.unwrap_or_default()))
+}
+
+fn write(view: &View, out: &mut Output) -> Result<()> {
     let progress = progress(view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
         let segment = view.segment_at(at)?;
         if segment.is_hole {
+            out.skip(segment.range.end - at)?;
             at = segment.range.end;
-            out.seek(SeekFrom::Start(at))?;
             continue;
         }
         while at < segment.range.end {
             let len = STEP.min(segment.range.end - at) as usize;
             view.read_at(at, &mut buf[..len])?;
-            out.write_all(&buf[..len])?;
+            out.write(&buf[..len])?;
             at += len as u64;
             progress.set_position(at);
         }
     }
-    // The seek over a hole at the end did not make the file longer.
-    out.set_len(view.len())?;
     progress.finish_and_clear();
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! | `allocator` | bounds what the allocator keeps |
 //! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
 //! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
+//! | `shown` | which file of a source a path in a mount shows |
 //! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
 //! | `monitor` | reports on a mount: statistics, state, caches |
 //! | `virtual_files` | the directory `.h5logfs` |
@@ -51,6 +52,7 @@ mod reply;
 mod scheduler;
 mod service;
 mod session;
+pub mod shown;
 mod source_tree;
 mod thread_state;
 mod virtual_files;

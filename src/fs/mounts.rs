@@ -61,8 +61,21 @@ impl FromStr for MountId {
 struct Line {
     id: MountId,
     parent: u32,
+    /// Which directory of the mounted file system is mounted: another one than `/` for a bind mount.
+    root: PathBuf,
     mount_point: PathBuf,
     fs_type: String,
+    source: PathBuf,
+}
+
+/// What one of our mounts shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub mount_point: PathBuf,
+    /// The source of the mount.
+    pub source: PathBuf,
+    /// Where the file lies below the source.
+    pub relative: PathBuf,
 }
 
 /// The mounts at one moment.
@@ -118,6 +131,19 @@ impl Mounts {
             .map(|m| m.mount_point.as_path())
     }
 
+    /// What the mount with this number shows at `path`, if the mount is an h5logfs.
+    pub fn shown_at(&self, mount: u64, path: &Path) -> Option<Shown> {
+        let line = self.0.iter().find(|m| u64::from(m.id.mount) == mount)?;
+        let line = (line.fs_type == MOUNT_TYPE).then_some(line)?;
+        let below = path.strip_prefix(&line.mount_point).ok()?;
+        let root = line.root.strip_prefix("/").ok()?;
+        Some(Shown {
+            mount_point: line.mount_point.clone(),
+            source: line.source.clone(),
+            relative: root.components().chain(below.components()).collect(),
+        })
+    }
+
     /// Whether another mount covers it.
     fn is_covered(&self, below: &Line) -> bool {
         self.0
@@ -133,10 +159,11 @@ impl Line {
         let parent = number(fields.next()?)?;
         let mut device = fields.next()?.split(|b| *b == b':');
         let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
-        let mount_point = unescape(fields.nth(1)?);
+        let (root, mount_point) = (unescape(fields.next()?), unescape(fields.next()?));
         // A dash ends the optional fields.
         fields.find(|field| *field == b"-")?;
         let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
+        let source = unescape(fields.next()?);
         Some(Line {
             id: MountId {
                 mount,
@@ -144,8 +171,10 @@ impl Line {
                 minor,
             },
             parent,
+            root,
             mount_point,
             fs_type,
+            source,
         })
     }
 }
@@ -191,6 +220,8 @@ mod tests {
 42 41 0:52 / /mnt/covered rw - tmpfs none rw
 43 22 0:53 / /mnt/auto rw - autofs systemd-1 rw
 44 43 0:54 / /mnt/auto ro - fuse.h5logfs /data ro
+45 22 0:50 /run\\0401 /bound ro - fuse.h5logfs /data ro
+46 22 0:50 /run\\0401/x.h5 /file ro - fuse.h5logfs /data ro
 ";
 
     fn id(text: &str) -> MountId {
@@ -223,6 +254,28 @@ mod tests {
     fn numbers_that_another_type_uses_now_are_not_ours() {
         let mounts = Mounts::parse(TABLE);
         assert_eq!(mounts.path_of(id("42:0:52")), None);
+    }
+
+    #[test]
+    fn what_is_shown_is_known_by_the_mount() {
+        let mounts = Mounts::parse(TABLE);
+        let shown = |mount, path: &str| {
+            let shown = mounts.shown_at(mount, Path::new(path))?;
+            assert_eq!(shown.source, Path::new("/data"));
+            Some(shown.relative)
+        };
+        assert_eq!(shown(40, "/mnt/a b/x/y.h5"), Some("x/y.h5".into()));
+        assert_eq!(shown(40, "/mnt/a b"), Some("".into()));
+        assert_eq!(shown(45, "/bound/x.h5"), Some("run 1/x.h5".into()));
+        assert_eq!(shown(46, "/file"), Some("run 1/x.h5".into()));
+        for (mount, path) in [
+            (22, "/mnt/x"),
+            (42, "/mnt/covered/x"),
+            (40, "/else"),
+            (99, "/"),
+        ] {
+            assert_eq!(shown(mount, path), None, "{path}");
+        }
     }
 
     #[test]

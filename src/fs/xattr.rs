@@ -19,6 +19,9 @@ const DEFAULT_LIST: &str = "system.posix_acl_default";
 const LOG_PREFIX: &[u8] = b"user.h5logfs.";
 const USER_PREFIX: &[u8] = b"user.";
 
+/// The attribute that each view has, and no other file.
+pub const LAYOUT: &str = "user.h5logfs.layout";
+
 /// Enough for most values, in bytes.
 const USUAL_LEN: usize = 256;
 /// The maximum for a value and for all names of a file (xattr(7)), in bytes.
@@ -63,7 +66,7 @@ pub enum LogAttribute {
 
 impl LogAttribute {
     const ALL: [(&str, LogAttribute); 3] = [
-        ("user.h5logfs.layout", LogAttribute::Layout),
+        (LAYOUT, LogAttribute::Layout),
         ("user.h5logfs.records", LogAttribute::Records),
         ("user.h5logfs.covered", LogAttribute::Covered),
     ];

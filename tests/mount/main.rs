@@ -10,6 +10,7 @@ mod admin {
     mod systemd;
 }
 mod daemon;
+mod export;
 mod mirror;
 mod netcdf;
 mod permissions;

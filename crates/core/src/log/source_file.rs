@@ -33,6 +33,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whether it is the same file, in whatever state.
+    pub fn is_same_file(&self, other: Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     /// Whether the file whose identity is `now` still has this owner and these bytes. Of a file that `grows` only the
     /// first `size` bytes count, for a job may append more.
     pub fn is_still(&self, now: Identity, grows: bool) -> bool {
@@ -41,7 +46,7 @@ impl Identity {
 
     /// The same for the bytes alone. A program that has a file open reads on when its owner changes.
     fn has_bytes_in(&self, now: Identity, grows: bool) -> bool {
-        let same_file = (self.device, self.inode) == (now.device, now.inode);
+        let same_file = self.is_same_file(now);
         let is_unchanged = same_file && (self.size, self.modified) == (now.size, now.modified);
         is_unchanged || (grows && same_file && self.size <= now.size)
     }

@@ -187,6 +187,43 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
     Ok(found)
 }
 
+/// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
+/// its subfiles, its burst-buffer logs. Names alone decide, so some of them may belong to no log: this is for programs
+/// that must leave alone what may be a part.
+///
+/// Where a directory cannot be listed, no part in it could be read either.
+pub fn all_files(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
+    let mut files = vec![SourcePath::below(relative)];
+    files.extend(parts(dir, relative));
+    files
+}
+
+/// The same without the log file.
+pub(super) fn parts(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
+    let journal = SourcePath::below(journal::path_of(relative));
+    let has_journal = dir.stat(&journal.path).is_ok();
+    let mut parts: Vec<SourcePath> = has_journal.then_some(journal).into_iter().collect();
+    let subfiles = subfile_dir(relative);
+    let mut names = dir.list(&subfiles).unwrap_or_default();
+    names.sort();
+    parts.extend(names.iter().map(|n| SourcePath::below(subfiles.join(n))));
+    parts.extend(named(dir, relative, &Listings::default()).unwrap_or_default());
+    parts
+}
+
+/// The path of the log file to which the file at `path` belongs, by its name or that of its directory.
+pub fn log_of(path: &Path) -> Option<PathBuf> {
+    let beside = path.file_name().and_then(master_of);
+    if let Some(master) = beside {
+        return Some(path.with_file_name(master));
+    }
+    let dir = path.parent()?;
+    let master = dir.file_name()?.as_bytes();
+    let master = master.strip_suffix(SUBFILE_DIR.as_bytes())?;
+    let has_name = !master.is_empty();
+    has_name.then(|| dir.with_file_name(OsStr::from_bytes(master)))
+}
+
 /// The name of the log file to which `name` belongs, as a burst-buffer log, a subfile directory, or a journal. Only the
 /// name decides.
 pub fn master_of(name: &OsStr) -> Option<&OsStr> {
@@ -230,6 +267,56 @@ mod tests {
         for other in ["a.h5", ".subfiles", "_0_1.meta", "a.nc_0.meta", "a_0_1.txt"] {
             assert_eq!(master(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_log_of_a_part_is_known_by_its_path() {
+        let log = |path: &str| log_of(Path::new(path));
+        let own = Some(PathBuf::from("/d/a.h5"));
+        assert_eq!(log("/d/a.h5.h5logfs-journal"), own);
+        assert_eq!(log("/d/a.h5.subfiles/a.h5.0"), own);
+        assert_eq!(log("/d/a.h5.subfiles/anything"), own);
+        assert_eq!(log("/d/a.h5_0_7.meta"), own);
+        for other in [
+            "/d/a.h5",
+            "/d/.subfiles/a.h5.0",
+            "/",
+            "a.h5",
+            "/a.h5.subfilesx/b",
+        ] {
+            assert_eq!(log(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn all_files_of_a_log_are_found() {
+        let source = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(source.path().join("below/a.h5.subfiles")).unwrap();
+        let own = [
+            "below/a.h5",
+            "below/a.h5.h5logfs-journal",
+            "below/a.h5.subfiles/renamed.0",
+            "below/a.h5.subfiles/renamed.1",
+            "below/a.h5_0_0.data",
+            "below/a.h5_0_0.meta",
+        ];
+        for name in own.iter().chain(&["below/b.h5", "below/b.h5_0_0.meta"]) {
+            std::fs::write(source.path().join(name), "").unwrap();
+        }
+        let dir = SourceDir::open(source.path()).unwrap();
+        let found = || {
+            let mut found = all_files(&dir, Path::new("below/a.h5"));
+            found.sort();
+            found
+        };
+        assert_eq!(found(), own.map(SourcePath::below));
+        let below = |file: &SourcePath| log_of(&file.path);
+        let log = Some(PathBuf::from("below/a.h5"));
+        assert!(found()[1..].iter().all(|file| below(file) == log));
+        for name in &own[1..] {
+            std::fs::remove_file(source.path().join(name)).unwrap();
+        }
+        assert_eq!(found(), [SourcePath::below("below/a.h5")]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //! libhdf5, in the same process or in a confined one.
 //!
 //! * [`companions`] knows which files make a log of another one.
+//! * [`overwrite`] keeps files of logs from being written over.
 //! * [`settings`] holds the options that decide the outcome of a scan.
 //! * [`shape`] chooses chunk shapes where the log records none.
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
 pub mod companions;
 mod listings;
+pub mod overwrite;
 pub mod protocol;
 pub mod settings;
 pub mod shape;

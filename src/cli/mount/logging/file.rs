@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use h5logfs_core::scan::overwrite::check_text;
+
 /// A file of this many bytes is renamed to `PATH.old`, and replaces an older one of that name.
 const MAX_SIZE: u64 = 64 << 20;
 
@@ -21,7 +23,9 @@ pub struct LogFile {
 }
 
 impl LogFile {
+    /// Fails where the file holds data: a slip in the options must not add messages to them.
     pub fn open(path: &Path) -> io::Result<Self> {
+        check_text(path).map_err(io::Error::other)?;
         Ok(LogFile {
             path: std::path::absolute(path)?,
             file: open(path)?,
@@ -99,6 +103,15 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"three\n");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o007, 0);
+    }
+
+    #[test]
+    fn it_is_no_data_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.h5");
+        fs::write(&path, b"\x89HDF\r\n\x1a\n").unwrap();
+        let refused = LogFile::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("holds data"), "{refused}");
     }
 
     #[test]

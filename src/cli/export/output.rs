@@ -1,0 +1,207 @@
+//! Where an export goes: to a new file, or to standard output. What is refused is refused before anything is written.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tempfile::NamedTempFile;
+
+use super::ExportArgs;
+use crate::fs::shown::ShownFile;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::Identity;
+use h5logfs_core::scan::overwrite::{Originals, check_target};
+
+/// The name of standard output.
+const STDOUT: &str = "-";
+/// Zeros written at once where a hole cannot be left.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Where the user wants the export, as far as it is allowed.
+pub enum Target {
+    Stdout(File),
+    File(NewFile),
+}
+
+/// The place of a file that is to be made.
+pub struct NewFile {
+    /// As the user calls it.
+    path: PathBuf,
+    /// Its directory, and its name there.
+    dir: SourceDir,
+    name: PathBuf,
+    replaces: bool,
+    originals: Originals,
+}
+
+impl Target {
+    /// Fails where the export must not go there.
+    pub fn new(args: &ExportArgs, originals: Originals) -> Result<Self> {
+        if args.out == Path::new(STDOUT) {
+            return stdout(&originals).map(Target::Stdout);
+        }
+        let file = NewFile::new(args, originals)?;
+        file.check()?;
+        Ok(Target::File(file))
+    }
+
+    /// Its name, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Target::Stdout(_) => "standard output".to_owned(),
+            Target::File(file) => file.path.display().to_string(),
+        }
+    }
+
+    pub fn create(&self) -> Result<Output<'_>> {
+        match self {
+            Target::Stdout(file) => Ok(Output::Stdout(file)),
+            Target::File(file) => Ok(Output::File(file, file.temporary()?)),
+        }
+    }
+}
+
+/// Standard output as a file. Fails where a terminal shows it, and where it leads into the log that is read.
+fn stdout(originals: &Originals) -> Result<File> {
+    ensure!(
+        !io::stdout().is_terminal(),
+        "a terminal cannot show HDF5: direct standard output to a file or a program (./- is a file of the name -)"
+    );
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let identity = Identity::from(&file.metadata()?);
+    originals.check_other(Path::new("standard output"), identity)?;
+    Ok(file)
+}
+
+impl NewFile {
+    fn new(args: &ExportArgs, originals: Originals) -> Result<Self> {
+        let path = args.out.clone();
+        let Some(name) = path.file_name() else {
+            bail!("{}: is a directory", path.display());
+        };
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = PathBuf::from(name);
+        // Its real path: the names of directories on it may say whose file this is.
+        let parent = parent.canonicalize();
+        let parent = parent.map_err(|e| h5logfs_core::error::Error::io(&path, e))?;
+        let log_dirs = args.view.settings()?.log_dirs;
+        Ok(NewFile {
+            dir: SourceDir::open(&parent)?.with_further(&log_dirs)?,
+            name,
+            path,
+            replaces: args.force,
+            originals,
+        })
+    }
+
+    /// Fails where the file must not be made.
+    fn check(&self) -> Result<()> {
+        let name = self.path.display();
+        if let Some(shown) = ShownFile::at(self.dir.path()) {
+            let mount_point = shown.mount_point().display();
+            bail!(
+                "{name}: lies in the mount {mount_point} of h5logfs, where nothing can be written"
+            );
+        }
+        let path = self.dir.full_path(&self.name);
+        if let Ok(existing) = path.symlink_metadata() {
+            ensure!(
+                !existing.is_symlink(),
+                "{name}: is a symbolic link: give the path of the file itself, or remove the link"
+            );
+            ensure!(existing.is_file(), "{name}: is not a regular file");
+        }
+        check_target(&self.dir, &self.name, &self.originals)?;
+        ensure!(
+            self.replaces || !path.exists(),
+            "{name}: exists already (--force replaces it)"
+        );
+        Ok(())
+    }
+
+    /// A rename works within one file system only, so the temporary file lies in the same directory.
+    fn temporary(&self) -> Result<NamedTempFile> {
+        let temporary = tempfile::Builder::new()
+            .prefix(".h5logfs-export-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .tempfile_in(self.dir.path())?;
+        remove_at_signal(temporary.path().to_owned())?;
+        Ok(temporary)
+    }
+
+    /// Gives the complete file its name.
+    fn name(&self, temporary: NamedTempFile) -> Result<()> {
+        // A job may have made a log of this name meanwhile.
+        self.check()?;
+        let path = self.dir.full_path(&self.name);
+        let named = if self.replaces {
+            temporary.persist(&path)
+        } else {
+            temporary.persist_noclobber(&path)
+        };
+        Ok(named.map(drop).map_err(|e| e.error)?)
+    }
+}
+
+/// An export in the making. A file gets its name when it is complete.
+pub enum Output<'a> {
+    Stdout(&'a File),
+    File(&'a NewFile, NamedTempFile),
+}
+
+impl Output<'_> {
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Output::Stdout(file) => file.write_all(bytes),
+            Output::File(_, file) => file.write_all(bytes),
+        }
+    }
+
+    /// Adds zeros: a hole, where that is possible.
+    pub fn skip(&mut self, mut len: u64) -> io::Result<()> {
+        if let Output::File(_, file) = self {
+            let len = i64::try_from(len).map_err(io::Error::other)?;
+            file.seek(SeekFrom::Current(len))?;
+            return Ok(());
+        }
+        while len > 0 {
+            let zeros = &ZEROS[..len.min(ZEROS.len() as u64) as usize];
+            self.write(zeros)?;
+            len -= zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Output::Stdout(_) => Ok(()),
+            Output::File(place, mut file) => {
+                // A hole at the end did not make the file longer.
+                let len = file.stream_position()?;
+                file.as_file().set_len(len)?;
+                file.as_file().sync_all()?;
+                place.name(file)
+            }
+        }
+    }
+}
+
+/// An interrupted export leaves no file behind.
+fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let _ = std::fs::remove_file(temporary);
+            // Ends the process as the signal would have done.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! `h5logfs export`: where it writes, and what it never writes over.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::common::people::{copy, corpus};
+use crate::common::unclosed;
+use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages, source};
+
+/// The state of all files below a directory: their paths, inodes and bytes.
+type State = Vec<(PathBuf, u64, Vec<u8>)>;
+
+fn state(dir: &Path) -> State {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let about = path.symlink_metadata().unwrap();
+        if about.is_dir() {
+            found.extend(state(&path));
+        } else {
+            let is_file = about.is_file();
+            let bytes = is_file.then(|| fs::read(&path).unwrap());
+            found.push((path, about.ino(), bytes.unwrap_or_default()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn export(arguments: &[&Path]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("export").args(arguments);
+    command
+}
+
+/// A directory with copies of files of the corpus.
+fn logs(names: &[&str]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        let from = corpus(name);
+        copy(&from, &dir.path().join(from.file_name().unwrap()));
+    }
+    dir
+}
+
+/// The export fails with these words, and leaves all files below `dir` as they were.
+#[track_caller]
+fn assert_refused(dir: &Path, command: &mut Command, words: &str) {
+    let before = state(dir);
+    let output = command.output().unwrap();
+    let said = messages(&output);
+    assert!(!output.status.success(), "it was not refused");
+    assert!(said.contains(words), "no \"{words}\" in: {said}");
+    assert!(output.stdout.is_empty());
+    assert!(state(dir) == before, "files were changed");
+}
+
+const REPLACE: &str = "--force";
+const IS_READ: &str = "which is read: it is not written over";
+
+#[test]
+fn no_export_replaces_its_own_log() {
+    let dir = logs(&[
+        "corpus/fill.log.h5",
+        "corpus/subfile.log.h5",
+        "corpus/subfile.log.h5.subfiles",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.data",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.meta",
+    ]);
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("below")).unwrap();
+    let unclosed = unclosed::Log::usual(&at("run.h5"));
+    let own = [
+        ("fill.log.h5", "fill.log.h5"),
+        ("subfile.log.h5", "subfile.log.h5"),
+        ("subfile.log.h5", "subfile.log.h5.subfiles/subfile.log.h5.1"),
+        ("file.nc", "file.nc"),
+        ("file.nc", "file.nc_0_0.data"),
+        ("file.nc", "file.nc_0_0.meta"),
+        ("run.h5", "run.h5"),
+        ("run.h5", "run.h5.h5logfs-journal"),
+    ];
+    symlink(dir.path(), at("below/link")).unwrap();
+    for (log, target) in own {
+        let refuse = |target: &Path, words: &str| {
+            let mut command = export(&[&at(log), target]);
+            assert_refused(dir.path(), command.arg(REPLACE), words);
+        };
+        refuse(&at(target), IS_READ);
+        refuse(&at("below/..").join(target), IS_READ);
+        refuse(&at("below/link").join(target), IS_READ);
+        fs::hard_link(at(target), at("other")).unwrap();
+        refuse(&at("other"), IS_READ);
+        fs::remove_file(at("other")).unwrap();
+        symlink(at(target), at("other")).unwrap();
+        refuse(&at("other"), "is a symbolic link");
+        fs::remove_file(at("other")).unwrap();
+        // A relative path, and the log by another name.
+        fs::hard_link(at(log), at("again")).unwrap();
+        let mut command = export(&[Path::new(log), Path::new("again")]);
+        assert_refused(
+            dir.path(),
+            command.arg(REPLACE).current_dir(dir.path()),
+            IS_READ,
+        );
+        fs::remove_file(at("again")).unwrap();
+    }
+    let replaced = export(&[&at("fill.log.h5"), &at("plain.h5")])
+        .output()
+        .unwrap();
+    assert!(replaced.status.success(), "{}", messages(&replaced));
+    drop(unclosed);
+}
+
+#[test]
+fn no_export_replaces_a_part_of_another_log() {
+    let dir = logs(&[
+        "corpus/fill.log.h5",
+        "corpus/nd.log.h5",
+        "corpus/subfile.log.h5",
+        "corpus/subfile.log.h5.subfiles",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.data",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.meta",
+    ]);
+    let at = |name: &str| dir.path().join(name);
+    unclosed::Log::usual(&at("run.h5"));
+    let log = at("fill.log.h5");
+    for (target, words) in [
+        ("run.h5", "run.h5.h5logfs-journal is part of it"),
+        ("run.h5.h5logfs-journal", "a file of the log"),
+        ("subfile.log.h5", "subfile.log.h5.0 is part of it"),
+        (
+            "subfile.log.h5.subfiles/subfile.log.h5.0",
+            "a file of the log",
+        ),
+        ("subfile.log.h5.subfiles/new", "a file of the log"),
+        ("file.nc", "file.nc_0_0.data is part of it"),
+        ("file.nc_0_0.meta", "a file of the log"),
+        ("file.nc_0_1.meta", "a file of the log"),
+        ("nd.log.h5.h5logfs-journal", "a file of the log"),
+    ] {
+        let mut command = export(&[&log, &at(target)]);
+        assert_refused(dir.path(), command.arg(REPLACE), words);
+    }
+    fs::rename(at("run.h5.h5logfs-journal"), at("elsewhere")).unwrap();
+    let mut command = export(&[&log, &at("run.h5")]);
+    assert_refused(dir.path(), command.arg(REPLACE), "was not closed");
+    // A closed log of one file is a file that the user has named.
+    let mut command = export(&[&log, &at("nd.log.h5")]);
+    assert_refused(dir.path(), &mut command, "exists already");
+    let output = command.arg(REPLACE).output().unwrap();
+    assert!(output.status.success(), "{}", messages(&output));
+    assert!(fs::read(at("nd.log.h5")).unwrap().starts_with(b"\x89HDF"));
+}
+
+/// Runs a script as root in a mount namespace of its own; `None` where that cannot be had.
+fn in_namespace(dir: &Path, script: &str) -> Option<Output> {
+    if !is_root() {
+        eprintln!("skipped: only root can make bind mounts");
+        return None;
+    }
+    let run = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation=private", "sh", "-c", script]);
+        command.current_dir(dir).env("PROGRAM", PROGRAM);
+        command.output().unwrap()
+    };
+    if !run("mount --bind . .").status.success() {
+        eprintln!("skipped: no bind mount can be made");
+        return None;
+    }
+    Some(run(script))
+}
+
+#[test]
+fn no_export_replaces_its_log_by_a_bind_mount() {
+    let dir = logs(&["corpus/fill.log.h5"]);
+    fs::create_dir(dir.path().join("bound")).unwrap();
+    File::create(dir.path().join("file")).unwrap();
+    let before = state(dir.path());
+    for (bind, target) in [
+        (". bound", "bound/fill.log.h5"),
+        ("fill.log.h5 file", "file"),
+    ] {
+        let script = format!("mount --bind {bind} && $PROGRAM export --force fill.log.h5 {target}");
+        let Some(output) = in_namespace(dir.path(), &script) else {
+            return;
+        };
+        let said = messages(&output);
+        assert!(!output.status.success() && said.contains(IS_READ), "{said}");
+        assert!(state(dir.path()) == before);
+    }
+}
+
+#[test]
+fn no_export_is_written_to_a_mount_or_over_what_one_shows() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let dir = logs(&[
+        "corpus/fill.log.h5",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc",
+    ]);
+    let at = |name: &str| dir.path().join(name);
+    // Without logs it is shown as it is.
+    let options = if is_root() { "allow_other" } else { "" };
+    let mounted = Mounted::new(dir.path(), options);
+    let mut command = export(&[&at("fill.log.h5"), &mounted.join("new.h5")]);
+    assert_refused(dir.path(), &mut command, "where nothing can be written");
+    let mut command = export(&[&mounted.join("file.nc"), &at("file.nc")]);
+    command.args([REPLACE, "-o", "netcdf=hdf5"]);
+    assert_refused(dir.path(), &mut command, IS_READ);
+}
+
+#[test]
+fn an_export_to_standard_output_is_the_same_file() {
+    let dir = logs(&["corpus/fill.log.h5", "corpus/nd.log.h5"]);
+    for log in ["fill.log.h5", "nd.log.h5"] {
+        let log = dir.path().join(log);
+        let plain = dir.path().join("plain.h5");
+        let written = export(&[&log, &plain]).arg(REPLACE).status().unwrap();
+        assert!(written.success());
+        let piped = export(&[&log, Path::new("-")]).output().unwrap();
+        assert!(piped.status.success() && piped.stderr.is_empty());
+        assert!(piped.stdout == fs::read(&plain).unwrap());
+    }
+    // By another path it is a file of that name.
+    let mut command = export(&[Path::new("fill.log.h5"), Path::new("./-")]);
+    let output = command.current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert!(dir.path().join("-").is_file());
+}
+
+#[test]
+fn standard_output_must_not_lead_into_the_log() {
+    let dir = logs(&["corpus/fill.log.h5", "corpus/nd.log.h5"]);
+    let log = dir.path().join("fill.log.h5");
+    let run = dir.path().join("run.h5");
+    unclosed::Log::usual(&run);
+    let journal = dir.path().join("run.h5.h5logfs-journal");
+    for (log, target) in [(&log, &log), (&run, &run), (&run, &journal)] {
+        for append in [true, false] {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .append(append)
+                .open(target);
+            let before = state(dir.path());
+            let mut command = export(&[log, Path::new("-")]);
+            let output = command
+                .stdout(file.unwrap())
+                .stderr(Stdio::piped())
+                .output()
+                .unwrap();
+            let said = messages(&output);
+            assert!(!output.status.success() && said.contains(IS_READ), "{said}");
+            assert!(state(dir.path()) == before);
+        }
+    }
+    // Another file is for the user to choose.
+    let other = File::create(dir.path().join("other")).unwrap();
+    assert!(
+        export(&[&log, Path::new("-")])
+            .stdout(other)
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+#[test]
+fn a_terminal_gets_no_export() {
+    let source = source(User::Caller);
+    let log = corpus("corpus/fill.log.h5");
+    let command = format!("{PROGRAM} export {} -", log.display());
+    let script = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .output();
+    let Ok(output) = script else {
+        eprintln!("skipped: script(1) is not installed");
+        return;
+    };
+    drop(source);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        !output.status.success() && said.contains("a terminal cannot show HDF5"),
+        "{said}"
+    );
+    assert!(!said.contains("HDF\r"), "{said}");
+}
+
+/// The reader of the pipe may go before the end, as `head` does.
+#[test]
+fn a_pipe_may_be_closed() {
+    let log = corpus("corpus/fill.log.h5");
+    let mut command = export(&[&log, Path::new("-")]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        messages(&output)
+    );
+}
