@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::directories;
+
 pub(super) use command::no_source;
 pub use command::{ConfigArgs, run};
 
@@ -83,22 +85,10 @@ pub fn usual_file() -> Option<PathBuf> {
     let path = if rustix::process::geteuid().is_root() {
         PathBuf::from(SYSTEM_FILE)
     } else {
-        users_file(
-            std::env::var_os("XDG_CONFIG_HOME"),
-            std::env::var_os("HOME"),
-        )?
+        directories::config()?.join(USER_FILE)
     };
     // A dangling link counts as a file: reading it fails, and the user learns of it.
     path.symlink_metadata().is_ok().then_some(path)
-}
-
-fn users_file(config: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
-    let dir = match config.and_then(absolute) {
-        Some(dir) => dir,
-        None => home.and_then(absolute)?.join(".config"),
-    };
-    Some(dir.join(USER_FILE))
 }
 
 /// Reads the named file, or else the usual one. `None` if there is neither.
@@ -259,16 +249,6 @@ mod tests {
         let path = GivenPath::new(&link);
         assert!(path.is(&link) && path.is(&real));
         assert!(!path.is(dir.path()));
-    }
-
-    #[test]
-    fn a_users_file_is_where_others_look_for_it() {
-        let file = |config: &str, home: &str| users_file(Some(config.into()), Some(home.into()));
-        assert_eq!(file("/c", "/h"), Some("/c/h5logfs.toml".into()));
-        let in_home = Some(PathBuf::from("/h/.config/h5logfs.toml"));
-        assert_eq!(file("", "/h"), in_home);
-        assert_eq!(file("relative", "/h"), in_home);
-        assert_eq!(file("", ""), None);
     }
 
     #[test]

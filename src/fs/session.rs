@@ -1,7 +1,8 @@
 //! The life of one mount: start, serve, end.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -15,11 +16,13 @@ use signal_hook::iterator::Signals;
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::{Store, default_place};
+use h5logfs_core::index::store::Store;
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::view::cache::MemoryLimits;
+
+use crate::directories;
 
 use super::allocator;
 use super::auto_unmount::Watcher;
@@ -71,7 +74,7 @@ pub struct Options {
 /// Where the outcomes of scans and the indexes are stored for the next daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexDir {
-    /// In the cache directory of the user. Where that is impossible: nowhere, with a warning.
+    /// In the usual directory of the user. Where that is impossible: nowhere, with a warning.
     Usual,
     At(PathBuf),
     None,
@@ -202,25 +205,35 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
 
 /// Opens the store. Must be called before the mount, which may cover its directory.
 fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
-    let place = match &options.index_dir {
-        IndexDir::Usual => default_place(),
-        IndexDir::At(path) => Some(path.clone()),
-        IndexDir::None => return Ok(None),
-    };
-    let Some(path) = place else {
+    let size = options.index_dir_size;
+    match &options.index_dir {
+        IndexDir::None => Ok(None),
+        IndexDir::At(path) => match Store::open(path, size) {
+            Ok(store) => Ok(Some(Arc::new(store))),
+            Err(e) => Err(Error::io(format!("index_dir={}", path.display()), e)),
+        },
+        IndexDir::Usual => Ok(open_usual_store(size)),
+    }
+}
+
+/// The store of a mount for which no directory was named. Without one the next mount takes longer, and nothing else.
+fn open_usual_store(size: u64) -> Option<Arc<Store>> {
+    let Some(path) = directories::indexes() else {
         log::warn!("there is no home to keep indexes in: the next mount will make them again");
-        return Ok(None);
+        return None;
     };
-    match Store::open(&path, options.index_dir_size) {
-        Ok(store) => Ok(Some(Arc::new(store))),
-        Err(e) if options.index_dir == IndexDir::Usual => {
+    let parents = path.parent().map_or(Ok(()), |parent| {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)
+    });
+    match parents.and_then(|()| Store::open(&path, size)) {
+        Ok(store) => Some(Arc::new(store)),
+        Err(e) => {
             let path = path.display();
             log::warn!(
                 "{path}: indexes cannot be kept there, the next mount will make them again: {e}"
             );
-            Ok(None)
+            None
         }
-        Err(e) => Err(Error::io(path, e)),
     }
 }
 

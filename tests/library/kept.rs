@@ -467,6 +467,17 @@ fn an_index_directory_that_cannot_be_used_is_an_error_where_it_was_asked_for() {
     let said = messages(&refused);
     assert!(!refused.status.success());
     assert!(said.contains("kept") && said.contains("0755"), "{said}");
+    // What is missing but for its last part may be a typing error.
+    let missing = site.dir.path().join("typo/indexes");
+    let options = format!("index_dir={}", missing.display());
+    let refused = crate::common::mount(User::Caller, &site.run(), mount_point.path(), &options);
+    let said = messages(&refused);
+    assert!(!refused.status.success());
+    assert!(
+        said.contains(&options) && said.contains("neither it nor"),
+        "{said}"
+    );
+    assert!(!site.dir.path().join("typo").exists());
     // The usual place is worth a warning only.
     fs::rename(&place, site.dir.path().join("h5logfs")).unwrap();
     let log = site.dir.path().join("messages");

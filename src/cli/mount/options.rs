@@ -214,7 +214,7 @@ const OWN: [MountOption; 15] = [
             Ok(())
         }),
         help: "directory for the indexes of log files, which later mounts use; none: keep no indexes",
-        default: "the user's cache directory",
+        default: "/var/cache/h5logfs for root, else h5logfs in the user's cache directory",
     },
     MountOption {
         name: "index_dir_size",

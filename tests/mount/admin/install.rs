@@ -309,8 +309,7 @@ root=$top/root
 cp "$package" "$root/package.deb"
 mkdir "$root/source" "$root/mount"
 cp -r "$source"/. "$root/source"
-# Without a home, as at boot: what a mount keeps is in /var/cache/h5logfs.
-in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+in_root() { chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 
 in_root dpkg -i /package.deb
 [ "$(in_root sh -c 'command -v h5logfs')" = /usr/bin/h5logfs ] || fail "not the program of the package"
@@ -334,7 +333,21 @@ in_root dpkg -i /package.deb
 in_root cmp /shown.h5 /mount/nd.log.h5
 in_root umount /mount
 
-in_root test -d /var/cache/h5logfs || fail "nothing was kept, so purging is not tested"
+[ "$(in_root stat -c %a /var/cache/h5logfs)" = 700 ] || fail "nothing was kept, so purging is not tested"
+
+# A purge under a mount cannot remove the user, and says what to do.
+in_root mount -t h5logfs /source /mount
+said=$(in_root dpkg -P h5logfs 2>&1) || fail "purge under a mount: $said"
+case $said in *"still use it:"*/mount*"userdel h5logfs"*) ;; *) fail "purge under a mount said: $said" ;; esac
+in_root cmp /shown.h5 /mount/nd.log.h5
+in_root umount /mount
+for _ in $(seq 100); do ! in_root pgrep -u h5logfs >/dev/null || sleep 0.1; done
+in_root userdel h5logfs
+in_root dpkg -i /package.deb
+in_root mount -t h5logfs /source /mount
+in_root cat /mount/nd.log.h5 >/dev/null
+in_root umount /mount
+
 in_root dpkg -r h5logfs
 in_root sh -c '! command -v h5logfs' || fail "the program is still there"
 in_root dpkg -P h5logfs

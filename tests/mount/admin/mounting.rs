@@ -294,6 +294,42 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
     );
 }
 
+/// mount(8) clears the environment for ordinary users. The home is that of the user database.
+#[test]
+fn users_without_an_environment_have_their_files() {
+    run_with_user(
+        r#"
+        home=$W/scratch/home
+        mkdir -p "$home/.config" && chown -R 65534:65534 "$home"
+        sed "s|^\(nobody:.*\):[^:]*:\([^:]*\)$|\1:$home:\2|" /etc/passwd >passwd
+        mount --bind passwd /etc/passwd
+        [ "$(getent passwd 65534 | cut -d: -f6)" = "$home" ] || fail "no home in the user database"
+        cat >"$home/.config/h5logfs.toml" <<-EOF
+		[defaults]
+		log_file = "$home/messages"
+		EOF
+        chown 65534 "$home/.config/h5logfs.toml"
+        cleared() { as_user env -i PATH="$PATH" "$@"; }
+        fstab "$SRC $MNT h5logfs noauto,user 0 0"
+        for command in "mount $MNT" "h5logfs mount $SRC $MNT"; do
+            rm -rf "$home/messages" "$home/.cache"
+            cleared $command || fail "$command"
+            expect_text as_user
+            grep -q "mounted at" "$home/messages" || fail "$command: the configuration file was not read"
+            [ "$(stat -c %a "$home/.cache/h5logfs")" = 700 ] || fail "$command: no index directory in the home"
+            cleared fusermount3 -u "$MNT"
+            wait_until grep -q unmounted "$home/messages"
+        done
+        # The environment comes first.
+        rm -rf "$home/.cache"
+        cleared env XDG_CACHE_HOME="$home/other" h5logfs mount "$SRC" "$MNT"
+        [ -d "$home/other/h5logfs" ] || fail "XDG_CACHE_HOME does not count"
+        [ ! -e "$home/.cache" ] || fail "the home is used, too"
+        cleared fusermount3 -u "$MNT"
+        "#,
+    );
+}
+
 #[test]
 fn the_configuration_file_of_root_holds() {
     run(r#"

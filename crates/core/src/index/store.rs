@@ -39,7 +39,6 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::memory::Reserved;
 use crate::task::Task;
 
-pub use directory::default_place;
 pub use key::{FileState, FileTime, StoreKey};
 
 /// The first bytes of each item.
@@ -70,7 +69,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the directory at `path`, and makes it where it is missing. `size`: the bytes that it may grow to.
+    /// Opens the directory at `path`, and makes it where only its parent is there. `size`: the bytes that it may grow to.
     /// Fails where other users could have put something into it.
     pub fn open(path: &Path, size: u64) -> io::Result<Self> {
         Ok(Store {

@@ -1,51 +1,26 @@
-//! The directory of a store: where it is, and whether it is safe to use.
+//! The directory of a store: opened if it is safe to use.
 
-use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-const NAME: &str = "h5logfs";
-/// For root without a home: a mount at boot.
-const SYSTEM_CACHE: &str = "/var/cache";
-
-/// Where a store is unless an option tells: below the user's cache directory. `None` where there is none.
-pub fn default_place() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name);
-    place(variable("XDG_CACHE_HOME"), variable("HOME"))
-}
-
-fn place(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    // Relative ones are to be ignored (XDG Base Directory Specification).
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|p| p.is_absolute());
-    if let Some(cache) = cache.and_then(absolute) {
-        return Some(cache.join(NAME));
-    }
-    // Under sudo the home may be another user's, and that user can write to it.
-    let home = home.and_then(absolute).filter(|home| is_ours(home));
-    match home {
-        Some(home) => Some(home.join(".cache").join(NAME)),
-        None if rustix::process::geteuid().is_root() => Some(Path::new(SYSTEM_CACHE).join(NAME)),
-        None => None,
-    }
-}
-
-fn is_ours(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
-}
-
-/// Opens the directory. It is made with its parents where it is missing.
+/// Opens the directory. It is made where it is missing, but not its parent: a path with a typing error, or one on a file
+/// system that is not mounted, is not filled.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
-    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => log::info!("{}: made this index directory", path.display()),
         // A symbolic link is refused below.
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        _ => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let reason = "neither it nor the directory in which it would be made is there";
+            return Err(io::Error::new(e.kind(), reason));
+        }
+        Err(e) => return Err(e),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -77,23 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_place_is_in_our_own_home() {
-        let home = tempfile::tempdir().unwrap();
-        let at = |cache: &str, home: &Path| {
-            let cache = (!cache.is_empty()).then(|| cache.into());
-            place(cache, Some(home.into()))
-        };
-        let own = home.path().join(".cache/h5logfs");
-        assert_eq!(at("/c", home.path()), Some("/c/h5logfs".into()));
-        assert_eq!(at("", home.path()), Some(own.clone()));
-        assert_eq!(at("relative", home.path()), Some(own));
-        if rustix::process::geteuid().is_root() {
-            let system = Some(PathBuf::from("/var/cache/h5logfs"));
-            assert_eq!(place(None, None), system);
-            std::os::unix::fs::chown(home.path(), Some(65534), None).unwrap();
-            assert_eq!(at("", home.path()), system);
-        } else {
-            assert_eq!(at("", Path::new("/")), None);
-        }
+    fn the_directory_is_made_and_its_parent_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = open(&dir.path().join("typo/indexes")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(missing.to_string().contains("neither it nor"), "{missing}");
+        assert!(!dir.path().join("typo").exists());
+        let own = dir.path().join("indexes");
+        assert!(open(&own).is_ok() && open(&own).is_ok());
+        assert_eq!(own.metadata().unwrap().mode() & 0o7777, 0o700);
     }
 }

@@ -35,7 +35,7 @@ fn key(inode: u64) -> StoreKey {
 /// A new store, and the entry of a log in it.
 fn store(size: u64) -> (TempDir, Arc<Store>, StoreEntry) {
     let parent = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(&parent.path().join("a/b"), size).unwrap());
+    let store = Arc::new(Store::open(&parent.path().join("indexes"), size).unwrap());
     let log = store.entry(&key(1));
     (parent, store, log)
 }
