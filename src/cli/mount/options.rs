@@ -618,7 +618,7 @@ mod tests {
         for (unknown, meant) in [
             ("allow_others", "allow_other"),
             ("cache_sise=2G", "cache_size"),
-            ("burst-dir=/b", "burst_dir"),
+            ("log-file=/b", "log_file"),
             ("noatimes", "noatime"),
         ] {
             let expected = format!("unknown mount option {unknown}; did you mean {meant}?");
