@@ -189,6 +189,13 @@ impl Mounted {
         self.mount_point.join(name)
     }
 
+    /// How many scans the daemon has started.
+    pub fn scans(&self) -> u64 {
+        let stats = fs::read(self.join(".h5logfs/stats")).unwrap();
+        let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
+        stats["scans"]["started"].as_u64().unwrap()
+    }
+
     pub fn send(&self, signal: Signal) {
         rustix::process::kill_process(self.daemon, signal).unwrap();
     }

@@ -20,6 +20,7 @@ use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use h5logfs_scan::InProcess;
 use h5logfs_scan::scan;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// A log in a directory of its own.
@@ -398,6 +399,44 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
     // An orphan is a file like any other.
     fs::write(log.dir.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
     wait_until("the orphan is shown", || names().len() == 2);
+}
+
+/// The messages of the daemon do not grow with the flushes of a job.
+#[test]
+fn all_states_of_a_growing_log_are_one_line() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut log = Log::usual();
+    let dir = tempfile::tempdir().unwrap();
+    let messages = dir.path().join("messages");
+    let mounted = Mounted::new(log.dir.path(), &format!("log_file={}", messages.display()));
+    let read = |scans: u64| {
+        wait_until("the flush is shown", || {
+            fs::read(mounted.join("log.h5")).is_ok() && mounted.scans() >= scans
+        });
+    };
+    let lines = || {
+        let text = fs::read_to_string(&messages).unwrap();
+        let lines = text.lines().filter(|line| line.contains("log.h5"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for flush in 1..=4 {
+        read(flush);
+        log.commit();
+    }
+    let first = lines();
+    assert_eq!(first.len(), 1, "{first:#?}");
+    let expected = "; not closed: shown as flush 2 left it";
+    assert!(
+        first[0].contains("INFO") && first[0].contains(expected),
+        "{first:#?}"
+    );
+    // A signal makes the daemon forget also this.
+    mounted.send(Signal::HUP);
+    wait_until("it is told anew", || {
+        fs::read(mounted.join("log.h5")).is_ok() && lines().len() == 2
+    });
 }
 
 #[test]

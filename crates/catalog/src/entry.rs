@@ -220,7 +220,7 @@ impl CatalogEntry {
         if now.has_foreign() && !known.has_foreign() {
             let foreign = companions::companions(&files, listings);
             let foreign = foreign.ok().and_then(|(_, foreign)| foreign.text());
-            log::warn!(
+            log::info!(
                 "{}: {}",
                 dir.full_path(relative).display(),
                 foreign.unwrap_or_default()

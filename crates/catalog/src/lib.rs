@@ -36,6 +36,7 @@
 #![deny(missing_docs)]
 
 mod entry;
+mod reported;
 mod stored_scan;
 mod superseded;
 pub mod workers;
@@ -66,6 +67,7 @@ use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
 use entry::{CatalogEntry, CompanionStates};
+use reported::{Opened, Reported};
 use stored_scan::{ScanInputs, StoredScan};
 use superseded::Superseded;
 
@@ -150,16 +152,6 @@ fn is_at(view: &View, relative: &Path) -> bool {
     main.is_some_and(|main| main.place.dir == 0 && main.place.path == relative)
 }
 
-fn log_opened(view: &View, how: &str, start: Instant) {
-    log::info!(
-        "{}: {how} in {:.1?}: {} datasets, {} bytes as HDF5",
-        view.path().display(),
-        start.elapsed(),
-        view.snapshot().datasets.len(),
-        view.len()
-    );
-}
-
 #[derive(Debug, Clone)]
 struct Memory;
 
@@ -198,6 +190,8 @@ pub struct Catalog {
     scanner: Box<dyn Scanner>,
     /// Of several threads that want the same file scanned, one scans it.
     scanning: SingleFlight<PathBuf>,
+    /// What was logged of which file.
+    reported: Reported,
     /// The outcomes of scans on disk.
     store: Option<Arc<Store>>,
 }
@@ -214,6 +208,7 @@ impl Catalog {
             superseded: Superseded::default(),
             scanner: Box::new(scanner),
             scanning: SingleFlight::default(),
+            reported: Reported::default(),
             store: None,
         }
     }
@@ -245,6 +240,7 @@ impl Catalog {
     pub fn drop_caches(&self) {
         self.budget.clear();
         self.superseded.remove(|_| true);
+        self.reported.clear();
         // A view that is open stays usable, and the next open of the file shares it.
         self.entries
             .retain(|_, entry| entry.view.strong_count() > 0);
@@ -376,7 +372,9 @@ impl Catalog {
             return Ok(Lookup::NeedsScan);
         }
         if let Some(foreign) = look.foreign_diagnostic() {
-            log::warn!("{}: {foreign}", source.path().display());
+            let file = source.metadata()?;
+            let level = self.reported.level(&file, log::Level::Info, Some(&foreign));
+            log::log!(level, "{}: {foreign}", source.path().display());
         }
         let companions = CompanionStates {
             companions: look.companions,
@@ -506,7 +504,8 @@ impl Catalog {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
         let _scope = messages::scope();
-        messages::about(source.metadata()?.uid());
+        let file = source.metadata()?;
+        messages::about(file.uid());
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
             Ok(look) => {
@@ -518,11 +517,9 @@ impl Catalog {
             Err(e) => (Err(e), CompanionStates::default()),
         };
         let presented = match opened {
-            Ok(view) => {
-                let snapshot = view.snapshot();
-                for diagnostic in &snapshot.diagnostics {
-                    log::warn!("{path}: {diagnostic}");
-                }
+            Ok(opened) => {
+                self.reported.opened(&file, &opened);
+                let view = opened.view;
                 self.budget.keep_view(&view);
                 let mut entry = CatalogEntry::of_view(since, &view, companions);
                 self.keep_own_names(relative, &mut entry);
@@ -582,7 +579,7 @@ impl Catalog {
         source: &SourceFile,
         look: &Look,
         companions: &[Source],
-    ) -> Result<Arc<View>> {
+    ) -> Result<Opened> {
         let stored = match &self.store {
             Some(store) => {
                 let inputs = ScanInputs {
@@ -594,11 +591,11 @@ impl Catalog {
             }
             None => None,
         };
-        if let Some(view) = stored
+        if let Some(opened) = stored
             .as_ref()
             .and_then(|stored| self.open_stored(stored, before, source, look))
         {
-            return Ok(view);
+            return Ok(opened);
         }
         let request = ScanRequest {
             dir: &self.dir,
@@ -616,7 +613,7 @@ impl Catalog {
         before: Option<&CatalogEntry>,
         source: &SourceFile,
         look: &Look,
-    ) -> Option<Arc<View>> {
+    ) -> Option<Opened> {
         let start = Instant::now();
         let task = self.budget.task(None);
         let (snapshot, log) = stored.find(&task, source)?;
@@ -625,8 +622,11 @@ impl Catalog {
         match self.view_of(before, snapshot, Some(log)) {
             Ok(view) => {
                 self.budget.stats().kept_scans.count();
-                log_opened(&view, "known from an earlier scan, opened", start);
-                Some(view)
+                Some(Opened {
+                    view,
+                    how: "known from an earlier scan, opened",
+                    time: start.elapsed(),
+                })
             }
             Err(e) => {
                 log::debug!("what was kept is not used: {e}");
@@ -641,7 +641,7 @@ impl Catalog {
         before: Option<&CatalogEntry>,
         look: &Look,
         stored: Option<&StoredScan<'_>>,
-    ) -> Result<Arc<View>> {
+    ) -> Result<Opened> {
         let (start, stats) = (Instant::now(), self.budget.stats());
         stats.scans.count();
         let task = self.budget.task(None);
@@ -654,12 +654,16 @@ impl Catalog {
             .unzip();
         let (snapshot, _memory) = look.complete(scanned)?.into_parts();
         let view = self.view_of(before, snapshot, log)?;
-        log_opened(&view, "scanned", start);
+        let time = start.elapsed();
         match stored.zip(packed) {
             Some((stored, packed)) => stored.store(&packed),
             None => log::debug!("{}: not kept", view.path().display()),
         }
-        Ok(view)
+        Ok(Opened {
+            view,
+            how: "scanned",
+            time,
+        })
     }
 
     /// The view of a snapshot. `before`: what is known of the state of the file, whose view is in memory no more.

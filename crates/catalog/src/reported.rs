@@ -1,0 +1,149 @@
+//! What the log of the daemon says of log files. A log that grows has many states, and most of them differ only in
+//! numbers: what was said of a file once is said again at the level debug only.
+
+use std::collections::hash_map::RandomState;
+use std::fs::Metadata;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Level;
+use quick_cache::sync::Cache;
+
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
+use h5logfs_core::view::View;
+
+/// How many lines are remembered, of all files. A forgotten one is said once more.
+const MOST: usize = 16 << 10;
+
+/// Hashes of the lines that were logged.
+#[derive(Debug)]
+pub struct Reported {
+    lines: Cache<u64, ()>,
+    hasher: RandomState,
+}
+
+/// The view of a log in a state that was not known before.
+pub struct Opened {
+    pub view: Arc<View>,
+    /// What was done for it, and how long that took.
+    pub how: &'static str,
+    pub time: Duration,
+}
+
+impl Default for Reported {
+    fn default() -> Self {
+        Reported {
+            lines: Cache::new(MOST),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl Reported {
+    pub fn clear(&self) {
+        self.lines.clear();
+    }
+
+    /// Logs a line for the state, with its notes, and a warning for each other diagnostic.
+    pub fn opened(&self, file: &Metadata, opened: &Opened) {
+        let Opened { view, how, time } = opened;
+        let (path, snapshot) = (view.path(), view.snapshot());
+        let path = path.display();
+        let (notes, faults): (Vec<_>, Vec<_>) = snapshot
+            .diagnostics
+            .iter()
+            .partition(|diagnostic| diagnostic.severity == Severity::Note);
+        let mut level = self.level(file, Level::Info, None);
+        let mut text = String::new();
+        for note in notes {
+            level = level.min(self.level(file, Level::Info, Some(note)));
+            text += &format!("; {note}");
+        }
+        let (datasets, bytes) = (snapshot.datasets.len(), view.len());
+        log::log!(
+            level,
+            "{path}: {how} in {time:.1?}: {datasets} datasets, {bytes} bytes as HDF5{text}"
+        );
+        for fault in faults {
+            let level = self.level(file, Level::Warn, Some(fault));
+            log::log!(level, "{path}: {fault}");
+        }
+    }
+
+    /// `first` for the first line of this kind about the file; after that, debug.
+    pub fn level(&self, file: &Metadata, first: Level, diagnostic: Option<&Diagnostic>) -> Level {
+        let line = self.hash(file, diagnostic);
+        if self.lines.get(&line).is_some() {
+            return Level::Debug;
+        }
+        self.lines.insert(line, ());
+        first
+    }
+
+    /// Numbers in the text do not count: they differ from flush to flush.
+    fn hash(&self, file: &Metadata, diagnostic: Option<&Diagnostic>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        // The number of a deleted inode may be used again.
+        (file.dev(), file.ino(), file.created().ok()).hash(&mut hasher);
+        if let Some(Diagnostic {
+            severity,
+            place,
+            what,
+        }) = diagnostic
+        {
+            (severity, place).hash(&mut hasher);
+            let words = what.split(|c: char| c.is_ascii_digit());
+            words
+                .filter(|w| !w.is_empty())
+                .for_each(|w| w.hash(&mut hasher));
+        }
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_only_in_numbers_is_said_once_of_each_file() {
+        let reported = Reported::default();
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path.metadata().unwrap()
+        };
+        let (a, b) = (file("a"), file("b"));
+        let level = |file, what: &str| {
+            let diagnostic = Diagnostic::lost(what);
+            reported.level(file, Level::Warn, Some(&diagnostic))
+        };
+        assert_eq!(level(&a, "3 of 10 entries are lost"), Level::Warn);
+        assert_eq!(level(&a, "4 of 112 entries are lost"), Level::Debug);
+        assert_eq!(level(&a, "4 of 112 flushes are lost"), Level::Warn);
+        assert_eq!(level(&b, "4 of 112 entries are lost"), Level::Warn);
+        let elsewhere = Diagnostic::lost("3 of 10 entries are lost").at("rank 1");
+        assert_eq!(
+            reported.level(&a, Level::Warn, Some(&elsewhere)),
+            Level::Warn
+        );
+        assert_eq!(reported.level(&a, Level::Info, None), Level::Info);
+        assert_eq!(reported.level(&a, Level::Info, None), Level::Debug);
+        reported.clear();
+        assert_eq!(reported.level(&a, Level::Info, None), Level::Info);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let reported = Reported::default();
+        let file = tempfile::tempfile().unwrap().metadata().unwrap();
+        for number in 0..3 * MOST {
+            let place = Diagnostic::lost("gone").at(number.to_string());
+            reported.level(&file, Level::Warn, Some(&place));
+        }
+        assert!(reported.lines.len() <= MOST);
+    }
+}
