@@ -141,7 +141,8 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_FAILED = 5,
     /**
-     * A flush or close is complete, but it lacks a write that was refused on some rank.
+     * A flush or close is complete, but it lacks a write that was refused on some rank, or attributes
+     * that were not the same on all ranks. The message names them. It is told once.
      */
     H5LOGFS_ERR_REFUSED = 6,
     /**

@@ -246,14 +246,26 @@ static void creations(void)
 /* Ranks that do not agree hear of it, and can go away. */
 static void disagreement(void)
 {
+    const uint64_t dims = 4 + (rank == 1);
+    char started[32];
     h5logfs_id file = created(in_folder("abandoned.h5"), NULL);
     CHECK(h5logfs_group(file, "/same"));
     CHECK(h5logfs_flush(file));
-    if (rank > 0) {
-        CHECK(h5logfs_group(file, "/other"));
-    }
-    REFUSED(H5LOGFS_ERR_FAILED, "same definitions", h5logfs_flush(file));
-    REFUSED(H5LOGFS_ERR_FAILED, "same definitions", h5logfs_close(file));
+    /* An attribute is left out, and can be defined again. */
+    snprintf(started, sizeof started, "10:00:0%d", rank);
+    CHECK(h5logfs_attribute_text(file, "/same", "started", started));
+    REFUSED(H5LOGFS_ERR_REFUSED,
+            "abandoned.h5: flushed without attribute started of /same "
+            "(rank 1 defines it as \"10:00:01\", rank 0 as \"10:00:00\")",
+            h5logfs_flush(file));
+    CHECK(h5logfs_flush(file));
+    CHECK(h5logfs_attribute_text(file, "/same", "started", "10:00:00"));
+    CHECK(h5logfs_flush(file));
+    plain(file, "/grid", H5LOGFS_DOUBLE, 1, &dims);
+    const char *words = "rank 1 defines dataset /grid with extent [5], rank 0 with extent [4]";
+    REFUSED(H5LOGFS_ERR_FAILED, words, h5logfs_flush(file));
+    REFUSED(H5LOGFS_ERR_FAILED, words, h5logfs_close(file));
+    REQUIRE(strstr(h5logfs_last_error(), "abandoned.h5: flush failed on rank 1"));
     CHECK(h5logfs_abandon(file));
     REFUSED(H5LOGFS_ERR_CLOSED, "file is closed", h5logfs_flush(file));
 }

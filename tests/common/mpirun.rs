@@ -129,7 +129,7 @@ impl Job {
     }
 
     /// Kills mpirun and all ranks.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.mpirun.kill();
         let _ = self.mpirun.wait();
         // A rank that was just being started may have been missed.

@@ -47,6 +47,7 @@ fn main() {
         "swapped" => swapped(&job),
         "in-the-way" => in_the_way(&job),
         "misuse" => misuse(&job),
+        "differences" => differences(&job),
         "several" => several(&job),
         "close" => closes_that_fail(&job),
         other => panic!("no scenario {other}"),
@@ -476,7 +477,7 @@ fn no_descriptors(job: &Job) {
 fn misuse(job: &Job) {
     refused_writes(job);
     full_buffers(job);
-    different_definitions(job);
+    different_options(job);
     after_the_close(job);
 }
 
@@ -596,50 +597,16 @@ fn full_buffers(job: &Job) {
     job.pause("buffer");
 }
 
-/// A rank that defines something else than the others, so that nothing can be flushed any more; or
-/// that has other options.
-fn different_definitions(job: &Job) {
+/// A rank that has other options than the others.
+fn different_options(job: &Job) {
     let options = Options {
         share_selections: job.rank != 1,
         ..Options::default()
     };
     let created = job.create("different-options.h5", options);
-    job.failed(created, "create", None, "same options");
-    type Define = fn(&mut Writer, u32);
-    let defines: [(&str, Define); 4] = [
-        ("name", |file, rank| {
-            file.group(if rank == 2 { "/other" } else { "/one" })
-                .unwrap();
-        }),
-        ("order", |file, rank| {
-            let names = if rank == 1 {
-                ["/b", "/a"]
-            } else {
-                ["/a", "/b"]
-            };
-            names.iter().for_each(|name| file.group(name).unwrap());
-        }),
-        ("value", |file, rank| {
-            file.attribute("/", "rank", rank / 3).unwrap();
-        }),
-        ("extent", |file, rank| {
-            let rows = 20 + u64::from(rank == 0);
-            file.extend(Dataset::from_id(0), &[rows, COLUMNS]).unwrap();
-        }),
-    ];
-    for (name, define) in defines {
-        let mut rows = job
-            .create(&format!("different-{name}.h5"), Options::default())
-            .unwrap();
-        rows.fill_and_flush();
-        rows.fill();
-        define(&mut rows.file, job.rank);
-        const WORDS: &str = "same definitions";
-        job.failed(rows.file.flush(), "flush", None, WORDS);
-        job.failed(rows.file.flush(), "flush", None, WORDS);
-        job.failed(rows.file.close(), "flush", None, WORDS);
-    }
-    job.pause("different");
+    const WORDS: &str = "rank 1 has share_selections: false, rank 0 has share_selections: true";
+    job.failed(created, "create", Some(1), WORDS);
+    job.pause("different-options");
 }
 
 fn after_the_close(job: &Job) {
@@ -660,6 +627,169 @@ fn after_the_close(job: &Job) {
     assert_eq!(file.flush(), closed);
     assert_eq!(file.close(), closed);
     job.pause("closed");
+}
+
+// --- definitions that differ ---------------------------------------------------------------------
+
+fn differences(job: &Job) {
+    different_objects(job);
+    different_attributes(job);
+    // The test kills the job here: with a file that was flushed without an attribute, and one row that was not flushed.
+    let mut dying = job.create("dying.h5", Options::default()).unwrap();
+    dying.file.attribute("/", "rank", job.rank).unwrap();
+    dying.fill();
+    job.refused(dying.file.flush(), 1, "attribute rank of /");
+    dying.fill_and_flush();
+    dying.fill();
+    job.pause("different");
+}
+
+/// A rank that defines other objects than the others: nothing can be flushed any more, and the error names the object.
+fn different_objects(job: &Job) {
+    type Define = fn(&mut Writer, u32);
+    let cases: [(&str, Define, u32, &str); 6] = [
+        (
+            "name",
+            |file, rank| {
+                file.group(if rank == 2 { "/other" } else { "/one" })
+                    .unwrap();
+            },
+            2,
+            "rank 2 does not define group /one, rank 0 does",
+        ),
+        (
+            "order",
+            |file, rank| {
+                let names = if rank == 1 {
+                    ["/b", "/a"]
+                } else {
+                    ["/a", "/b"]
+                };
+                names.iter().for_each(|name| file.group(name).unwrap());
+            },
+            1,
+            "rank 1 defines group /b where rank 0 defines group /a",
+        ),
+        (
+            "extent",
+            |file, rank| {
+                let rows = 20 + u64::from(rank == 0);
+                file.extend(Dataset::from_id(0), &[rows, COLUMNS]).unwrap();
+            },
+            1,
+            "rank 1 extends dataset /rows to [20, 1024], rank 0 extends dataset /rows to [21, 1024]",
+        ),
+        (
+            "dims",
+            |file, rank| {
+                let spec = DatasetSpec::new::<f64>(&[4, 5 + u64::from(rank / 3)]);
+                file.dataset("/grid", spec).unwrap();
+            },
+            3,
+            "rank 3 defines dataset /grid with extent [4, 6], rank 0 with extent [4, 5]",
+        ),
+        (
+            "filter",
+            |file, rank| {
+                let spec = DatasetSpec::new::<f64>(&[4]).chunk(&[4]);
+                let spec = if rank == 2 { spec.deflate(6) } else { spec };
+                file.dataset("/packed", spec).unwrap();
+            },
+            2,
+            "rank 2 defines dataset /packed with filters [deflate 6], rank 0 with filters []",
+        ),
+        (
+            // One definition more, and an attribute that differs, too: that is not what prevents the flush.
+            "more",
+            |file, rank| {
+                file.attribute("/", "rank", rank).unwrap();
+                if rank >= 2 {
+                    file.dataset("/air/t", DatasetSpec::new::<f64>(&[4]))
+                        .unwrap();
+                }
+            },
+            2,
+            "rank 2 defines group /air, rank 0 does not",
+        ),
+    ];
+    for (name, define, culprit, words) in cases {
+        let mut rows = job
+            .create(&format!("different-{name}.h5"), Options::default())
+            .unwrap();
+        rows.fill_and_flush();
+        rows.fill();
+        define(&mut rows.file, job.rank);
+        job.failed(rows.file.flush(), "flush", Some(culprit), words);
+        job.failed(rows.file.flush(), "flush", Some(culprit), words);
+        job.failed(rows.file.close(), "flush", Some(culprit), words);
+    }
+    // What the other ranks define later is no difference any more.
+    let mut rows = job.create("late.h5", Options::default()).unwrap();
+    rows.fill();
+    let define = |file: &mut Writer| file.group("/late").unwrap();
+    if job.rank == 2 {
+        define(&mut rows.file);
+    }
+    job.failed(rows.file.flush(), "flush", Some(2), "defines group /late");
+    if job.rank != 2 {
+        define(&mut rows.file);
+    }
+    rows.file.close().unwrap();
+}
+
+/// Attributes that differ are left out, and told of once. Their names are free again.
+fn different_attributes(job: &Job) {
+    let mut rows = job.create("attributes.h5", Options::default()).unwrap();
+    let started = format!("10:00:0{}", job.rank);
+    rows.file.attribute("/", "title", "the same").unwrap();
+    rows.file.attribute("/", "started", started).unwrap();
+    rows.fill();
+    job.refused(
+        rows.file.flush(),
+        1,
+        r#"attribute started of / (rank 1 defines it as "10:00:01", rank 0 as "10:00:00")"#,
+    );
+    rows.fill_and_flush();
+    // In another order they are the same.
+    let mut names = ["started", "ended"];
+    names.rotate_left(job.rank as usize % 2);
+    for name in names {
+        rows.file.attribute("/", name, "agreed").unwrap();
+    }
+    rows.fill_and_flush();
+    // Several, some of them on one rank alone; and a write is refused in the same flush.
+    rows.file.attribute("/rows", "rank", job.rank / 2).unwrap();
+    if job.rank == 1 {
+        rows.file.attribute("/rows", "lonely", 1.5).unwrap();
+    }
+    if job.rank != 3 {
+        rows.file.attribute("/", "missing", "here").unwrap();
+    }
+    rows.file.attribute("/rows", "units", "K").unwrap();
+    rows.fill();
+    if job.rank == 3 {
+        let wrong = rows.file.write(rows.rows, Selection::All, &[0u64; 1]);
+        assert!(matches!(wrong, Err(Error::Write { .. })));
+    }
+    let flushed = rows.file.flush();
+    let error = flushed.clone().unwrap_err().to_string();
+    for words in [
+        "attributes.h5: flushed without a write that rank 3 refused: dataset /rows: ",
+        "; and without 3 attributes, the first of them lonely of /rows (rank 1 defines it as 1.5 (f64), rank 0 does not)",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    job.refused(flushed, 3, "");
+    // The close is complete all the same, and tells of it.
+    if job.rank == 2 {
+        rows.file.attribute("/", "late", &[1, 2]).unwrap();
+    }
+    rows.fill();
+    job.refused(
+        rows.file.close(),
+        2,
+        "attribute late of / (rank 2 defines it as [1, 2] (i32), rank 0 does not)",
+    );
 }
 
 // --- several files -------------------------------------------------------------------------------

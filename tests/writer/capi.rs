@@ -282,6 +282,7 @@ assert kept['lent'][:].tolist() == [5] * len(kept['lent'])
 assert kept['numbers'][:].tolist() == [1, 2] * (len(kept['numbers']) // 2)
 assert not kept.attrs
 assert list(abandoned) == ['same']
+assert dict(abandoned['same'].attrs) == {'started': '10:00:00'}
 assert full['d'][:].tolist() == [1] + [0] * 99
 ";
     for python in Python::all() {

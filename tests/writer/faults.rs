@@ -399,16 +399,64 @@ fn programs_that_are_wrong() {
     assert!(wide.into_iter().eq(0..4 * COLUMNS));
     drop((file, mounted));
     run.go("buffer");
-    run.at("different");
-    for name in ["name", "order", "value", "extent"] {
-        run.shows(&format!("different-{name}.h5"), 1);
-    }
+    run.at("different-options");
     assert!(!run.path("different-options.h5").exists());
-    run.go("different");
+    run.go("different-options");
     run.at("closed");
     run.shows_closed("closed.h5", 1);
     run.go("closed");
     run.job.succeed();
+}
+
+/// Objects that differ between ranks end the flushes, but cost nothing that was flushed. Attributes that differ are left
+/// out.
+#[test]
+fn definitions_that_differ() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("differences", dir.path());
+    run.at("different");
+    let unclosed = ["name", "order", "extent", "dims", "filter", "more"]
+        .map(|name| format!("different-{name}.h5"));
+    unclosed.iter().for_each(|name| run.shows(name, 1));
+    run.shows("dying.h5", 2);
+    run.shows_closed("late.h5", 1);
+    run.shows_closed("attributes.h5", 5);
+    assert_eq!(run.job.said(), "");
+    run.job.kill();
+    // Every one of them can be closed once the job is gone.
+    let command = |arguments: &[&Path]| {
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    };
+    for name in unclosed.iter().map(String::as_str).chain(["dying.h5"]) {
+        command(&[Path::new("recover"), &run.path(name)]);
+        run.shows_closed(name, if name == "dying.h5" { 2 } else { 1 });
+    }
+    // What was left out is not in the file, all else is.
+    let attributes = |name: &str, object: &str| {
+        let exported = run.path("exported.h5");
+        command(&[Path::new("export"), &run.path(name), &exported]);
+        let file = hdf5::File::open(&exported).unwrap();
+        let names = match object {
+            "/" => file.attr_names(),
+            dataset => file.dataset(dataset).unwrap().attr_names(),
+        };
+        let mut names = names.unwrap();
+        names.sort();
+        drop(file);
+        fs::remove_file(exported).unwrap();
+        names
+    };
+    assert_eq!(
+        attributes("attributes.h5", "/"),
+        ["ended", "started", "title"]
+    );
+    assert_eq!(attributes("attributes.h5", "/rows"), ["units"]);
+    assert_eq!(attributes("dying.h5", "/"), [""; 0]);
+    assert_eq!(attributes("different-more.h5", "/"), [""; 0]);
 }
 
 // --- several files -------------------------------------------------------------------------------

@@ -50,7 +50,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// A flush is complete, but it lacks what `reason` names: a write that a rank refused.
+    /// A flush is complete, but it lacks what `reason` names: a write that a rank refused, or attributes that were
+    /// not the same on all ranks. `rank` refused the write, or is the first that differs. It is told once.
     #[error("{}: flushed without {reason}", file.display())]
     Refused {
         file: PathBuf,

@@ -10,6 +10,7 @@ use super::check_outcome;
 use super::error::{Error, Result};
 use super::options::{Fsync, Options, Subfiles};
 use super::parallel::{GlobalOutcome, LocalOutcome, Ranks, SharedFile};
+use super::settle::different_options;
 use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
 use h5logfs_core::journal::{self, Commit, FileId, Header, Job, Journal, Line};
@@ -54,7 +55,12 @@ impl Files {
             sync: options.fsync == Fsync::Flush,
             ..CreatedFiles::default()
         };
-        let outcome = ranks.agree_on(LocalOutcome::Good, hasher.finish(), &mut []);
+        let agreed = ranks.agree_on(LocalOutcome::Good, hasher.finish(), &mut []);
+        let outcome = if agreed.same {
+            agreed.outcome
+        } else {
+            different_options(ranks, options)
+        };
         created.keep_if(outcome, ranks)?;
         let mut id = FileId::default();
         let id_chosen = if ranks.is_root() {
@@ -173,10 +179,11 @@ impl Files {
     pub fn set_committed(&mut self, ends: Vec<u64>, defined: &mut Vec<Definition>) {
         self.ends = ends;
         self.flushes += 1;
+        let defined = defined.drain(..);
         if let Some(root) = &mut self.root {
             // The outline has the extents.
             let is_kept = |d: &Definition| !matches!(d, Definition::Extent { .. });
-            root.definitions.extend(defined.drain(..).filter(is_kept));
+            root.definitions.extend(defined.filter(is_kept));
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! Definitions and flushes are collective: all ranks of the communicator make the same calls in the
 //! same order. Definitions need no communication. Every rank keeps an outline of the file and comes to
-//! the same result, and the first rank writes the definitions to the journal with the next flush.
+//! the same result, and the first rank writes the definitions to the journal with the next flush, in which the
+//! ranks compare a hash of them. Where it differs, `settle` finds out what.
 //! Writes are local and only fill a buffer.
 //!
 //! A flush consists of an exclusive scan for the offsets, a write in which each rank adds one
@@ -34,12 +35,14 @@
 
 mod batch;
 pub mod capi;
+mod differences;
 mod entries;
 mod error;
 mod files;
 mod options;
 mod parallel;
 mod selection;
+mod settle;
 mod spec;
 mod stored;
 
@@ -63,6 +66,7 @@ use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{ExtentHeader, crc32};
 use parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use selection::Blocks;
+use settle::LeftOut;
 use spec::MemoryType;
 
 /// A dataset of the file that made it.
@@ -93,10 +97,10 @@ pub struct Writer {
     outline: Outline,
     /// The datatype of each dataset in the program's memory.
     memory: Vec<MemoryType>,
-    /// Definitions since the last flush. Only the first rank keeps them.
+    /// Definitions since the last flush. They must be the same on all ranks.
     defined: Vec<Definition>,
-    /// Hash of all definitions. It must be the same on all ranks.
-    definitions_hash: DefaultHasher,
+    /// Attributes without which the next complete flush goes on. It reports them.
+    left_out: LeftOut,
     section: Section,
     /// The data since the last flush.
     data: Vec<u8>,
@@ -135,7 +139,7 @@ impl Writer {
             outline: Outline::default(),
             memory: Vec::new(),
             defined: Vec::new(),
-            definitions_hash: DefaultHasher::new(),
+            left_out: LeftOut::default(),
             data: Vec::new(),
             blocks: Blocks::default(),
             refused: None,
@@ -177,7 +181,8 @@ impl Writer {
     }
 
     /// Creates an attribute of the object at `path`. `/` is the root group. Collective, without
-    /// communication.
+    /// communication. An attribute that is not the same on all ranks is left out, and the next flush returns
+    /// [`Error::Refused`], which names it. Its name can be defined again.
     pub fn attribute(&mut self, path: &str, name: &str, value: impl Into<Value>) -> Result<()> {
         self.define(Definition::Attribute {
             object: absolute(path),
@@ -209,14 +214,12 @@ impl Writer {
     }
 
     fn define(&mut self, definition: Definition) -> Result<()> {
-        let open = self.open.as_ref();
-        let open = open.ok_or_else(|| Error::closed(&self.path))?;
+        if self.open.is_none() {
+            return Err(Error::closed(&self.path));
+        }
         let added = self.outline.add(&definition);
         added.map_err(|reason| self.definition_error(reason))?;
-        definition.hash(&mut self.definitions_hash);
-        if open.ranks.is_root() {
-            self.defined.push(definition);
-        }
+        self.defined.push(definition);
         Ok(())
     }
 
@@ -420,15 +423,28 @@ impl Writer {
         let written = written.and(files.check_room());
         let outcome = match (written, &self.refused) {
             (Err(reason), _) => LocalOutcome::Failed(reason),
-            (Ok(()), Some(refused)) => LocalOutcome::Refused(refused.clone()),
+            (Ok(()), Some(refused)) => LocalOutcome::Refused(format!(
+                "a write that rank {} refused: {refused}",
+                self.rank
+            )),
             (Ok(()), None) => LocalOutcome::Good,
         };
-        let hash = self.definitions_hash.finish();
         let mut ends = files.ends_with(offset + len);
-        let agreed = ranks.agree_on(outcome, hash, &mut ends);
-        let flushed = check_outcome(&self.path, "flush", agreed);
-        if matches!(flushed, Err(Error::Failed { .. })) {
-            return flushed;
+        let mut hasher = DefaultHasher::new();
+        self.defined.hash(&mut hasher);
+        let agreed = ranks.agree_on(outcome, hasher.finish(), &mut ends);
+        let mut outcome = agreed.outcome;
+        if !agreed.same && !matches!(outcome, GlobalOutcome::Failed { .. }) {
+            match LeftOut::find(ranks, &self.defined, &self.outline.datasets) {
+                Ok(left_out) => {
+                    left_out.remove_from(&mut self.defined, &mut self.outline);
+                    self.left_out.add(left_out);
+                }
+                Err(failed) => outcome = failed,
+            }
+        }
+        if matches!(outcome, GlobalOutcome::Failed { .. }) {
+            return check_outcome(&self.path, "flush", outcome);
         }
         let committed = files.commit(&ends, &self.defined, self.options.fsync);
         check_outcome(&self.path, "flush", ranks.follow_root(committed))?;
@@ -436,7 +452,8 @@ impl Writer {
         self.section.set_flushed();
         self.data.clear();
         self.refused = None;
-        flushed
+        let left_out = std::mem::take(&mut self.left_out);
+        check_outcome(&self.path, "flush", left_out.added_to(outcome))
     }
 
     /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. After
@@ -490,7 +507,7 @@ fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -
         GlobalOutcome::Refused { rank, reason } => Err(Error::Refused {
             file: file.to_owned(),
             rank,
-            reason: format!("a write that rank {rank} refused: {reason}"),
+            reason,
         }),
         GlobalOutcome::Failed { rank, reason } => Err(Error::Failed {
             file: file.to_owned(),

@@ -34,6 +34,13 @@ pub(super) enum LocalOutcome {
     Failed(String),
 }
 
+/// What all ranks know after a reduction.
+pub(super) struct Agreement {
+    pub outcome: GlobalOutcome,
+    /// A value was the same on all ranks.
+    pub same: bool,
+}
+
 /// The outcome on all ranks: the first failure, or else the first refusal.
 pub(super) enum GlobalOutcome {
     Good,
@@ -111,12 +118,12 @@ impl Ranks {
 
     /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.
     pub fn agree(&self, outcome: LocalOutcome) -> GlobalOutcome {
-        self.agree_on(outcome, 0, &mut [])
+        self.agree_on(outcome, 0, &mut []).outcome
     }
 
-    /// Does the same. Fails if `same` is not the same on all ranks. Raises each value of `largest` to the
+    /// Does the same, and tells whether `same` is the same on all ranks. Raises each value of `largest` to the
     /// largest one on any rank.
-    pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> GlobalOutcome {
+    pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> Agreement {
         const REFUSAL: u64 = 1 << 32;
         const GOOD: u64 = u64::MAX;
         let rank = u64::from(self.rank());
@@ -134,22 +141,24 @@ impl Ranks {
         let [worst, lowest, highest] = [minima[0], minima[1], !minima[2]];
         let largest = largest.iter_mut().zip(&minima[3..]);
         largest.for_each(|(value, minimum)| *value = !minimum);
-        if lowest != highest && worst >= REFUSAL {
-            return GlobalOutcome::Failed {
-                rank: 0,
-                reason: "the ranks do not have the same options, or did not make the same definitions, in the same order".into(),
-            };
+        let outcome = match worst {
+            GOOD => GlobalOutcome::Good,
+            worst => self.worst_outcome(worst as u32, worst < REFUSAL, outcome),
+        };
+        Agreement {
+            outcome,
+            same: lowest == highest,
         }
-        if worst == GOOD {
-            return GlobalOutcome::Good;
-        }
-        let rank = worst as u32;
+    }
+
+    /// The outcome of `rank`, which `outcome` is there. Collective.
+    fn worst_outcome(&self, rank: u32, failed: bool, outcome: LocalOutcome) -> GlobalOutcome {
         let reason = match outcome {
             LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
             LocalOutcome::Good => String::new(),
         };
         let reason = self.broadcast_text(rank, reason);
-        if worst < REFUSAL {
+        if failed {
             GlobalOutcome::Failed { rank, reason }
         } else {
             GlobalOutcome::Refused { rank, reason }
@@ -188,8 +197,17 @@ impl Ranks {
         }
     }
 
+    /// The first rank for which something is so. Collective.
+    pub fn first(&self, is: bool) -> Option<u32> {
+        let own = if is { self.rank() } else { u32::MAX };
+        let mut first = own;
+        self.comm
+            .all_reduce_into(&own, &mut first, SystemOperation::min());
+        (first != u32::MAX).then_some(first)
+    }
+
     /// Sends the text of rank `from` to all ranks. Collective.
-    fn broadcast_text(&self, from: u32, text: String) -> String {
+    pub fn broadcast_text(&self, from: u32, text: String) -> String {
         let sender = self.comm.process_at_rank(from as i32);
         let mut bytes = if self.rank() == from {
             text.into_bytes()
@@ -199,7 +217,9 @@ impl Ranks {
         let mut len = bytes.len() as u64;
         sender.broadcast_into(&mut len);
         bytes.resize(len as usize, 0);
-        sender.broadcast_into(&mut bytes[..]);
+        for part in bytes.chunks_mut(MAX_REQUEST_BYTES) {
+            sender.broadcast_into(part);
+        }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

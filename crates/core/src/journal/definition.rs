@@ -223,6 +223,12 @@ impl Outline {
         }
     }
 
+    /// Removes an attribute: its name can be defined again.
+    pub fn remove_attribute(&mut self, object: &str, name: &str) {
+        self.attributes
+            .remove(&(object.to_owned(), name.to_owned()));
+    }
+
     fn set_extent(&mut self, dataset: u32, dims: &[u64]) -> Result<()> {
         let Some(Defined { path, layout }) = self.datasets.get_mut(dataset as usize) else {
             return Err(format!("there is no dataset {dataset}"));

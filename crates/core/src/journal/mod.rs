@@ -2,6 +2,7 @@
 //! definitions and complete flushes.
 //!
 //! * [`datatype`], [`definition`] and [`value`] describe what a program defines, as plain data.
+//! * [`words`] says them in messages.
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
@@ -14,6 +15,7 @@ pub mod definition;
 pub mod extent;
 pub mod job;
 pub mod value;
+pub mod words;
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};

@@ -33,7 +33,8 @@ pub enum h5logfs_status {
     /// A collective call failed on some rank. All ranks get this error. Flushed data are unchanged,
     /// other data are still buffered, and the call can be repeated.
     H5LOGFS_ERR_FAILED = 5,
-    /// A flush or close is complete, but it lacks a write that was refused on some rank.
+    /// A flush or close is complete, but it lacks a write that was refused on some rank, or attributes
+    /// that were not the same on all ranks. The message names them. It is told once.
     H5LOGFS_ERR_REFUSED = 6,
     /// The file or datatype of this handle was closed.
     H5LOGFS_ERR_CLOSED = 7,

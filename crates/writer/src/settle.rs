@@ -1,0 +1,150 @@
+//! Settles what the ranks do with definitions that are not the same on all of them. A flush that finds no difference
+//! does nothing of this.
+
+use std::collections::HashSet;
+
+use super::differences::{Compared, Differences, DifferentAttribute};
+use super::parallel::{GlobalOutcome, Ranks};
+use h5logfs_core::journal::definition::{Defined, Definition, Outline};
+use h5logfs_core::journal::words::Shortened;
+
+/// Attributes that all ranks leave out, because they are not the same on all of them.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// The first rank that differs.
+    rank: u32,
+    attributes: Vec<DifferentAttribute>,
+}
+
+impl LeftOut {
+    /// Compares the definitions since the last flush. Fails with the outcome of the flush where they differ in more
+    /// than attributes: a record names its dataset by a number, which must mean the same dataset everywhere. Collective.
+    pub fn find(
+        ranks: &Ranks,
+        defined: &[Definition],
+        datasets: &[Defined],
+    ) -> Result<Self, GlobalOutcome> {
+        let own = differences(ranks, defined, datasets);
+        if let Some(rank) = ranks.first(own.objects.is_some()) {
+            let how = ranks.broadcast_text(rank, own.objects.unwrap_or_default());
+            let reason = format!(
+                "{how}. All ranks must define the same groups, datasets and extents, in the same order. What was \
+                 flushed before is safe"
+            );
+            return Err(GlobalOutcome::Failed { rank, reason });
+        }
+        let mut found = LeftOut::default();
+        let mut pending = own.attributes;
+        // Most differences are the same on many ranks. So the first rank that has some tells all of its own, and the
+        // others drop these.
+        while let Some(rank) = ranks.first(!pending.is_empty()) {
+            let text = serde_json::to_string(&pending).unwrap_or_default();
+            let text = ranks.broadcast_text(rank, text);
+            let told: Vec<DifferentAttribute> = serde_json::from_str(&text).unwrap_or_default();
+            if ranks.rank() == rank {
+                pending.clear();
+            }
+            let names: HashSet<_> = told.iter().map(|a| (&a.object, &a.name)).collect();
+            pending.retain(|a| !names.contains(&(&a.object, &a.name)));
+            found.add(LeftOut {
+                rank,
+                attributes: told,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Adds what was left out later.
+    pub fn add(&mut self, later: LeftOut) {
+        if self.attributes.is_empty() {
+            self.rank = later.rank;
+        }
+        self.attributes.extend(later.attributes);
+    }
+
+    /// Takes the attributes out of the definitions of this rank. Their names are free again.
+    pub fn remove_from(&self, defined: &mut Vec<Definition>, outline: &mut Outline) {
+        for left_out in &self.attributes {
+            outline.remove_attribute(&left_out.object, &left_out.name);
+        }
+        let names = self.attributes.iter().map(|a| (&a.object, &a.name));
+        let names: HashSet<_> = names.collect();
+        defined.retain(|d| match d {
+            Definition::Attribute { object, name, .. } => !names.contains(&(object, name)),
+            _ => true,
+        });
+    }
+
+    /// The outcome of a complete flush, with what it lacks because of this.
+    pub fn added_to(&self, outcome: GlobalOutcome) -> GlobalOutcome {
+        let Some(lacking) = self.words() else {
+            return outcome;
+        };
+        match outcome {
+            GlobalOutcome::Good => GlobalOutcome::Refused {
+                rank: self.rank,
+                reason: lacking,
+            },
+            GlobalOutcome::Refused { rank, reason } => GlobalOutcome::Refused {
+                rank,
+                reason: format!("{reason}; and without {lacking}"),
+            },
+            failed => failed,
+        }
+    }
+
+    fn words(&self) -> Option<String> {
+        let DifferentAttribute { object, name, how } = self.attributes.first()?;
+        Some(match self.attributes.len() {
+            1 => format!(
+                "attribute {name} of {object} ({how}): all ranks must define it with the same value"
+            ),
+            number => format!(
+                "{number} attributes, the first of them {name} of {object} ({how}): all ranks must define them with \
+                 the same values"
+            ),
+        })
+    }
+}
+
+/// What this rank defines otherwise than the first one. Collective.
+fn differences(ranks: &Ranks, defined: &[Definition], datasets: &[Defined]) -> Differences {
+    let text = match ranks.rank() {
+        0 => serde_json::to_string(defined).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let text = ranks.broadcast_text(0, text);
+    if ranks.is_root() {
+        return Differences::default();
+    }
+    let compare = |first: Vec<Definition>| {
+        let compared = Compared {
+            first: &first,
+            rank: ranks.rank(),
+            own: defined,
+            datasets,
+        };
+        compared.differences()
+    };
+    // The text comes from this library, so it can be read.
+    serde_json::from_str(&text).map_or_else(|_| Differences::default(), compare)
+}
+
+/// The outcome of a creation with options that are not the same on all ranks. Collective.
+pub(super) fn different_options(ranks: &Ranks, options: &impl std::fmt::Debug) -> GlobalOutcome {
+    let own = format!("{options:?}");
+    let first = ranks.broadcast_text(0, own.clone());
+    let mut pairs = own.split(", ").zip(first.split(", "));
+    let different = pairs.find(|(own, first)| own != first);
+    let (own, first) = different.unwrap_or((&own, &first));
+    let Shortened { one, other } = Shortened::new(own, first);
+    let rank = ranks.first(own != first).unwrap_or(0);
+    let how = format!("rank {rank} has {one}, rank 0 has {other}");
+    GlobalOutcome::Failed {
+        rank,
+        reason: format!(
+            "the ranks do not have the same options: {}",
+            ranks.broadcast_text(rank, how)
+        ),
+    }
+}
