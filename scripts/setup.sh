@@ -58,9 +58,27 @@ install_packages() {
     done
     [ ${#missing[@]} -eq 0 ] && return
     echo "setup: installing" "${missing[@]}"
-    local lock=(-o DPkg::Lock::Timeout=300)
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    apt_get update -qq
+    apt_get install -qq -y --no-install-recommends "${missing[@]}"
+}
+
+# Runs apt-get. Waits while another program holds one of the locks of apt, as on a machine in its first minutes. apt-get can
+# wait by itself (DPkg::Lock::Timeout), but not for the lock of the package lists.
+apt_get() {
+    local errors patience=${H5LOGFS_SETUP_SECONDS:-600} said=
+    local deadline=$((SECONDS + patience))
+    until errors=$(as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get "$@" 2>&1 >/dev/null); do
+        case $errors in
+        *"Could not get lock"*) ;;
+        *) fail "apt-get $1: $errors" ;;
+        esac
+        [ $SECONDS -lt $deadline ] ||
+            fail "apt-get $1: another program has held a lock for $patience seconds: $errors" "Wait for it, then try again."
+        [ -n "$said" ] || echo "setup: waiting up to $patience seconds for another program that installs packages: $errors"
+        said=yes
+        sleep 1
+    done
+    [ -z "$errors" ] || printf '%s\n' "$errors" >&2
 }
 
 check_cargo() {

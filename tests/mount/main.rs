@@ -7,6 +7,7 @@ mod common;
 mod admin {
     mod install;
     mod mounting;
+    mod setup;
     mod systemd;
 }
 mod daemon;
