@@ -185,7 +185,7 @@ deb: setup-deb
 	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
 	strip $(STAGE)/usr/bin/h5logfs
 	gzip -9n $(STAGE)/usr/share/man/man?/*
-	$(CARGO) deb --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
+	$(CARGO) deb -p h5logfs --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi
 
 deb-writer: setup-deb
@@ -193,7 +193,7 @@ deb-writer: setup-deb
 	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
 		DOCDIR=/usr/share/doc/h5logfs-writer
 	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE)
-	$(CARGO) deb --variant writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
+	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
 setup-build:
 	@scripts/setup.sh build

@@ -378,6 +378,27 @@ fn hindrance() -> Option<&'static str> {
     }
 }
 
+/// Name and description of the packages of cargo of which Debian packages are made.
+fn synopses() -> [(String, String); 2] {
+    ["Cargo.toml", "crates/writer/Cargo.toml"].map(|manifest| {
+        let text = fs::read_to_string(project().join(manifest)).unwrap();
+        let value = |key: &str| {
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(&format!("{key} = \"")));
+            value.unwrap().trim_end_matches('"').to_owned()
+        };
+        (value("name"), value("description"))
+    })
+}
+
+/// cargo-deb breaks longer lines, and Debian takes the first one for the synopsis.
+#[test]
+fn synopses_of_debian_packages_are_one_line() {
+    for (name, synopsis) in synopses() {
+        assert!(synopsis.len() < 80, "{name}: {synopsis}");
+    }
+}
+
 #[test]
 fn the_debian_package_is_installed_used_and_removed() {
     if let Some(why) = hindrance() {
@@ -399,6 +420,19 @@ fn the_debian_package_is_installed_used_and_removed() {
         .find(|p| name(p).starts_with(&format!("h5logfs_{version}-1_")));
     let package = package.unwrap_or_else(|| panic!("{packages:?}"));
 
+    for package in &packages {
+        let named =
+            |manifest: &&(String, String)| name(package).starts_with(&format!("{}_", manifest.0));
+        let synopses = synopses();
+        let (_, synopsis) = synopses.iter().find(named).unwrap();
+        let field = run(Command::new("dpkg-deb")
+            .arg("-f")
+            .arg(package)
+            .arg("Description"));
+        let field = text(&field);
+        assert_eq!(field.lines().next(), Some(&**synopsis), "{field}");
+        assert!(field.lines().count() > 2, "{field}");
+    }
     let fields = text(&run(Command::new("dpkg-deb").arg("--info").arg(package)));
     for needed in ["fuse3", "libhdf5", "libc6", "passwd"] {
         let depends = fields
