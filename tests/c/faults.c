@@ -112,7 +112,7 @@ static void arguments(h5logfs_id file, h5logfs_id dataset)
     CHANGED("fletcher32", bad, fletcher32, -1);
     CHANGED("initialised", bad, size, 0);
     const uint64_t nought = 0;
-    CHANGED("limit", H5LOGFS_ERR_DEFINITION, max_dims, &nought);
+    CHANGED("largest extent", H5LOGFS_ERR_DEFINITION, max_dims, &nought);
     CHANGED("chunk", H5LOGFS_ERR_DEFINITION, chunk, &nought);
 #undef CHANGED
 }

@@ -42,7 +42,12 @@ pub enum Error {
 
     /// A collective call failed on some rank, and had no effect. Flushed data are unchanged, other data
     /// are still buffered, and the call can be repeated.
-    #[error("{}: {operation} failed on rank {rank}: {}", file.display(), without(file, reason))]
+    #[error(
+        "{}: {operation} failed on rank {rank}: {}{}",
+        file.display(),
+        without(file, reason),
+        afterwards(operation)
+    )]
     Failed {
         file: PathBuf,
         operation: &'static str,
@@ -60,7 +65,7 @@ pub enum Error {
     },
 
     /// The file was closed, or could not be created.
-    #[error("{}: the file is closed", file.display())]
+    #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
 }
 
@@ -69,6 +74,17 @@ impl Error {
         Error::Closed {
             file: file.to_owned(),
         }
+    }
+}
+
+/// What is left, and what to do.
+fn afterwards(operation: &str) -> &'static str {
+    match operation {
+        "flush" => ". Earlier flushes are safe, and the call can be repeated",
+        "close" => {
+            ". All data are safe: close again, or let the job end and close it with `h5logfs recover`"
+        }
+        _ => "",
     }
 }
 
@@ -89,5 +105,93 @@ fn buffer_full(limit: u64, held: u64, wanted: u64) -> String {
             "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit: flush first, \
              on all ranks, or raise buffer_limit"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user reads in the log of a job: file, rank, object, what was wrong, what to do.
+    #[test]
+    fn messages_name_file_rank_and_object_and_say_what_to_do() {
+        let file = || PathBuf::from("/scratch/run.h5");
+        let failed = |operation, reason: &str| Error::Failed {
+            file: file(),
+            operation,
+            rank: 3,
+            reason: reason.into(),
+        };
+        let full = |held, wanted| Error::BufferFull {
+            file: file(),
+            rank: 3,
+            dataset: "/air/p".into(),
+            limit: 1000,
+            held,
+            wanted,
+        };
+        let (rank, dataset) = (3, "/air/p".to_owned());
+        let cases = [
+            (
+                Error::Definition {
+                    file: file(),
+                    rank,
+                    reason: "dataset /d: filters need a chunk shape".into(),
+                },
+                "/scratch/run.h5: rank 3: dataset /d: filters need a chunk shape",
+            ),
+            (
+                Error::Write {
+                    file: file(),
+                    rank,
+                    dataset,
+                    reason: "3 elements for a selection of 4".into(),
+                },
+                "/scratch/run.h5: rank 3: dataset /air/p: 3 elements for a selection of 4",
+            ),
+            (
+                full(900, 200),
+                "/scratch/run.h5: rank 3: dataset /air/p: the buffer is full: 900 of 1000 bytes are taken, and a write \
+                 of 200 does not fit: flush first, on all ranks, or raise buffer_limit",
+            ),
+            (
+                full(0, 2000),
+                "/scratch/run.h5: rank 3: dataset /air/p: a write of 2000 bytes is larger than the whole buffer, 1000 \
+                 bytes: raise buffer_limit, split the write, or write without copying (a batch in Rust, h5logfs_lend in \
+                 C)",
+            ),
+            (
+                failed("create", "/scratch/run.h5: it exists"),
+                "/scratch/run.h5: create failed on rank 3: it exists",
+            ),
+            (
+                failed(
+                    "flush",
+                    "/scratch/run.h5.subfiles/run.h5.1: No space left on device",
+                ),
+                "/scratch/run.h5: flush failed on rank 3: /scratch/run.h5.subfiles/run.h5.1: No space left on device. \
+                 Earlier flushes are safe, and the call can be repeated",
+            ),
+            (
+                failed("close", "/scratch/run.h5: No space left on device"),
+                "/scratch/run.h5: close failed on rank 3: No space left on device. All data are safe: close again, or \
+                 let the job end and close it with `h5logfs recover`",
+            ),
+            (
+                Error::Refused {
+                    file: file(),
+                    rank,
+                    reason: "a write that rank 3 refused: dataset /d: too many elements".into(),
+                },
+                "/scratch/run.h5: flushed without a write that rank 3 refused: dataset /d: too many elements",
+            ),
+            (
+                Error::closed(&file()),
+                "/scratch/run.h5: the file is closed, or was not created",
+            ),
+        ];
+        for (error, words) in cases {
+            assert_eq!(error.to_string(), words);
+        }
     }
 }

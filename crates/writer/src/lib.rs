@@ -276,7 +276,11 @@ impl Writer {
         if memory.is::<T>() {
             return Ok(());
         }
-        let reason = format!("{} is not its type", std::any::type_name::<T>());
+        let reason = format!(
+            "elements of type {} were written to a dataset of {}",
+            std::any::type_name::<T>(),
+            memory.datatype.short()
+        );
         Err(self.write_error(dataset, reason))
     }
 
@@ -296,7 +300,8 @@ impl Writer {
             .checked_mul(memory.size)
             .filter(|b| *b <= isize::MAX as usize);
         let Some(bytes) = bytes else {
-            return Err(self.write_error(dataset, format!("{count} elements are more than memory")));
+            let reason = format!("{count} elements are more than an address space holds");
+            return Err(self.write_error(dataset, reason));
         };
         let wanted = bytes as u64 + self.blocks.max_encoded_len();
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
@@ -332,8 +337,8 @@ impl Writer {
         listed.map_err(|reason| self.write_error(dataset, reason))?;
         if self.blocks.elements != count as u64 {
             let reason = format!(
-                "{count} elements for a selection of {}",
-                self.blocks.elements
+                "{count} elements for a selection of {} ({selection}, of the extent {:?})",
+                self.blocks.elements, defined.layout.dims
             );
             return Err(self.write_error(dataset, reason));
         }

@@ -254,7 +254,10 @@ impl SharedFile {
         hints: &[(String, String)],
         collective: bool,
     ) -> Result<Self, String> {
-        let c_string = |text: &[u8]| CString::new(text).map_err(|e| e.to_string());
+        let c_string = |text: &[u8]| {
+            let text = CString::new(text);
+            text.map_err(|_| format!("{}: a zero byte in the path or a hint", path.display()))
+        };
         // Errors here are the same on all ranks, so no rank waits for another one.
         let name = c_string(path.as_os_str().as_bytes())?;
         let pairs = hints
@@ -336,7 +339,7 @@ impl SharedFile {
     fn write_error(&self, offset: u64, rest: &[&[u8]]) -> String {
         let piece = rest.first().copied().unwrap_or_default();
         match self.file.write_all_at(piece, offset) {
-            Ok(()) => "MPI does not say why".into(),
+            Ok(()) => "MPI wrote less than it was told to, and does not say why".into(),
             Err(e) => e.to_string(),
         }
     }
@@ -345,7 +348,8 @@ impl SharedFile {
     fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, String> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
         let places: Vec<ffi::MPI_Aint> = pieces.iter().map(|p| p.as_ptr() as isize).collect();
-        let offset = i64::try_from(offset).map_err(|e| e.to_string())?;
+        let offset = i64::try_from(offset);
+        let offset = offset.map_err(|_| "the file would have more than 2^63 bytes")?;
         // SAFETY: the file is open. The datatype has the addresses of the pieces, which live longer than
         // the call, and is freed after it. A single piece is passed without a datatype. MPI only reads
         // the buffer. A zeroed status is valid. It says that nothing was written, in case MPI does not
@@ -381,7 +385,12 @@ impl SharedFile {
             if pieces.len() > 1 {
                 ffi::MPI_Type_free(&mut datatype);
             }
-            check("writing", written)?;
+            let name = if collective {
+                "MPI_File_write_at_all"
+            } else {
+                "MPI_File_write_at"
+            };
+            check(name, written)?;
             // Without pieces the status may have any value.
             Ok(if pieces.is_empty() { 0 } else { done as u64 })
         }
@@ -442,7 +451,8 @@ fn requests<'a>(pieces: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
     groups
 }
 
-fn check(what: &str, code: c_int) -> Result<(), String> {
+/// Fails with the text of an error of MPI.
+pub(super) fn check(what: &str, code: c_int) -> Result<(), String> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }

@@ -1,5 +1,9 @@
 //! The elements that a write covers, and the list of blocks that they form.
 
+use std::fmt::{self, Display, Formatter};
+
+use h5logfs_core::journal::words::dimensions;
+
 /// The elements that a write covers. Coordinates count elements, with one value for each dimension. As
 /// in HDF5, the data are in row-major order of the selected elements. Several blocks are written one
 /// after the other, and points in their order.
@@ -31,6 +35,32 @@ pub enum Selection<'a> {
 impl<'a> Selection<'a> {
     pub fn block(start: &'a [u64], count: &'a [u64]) -> Self {
         Selection::Block { start, count }
+    }
+}
+
+/// As messages name it. Blocks and points are as many as their program makes them, so the first one stands for all.
+impl Display for Selection<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Selection::All => f.write_str("the whole extent"),
+            Selection::Block { start, count } => write!(f, "start {start:?}, count {count:?}"),
+            Selection::Hyperslab {
+                start,
+                stride,
+                count,
+                block,
+            } => write!(
+                f,
+                "start {start:?}, stride {stride:?}, count {count:?}, block {block:?}"
+            ),
+            Selection::Blocks { starts, counts } => write!(
+                f,
+                "blocks with {} numbers of starts and {} of counts",
+                starts.len(),
+                counts.len()
+            ),
+            Selection::Points(points) => write!(f, "points with {} coordinates", points.len()),
+        }
     }
 }
 
@@ -76,9 +106,12 @@ impl Blocks {
 
     fn blocks(&mut self, starts: &[u64], counts: &[u64], dims: &[u64]) -> Result<(), String> {
         let rank = dims.len();
-        if rank == 0 || starts.len() != counts.len() || !starts.len().is_multiple_of(rank) {
+        if rank == 0 {
+            return Err(SCALAR.into());
+        }
+        if starts.len() != counts.len() || !starts.len().is_multiple_of(rank) {
             return Err(format!(
-                "{} starts and {} counts for rank {rank}",
+                "{} numbers of starts and {} of counts: each block has {rank} of both",
                 starts.len(),
                 counts.len()
             ));
@@ -90,20 +123,16 @@ impl Blocks {
     fn push(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> Result<(), String> {
         if start.len() != dims.len() || count.len() != dims.len() {
             return Err(format!(
-                "a selection of rank {} for rank {}",
-                start.len(),
-                dims.len()
+                "start {start:?} and count {count:?} for {}",
+                dimensions(dims.len())
             ));
         }
         let mut elements = 1u64;
         for d in 0..dims.len() {
-            if start[d]
-                .checked_add(count[d])
-                .is_none_or(|end| end > dims[d])
-            {
-                return Err(format!(
-                    "a block at {start:?} of {count:?} reaches out of the extent {dims:?}"
-                ));
+            let end = start[d].checked_add(count[d]);
+            if end.is_none_or(|end| end > dims[d]) {
+                let what = format!("a block with start {start:?} and count {count:?}");
+                return Err(outside(&what, d, end, dims));
             }
             elements = elements.checked_mul(count[d]).ok_or("too many elements")?;
         }
@@ -142,7 +171,9 @@ impl Blocks {
         }
         let blocks = steps.iter().try_fold(1u64, |n, s| n.checked_mul(*s));
         if blocks.is_none_or(|n| n > MAX_BLOCKS) {
-            return Err("too many blocks".into());
+            return Err(format!(
+                "the hyperslab consists of more than {MAX_BLOCKS} separate blocks: write it in parts"
+            ));
         }
         let place = |d: usize, step: u64| match split {
             Some(split) if d < split => start[d] + step / block[d] * stride[d] + step % block[d],
@@ -167,14 +198,19 @@ impl Blocks {
     /// Points that follow each other along the last dimension form one block.
     fn points(&mut self, points: &[u64], dims: &[u64]) -> Result<(), String> {
         let rank = dims.len();
-        if rank == 0 || !points.len().is_multiple_of(rank) {
-            return Err(format!("{} coordinates for rank {rank}", points.len()));
+        if rank == 0 {
+            return Err(SCALAR.into());
+        }
+        if !points.len().is_multiple_of(rank) {
+            return Err(format!(
+                "{} coordinates: each point has {rank}",
+                points.len()
+            ));
         }
         for point in points.chunks_exact(rank) {
-            if point.iter().zip(dims).any(|(p, d)| p >= d) {
-                return Err(format!(
-                    "the point {point:?} lies out of the extent {dims:?}"
-                ));
+            if let Some(d) = (0..rank).find(|d| point[*d] >= dims[*d]) {
+                let end = point[d].checked_add(1);
+                return Err(outside(&format!("the point {point:?}"), d, end, dims));
             }
             let last = self.starts.len().checked_sub(rank);
             let follows = last.is_some_and(|last| {
@@ -219,12 +255,27 @@ impl Blocks {
     }
 }
 
+const SCALAR: &str = "a scalar has one element and no coordinates: select all of it";
+
+/// What reaches past the extent in dimension `d`, where it ends at `end`. `None` is past all numbers.
+fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> String {
+    let end = end.map_or("past 2^64".into(), |end| format!("at {end}"));
+    format!(
+        "{what} reaches out of the extent {dims:?}: in dimension {d} it ends {end}. Set a larger extent first, or \
+         select less"
+    )
+}
+
 /// Checks a hyperslab: start, stride, count, block. Returns the number of its elements.
 fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> Result<u64, String> {
     let [start, stride, count, block] = terms;
     let rank = dims.len();
     if terms.iter().any(|t| t.len() != rank) {
-        return Err(format!("a hyperslab of other rank than {rank}"));
+        let lens = terms.map(<[u64]>::len);
+        return Err(format!(
+            "start, stride, count and block have {lens:?} numbers for {}",
+            dimensions(rank)
+        ));
     }
     let mut elements = 1u64;
     for d in 0..rank {
@@ -239,7 +290,7 @@ fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> Result<u64, String> {
     for d in 0..rank {
         if count[d] > 1 && stride[d] < block[d] {
             return Err(format!(
-                "blocks of {} at a stride of {} overlap in dimension {d}",
+                "blocks of {} elements overlap in dimension {d} with a stride of {}",
                 block[d], stride[d]
             ));
         }
@@ -247,10 +298,7 @@ fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> Result<u64, String> {
             .checked_mul(stride[d])
             .and_then(|last| last.checked_add(start[d])?.checked_add(block[d]));
         if end.is_none_or(|end| end > dims[d]) {
-            return Err(format!(
-                "the hyperslab reaches out of dimension {d} of {}",
-                dims[d]
-            ));
+            return Err(outside("the hyperslab", d, end, dims));
         }
     }
     Ok(elements)
@@ -310,6 +358,67 @@ mod tests {
         let blocks = listed(Selection::Points(&points), &[2, 5]).unwrap();
         assert_eq!((blocks.number, blocks.elements), (3, 5));
         assert_eq!(elements(&blocks).concat(), points);
+    }
+
+    #[test]
+    fn messages_name_the_selection_and_the_dimension() {
+        let slab = |stride: &'static [u64], count: &'static [u64]| Selection::Hyperslab {
+            start: &[0, 1],
+            stride,
+            count,
+            block: &[1, 2],
+        };
+        const DO: &str = ". Set a larger extent first, or select less";
+        let cases = [
+            (
+                Selection::block(&[3, 0], &[2, 1]),
+                "a block with start [3, 0] and count [2, 1] reaches out of the extent [4, 6]: in dimension 0 it ends at 5",
+            ),
+            (
+                Selection::block(&[0, u64::MAX], &[1, 2]),
+                "a block with start [0, 18446744073709551615] and count [1, 2] reaches out of the extent [4, 6]: in \
+                 dimension 1 it ends past 2^64",
+            ),
+            (
+                Selection::Points(&[1, 2, 3, 6]),
+                "the point [3, 6] reaches out of the extent [4, 6]: in dimension 1 it ends at 7",
+            ),
+            (
+                slab(&[1, 2], &[1, 3]),
+                "the hyperslab reaches out of the extent [4, 6]: in dimension 1 it ends at 7",
+            ),
+        ];
+        for (selection, words) in cases {
+            assert_eq!(listed(selection, &[4, 6]), Err(format!("{words}{DO}")));
+        }
+        let cases = [
+            (
+                Selection::block(&[3], &[2, 1]),
+                "start [3] and count [2, 1] for 2 dimensions",
+            ),
+            (
+                Selection::Points(&[1, 2, 3]),
+                "3 coordinates: each point has 2",
+            ),
+            (
+                Selection::Blocks {
+                    starts: &[1, 2, 3],
+                    counts: &[1, 1],
+                },
+                "3 numbers of starts and 2 of counts: each block has 2 of both",
+            ),
+            (
+                slab(&[1], &[1, 1]),
+                "start, stride, count and block have [2, 1, 2, 2] numbers for 2 dimensions",
+            ),
+            (
+                slab(&[1, 1], &[1, 2]),
+                "blocks of 2 elements overlap in dimension 1 with a stride of 1",
+            ),
+        ];
+        for (selection, words) in cases {
+            assert_eq!(listed(selection, &[4, 6]), Err(words.into()));
+        }
     }
 
     type Term = (u64, u64, u64, u64);

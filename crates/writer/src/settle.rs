@@ -28,8 +28,7 @@ impl LeftOut {
         if let Some(rank) = ranks.first(own.objects.is_some()) {
             let how = ranks.broadcast_text(rank, own.objects.unwrap_or_default());
             let reason = format!(
-                "{how}. All ranks must define the same groups, datasets and extents, in the same order. What was \
-                 flushed before is safe"
+                "{how}. All ranks must define the same groups, datasets and extents, in the same order"
             );
             return Err(GlobalOutcome::Failed { rank, reason });
         }

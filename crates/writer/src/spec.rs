@@ -10,6 +10,7 @@ use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::DatasetLayout;
 use h5logfs_core::journal::value::Value;
+use h5logfs_core::journal::words::dimensions;
 
 /// The datatype of a Rust type in memory.
 pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
@@ -17,7 +18,9 @@ pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
 }
 
 fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
-    let small = |n: usize| u32::try_from(n).map_err(|_| format!("{n} bytes or elements"));
+    let small = |n: usize| {
+        u32::try_from(n).map_err(|_| format!("a datatype with {n} bytes or elements is too large"))
+    };
     Ok(match descriptor {
         TypeDescriptor::Integer(size) => Datatype::integer(int_size(*size), true),
         TypeDescriptor::Unsigned(size) => Datatype::integer(int_size(*size), false),
@@ -53,7 +56,11 @@ fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
             size: small(*size)?,
             utf8: true,
         },
-        other => return Err(format!("elements of type {other} cannot be logged")),
+        other => {
+            return Err(format!(
+                "elements of type {other} cannot be logged: their size varies"
+            ));
+        }
     })
 }
 
@@ -178,7 +185,12 @@ impl DatasetSpec {
     pub fn unlimited(mut self, dimension: usize) -> Self {
         match self.layout.max_dims.get_mut(dimension) {
             Some(max) => *max = None,
-            None => self.error = Some(format!("there is no dimension {dimension}")),
+            None => {
+                let there = dimensions(self.layout.dims.len());
+                self.error = Some(format!(
+                    "dimension {dimension} cannot be unlimited: the dataset has {there}, counted from 0"
+                ));
+            }
         }
         self
     }
@@ -192,7 +204,7 @@ impl DatasetSpec {
     /// Adds the filter deflate, with a level from 0 to 9.
     pub fn deflate(mut self, level: u32) -> Self {
         if level > 9 {
-            self.error = Some(format!("deflate has no level {level}"));
+            self.error = Some(format!("deflate has no level {level}: 0 to 9 are possible"));
         }
         self.deflate = Some(level);
         self
@@ -217,7 +229,11 @@ impl DatasetSpec {
                 // SAFETY: a `T` has this datatype.
                 Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned())
             } else {
-                Err("the fill value is of another type".into())
+                Err(format!(
+                    "the fill value is of type {}, the elements are {}",
+                    std::any::type_name::<T>(),
+                    memory.datatype.short()
+                ))
             }
         })
     }
@@ -229,7 +245,12 @@ impl DatasetSpec {
                 // SAFETY: these are the bytes of one element.
                 Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned())
             } else {
-                Err(format!("a fill value of {} bytes", value.len()))
+                Err(format!(
+                    "the fill value has {} bytes, an element ({}) has {}",
+                    value.len(),
+                    memory.datatype.short(),
+                    memory.size
+                ))
             }
         })
     }
@@ -283,9 +304,10 @@ pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<
     let memory = MemoryType::new(datatype)?;
     if !bytes.len().is_multiple_of(memory.size) {
         return Err(format!(
-            "{} bytes are no whole number of elements of {}",
+            "the value has {} bytes, which is no whole number of elements of {} bytes ({})",
             bytes.len(),
-            memory.size
+            memory.size,
+            memory.datatype.short()
         ));
     }
     // SAFETY: the bytes are this many elements.
@@ -353,10 +375,32 @@ mod tests {
     #[test]
     fn a_spec_says_what_is_wrong_with_it() {
         let of = |spec: DatasetSpec| spec.layout();
-        assert!(of(DatasetSpec::new::<f64>(&[3]).unlimited(1)).is_err());
-        assert!(of(DatasetSpec::new::<f64>(&[3]).deflate(10)).is_err());
-        assert!(of(DatasetSpec::new::<f64>(&[3]).fill(0f32)).is_err());
-        assert!(of(DatasetSpec::new::<f64>(&[]).deflate(1)).is_err());
+        let list = || DatasetSpec::new::<f64>(&[3]);
+        let cases = [
+            (
+                list().unlimited(1),
+                "dimension 1 cannot be unlimited: the dataset has 1 dimension, counted from 0",
+            ),
+            (
+                list().deflate(10),
+                "deflate has no level 10: 0 to 9 are possible",
+            ),
+            (
+                list().fill(0f32),
+                "the fill value is of type f32, the elements are f64",
+            ),
+            (
+                list().fill_bytes(&[0; 3]),
+                "the fill value has 3 bytes, an element (f64) has 8",
+            ),
+            (
+                DatasetSpec::new::<f64>(&[]).deflate(1),
+                "a scalar has no chunks, and so no filters",
+            ),
+        ];
+        for (spec, words) in cases {
+            assert_eq!(of(spec), Err(words.into()));
+        }
         let packed = of(DatasetSpec::new::<f64>(&[3]).deflate(1).shuffle()).unwrap();
         assert_eq!(packed.chunk, Some(vec![3]));
         assert_eq!(packed.filters[0].id, SHUFFLE);

@@ -163,10 +163,14 @@ impl Datatype {
     pub fn check(&self) -> Result<(), String> {
         self.check_nested(0)?;
         if self.message_size() > LARGEST_MESSAGE {
-            return Err("a datatype with too many members".into());
+            return Err(format!(
+                "the datatype has too many members: their names and types take more than {LARGEST_MESSAGE} bytes"
+            ));
         }
         match self.most_runs() {
-            runs if runs > MOST_RUNS => Err("an array of too many compounds".into()),
+            runs if runs > MOST_RUNS => Err(format!(
+                "the datatype is an array of too many compounds with padding: {runs} pieces, {MOST_RUNS} are possible"
+            )),
             _ => Ok(()),
         }
     }
@@ -205,31 +209,49 @@ impl Datatype {
 
     fn check_nested(&self, depth: usize) -> Result<(), String> {
         if depth > DEEPEST {
-            return Err("a datatype nested too deeply".into());
+            return Err(format!("the datatype is nested more than {DEEPEST} deep"));
         }
         match self {
             Datatype::Integer { size, .. } | Datatype::Bitfield { size, .. }
                 if ![1, 2, 4, 8].contains(size) =>
             {
-                Err(format!("an integer of {size} bytes"))
+                Err(format!(
+                    "an integer or bitfield of {size} bytes: 1, 2, 4 and 8 are possible"
+                ))
             }
-            Datatype::Float { size, .. } if ![4, 8].contains(size) => {
-                Err(format!("a floating-point number of {size} bytes"))
+            Datatype::Float { size, .. } if ![4, 8].contains(size) => Err(format!(
+                "a floating-point number of {size} bytes: 4 and 8 are possible"
+            )),
+            Datatype::VariableText => {
+                Err("elements of variable length cannot be logged: use a text of fixed size".into())
             }
-            Datatype::VariableText => Err("variable-length elements cannot be logged".into()),
-            Datatype::Opaque { tag, .. } if tag.len() > LONGEST_TAG || tag.contains('\0') => Err(
-                format!("an opaque type whose tag has more than {LONGEST_TAG} bytes, or a zero"),
-            ),
+            Datatype::Opaque { tag, .. } if tag.contains('\0') => {
+                Err("the tag of an opaque type has a zero byte".into())
+            }
+            Datatype::Opaque { tag, .. } if tag.len() > LONGEST_TAG => Err(format!(
+                "the tag of an opaque type has {} bytes; {LONGEST_TAG} are possible",
+                tag.len()
+            )),
             Datatype::Enumeration { base, members } => {
                 if !matches!(**base, Datatype::Integer { .. }) {
-                    return Err("an enumeration of other than integers".into());
+                    return Err(format!(
+                        "an enumeration needs an integer type, not {}",
+                        base.short()
+                    ));
                 }
                 if let Some((name, value)) = members.iter().find(|m| !base.can_hold(m.1)) {
-                    return Err(format!("{name} = {value} does not fit its integer type"));
+                    return Err(format!(
+                        "{name} = {value} of an enumeration does not fit {base}"
+                    ));
                 }
-                let distinct: HashSet<i64> = members.iter().map(|m| m.1).collect();
-                if distinct.len() < members.len() || members.is_empty() {
-                    return Err("an enumeration with equal values, or none".into());
+                if members.is_empty() {
+                    return Err("the enumeration has no values".into());
+                }
+                let mut seen = HashSet::new();
+                if let Some((name, value)) = members.iter().find(|m| !seen.insert(m.1)) {
+                    return Err(format!(
+                        "{name} = {value} of an enumeration: another name has that value"
+                    ));
                 }
                 check_names(members.iter().map(|m| m.0.as_str()))?;
                 base.check_nested(depth + 1)
@@ -243,14 +265,16 @@ impl Datatype {
             }
             Datatype::Array { base, dims } => {
                 if dims.is_empty() || dims.len() > 32 || dims.contains(&0) {
-                    return Err(format!("an array type of shape {dims:?}"));
+                    return Err(format!(
+                        "an array type of shape {dims:?}: 1 to 32 dimensions are possible, and none is 0"
+                    ));
                 }
                 base.check_nested(depth + 1)
             }
             _ => Ok(()),
         }?;
         match self.size() {
-            0 => Err("a datatype without a size, or of more than 2^32 bytes".into()),
+            0 => Err("the datatype has 0 bytes, or 4 GiB and more".into()),
             _ => Ok(()),
         }
     }
@@ -341,10 +365,14 @@ impl Datatype {
 fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut seen = HashSet::new();
     for name in names {
-        if name.is_empty() || name.contains('\0') || !seen.insert(name) {
-            return Err(format!(
-                "a member named {name:?}: empty, twice, or with a zero byte"
-            ));
+        if name.is_empty() {
+            return Err("the name of a member is empty".into());
+        }
+        if name.contains('\0') {
+            return Err(format!("the name of member {name:?} has a zero byte"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("member {name} is there twice"));
         }
     }
     Ok(())
@@ -353,7 +381,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
 /// Fails where a member lies outside the compound, or two members overlap.
 fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
     if members.is_empty() {
-        return Err("a compound without members".into());
+        return Err("the compound has no members".into());
     }
     let mut places: Vec<(u32, u32, &str)> = members
         .iter()
@@ -365,10 +393,14 @@ fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
         let next = offset.checked_add(bytes).filter(|next| *next <= size);
         match next {
             Some(next) if offset >= end => end = next,
-            Some(_) => return Err(format!("member {name} overlaps another one")),
+            Some(_) => {
+                return Err(format!(
+                    "member {name} at offset {offset} overlaps another one, which ends at {end}"
+                ));
+            }
             None => {
                 return Err(format!(
-                    "member {name} ends past the {size} bytes of its compound"
+                    "member {name} of {bytes} bytes at offset {offset} ends past the {size} bytes of its compound"
                 ));
             }
         }

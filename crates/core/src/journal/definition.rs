@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
 use super::value::Value;
+use super::words::{dimensions, largest_extent, shortened};
 use crate::filters::Filter;
 
 type Result<T> = std::result::Result<T, String>;
@@ -151,10 +152,15 @@ impl Outline {
             Definition::Dataset { path, layout } => {
                 check_layout(layout).map_err(|e| format!("dataset {path}: {e}"))?;
                 if self.datasets.len() >= i32::MAX as usize {
-                    return Err("more datasets than the layout can number".into());
+                    return Err(format!(
+                        "dataset {path}: a file cannot have more than {} datasets",
+                        i32::MAX
+                    ));
                 }
-                let laid_out = self.with_room(0, laid_out(layout, &layout.dims));
-                let laid_out = laid_out.map_err(|e| format!("dataset {path}: {e}"))?;
+                let room = with_room(self.laid_out, 0, laid_out(layout, &layout.dims));
+                let laid_out = room.ok_or_else(|| {
+                    format!("dataset {path}: {}", too_large(layout, &layout.dims))
+                })?;
                 self.add_object(path, Kind::Dataset)?;
                 self.laid_out = laid_out;
                 self.datasets.push(Defined {
@@ -169,7 +175,7 @@ impl Outline {
                 value,
             } => self
                 .add_attribute(object, name, value)
-                .map_err(|e| format!("attribute {name} of {object}: {e}")),
+                .map_err(|e| format!("attribute {} of {object}: {e}", shortened(name))),
             Definition::Extent { dataset, dims } => self.set_extent(*dataset, dims),
         }
     }
@@ -209,17 +215,15 @@ impl Outline {
 
     fn add_attribute(&mut self, object: &str, name: &str, value: &Value) -> Result<()> {
         if object != "/" && !self.objects.contains_key(object) {
-            return Err("there is no such object".into());
+            return Err("there is no such object: create it first".into());
         }
-        if name.is_empty() || name.contains('\0') || name.len() > LONGEST_NAME {
-            return Err("a name that is empty, has a zero byte or more than 1024".into());
-        }
+        check_name(name)?;
         value.check()?;
         let key = (object.to_owned(), name.to_owned());
         if self.attributes.insert(key) {
             Ok(())
         } else {
-            Err("it was defined before".into())
+            Err("it exists already: an attribute is defined once, and does not change".into())
         }
     }
 
@@ -231,114 +235,160 @@ impl Outline {
 
     fn set_extent(&mut self, dataset: u32, dims: &[u64]) -> Result<()> {
         let Some(Defined { path, layout }) = self.datasets.get_mut(dataset as usize) else {
-            return Err(format!("there is no dataset {dataset}"));
+            return Err(format!("there is no dataset {dataset} in this file"));
         };
-        let fault = |what: String| Err(format!("dataset {path}: {what}"));
+        let fault = |what: String| {
+            let old = &layout.dims;
+            Err(format!(
+                "dataset {path}: the extent {old:?} cannot become {dims:?}: {what}"
+            ))
+        };
         if dims.len() != layout.dims.len() {
-            return fault(format!(
-                "an extent of rank {} for rank {}",
-                dims.len(),
-                layout.dims.len()
-            ));
+            return fault(format!("the dataset has {}", dimensions(layout.dims.len())));
         }
         for (d, (new, old)) in dims.iter().zip(&layout.dims).enumerate() {
             if new < old {
+                return fault(format!("dimension {d} cannot shrink from {old} to {new}"));
+            }
+            if let Some(max) = layout.max_dims[d].filter(|max| new > max) {
                 return fault(format!(
-                    "dimension {d} cannot shrink from {old} to {new}: a log forgets nothing"
+                    "dimension {d} can grow to {max} at most, as the dataset was created"
                 ));
             }
-            if layout.max_dims[d].is_some_and(|max| *new > max) || *new > i64::MAX as u64 {
-                return fault(format!("dimension {d} cannot grow to {new}"));
+            if *new > i64::MAX as u64 {
+                return fault(format!("dimension {d} cannot be longer than 2^63-1"));
             }
         }
         let (old, new) = (laid_out(layout, &layout.dims), laid_out(layout, dims));
-        let path = path.clone();
-        let room = self.with_room(old, new);
-        self.laid_out = room.map_err(|e| format!("dataset {path}: {e}"))?;
+        let room = with_room(self.laid_out, old, new);
+        self.laid_out =
+            room.ok_or_else(|| format!("dataset {path}: {}", too_large(layout, dims)))?;
         self.datasets[dataset as usize].layout.dims = dims.to_vec();
         Ok(())
     }
+}
 
-    /// Bytes of all datasets after one of them grew from `old` to `new` bytes. Fails where no file can have as
-    /// many.
-    fn with_room(&self, old: u128, new: u128) -> Result<u128> {
-        let all = (self.laid_out - old).saturating_add(new);
-        if all <= LARGEST_FILE {
-            Ok(all)
-        } else {
-            Err("no file can be as large as its datasets".into())
-        }
-    }
+/// Bytes of all datasets after one of them grew from `old` to `new` bytes. `None` where no file can have as many.
+fn with_room(all: u128, old: u128, new: u128) -> Option<u128> {
+    let all = (all - old).saturating_add(new);
+    (all <= LARGEST_FILE).then_some(all)
+}
+
+fn too_large(layout: &DatasetLayout, dims: &[u64]) -> String {
+    format!(
+        "with an extent of {dims:?} ({}) the datasets are larger than a file can be",
+        layout.datatype.short()
+    )
 }
 
 fn check_path(path: &str) -> Result<()> {
     let fault = |what: &str| Err(format!("{path:?}: {what}"));
     if path.len() > LONGEST_PATH {
-        return Err(format!("a path of more than {LONGEST_PATH} bytes"));
+        let (path, len) = (shortened(path), path.len());
+        return Err(format!(
+            "{path:?}: the path has {len} bytes; {LONGEST_PATH} are possible"
+        ));
     }
     let Some(names) = path.strip_prefix('/') else {
         return fault("the path does not begin with a slash");
     };
     for name in names.split('/') {
-        match name {
-            "" => return fault("a name is empty"),
-            "." | ".." => return fault("a name of dots alone has a meaning of its own in HDF5"),
-            _ if name.contains('\0') => return fault("a name has a zero byte"),
-            _ if name.len() > LONGEST_NAME => return fault("a name has more than 1024 bytes"),
-            _ => {}
+        if let "." | ".." = name {
+            return fault("no object can be named \".\" or \"..\" in HDF5");
         }
+        check_name(name).or_else(|e| fault(&e))?;
     }
     Ok(())
+}
+
+/// Checks the name of an object or an attribute.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err("a name is empty".into());
+    }
+    if name.contains('\0') {
+        return Err("a name has a zero byte".into());
+    }
+    match name.len() {
+        len if len > LONGEST_NAME => Err(format!(
+            "a name has {len} bytes; {LONGEST_NAME} are possible"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_layout(layout: &DatasetLayout) -> Result<()> {
     layout.datatype.check()?;
     let (dims, max) = (&layout.dims, &layout.max_dims);
-    if dims.len() > MOST_DIMS || dims.len() != max.len() {
-        return Err(format!("{} extents and {} limits", dims.len(), max.len()));
+    let largest = largest_extent(max);
+    if dims.len() != max.len() {
+        return Err(format!(
+            "the extent {dims:?} has {}, the largest extent {largest} has {}",
+            dimensions(dims.len()),
+            dimensions(max.len())
+        ));
     }
-    for (dim, max) in dims.iter().zip(max) {
-        if max.is_some_and(|max| *dim > max) {
+    if dims.len() > MOST_DIMS {
+        let number = dims.len();
+        return Err(format!("{number} dimensions; HDF5 has {MOST_DIMS} at most"));
+    }
+    for (d, (dim, max)) in dims.iter().zip(max).enumerate() {
+        if let Some(max) = max.filter(|max| dim > max) {
             return Err(format!(
-                "the extent {dims:?} is larger than its limit {max:?}"
+                "the extent {dims:?} is larger than the largest extent {largest}: {dim} and {max} in dimension {d}"
             ));
         }
         if *dim > i64::MAX as u64 || max.is_some_and(|m| m > i64::MAX as u64) {
-            return Err("an extent past 2^63-1".into());
+            return Err(format!(
+                "dimension {d} is longer than 2^63-1: extent {dims:?}, largest extent {largest}"
+            ));
         }
     }
     let element = u64::from(layout.datatype.size());
-    if !layout.fill.is_empty() && layout.fill.len() as u64 != element {
+    let fill = layout.fill.len() as u64;
+    if fill > 0 && fill != element {
         return Err(format!(
-            "a fill value of {} bytes for elements of {element}",
-            layout.fill.len()
+            "the fill value has {fill} bytes, an element ({}) has {element}",
+            layout.datatype.short()
         ));
     }
-    if layout.fill.len() as u64 > LARGEST_VALUE {
-        return Err(format!("a fill value of more than {LARGEST_VALUE} bytes"));
+    if fill > LARGEST_VALUE {
+        return Err(format!(
+            "the fill value has {fill} bytes; {LARGEST_VALUE} are possible"
+        ));
     }
     let Some(chunk) = &layout.chunk else {
         return if layout.filters.is_empty() {
             Ok(())
         } else {
-            Err("filters without chunks".into())
+            Err("filters need a chunk shape".into())
         };
     };
-    if chunk.len() != dims.len() || dims.is_empty() || chunk.contains(&0) {
+    if dims.is_empty() {
+        return Err("a scalar has no chunks".into());
+    }
+    if chunk.len() != dims.len() {
         return Err(format!(
-            "a chunk shape of {chunk:?} for rank {}",
-            dims.len()
+            "the chunk shape {chunk:?} has {}, the extent {dims:?} has {}",
+            dimensions(chunk.len()),
+            dimensions(dims.len())
         ));
+    }
+    if let Some(d) = chunk.iter().position(|side| *side == 0) {
+        return Err(format!("the chunk shape {chunk:?} is 0 in dimension {d}"));
     }
     if let Some(d) = (0..dims.len()).find(|d| max[*d].is_some_and(|max| chunk[*d] > max.max(1))) {
         return Err(format!(
-            "a chunk shape of {chunk:?}, larger than dimension {d} can be"
+            "the chunk shape {chunk:?} is longer in dimension {d} than the largest extent {largest}"
         ));
     }
     let bytes = chunk.iter().try_fold(element, |n, d| n.checked_mul(*d));
     match bytes {
         Some(bytes) if bytes <= LARGEST_CHUNK => Ok(()),
-        _ => Err(format!("chunks of {chunk:?} have 4 GiB or more")),
+        _ => Err(format!(
+            "a chunk of shape {chunk:?} ({}) has 4 GiB or more: choose a smaller chunk shape",
+            layout.datatype.short()
+        )),
     }
 }
 
@@ -500,6 +550,132 @@ mod tests {
             bytes: vec![0; 8],
         };
         assert!(outline.add(&attribute("/x", short)).is_err());
+    }
+
+    /// What a user reads in the log of a job: the object, what is wrong with it, and what is possible.
+    #[test]
+    fn messages_name_the_object_and_what_is_wrong() {
+        let attribute = |object: &str, name: &str, value: Value| Definition::Attribute {
+            object: object.into(),
+            name: name.into(),
+            value,
+        };
+        let changed = |change: &dyn Fn(&mut DatasetLayout)| {
+            let mut layout = grid(&[4, 4]);
+            change(&mut layout);
+            dataset("/new", layout)
+        };
+        let extent = |dims: &[u64]| Definition::Extent {
+            dataset: 0,
+            dims: dims.to_vec(),
+        };
+        let deflate = Filter {
+            id: 1,
+            flags: 1,
+            values: vec![6],
+        };
+        let elements = Value::Elements {
+            datatype: Datatype::integer(4, true),
+            dims: vec![3],
+            bytes: vec![0; 8],
+        };
+        let mut unlimited = grid(&[2, 5]);
+        unlimited.max_dims[0] = None;
+        let begin = [
+            group("/g"),
+            dataset("/d", unlimited),
+            attribute("/", "title", "a".into()),
+        ];
+        let cases = [
+            (
+                group("/d"),
+                "/d: a group of that name cannot be made: there is a dataset already",
+            ),
+            (group("/d/x"), "/d/x: /d is a dataset"),
+            (group("/x/y"), "/x/y: there is no group /x"),
+            (group("/g/"), "\"/g/\": a name is empty"),
+            (
+                group("/g/.."),
+                "\"/g/..\": no object can be named \".\" or \"..\" in HDF5",
+            ),
+            (
+                attribute("/x", "units", "K".into()),
+                "attribute units of /x: there is no such object: create it first",
+            ),
+            (
+                attribute("/", "title", "b".into()),
+                "attribute title of /: it exists already: an attribute is defined once, and does not change",
+            ),
+            (
+                attribute("/", "", "b".into()),
+                "attribute  of /: a name is empty",
+            ),
+            (
+                attribute("/g", "map", elements),
+                "attribute map of /g: the value has 8 bytes; the shape [3] of i32 needs 12",
+            ),
+            (
+                attribute("/g", "map", "x".repeat(70_000).into()),
+                "attribute map of /g: the value has 70000 bytes; 60000 are possible: use a dataset",
+            ),
+            (
+                extent(&[1, 5]),
+                "dataset /d: the extent [2, 5] cannot become [1, 5]: dimension 0 cannot shrink from 2 to 1",
+            ),
+            (
+                extent(&[2, 6]),
+                "dataset /d: the extent [2, 5] cannot become [2, 6]: dimension 1 can grow to 5 at most, as the dataset was created",
+            ),
+            (
+                extent(&[9]),
+                "dataset /d: the extent [2, 5] cannot become [9]: the dataset has 2 dimensions",
+            ),
+            (
+                extent(&[1 << 61, 5]),
+                "dataset /d: with an extent of [2305843009213693952, 5] (f64) the datasets are larger than a file can be",
+            ),
+            (
+                changed(&|l| l.max_dims[1] = Some(3)),
+                "dataset /new: the extent [4, 4] is larger than the largest extent [4, 3]: 4 and 3 in dimension 1",
+            ),
+            (
+                changed(&|l| l.max_dims = vec![None]),
+                "dataset /new: the extent [4, 4] has 2 dimensions, the largest extent [unlimited] has 1 dimension",
+            ),
+            (
+                changed(&|l| l.chunk = Some(vec![4])),
+                "dataset /new: the chunk shape [4] has 1 dimension, the extent [4, 4] has 2 dimensions",
+            ),
+            (
+                changed(&|l| l.chunk = Some(vec![4, 0])),
+                "dataset /new: the chunk shape [4, 0] is 0 in dimension 1",
+            ),
+            (
+                changed(&|l| l.chunk = Some(vec![4, 5])),
+                "dataset /new: the chunk shape [4, 5] is longer in dimension 1 than the largest extent [4, 4]",
+            ),
+            (
+                changed(&|l| l.filters = vec![deflate.clone()]),
+                "dataset /new: filters need a chunk shape",
+            ),
+            (
+                changed(&|l| l.fill = vec![0; 4]),
+                "dataset /new: the fill value has 4 bytes, an element (f64) has 8",
+            ),
+            (
+                changed(&|l| l.datatype = Datatype::integer(3, true)),
+                "dataset /new: an integer or bitfield of 3 bytes: 1, 2, 4 and 8 are possible",
+            ),
+            (
+                changed(&|l| l.datatype = Datatype::compound(8, [])),
+                "dataset /new: the compound has no members",
+            ),
+        ];
+        let mut outline = Outline::default();
+        begin.iter().for_each(|d| outline.add(d).unwrap());
+        for (definition, words) in cases {
+            assert_eq!(outline.add(&definition).unwrap_err(), words);
+        }
     }
 
     #[test]

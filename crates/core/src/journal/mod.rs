@@ -145,7 +145,10 @@ pub struct Commit {
 fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
     let text = serde_json::to_vec(line)?;
     if text.len() as u64 > LONGEST_LINE - 16 {
-        return Err(io::Error::other("a line that is too long"));
+        return Err(io::Error::other(format!(
+            "a line of {} bytes; the journal takes {LONGEST_LINE} at most",
+            text.len()
+        )));
     }
     sum.update(&text);
     out.extend_from_slice(format!("{:08x} ", sum.sum()).as_bytes());

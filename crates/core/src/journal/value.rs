@@ -42,11 +42,16 @@ impl Value {
                 let wanted = dims
                     .iter()
                     .try_fold(u64::from(datatype.size()), |n, d| n.checked_mul(*d));
-                if dims.len() > MOST_DIMS || wanted != Some(bytes.len() as u64) {
+                if dims.len() > MOST_DIMS {
+                    let number = dims.len();
+                    return Err(format!("{number} dimensions; HDF5 has {MOST_DIMS} at most"));
+                }
+                if wanted != Some(bytes.len() as u64) {
+                    let wanted = wanted.map_or("more than 2^64".into(), |n| n.to_string());
                     return Err(format!(
-                        "{} bytes for the shape {dims:?} of elements of {} bytes",
+                        "the value has {} bytes; the shape {dims:?} of {} needs {wanted}",
                         bytes.len(),
-                        datatype.size()
+                        datatype.short()
                     ));
                 }
                 bytes.len() as u64
@@ -68,17 +73,17 @@ impl Value {
             Value::Elements { .. } => &[],
         };
         if texts.iter().any(|t| t.contains('\0')) {
-            return Err("a text with a zero byte".into());
+            return Err("the text has a zero byte, where HDF5 would end it".into());
         }
         if bytes > LARGEST_VALUE {
             return Err(format!(
-                "{bytes} bytes; at most {LARGEST_VALUE} are allowed"
+                "the value has {bytes} bytes; {LARGEST_VALUE} are possible: use a dataset"
             ));
         }
         if bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
             Ok(())
         } else {
-            Err("name, datatype and value together are larger than 64 KiB".into())
+            Err("datatype and value together are larger than 64 KiB: use a dataset".into())
         }
     }
 }

@@ -45,6 +45,13 @@ impl Display for Datatype {
     }
 }
 
+impl Datatype {
+    /// The datatype in words, cut to what a message can hold.
+    pub fn short(&self) -> String {
+        shortened(&self.to_string())
+    }
+}
+
 fn braces<T>(f: &mut Formatter<'_>, items: &[T], words: impl Fn(&T) -> String) -> fmt::Result {
     let items: Vec<String> = items.iter().map(words).collect();
     write!(f, "{{{}}}", items.join(", "))
@@ -137,6 +144,14 @@ fn bits_of(bytes: &[u8], big_endian: bool) -> Option<u64> {
     } else {
         wide.get_mut(..len)?.copy_from_slice(bytes);
         Some(u64::from_le_bytes(wide))
+    }
+}
+
+/// A number of dimensions.
+pub fn dimensions(number: usize) -> String {
+    match number {
+        1 => "1 dimension".into(),
+        number => format!("{number} dimensions"),
     }
 }
 

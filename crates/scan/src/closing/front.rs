@@ -67,8 +67,7 @@ pub(super) fn closed_front(
     const AVAILABLE: usize = FRONT as usize - 32;
     if front.iter().skip(AVAILABLE).any(|b| *b != 0) {
         return Err(format!(
-            "{} bytes of metadata in front of a log",
-            front.len()
+            "the metadata in front of the log take more than {AVAILABLE} bytes: a fault of h5logfs"
         ));
     }
     front.resize(FRONT as usize, 0);

@@ -65,7 +65,17 @@ pub fn write_objects(
         make_objects(&opened, definitions, datasets)?;
         h5::close_file(opened)
     };
-    write().map_err(|e: String| Error::bad_file(path, e))
+    write().map_err(|e: String| Error::bad_file(path, plain(&e)))
+}
+
+/// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.
+fn plain(said: &str) -> String {
+    let cause = said.split_once("error message = '");
+    let cause = cause.and_then(|(_, rest)| Some(rest.split_once('\'')?.0));
+    match (said.split_once(": time = "), cause) {
+        (Some((what, _)), Some(cause)) => format!("{what}: {cause}"),
+        _ => said.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
 }
 
 /// Waits until the content of a file or directory is on the disk.
@@ -79,5 +89,19 @@ pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_libhdf5_are_one_line_with_the_cause() {
+        let said = "H5Fflush(): unable to flush file's cached information: file write failed: time = Sun Nov 22 2026\n, \
+                    filename = '/proc/self/fd/18', errno = 28, error message = 'No space left on device', buf = 0x55";
+        let wanted = "H5Fflush(): unable to flush file's cached information: file write failed: No space left on device";
+        assert_eq!(plain(said), wanted);
+        assert_eq!(plain("H5Dcreate(): no\n room"), "H5Dcreate(): no room");
     }
 }

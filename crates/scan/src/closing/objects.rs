@@ -36,7 +36,7 @@ pub(crate) fn make_objects(
             Definition::Group { path } => maker.group(path),
             Definition::Dataset { path, .. } => match next.next() {
                 Some((id, defined)) => maker.anchor(id, path, &defined.layout),
-                None => Err(format!("{path}: a dataset without an ID")),
+                None => Err(format!("dataset {path} has no number: a fault of h5logfs")),
             },
             Definition::Attribute {
                 object,
