@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::ViewArgs;
 use super::output::Output;
+use super::{IsView, ViewArgs};
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::view::View;
 
@@ -27,15 +27,21 @@ pub struct CheckArgs {
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
-    let mut bad = 0;
+    let (mut bad, mut views) = (0, 0);
     for file in &args.files {
         let faults = match args.view.open(file) {
             Ok(view) => {
                 let diagnostics = view.snapshot().diagnostics.iter();
-                for note in diagnostics.filter(|d| d.severity == Severity::Note) {
+                let notes = diagnostics.filter(|d| d.severity == Severity::Note);
+                for note in notes {
                     writeln!(out, "{}: note: {note}", file.display())?;
                 }
                 check(&view)
+            }
+            Err(e) if e.is::<IsView>() => {
+                writeln!(out, "{e}")?;
+                views += 1;
+                continue;
             }
             Err(e) => vec![e.to_string()],
         };
@@ -51,6 +57,10 @@ pub fn run(args: CheckArgs) -> Result<()> {
     }
     let files = args.files.len();
     ensure!(bad == 0, "{bad} of {files} files have faults");
+    ensure!(
+        views == 0,
+        "{views} of {files} files are views, and were not checked"
+    );
     Ok(())
 }
 

@@ -12,6 +12,7 @@ pub mod scan_zygote;
 pub mod suggest;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::fs::shown::ShownFile;
 use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_core::error::Error;
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{self, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
@@ -28,6 +31,28 @@ use h5logfs_core::view::cache::{Budget, MemoryLimits};
 
 /// This very program, even if its file has been replaced since it was started.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// The error where a command needs a log and is given its view.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: this is a view, which any program reads as HDF5; {_0}", _0.path().display())]
+pub struct IsView(ShownFile);
+
+/// Acts on a log file, which must not be a view. An error of the system says where the file itself is, if a mount shows
+/// it: the process that scans may be one that the mount does not admit.
+fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let Some(shown) = ShownFile::at(file) else {
+        return act();
+    };
+    if shown.is_view() {
+        return Err(IsView(shown).into());
+    }
+    act().map_err(|e| match e.downcast_ref() {
+        Some(Error::Io { cause, .. }) if cause.kind() != io::ErrorKind::NotFound => {
+            anyhow::anyhow!("{e}; {shown}")
+        }
+        _ => e,
+    })
+}
 
 /// Options of the commands that read log files.
 #[derive(Debug, Clone, Args)]
@@ -60,6 +85,10 @@ pub struct ViewArgs {
 impl ViewArgs {
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
+        with_log_file(file, || self.open_log(file))
+    }
+
+    fn open_log(&self, file: &Path) -> anyhow::Result<Arc<View>> {
         descriptors::raise_limit();
         let (dir, name) = SourceDir::of_file(file)?;
         let settings = self.settings()?;

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::output::Output;
+use super::with_log_file;
 use h5logfs_scan::closing::recover;
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
@@ -13,7 +14,7 @@ use h5logfs_scan::closing::recover;
 #[command(after_help = "\
 The file is changed in place: what follows the last complete flush is cut off, the record table and \
 the HDF5 metadata are added, and the journal beside it is removed. If this is interrupted, run it \
-again. A job that still writes the file is noticed by its lock on the journal, where the file system \
+again: a log that is closed already is no error. A job that still writes the file is noticed by its lock on the journal, where the file system \
 has locks that reach across nodes.")]
 pub struct RecoverArgs {
     /// The log files
@@ -29,8 +30,9 @@ pub fn run(args: RecoverArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let mut bad = 0;
     for file in &args.files {
-        match recover(file, args.last_flush) {
-            Ok(recovered) => {
+        match with_log_file(file, || Ok(recover(file, args.last_flush)?)) {
+            Ok(None) => writeln!(out, "{}: closed already, nothing to do", file.display())?,
+            Ok(Some(recovered)) => {
                 if let Some(torn) = &recovered.torn {
                     writeln!(out, "{}: note: {torn}", file.display())?;
                 }

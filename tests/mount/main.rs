@@ -15,6 +15,8 @@ mod export;
 mod mirror;
 mod netcdf;
 mod permissions;
+mod recover;
+mod shown;
 mod stats;
 mod survival;
 mod unclosed;

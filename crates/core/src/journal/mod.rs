@@ -514,6 +514,12 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
     Ok(Some((place, recorded)))
 }
 
+/// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
+pub fn job_of(source: &SourceFile) -> Option<Job> {
+    let (header, _) = Lines::new(source).header().ok()?;
+    header.job
+}
+
 /// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
 /// its first line: the rest takes memory that only the process of a scan may use.
 pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
@@ -691,7 +697,10 @@ mod tests {
             ..Header::new(&ID, 1, 0, 0)
         };
         let journal = Journal::create(path.clone(), &header).unwrap();
-        assert_eq!(read(&path).unwrap().header.job, Some(job));
+        assert_eq!(read(&path).unwrap().header.job.as_ref(), Some(&job));
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        let source = SourceFile::open(&below, &name).unwrap();
+        assert_eq!(job_of(&source), Some(job));
         let other = File::open(&path).unwrap();
         assert_eq!(JobState::of(&other), JobState::Running);
         drop(journal);

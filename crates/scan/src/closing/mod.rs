@@ -8,6 +8,7 @@
 mod front;
 mod objects;
 mod recover;
+mod refusal;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::front::Role;
+use super::refusal;
 use super::{parent, sync, write_front, write_objects};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
 use h5logfs_core::journal::{self, FileId, Recorded, Torn};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::Section;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::window::Piece;
 
@@ -37,18 +38,21 @@ struct DataFile {
 }
 
 /// Closes the log at `path` from its journal. Keeps the flushes up to `last` (or all that were complete), and nothing
-/// else. If it is interrupted, it can be repeated.
-pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
-    let (dir, name) = SourceDir::of_file(path)?;
+/// else. If it is interrupted, it can be repeated. `None`: the log is closed already.
+pub fn recover(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
+    let (dir, name) = refusal::open_directory(path)?;
     let master = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
     let journal_path = journal::path_of(path);
+    if refusal::is_closed(&files, &master)? {
+        return nothing_to_do(path, last);
+    }
     // The lock holds until the log is closed.
     let lock = lock(path, &files)?;
     let Some((_, all)) = journal::of_file(&files, &master)? else {
-        let reason = format!("{} does not belong to it", journal_path.display());
-        return Err(Error::bad_file(path, reason));
+        // The job has closed it meanwhile.
+        return nothing_to_do(path, last);
     };
     check_locked(&lock, &all).map_err(|e| Error::io(&journal_path, e))?;
     let flushes = all.flushes();
@@ -78,11 +82,20 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Recovered> {
     sync(path)?;
     std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
     sync(parent(path))?;
-    Ok(Recovered {
+    Ok(Some(Recovered {
         flushes: kept.flushes(),
         datasets: datasets.len(),
         torn: kept.torn,
-    })
+    }))
+}
+
+/// The outcome for a log that is closed already.
+fn nothing_to_do(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
+    if last.is_none() {
+        return Ok(None);
+    }
+    let reason = "it is closed already, and a closed log has no flushes that could be dropped";
+    Err(Error::bad_file(path, reason))
 }
 
 /// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock, and if the journal belongs
@@ -92,17 +105,9 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
     let journal_path = files.full_path(&place);
     // NFS locks only files that are open for writing.
     let opened = files.open_file(&place, OFlags::RDWR);
-    let file = opened.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::bad_file(
-            path,
-            "it has no journal: it is closed already, or its journal is lost",
-        ),
-        _ => Error::io(&journal_path, e),
-    })?;
-    journal::lock(&file).map(drop).map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock => {
-            Error::bad_file(path, "the job that writes it is still running")
-        }
+    let file = opened.map_err(|e| refusal::without_journal(files, e))?;
+    journal::lock(&file).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock => Error::bad_file(path, refusal::running(files)),
         _ => Error::io(&journal_path, e),
     })?;
     Ok(file)

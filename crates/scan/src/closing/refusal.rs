@@ -1,0 +1,128 @@
+//! What cannot be recovered, why, and what to do instead.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::journal::extent::file_id;
+use h5logfs_core::journal::{self, job_of};
+use h5logfs_core::log::log_files::{LogFiles, foreign};
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::{carries_mark, find_signature, netcdf};
+use h5logfs_core::scan::companions::log_of;
+
+/// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
+/// or to a part of a log.
+pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
+    let journal = journal::path_of(path);
+    let (dir, name) = SourceDir::of_file(path).map_err(|e| match &e {
+        Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {
+            let journal = journal.display();
+            Error::bad_file(path, format!("it is not there, but its journal {journal} is: the log was moved or removed. Put it back beside its journal"))
+        }
+        _ => e,
+    })?;
+    let full = dir.full_path(&name);
+    if full.is_dir() {
+        return Err(Error::bad_file(
+            path,
+            "is a directory: give the log files in it",
+        ));
+    }
+    match log_of(&full).filter(|log| log.is_file()) {
+        Some(log) => Err(Error::bad_file(
+            path,
+            format!("is a part of the log {}: give that", log.display()),
+        )),
+        None => Ok((dir, name)),
+    }
+}
+
+/// Whether the log is closed. Fails with the reason where it is no log that could be recovered.
+pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    if file_id(file)?.is_none() {
+        return Err(Error::bad_file(file.path(), not_ours(file)?));
+    }
+    if journal::may_belong_to(files, file)? {
+        return Ok(false);
+    }
+    match files.open(&journal_place(files)) {
+        // It may be the journal of this log.
+        Err(e @ Error::Io { .. }) if !is_missing(&e) => Err(e),
+        _ => Ok(true),
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+}
+
+fn journal_place(files: &LogFiles<'_>) -> SourcePath {
+    SourcePath::below(journal::path_of(files.log()))
+}
+
+/// What a file is that the writer of h5logfs did not make.
+fn not_ours(file: &SourceFile) -> Result<&'static str> {
+    if file.is_empty() {
+        return Ok(
+            "it is empty: there is nothing to recover. The Log VOL connector leaves such a file when its job ends before its first flush",
+        );
+    }
+    let signature = find_signature(file)?;
+    if let Some(signature) = signature {
+        return Ok(if carries_mark(file, signature)? {
+            "it is a log that another writer has closed: there is nothing to recover. `h5logfs check` tells whether all of it can be read"
+        } else {
+            "it is plain HDF5: there is nothing to recover"
+        });
+    }
+    if netcdf::has_magic(file)? || netcdf::has_log_magic(file)? {
+        return Ok(
+            "it is netCDF, or a burst-buffer log of it. h5logfs reads these as they are: there is nothing to recover",
+        );
+    }
+    if begins_with_zeros(file)? {
+        return Ok(
+            "it has no metadata. The Log VOL connector leaves such a file when its job ends before the close, and it cannot be recovered",
+        );
+    }
+    Ok("it is neither HDF5 nor a log of h5logfs's writer")
+}
+
+/// The connector writes its data behind the space for a superblock, which it writes at the close.
+fn begins_with_zeros(file: &SourceFile) -> Result<bool> {
+    let mut front = vec![0; file.len().min(512) as usize];
+    file.read_exact_at(&mut front, 0)?;
+    Ok(front.iter().all(|byte| *byte == 0))
+}
+
+/// The error of opening the journal of a log that was not closed.
+pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
+    let path = files.dir().full_path(files.log());
+    let journal = files.full_path(&journal_place(files));
+    let name = journal.display();
+    match cause.kind() {
+        io::ErrorKind::NotFound => Error::bad_file(
+            path,
+            format!(
+                "it was not closed, and its journal {name} is not there: copy that beside it from where the job has run. Without it the log cannot be recovered"
+            ),
+        ),
+        io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::bad_file(
+            path,
+            format!(
+                "its journal {name} cannot be written to: {cause}. The owner of the log has to recover it"
+            ),
+        ),
+        _ => Error::io(journal, cause),
+    }
+}
+
+/// Why the log cannot be recovered while its journal is locked.
+pub fn running(files: &LogFiles<'_>) -> String {
+    let journal = files.open(&journal_place(files)).ok();
+    let job = journal.as_ref().and_then(job_of);
+    let job = job.map_or(String::new(), |job| format!(": {job}"));
+    format!("the job that writes it is still running{job}")
+}
