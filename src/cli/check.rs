@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::output::Output;
+use super::unclosed::Unclosed;
 use super::{IsView, ViewArgs};
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::view::View;
@@ -33,7 +34,8 @@ pub fn run(args: CheckArgs) -> Result<()> {
             Ok(view) => {
                 let diagnostics = view.snapshot().diagnostics.iter();
                 let notes = diagnostics.filter(|d| d.severity == Severity::Note);
-                for note in notes {
+                let unclosed = Unclosed::of(file, &view).map(|unclosed| unclosed.to_string());
+                for note in notes.map(Diagnostic::to_string).chain(unclosed) {
                     writeln!(out, "{}: note: {note}", file.display())?;
                 }
                 check(&view)

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::ViewArgs;
 use super::output::Output;
+use super::unclosed::Unclosed;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::log::base::Base;
 use h5logfs_core::log::model::{Encoding, Record};
@@ -46,7 +47,8 @@ pub fn run(args: InspectArgs) -> Result<()> {
     if let Some(name) = &args.map {
         return print_map(&view, name, args.json, out);
     }
-    let report = Report::of(&view, args.records)?;
+    let unclosed = Unclosed::of(&args.file, &view);
+    let report = Report::of(&view, unclosed, args.records)?;
     if args.json {
         Ok(out.json(&report)?)
     } else {
@@ -59,6 +61,8 @@ struct Report {
     file: String,
     layout: &'static str,
     sources: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unclosed: Option<Unclosed>,
     /// Length of the canonical file.
     canonical_bytes: u64,
     metadata_bytes: u64,
@@ -118,7 +122,7 @@ fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Vec<Strin
 }
 
 impl Report {
-    fn of(view: &View, with_records: bool) -> Result<Self> {
+    fn of(view: &View, unclosed: Option<Unclosed>, with_records: bool) -> Result<Self> {
         let snapshot = view.snapshot();
         let (notes, losses): (Vec<_>, Vec<_>) = snapshot
             .diagnostics
@@ -135,6 +139,7 @@ impl Report {
                 .iter()
                 .map(|s| s.place.path.to_string_lossy().into_owned())
                 .collect(),
+            unclosed,
             canonical_bytes: view.len(),
             metadata_bytes: view.preamble_len(),
             datasets,
@@ -161,6 +166,9 @@ impl Report {
         }
         for warning in &self.warnings {
             writeln!(out, "  note: {warning}")?;
+        }
+        if let Some(unclosed) = &self.unclosed {
+            writeln!(out, "  note: {unclosed}")?;
         }
         for complaint in &self.complaints {
             writeln!(out, "  fault: {complaint}")?;

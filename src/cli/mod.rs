@@ -10,6 +10,7 @@ pub mod pages;
 pub mod recover;
 pub mod scan_zygote;
 pub mod suggest;
+mod unclosed;
 
 use std::ffi::OsString;
 use std::io;

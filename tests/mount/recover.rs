@@ -1,8 +1,13 @@
-//! `h5logfs recover` on what it cannot recover: it says what the file is, and what to do.
+//! `h5logfs recover` on what it cannot recover: it says what the file is, and what to do. And what `inspect` and `check`
+//! tell of the job of a log that was not closed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::common::people::{ALICE, BOB, can_be_others, copy, corpus, set_mode};
 use crate::common::unclosed::{Crc, Log};
@@ -145,4 +150,122 @@ fn who_may_not_recover_is_told_who_may() {
     assert_says(&by("log.h5"), false, &words);
     set_mode(&log.path(), 0o600);
     assert_says(&by("log.h5"), false, &["log.h5: Permission denied"]);
+}
+
+/// A log whose journal says this of its job.
+fn log_of(job: &str) -> (TempDir, Log) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::usual(&dir.path().join("log.h5"));
+    let lines = std::mem::take(&mut log.journal);
+    log.said = Crc::default();
+    for (number, line) in lines.lines().enumerate() {
+        let text = &line[9..];
+        let end = text.len() - 1;
+        match number {
+            0 => log.line(&format!(r#"{},"job":{job}}}"#, &text[..end])),
+            _ => log.line(text),
+        }
+    }
+    log.save();
+    (dir, log)
+}
+
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    name.trim().to_owned()
+}
+
+#[test]
+fn a_job_that_runs_and_one_that_has_ended_are_told_apart() {
+    let host = host();
+    let job = format!(
+        r#"{{"host":"{host}","pid":4711,"user":"anna","batch":"SLURM_JOB_ID=88","since":86400}}"#
+    );
+    let (dir, log) = log_of(&job);
+    let who = format!("process 4711 of anna on {host} (SLURM_JOB_ID=88), since 1970-01-02");
+    let tell = |state: &str, words: &[&str]| {
+        for command in ["check", "inspect"] {
+            let output = run(&[command, "log.h5"], dir.path());
+            assert_says(
+                &output,
+                true,
+                &["not closed: shown as flush 2 left it", &who],
+            );
+            assert_says(&output, true, words);
+        }
+        let output = run(&["inspect", "--json", "log.h5"], dir.path());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let job: Value = serde_json::from_str(&job).unwrap();
+        let expected = serde_json::json!({"flush": 2, "state": state, "job": job});
+        assert_eq!(report["unclosed"], expected);
+    };
+    tell(
+        "ended",
+        &[
+            "its job has ended (",
+            "): `h5logfs recover log.h5` closes it",
+        ],
+    );
+    let journal = File::open(log.journal_path()).unwrap();
+    flock(&journal, FlockOperation::LockExclusive).unwrap();
+    tell("running", &["its job is running ("]);
+    let output = run(&["recover", "log.h5"], dir.path());
+    assert_says(&output, false, &["is still running: ", &who]);
+    let running = said(&run(&["inspect", "log.h5"], dir.path()));
+    assert!(!running.contains("recover"), "{running}");
+    drop(journal);
+    tell("ended", &["its job has ended"]);
+    assert!(run(&["recover", "log.h5"], dir.path()).status.success());
+    let output = run(&["inspect", "--json", "log.h5"], dir.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.get("unclosed"), None);
+    assert_says(
+        &run(&["check", "log.h5"], dir.path()),
+        true,
+        &["log.h5: good"],
+    );
+}
+
+#[test]
+fn a_job_of_another_node_may_run_where_locks_are_not_seen() {
+    let (dir, _log) = log_of(r#"{"host":"elsewhere","pid":1}"#);
+    let output = run(&["check", "log.h5"], dir.path());
+    let words = [
+        "process 1 on elsewhere",
+        "if locks of that node are seen here",
+    ];
+    assert_says(&output, true, &words);
+}
+
+#[test]
+fn a_journal_need_not_say_who_writes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let _log = Log::usual(&dir.path().join("log.h5"));
+    let output = run(&["inspect", "--json", "log.h5"], dir.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = serde_json::json!({"flush": 2, "state": "ended"});
+    assert_eq!(report["unclosed"], expected);
+    let output = run(&["check", "log.h5"], dir.path());
+    assert_says(
+        &output,
+        true,
+        &["its job has ended: `h5logfs recover log.h5` closes it"],
+    );
+}
+
+/// Other layouts have no journal, so nothing can tell.
+#[test]
+fn other_layouts_say_nothing_of_jobs() {
+    for log in [
+        "corpus/fill.log.h5",
+        "corpus-pnetcdf/records-cdf1-np1/file.nc",
+    ] {
+        let log = corpus(log);
+        let output = run(
+            &["inspect", "--json", log.to_str().unwrap()],
+            Path::new("/"),
+        );
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report.is_object() && report.get("unclosed").is_none());
+    }
 }

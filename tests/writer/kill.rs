@@ -318,6 +318,58 @@ fn kill_at_random(subfiles: u32, offset: u64) {
     }
 }
 
+/// While the job runs, no command takes its file from it, and after its death the commands say so.
+#[test]
+fn a_running_job_is_told_from_a_dead_one() {
+    let mut victim = Victim::start(1_000_000, 0);
+    let mut ranks = victim.ranks();
+    assert!(victim.wait_for("3"));
+    let writer = ranks[0].pid.as_raw_pid();
+    let state = |victim: &Victim| {
+        let mut inspect = Command::new(PROGRAM);
+        let output = inspect
+            .args(["inspect", "--json"])
+            .arg(victim.log())
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let unclosed = &report["unclosed"];
+        assert_eq!(unclosed["job"]["pid"], writer, "{unclosed}");
+        assert!(unclosed["flush"].as_u64().unwrap() >= 3);
+        unclosed["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(&victim), "running");
+    let (good, said) = victim.h5logfs("check");
+    assert!(good && said.contains("its job is running"), "{said}");
+    let (good, said) = victim.h5logfs("recover");
+    let who = format!("is still running: process {writer} ");
+    assert!(!good && said.contains(&who), "{said}");
+    for target in [victim.log(), victim.journal()] {
+        let mut export = Command::new(PROGRAM);
+        export
+            .args(["export", "--force"])
+            .arg(victim.log())
+            .arg(&target);
+        let output = export.output().unwrap();
+        let refusal = crate::common::readers::said(&output);
+        assert!(
+            !output.status.success() && refusal.contains("is not written over"),
+            "{refusal}"
+        );
+    }
+    // It goes on.
+    let next = (victim.acknowledged() + 3).to_string();
+    assert!(victim.wait_for(&next));
+    victim.kill(&mut ranks, 0);
+    assert_eq!(state(&victim), "ended");
+    let (good, said) = victim.h5logfs("check");
+    assert!(good && said.contains("its job has ended"), "{said}");
+    for words in ["recovered ", "closed already, nothing to do"] {
+        let (good, said) = victim.h5logfs("recover");
+        assert!(good && said.contains(words), "{said}");
+    }
+}
+
 #[test]
 fn killed_ranks_leave_what_they_flushed() {
     kill_at_random(0, 0);

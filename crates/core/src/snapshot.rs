@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub sources: Vec<Source>,
     /// The journal of a log that was not closed. A change of it is a change of the log.
     pub journal: Option<Source>,
+    /// The number of complete flushes of a log that was not closed.
+    pub flushes: u64,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// Where the record tables and the data of the log lie.
@@ -411,6 +413,7 @@ mod tests {
         Snapshot {
             sources: vec![source.clone(), source],
             journal: None,
+            flushes: 0,
             user_block: 3,
             image: vec![8; 1000],
             datasets,

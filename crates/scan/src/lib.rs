@@ -187,6 +187,7 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
     Ok(Snapshot {
         sources: log.sources.describe(),
         journal: None,
+        flushes: 0,
         user_block,
         image: copied.image,
         datasets: copied.datasets,

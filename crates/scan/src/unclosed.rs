@@ -73,6 +73,7 @@ pub fn scan(
             grows: false,
             arrangement: Arrangement::Whole,
         }),
+        flushes: journal.flushes(),
         user_block: 0,
         image: copied.image,
         datasets: copied.datasets,

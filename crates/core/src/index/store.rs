@@ -44,7 +44,7 @@ pub use key::{FileState, FileTime, StoreKey};
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Goes up with every change of what is written, here or inside the items.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Names of files that are being written begin so. Names of items do not.

@@ -87,6 +87,7 @@ mod tests {
                 arrangement: Arrangement::Whole,
             }],
             journal: None,
+            flushes: 0,
             datasets: Vec::new(),
             log: Default::default(),
             addresses: Vec::new(),

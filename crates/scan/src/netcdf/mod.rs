@@ -88,6 +88,7 @@ fn present(
     Ok(Snapshot {
         sources: sources.describe(),
         journal: None,
+        flushes: 0,
         user_block: 0,
         image: made.image,
         datasets: made.datasets,

@@ -1,0 +1,79 @@
+//! A log that was not closed: whether its job still runs, and what to do if not.
+//!
+//! A command asks when it has opened the view. A snapshot cannot tell: it may be older than the end of the job.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use h5logfs_core::error::Result;
+use h5logfs_core::journal::{self, Job, JobState};
+use h5logfs_core::log::log_files::LogFiles;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::view::View;
+
+/// What is known of the job of a log. Its text is a note for a person.
+#[derive(Debug, Serialize)]
+pub struct Unclosed {
+    /// The last complete flush.
+    flush: u64,
+    state: JobState,
+    /// Left out where the journal does not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<Job>,
+    /// The log, as the user calls it.
+    #[serde(skip)]
+    file: PathBuf,
+}
+
+impl Unclosed {
+    /// `None` where the log is closed, or its layout has no journal.
+    pub fn of(file: &Path, view: &View) -> Option<Self> {
+        let snapshot = view.snapshot();
+        let place = &snapshot.journal.as_ref()?.place;
+        // The job may have closed the log meanwhile.
+        let journal = open(file, place).ok();
+        Some(Unclosed {
+            flush: snapshot.flushes,
+            state: journal.as_ref().map_or(JobState::Unknown, JobState::of),
+            job: journal.as_ref().and_then(journal::job_of),
+            file: file.to_owned(),
+        })
+    }
+}
+
+impl Unclosed {
+    /// Whether the job ran on another node. Not every file system shows its lock here.
+    fn was_elsewhere(&self) -> bool {
+        let here = Job::of_this_process().host;
+        self.job.as_ref().is_some_and(|job| job.host != here)
+    }
+}
+
+fn open(file: &Path, journal: &SourcePath) -> Result<SourceFile> {
+    let (dir, name) = SourceDir::of_file(file)?;
+    let log = SourceFile::open(&dir, &name)?;
+    LogFiles::of(&dir, &name, &log).open(journal)
+}
+
+impl fmt::Display for Unclosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let job = self.job.as_ref();
+        let job = job.map_or(String::new(), |job| format!(" ({job})"));
+        let recover = format!("`h5logfs recover {}` closes it", self.file.display());
+        match self.state {
+            JobState::Running => write!(f, "its job is running{job}"),
+            JobState::Ended if self.was_elsewhere() => write!(
+                f,
+                "its job has ended{job}, if locks of that node are seen here: then {recover}"
+            ),
+            JobState::Ended => write!(f, "its job has ended{job}: {recover}"),
+            JobState::Unknown => write!(
+                f,
+                "it cannot be told here whether its job still runs{job}: if not, {recover}"
+            ),
+        }
+    }
+}
