@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
-use h5logfs::cli::{check, export, inspect, pages, recover, scan_zygote};
+use h5logfs::cli::{check, examples, export, inspect, pages, recover, scan_zygote};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -44,7 +44,8 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|name| helper::is_name(name)) {
         return ExitCode::from(helper::main(arguments));
     }
-    let cli = Cli::parse_from(with_subcommand(arguments));
+    let matches = command_line().get_matches_from(with_subcommand(arguments));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -53,6 +54,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line, with the examples.
+fn command_line() -> clap::Command {
+    examples::add_to(Cli::command())
 }
 
 /// Whether the reader of the output has closed it, as `head` does.
@@ -72,7 +78,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),
-        Command::Pages(args) => pages::run(args, Cli::command()),
+        Command::Pages(args) => pages::run(args, command_line()),
     }
 }
 
@@ -135,6 +141,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command_line().debug_assert();
     }
 }

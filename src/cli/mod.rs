@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+pub mod examples;
 pub mod export;
 pub mod inspect;
 pub mod mount;

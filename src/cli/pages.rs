@@ -1,6 +1,8 @@
 //! `h5logfs pages`: writes the manual pages and the shell completions for `make install`. The program
 //! makes them from its own command line, so that an installation needs no compiler.
 
+mod completions;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+
+use super::examples::{self, Example};
 
 /// Write the manual pages and shell completions into a directory
 #[derive(Debug, Clone, Args)]
@@ -34,9 +38,8 @@ cannot be understood.
 pub fn run(args: PagesArgs, command: Command) -> Result<()> {
     let mut completed = without_hidden(&command);
     for (shell, path) in SHELLS {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut completed, "h5logfs", &mut script);
-        write(&args.dir.join(path), &script)?;
+        let script = completions::script(shell, &mut completed)?;
+        write(&args.dir.join(path), script.as_bytes())?;
     }
     let mut command = command.disable_help_subcommand(true);
     // Gives the subcommands their full names.
@@ -76,16 +79,29 @@ fn title(command: &Command) -> &str {
 }
 
 fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
-    let page = Man::new(command.clone())
+    // The page has sections of its own for the examples.
+    let page = Man::new(command.clone().after_long_help(None))
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
         .manual("h5logfs")
         // Readers would take the next field for a missing date.
         .date(" ");
     let mut text = Vec::new();
     page.render(&mut text)?;
+    write_examples(examples::of(command.get_name()), &mut text)?;
     text.extend_from_slice(EXIT_STATUS.as_bytes());
     writeln!(text, ".SH \"SEE ALSO\"\n{}", others.join(", "))?;
     write(&dir.join(page.get_filename()), &text)
+}
+
+fn write_examples(examples: &[Example], text: &mut Vec<u8>) -> Result<()> {
+    if !examples.is_empty() {
+        writeln!(text, ".SH EXAMPLES")?;
+    }
+    for Example { purpose, call } in examples {
+        let call = call.replace('-', r"\-").replace('~', r"\(ti");
+        writeln!(text, "{purpose}\n.PP\n.RS 4\n.EX\n{call}\n.EE\n.RE\n.PP")?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<()> {

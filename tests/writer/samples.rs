@@ -106,6 +106,35 @@ fn commands_of_the_documents_succeed() {
     }
 }
 
+/// The lines below `Examples:` in the long help of each command. The manual pages have them, too.
+#[test]
+fn examples_of_the_commands_succeed() {
+    if !can_run() {
+        return;
+    }
+    let help = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let commands = help(&["--help"]);
+    let (_, commands) = commands.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let lines = commands.lines().filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| *name != "help") {
+        let help = help(&[name, "--help"]);
+        let (_, examples) = help.split_once("Examples:\n").expect(name);
+        let calls = examples.lines().map(str::trim);
+        let calls: Vec<&str> = calls.filter(|line| line.starts_with("h5logfs ")).collect();
+        assert!(!calls.is_empty(), "{name}");
+        for call in calls {
+            let place = Place::of(call);
+            let output = place.run(&format!("set -e -o pipefail\n{call}"));
+            assert_eq!(succeeded(&output), Ok(()), "{call}");
+        }
+    }
+}
+
 #[test]
 fn python_of_the_documents_runs() {
     let (true, Some(python)) = (can_run(), Python::new()) else {

@@ -290,6 +290,74 @@ fn completions_complete() {
     }
 }
 
+/// The options behind -o are completed one by one.
+#[test]
+fn completions_of_mount_options() {
+    let installed = Installed::new();
+    let bash = installed.path("share/bash-completion/completions/h5logfs");
+    // The words are those into which bash cuts the line.
+    let script = r#"
+        source "$1"; shift
+        COMP_LINE=$1 COMP_POINT=${#1}; shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        cd /usr
+        _h5logfs_and_options h5logfs "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let offered = |line: &str, words: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "bash"]).arg(&bash);
+        let output = text(&run(command.arg(line).args(words)));
+        output.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mount = ["h5logfs", "mount", "a", "b", "-o"];
+    let after = |words: &[&'static str]| [&mount, words].concat();
+    for (typed, words, expected) in [
+        ("al", &["al"][..], &["allow_other"][..]),
+        (
+            "allow_other,cac",
+            &["allow_other,cac"],
+            &["allow_other,cache_size="],
+        ),
+        (
+            "chunk=8M,index_",
+            &["chunk", "=", "8M,index_"],
+            &["8M,index_memory=", "8M,index_dir=", "8M,index_dir_size="],
+        ),
+        ("netcdf=", &["netcdf", "="], &["hdf5", "plain"]),
+        (
+            "threads=1,chunk=a",
+            &["threads", "=", "1,chunk", "=", "a"],
+            &["auto"],
+        ),
+        ("log_file=shar", &["log_file", "=", "shar"], &["share"]),
+        ("threads=", &["threads", "="], &[""]),
+    ] {
+        let line = format!("h5logfs mount a b -o {typed}");
+        assert_eq!(offered(&line, &after(words)), expected, "{typed}");
+    }
+    let all = offered("h5logfs mount a b -o ", &after(&[""]));
+    let names: BTreeSet<String> = all.iter().map(|o| o.trim_end_matches('=').into()).collect();
+    assert_eq!(names, documented_options());
+    let reading = offered("h5logfs check -o b", &["h5logfs", "check", "-o", "b"]);
+    assert_eq!(reading, ["burst_dir="]);
+    // The form of mount(8).
+    let helper = offered("h5logfs a b -o thr", &["h5logfs", "a", "b", "-o", "thr"]);
+    assert_eq!(helper, ["threads="]);
+
+    let zsh = fs::read_to_string(installed.path("share/zsh/site-functions/_h5logfs")).unwrap();
+    for function in ["_h5logfs_mount_options", "_h5logfs_layout_options"] {
+        assert!(zsh.matches(function).count() > 1, "{function}");
+    }
+    if there_is("fish") {
+        let fish = installed.path("share/fish/vendor_completions.d/h5logfs.fish");
+        let script = "source $argv[1]; complete -C 'h5logfs mount a b -o allow_other,cac'";
+        let offered = run(Command::new("fish").args(["-c", script]).arg(fish));
+        let offered = text(&offered);
+        assert!(offered.starts_with("allow_other,cache_size="), "{offered}");
+    }
+}
+
 // --- the Debian package --------------------------------------------------------------------------
 
 /// Runs with namespaces for mounts and processes of its own: `package.sh DEB SOURCE`. The package is

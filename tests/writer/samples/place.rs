@@ -50,6 +50,8 @@ impl Place {
         ] {
             fs::copy(source, place.path(name)).unwrap();
         }
+        let options = "[defaults]\ncache_size = \"1G\"\n";
+        fs::write(place.path("h5logfs.toml"), options).unwrap();
         for (name, script) in REPLACED {
             let path = place.path("bin").join(name);
             fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

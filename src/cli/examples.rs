@@ -1,0 +1,120 @@
+//! The examples at the end of `h5logfs COMMAND --help` and of each manual page. A test runs them.
+
+use clap::Command;
+
+/// One call of a command.
+pub struct Example {
+    /// What it does.
+    pub purpose: &'static str,
+    pub call: &'static str,
+}
+
+const fn example(purpose: &'static str, call: &'static str) -> Example {
+    Example { purpose, call }
+}
+
+/// The examples of each command.
+const EXAMPLES: [(&str, &[Example]); 7] = [
+    (
+        "mount",
+        &[
+            example(
+                "Mount a directory of logs:",
+                "h5logfs mount /data/run42 ~/view",
+            ),
+            example(
+                "With more memory for chunks, and without an index directory:",
+                "h5logfs mount /data/run42 ~/view -o cache_size=2G,index_dir=none",
+            ),
+            example("A single log:", "h5logfs mount steps.h5 ~/view"),
+        ],
+    ),
+    (
+        "inspect",
+        &[
+            example("What the log holds:", "h5logfs inspect steps.h5"),
+            example(
+                "Which bytes of the log make up each chunk of a dataset:",
+                "h5logfs inspect --map /field steps.h5",
+            ),
+            example(
+                "Every record, for other programs:",
+                "h5logfs inspect --records --json steps.h5 >records.json",
+            ),
+        ],
+    ),
+    (
+        "export",
+        &[
+            example("An HDF5 file to keep:", "h5logfs export steps.h5 plain.h5"),
+            example(
+                "With chunks of about 1 MiB, to be read row by row:",
+                "h5logfs export --chunk 1M steps.h5 plain.h5",
+            ),
+            example(
+                "Compressed, to be sent elsewhere:",
+                "h5logfs export steps.h5 - | gzip >plain.h5.gz",
+            ),
+        ],
+    ),
+    (
+        "check",
+        &[
+            example("All logs of a job:", "h5logfs check /data/run42/*.h5"),
+            example(
+                "A log with large datasets:",
+                "h5logfs check --cache-size 2G --scan-cpu 600 steps.h5",
+            ),
+        ],
+    ),
+    (
+        "recover",
+        &[
+            example("Keep all complete flushes:", "h5logfs recover killed.h5"),
+            example(
+                "Keep the first three flushes, and drop the others for good:",
+                "h5logfs recover --last-flush 3 killed.h5",
+            ),
+        ],
+    ),
+    (
+        "unmount-dead",
+        &[example(
+            "Before a new mount, in a script:",
+            "h5logfs unmount-dead ~/view",
+        )],
+    ),
+    (
+        "config",
+        &[
+            example("Check a file:", "h5logfs config --check h5logfs.toml"),
+            example(
+                "The options that a file gives to one mount:",
+                "h5logfs config --config h5logfs.toml /data/run42 /mnt/run42",
+            ),
+        ],
+    ),
+];
+
+/// The examples of a command; empty if it has none.
+pub fn of(command: &str) -> &'static [Example] {
+    let found = EXAMPLES.iter().find(|(name, _)| *name == command);
+    found.map_or(&[], |(_, examples)| examples)
+}
+
+/// Adds the examples to the long help of each command.
+pub fn add_to(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (name, examples)| {
+        command.mut_subcommand(name, |command| {
+            let mut help = match command.get_after_help() {
+                Some(help) => format!("{help}\n\n"),
+                None => String::new(),
+            };
+            help += "Examples:";
+            for Example { purpose, call } in *examples {
+                help += &format!("\n  {purpose}\n    {call}");
+            }
+            command.after_long_help(help)
+        })
+    })
+}
