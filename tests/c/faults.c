@@ -66,15 +66,18 @@ static void arguments(h5logfs_id file, h5logfs_id dataset)
     const char *texts[] = {"a", NULL};
     uint64_t room;
     h5logfs_id id = 7;
-    REFUSED(bad, "NULL", h5logfs_group(file, NULL));
+    REFUSED(bad, "the path of the group is NULL", h5logfs_group(file, NULL));
     REFUSED(bad, "UTF-8", h5logfs_group(file, latin));
-    REFUSED(bad, "NULL", h5logfs_attribute_text(file, "/", "x", NULL));
+    REFUSED(bad, "attribute x of /: the text is NULL", h5logfs_attribute_text(file, "/", "x", NULL));
     REFUSED(bad, "NULL", h5logfs_attribute_text(file, "/", NULL, "x"));
     REFUSED(bad, "NULL", h5logfs_attribute_text(file, NULL, "x", "x"));
     REFUSED(bad, "UTF-8", h5logfs_attribute_text(file, "/", "x", latin));
     REFUSED(bad, "NULL", h5logfs_attribute_texts(file, "/", "x", 2, texts));
     REFUSED(bad, "NULL", h5logfs_attribute_texts(file, "/", "x", 2, NULL));
-    REFUSED(bad, "rank", h5logfs_attribute(file, "/", "x", H5LOGFS_INT8, -1, &number, &number, 1));
+    REFUSED(bad, "attribute x of /: a rank of -1",
+            h5logfs_attribute(file, "/", "x", H5LOGFS_INT8, -1, &number, &number, 1));
+    REFUSED(H5LOGFS_ERR_DEFINITION, "attribute x of /: the value has 3 bytes",
+            h5logfs_attribute(file, "/", "x", H5LOGFS_INT32, 1, &number, "123", 3));
     REFUSED(bad, "rank", h5logfs_attribute(file, "/", "x", H5LOGFS_INT8, 33, &number, &number, 1));
     REFUSED(bad, "NULL", h5logfs_attribute(file, "/", "x", H5LOGFS_INT8, 1, NULL, &number, 1));
     REFUSED(bad, "NULL", h5logfs_attribute(file, "/", "x", H5LOGFS_INT8, 1, &number, NULL, 1));
@@ -84,7 +87,7 @@ static void arguments(h5logfs_id file, h5logfs_id dataset)
     REFUSED(bad, "room", h5logfs_get_extent(dataset, -1, &room, &(int){0}));
     REFUSED(bad, "NULL", h5logfs_type_size(H5LOGFS_INT8, NULL));
     REFUSED(bad, "NULL", h5logfs_type_compound(8, NULL));
-    REFUSED(bad, "NULL", h5logfs_set_extent(dataset, NULL));
+    REFUSED(bad, "dataset /numbers: dims is NULL", h5logfs_set_extent(dataset, NULL));
     REFUSED(bad, "charset", h5logfs_type_text(8, 2, &id));
     REFUSED(bad, "order", h5logfs_type_with_order(H5LOGFS_INT8, -1, &id));
     REFUSED(bad, "rank", h5logfs_type_array(H5LOGFS_INT8, -1, &number, &id));
@@ -94,7 +97,7 @@ static void arguments(h5logfs_id file, h5logfs_id dataset)
     REQUIRE(id == 0);
 
     h5logfs_dataset_spec spec = spec_of(H5LOGFS_INT32, 1, &number), changed;
-    REFUSED(bad, "NULL", h5logfs_dataset(file, "/x", NULL, &id));
+    REFUSED(bad, "dataset /x: the struct is NULL", h5logfs_dataset(file, "/x", NULL, &id));
     REFUSED(bad, "NULL", h5logfs_dataset(file, "/x", &spec, NULL));
     REFUSED(bad, "NULL", h5logfs_dataset(file, NULL, &spec, &id));
     REFUSED(bad, "NULL", h5logfs_dataset_spec_init(NULL, sizeof spec));
@@ -158,12 +161,16 @@ static void hear(h5logfs_id file, const char *words)
     CHECK(h5logfs_flush(file));
 }
 
-#define REFUSED_ON_LAST(code, words, call) \
-    do {                                   \
-        if (rank == ranks - 1) {           \
-            REFUSED(code, words, call);    \
-        }                                  \
-        hear(file, words);                 \
+/* The message of the call names the file and the rank, too. */
+#define REFUSED_ON_LAST(code, words, call)                           \
+    do {                                                             \
+        if (rank == ranks - 1) {                                     \
+            char place[32];                                          \
+            snprintf(place, sizeof place, "kept.h5: rank %d", rank); \
+            REFUSED(code, words, call);                              \
+            REQUIRE(strstr(h5logfs_last_error(), place));            \
+        }                                                            \
+        hear(file, words);                                           \
     } while (0)
 
 static void writes(h5logfs_id file, h5logfs_id dataset)
@@ -176,11 +183,11 @@ static void writes(h5logfs_id file, h5logfs_id dataset)
                     h5logfs_write_block(dataset, &far, &two, data, 8));
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "1 elements for a selection of 2",
                     h5logfs_write_block(dataset, &start, &two, data, 4));
-    REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "7 bytes for elements of 4",
+    REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "dataset /numbers: 7 bytes are no whole number of elements of 4",
                     h5logfs_write_block(dataset, &start, &two, data, 7));
     REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "NULL",
                     h5logfs_write_block(dataset, &start, &two, NULL, 8));
-    REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "start is NULL",
+    REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "dataset /numbers: start is NULL",
                     h5logfs_write_block(dataset, NULL, &two, data, 8));
     REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "points",
                     h5logfs_write_points(dataset, SIZE_MAX, &start, data, 8));

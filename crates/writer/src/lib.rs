@@ -368,6 +368,11 @@ impl Writer {
         self.definition_error(format!("there is no dataset {} in this file", dataset.0))
     }
 
+    /// The file and the rank, in front of a message.
+    pub(crate) fn place(&self) -> String {
+        format!("{}: rank {}", self.path.display(), self.rank)
+    }
+
     /// The path of a dataset of this file.
     fn path_of(&self, dataset: Dataset) -> String {
         self.outline.datasets[dataset.0 as usize].path.clone()

@@ -7,6 +7,7 @@ use super::input;
 use super::registry::{self, Dataset, h5logfs_id};
 use super::status::{ApiError, Result, to_status};
 use crate::{DatasetSpec, Datatype};
+use h5logfs_core::journal::words::dimensions;
 
 /// A value of `max_dims`: the dimension may grow without limit.
 pub const H5LOGFS_UNLIMITED: u64 = u64::MAX;
@@ -81,16 +82,18 @@ pub unsafe extern "C" fn h5logfs_dataset(
         // SAFETY: there is room for a handle.
         unsafe { result.write(0) };
         // SAFETY: promised by the caller.
-        let (path, spec) = unsafe { (input::text(path, "the path")?, input::read_struct(spec)?) };
-        let datatype = registry::datatype(spec.datatype)?;
-        datatype.check().map_err(ApiError::definition)?;
-        let rank = input::rank(spec.rank)?;
-        let element_size = datatype.size() as usize;
-        // SAFETY: promised by the caller.
-        let spec = unsafe { read(&spec, rank, datatype) }?;
+        let path = unsafe { input::text(path, "the path of the dataset") }?;
         let file = registry::file(file)?;
         let _mpi = MpiGuard::acquire()?;
         let mut state = file.lock()?;
+        // SAFETY: promised by the caller.
+        let given = unsafe { GivenSpec::read(spec) };
+        let wrong = |e: ApiError| e.about(format!("{}: dataset {path}", state.writer.place()));
+        let GivenSpec {
+            spec,
+            rank,
+            element_size,
+        } = given.map_err(wrong)?;
         let dataset = state.writer.dataset(path, spec)?;
         // The file is still locked, so that a close in another thread removes this dataset, too.
         let id = registry::add_dataset(Dataset {
@@ -104,6 +107,33 @@ pub unsafe extern "C" fn h5logfs_dataset(
         unsafe { result.write(id) };
         Ok(())
     })
+}
+
+/// What a caller says of a dataset.
+struct GivenSpec {
+    spec: DatasetSpec,
+    rank: usize,
+    element_size: usize,
+}
+
+impl GivenSpec {
+    /// # Safety
+    /// The pointer, and those of the struct, are what they are documented to be.
+    unsafe fn read(spec: *const h5logfs_dataset_spec) -> Result<Self> {
+        // SAFETY: promised by the caller.
+        let given = unsafe { input::read_struct(spec) }?;
+        let datatype = registry::datatype(given.datatype)?;
+        datatype.check().map_err(ApiError::definition)?;
+        let rank = input::rank(given.rank)?;
+        let element_size = datatype.size() as usize;
+        // SAFETY: promised by the caller.
+        let spec = unsafe { read(&given, rank, datatype) }?;
+        Ok(GivenSpec {
+            spec,
+            rank,
+            element_size,
+        })
+    }
 }
 
 /// # Safety
@@ -139,7 +169,11 @@ unsafe fn read(
     match given.deflate {
         -1 => {}
         level @ 0..=9 => spec = spec.deflate(level as u32),
-        other => return Err(input::unknown_value("deflate", other.into())),
+        other => {
+            return Err(ApiError::invalid(format!(
+                "deflate has no level {other}: 0 to 9 are possible, and -1 for no deflate"
+            )));
+        }
     }
     if input::flag(given.shuffle, "shuffle")? {
         spec = spec.shuffle();
@@ -157,9 +191,11 @@ pub unsafe extern "C" fn h5logfs_set_extent(dataset: h5logfs_id, dims: *const u6
     to_status(|| {
         let dataset = registry::dataset(dataset)?;
         // SAFETY: promised by the caller.
-        let dims = unsafe { input::array(dims, dataset.rank, "dims") }?;
+        let dims = unsafe { input::array(dims, dataset.rank, "dims") };
         let _mpi = MpiGuard::acquire()?;
         let mut file = dataset.file.lock()?;
+        let object = || format!("{}: dataset {}", file.writer.place(), dataset.path);
+        let dims = dims.map_err(|e| e.about(object()))?;
         Ok(file.writer.extend(dataset.dataset, dims)?)
     })
 }
@@ -184,8 +220,9 @@ pub unsafe extern "C" fn h5logfs_get_extent(
         let room = usize::try_from(capacity).unwrap_or(0);
         if room < dataset.rank {
             return Err(ApiError::invalid(format!(
-                "room for {capacity} numbers, and {} dimensions",
-                dataset.rank
+                "dataset {}: there is room for {capacity} numbers, and the extent has {}",
+                dataset.path,
+                dimensions(dataset.rank)
             )));
         }
         let dims = input::result_pointer(dims, "dims")?;

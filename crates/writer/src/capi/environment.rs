@@ -11,6 +11,7 @@ use mpi::traits::*;
 
 use super::status::h5logfs_status::{H5LOGFS_ERR_FAILED, H5LOGFS_ERR_MPI};
 use super::status::{ApiError, Result};
+use crate::parallel::check;
 
 /// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one
 /// thread at a time may call MPI, so the guard holds a lock.
@@ -28,7 +29,8 @@ impl MpiGuard {
             unsafe { (ffi::RSMPI_THREAD_SERIALIZED, ffi::RSMPI_THREAD_MULTIPLE) };
         if level < serialized && !is_main_thread() {
             return Err(mpi_error(
-                "MPI was initialised without support for threads: only the thread that did it may call",
+                "MPI was initialised without support for threads: only the thread that did it may call. \
+                 MPI_Init_thread asks for more (MPI_THREAD_SERIALIZED)",
             ));
         }
         let lock = (level < multiple).then(|| LOCK.lock());
@@ -46,10 +48,13 @@ fn thread_level() -> Result<c_int> {
         ffi::MPI_Initialized(&mut started);
         ffi::MPI_Finalized(&mut ended);
         if started == 0 {
-            return Err(mpi_error("MPI is not initialised"));
+            return Err(mpi_error("MPI is not initialised: call MPI_Init first"));
         }
         if ended != 0 {
-            return Err(mpi_error("MPI is finalised already"));
+            return Err(mpi_error(
+                "MPI is finalised already: close files before MPI_Finalize. What was flushed is safe, and \
+                 `h5logfs recover` closes the file",
+            ));
         }
         ffi::MPI_Query_thread(&mut level);
     }
@@ -87,13 +92,14 @@ impl DuplicateComm {
             ffi::MPI_Comm_test_inter(comm, &mut inter);
             if inter != 0 {
                 return Err(ApiError::invalid(
-                    "the communicator is an intercommunicator",
+                    "the communicator is an intercommunicator; a file needs an intracommunicator",
                 ));
             }
             let mut raw = ffi::RSMPI_COMM_NULL;
             let code = ffi::MPI_Comm_dup(comm, &mut raw);
-            if code != ffi::MPI_SUCCESS as c_int || raw == ffi::RSMPI_COMM_NULL {
-                return Err(mpi_error(&format!("MPI_Comm_dup fails with error {code}")));
+            check("MPI_Comm_dup", code).map_err(|e| mpi_error(&e))?;
+            if raw == ffi::RSMPI_COMM_NULL {
+                return Err(mpi_error("MPI_Comm_dup made no communicator"));
             }
             let comm = SimpleCommunicator::from_raw(raw);
             Ok(DuplicateComm(ManuallyDrop::new(comm)))
@@ -104,9 +110,9 @@ impl DuplicateComm {
         &self.0
     }
 
-    /// Returns this rank's result if it is an error or all ranks have succeeded. Fails otherwise.
-    /// Collective.
-    pub fn agree<T>(&self, result: Result<T>) -> Result<T> {
+    /// Returns the arguments of a creation if all ranks have valid ones. Fails otherwise, on this rank with its own
+    /// error if it has one. `path` is the file of valid arguments. Collective.
+    pub fn agree<T>(&self, result: Result<T>, path: impl FnOnce(&T) -> &str) -> Result<T> {
         let failed = if result.is_err() {
             self.0.rank()
         } else {
@@ -115,13 +121,17 @@ impl DuplicateComm {
         let mut first = failed;
         self.0
             .all_reduce_into(&failed, &mut first, SystemOperation::min());
-        if result.is_ok() && first < c_int::MAX {
-            return Err(ApiError::new(
-                H5LOGFS_ERR_FAILED,
-                format!("create failed on rank {first}: its arguments were refused there"),
-            ));
+        let arguments = result.map_err(|e| e.about(format!("create: rank {}", self.0.rank())))?;
+        if first == c_int::MAX {
+            return Ok(arguments);
         }
-        result
+        let file = path(&arguments);
+        Err(ApiError::new(
+            H5LOGFS_ERR_FAILED,
+            format!(
+                "{file}: create failed on rank {first}: that rank passed arguments that are not valid, and its error says which"
+            ),
+        ))
     }
 
     /// Collective.

@@ -59,7 +59,8 @@ unsafe fn create(
     // SAFETY: promised by the caller.
     let arguments =
         result.and_then(|result| unsafe { CreateArguments::read(path, options, result) });
-    let created = ranks.agree(arguments).and_then(|arguments| {
+    let agreed = ranks.agree(arguments, |arguments| arguments.path);
+    let created = agreed.and_then(|arguments| {
         let writer = Writer::create(arguments.path, ranks.comm(), arguments.options)?;
         let id = registry::add_file(File::new(writer));
         // SAFETY: there is room for a handle.
@@ -104,8 +105,8 @@ impl<'a> CreateArguments<'a> {
 pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) -> c_int {
     to_status(|| {
         // SAFETY: promised by the caller.
-        let path = unsafe { input::text(path, "the path") }?;
-        define(file, |writer| writer.group(path))
+        let path = unsafe { input::text(path, "the path of the group") }?;
+        define(file, |writer| Ok(writer.group(path)?))
     })
 }
 
@@ -124,16 +125,18 @@ pub unsafe extern "C" fn h5logfs_attribute(
     size: usize,
 ) -> c_int {
     to_status(|| {
-        // SAFETY: promised by the caller.
-        let (dims, bytes) = unsafe {
-            (
-                input::array(dims, input::rank(rank)?, "dims")?,
-                input::array(value.cast::<u8>(), size, "the value")?,
-            )
+        let value = || {
+            // SAFETY: promised by the caller.
+            let (dims, bytes) = unsafe {
+                (
+                    input::array(dims, input::rank(rank)?, "dims")?,
+                    input::array(value.cast::<u8>(), size, "the value")?,
+                )
+            };
+            elements_value(registry::datatype(datatype)?, dims, bytes).map_err(ApiError::definition)
         };
-        let value = elements_value(registry::datatype(datatype)?, dims, bytes);
         // SAFETY: promised by the caller.
-        unsafe { attribute(file, object, name, value.map_err(ApiError::definition)) }
+        unsafe { attribute(file, object, name, value()) }
     })
 }
 
@@ -182,17 +185,21 @@ unsafe fn attribute(
     let (object, name) = unsafe {
         (
             input::text(object, "the path of the object")?,
-            input::text(name, "the name")?,
+            input::text(name, "the name of the attribute")?,
         )
     };
-    let value = value?;
-    define(file, |writer| writer.attribute(object, name, value))
+    define(file, |writer| {
+        let wrong =
+            |e: ApiError| e.about(format!("{}: attribute {name} of {object}", writer.place()));
+        let value = value.map_err(wrong)?;
+        Ok(writer.attribute(object, name, value)?)
+    })
 }
 
-fn define(file: h5logfs_id, define: impl FnOnce(&mut Writer) -> crate::Result<()>) -> Result<()> {
+fn define(file: h5logfs_id, define: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
     let file = registry::file(file)?;
     let _mpi = MpiGuard::acquire()?;
-    Ok(define(&mut file.lock()?.writer)?)
+    define(&mut file.lock()?.writer)
 }
 
 /// Writes the buffered data of all ranks to the file. Once this has returned on all ranks, the data

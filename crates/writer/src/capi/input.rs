@@ -35,7 +35,9 @@ pub(super) unsafe fn array<'a, T>(items: *const T, number: usize, what: &str) ->
     }
     let bytes = number.checked_mul(size_of::<T>());
     if !items.is_aligned() || bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(ApiError::invalid(format!("{what} is no array of {number}")));
+        return Err(ApiError::invalid(format!(
+            "{what} cannot be an array of {number}: it is not aligned, or too large"
+        )));
     }
     // SAFETY: promised by the caller. The array is aligned and not larger than memory.
     Ok(unsafe { std::slice::from_raw_parts(items, number) })
@@ -98,7 +100,9 @@ pub(super) fn result_pointer<T>(result: *mut T, what: &str) -> Result<NonNull<T>
 }
 
 pub(super) fn unknown_value(what: &str, value: i64) -> ApiError {
-    ApiError::invalid(format!("{what} has no value {value}"))
+    ApiError::invalid(format!(
+        "{what} has no value {value}: h5logfs_writer.h says which there are"
+    ))
 }
 
 fn null(what: &str) -> ApiError {
@@ -152,7 +156,8 @@ pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T
     };
     if rest.iter().any(|b| *b != 0) {
         return Err(ApiError::invalid(
-            "a struct has fields that this version of the library does not know",
+            "a struct sets fields that this version of the library does not know: the program was compiled with a later \
+             one",
         ));
     }
     Ok(value)
@@ -163,7 +168,7 @@ fn check_size<T>(size: usize) -> Result<()> {
     const LARGEST: usize = 4096;
     if !(size_of::<T>()..=LARGEST).contains(&size) {
         return Err(ApiError::invalid(format!(
-            "a struct of {size} bytes, which should be {}: was it initialised?",
+            "a struct of {size} bytes, which should be {}: was it initialised with its _init function?",
             size_of::<T>()
         )));
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::Error;
@@ -69,6 +70,12 @@ impl ApiError {
     pub fn definition(message: impl Into<String>) -> Self {
         ApiError::new(H5LOGFS_ERR_DEFINITION, message)
     }
+
+    /// The same error with the object that it is about in front.
+    pub fn about(mut self, object: impl Display) -> Self {
+        self.message = format!("{object}: {}", self.message);
+        self
+    }
 }
 
 impl From<Error> for ApiError {
@@ -120,7 +127,10 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         (_, Some(text)) => text.as_str(),
         _ => "of unknown cause",
     };
-    format!("a fault of the library: {text}")
+    format!(
+        "a fault of the h5logfs library, please report it: {text}. The file of this call can only be abandoned; what \
+         was flushed is safe"
+    )
 }
 
 fn set_last_error(message: String) {
@@ -152,9 +162,10 @@ mod tests {
     fn panics_are_answered() {
         let code = to_status(|| panic!("number {}", 7));
         assert_eq!(code, H5LOGFS_ERR_PANIC as c_int);
-        assert_eq!(last_error(), "a fault of the library: number 7");
+        let said = last_error();
+        assert!(said.contains(": number 7. The file of this call can only be abandoned"));
         assert_eq!(to_status(|| Ok(())), 0);
-        assert_eq!(last_error(), "a fault of the library: number 7");
+        assert_eq!(last_error(), said);
     }
 
     #[test]

@@ -81,12 +81,16 @@ pub unsafe extern "C" fn h5logfs_type_insert(
     member: h5logfs_id,
 ) -> c_int {
     to_status(|| {
-        let datatype = registry::datatype(member)?;
-        datatype.check().map_err(ApiError::definition)?;
+        // SAFETY: promised by the caller.
+        let name = unsafe { input::text(name, "the name of the member") }?.to_owned();
+        let wrong = |e: ApiError| e.about(format!("member {name}"));
+        let datatype = registry::datatype(member).map_err(wrong)?;
+        let checked = datatype.check().map_err(ApiError::definition);
+        checked.map_err(wrong)?;
+        let offset = to_u32(offset as u64, "an offset").map_err(wrong)?;
         let member = Member {
-            // SAFETY: promised by the caller.
-            name: unsafe { input::text(name, "the name") }?.to_owned(),
-            offset: to_u32(offset as u64, "an offset")?,
+            name,
+            offset,
             datatype,
         };
         registry::change_type(compound, |datatype| {
@@ -109,9 +113,10 @@ pub unsafe extern "C" fn h5logfs_type_enum(base: h5logfs_id, datatype: *mut h5lo
         make(datatype, || {
             let base = Box::new(registry::datatype(base)?);
             if !matches!(*base, Datatype::Integer { .. }) {
-                return Err(ApiError::definition(
-                    "an enumeration of other than integers",
-                ));
+                return Err(ApiError::definition(format!(
+                    "an enumeration needs an integer type, not {}",
+                    base.short()
+                )));
             }
             let members = Vec::new();
             Ok(Datatype::Enumeration { base, members })
@@ -129,11 +134,11 @@ pub unsafe extern "C" fn h5logfs_type_enum_insert(
 ) -> c_int {
     to_status(|| {
         // SAFETY: promised by the caller.
-        let name = unsafe { input::text(name, "the name") }?.to_owned();
+        let name = unsafe { input::text(name, "the name of the value") }?.to_owned();
         registry::change_type(enumeration, |datatype| {
             change_checked(datatype, |changed| match changed {
                 Datatype::Enumeration { base, members } => {
-                    check_value(base, value)?;
+                    check_value(base, value).map_err(|e| e.about(&name))?;
                     members.push((name, value));
                     Ok(())
                 }
@@ -308,7 +313,8 @@ fn check_value(base: &Datatype, value: i64) -> Result<()> {
     };
     if truncated != value {
         return Err(ApiError::definition(format!(
-            "{value} is no value of an enumeration of {size} bytes"
+            "{value} is no value of an enumeration of {}",
+            base.short()
         )));
     }
     Ok(())
@@ -323,7 +329,10 @@ fn set_order(datatype: &mut Datatype, big: bool) -> Result<()> {
             Ok(())
         }
         Datatype::Enumeration { base, .. } => set_order(base, big),
-        _ => Err(ApiError::invalid("a datatype that has no byte order")),
+        other => Err(ApiError::invalid(format!(
+            "{} has no byte order",
+            other.short()
+        ))),
     }
 }
 
@@ -334,7 +343,7 @@ fn to_u32(size: u64, what: &str) -> Result<u32> {
         ))),
         Ok(size) => Ok(size),
         Err(_) => Err(ApiError::definition(format!(
-            "{what} of {size} bytes or elements"
+            "{what} of {size} bytes or elements: less than 2^32 are possible"
         ))),
     }
 }

@@ -208,7 +208,8 @@ impl CSelection {
         };
         let coordinates = |number: usize| {
             let coordinates = number.checked_mul(rank);
-            coordinates.ok_or_else(|| ApiError::invalid(format!("{number} blocks or points")))
+            coordinates
+                .ok_or_else(|| ApiError::invalid(format!("{number} blocks or points are too many")))
         };
         Ok(match self {
             CSelection::All => Selection::All,
@@ -258,9 +259,9 @@ unsafe fn write(
                 write_elements(mode, &mut file, &dataset, selection, elements)
             },
             Err(error) => {
-                let reason = format!("dataset {}: {}", dataset.path, error.message);
-                file.writer.refuse(reason);
-                Err(error)
+                let error = error.about(format!("dataset {}", dataset.path));
+                file.writer.refuse(error.message.clone());
+                Err(error.about(file.writer.place()))
             }
         }
     })
@@ -303,15 +304,21 @@ fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Elements>
         let data = NonNull::dangling().as_ptr();
         return Ok(Elements { data, count: 0 });
     }
-    if data.is_null() || size > isize::MAX as usize {
-        return Err(ApiError::invalid(
-            "the data are NULL, or larger than memory",
-        ));
+    if data.is_null() {
+        return Err(ApiError::invalid("the data are NULL"));
+    }
+    if size > isize::MAX as usize {
+        return Err(ApiError::invalid(format!(
+            "{size} bytes are more than an address space holds"
+        )));
     }
     if !size.is_multiple_of(dataset.element_size) {
         return Err(ApiError::new(
             H5LOGFS_ERR_WRITE,
-            format!("{size} bytes for elements of {} each", dataset.element_size),
+            format!(
+                "{size} bytes are no whole number of elements of {} bytes: `size` counts bytes",
+                dataset.element_size
+            ),
         ));
     }
     let count = size / dataset.element_size;
