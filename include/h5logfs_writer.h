@@ -170,7 +170,9 @@ typedef struct h5logfs_options {
      */
     size_t size;
     /**
-     * 1: replace an existing file. Programs that have the old file open can go on reading it.
+     * 1: replace an existing file. It stays until the new one is made on all ranks. Programs that have
+     * the old file open can go on reading it. A file that a job still writes is never replaced, and one
+     * that a job flushed to but did not close only with `discard_unclosed`.
      * 0 (default): an existing file is an error.
      */
     int overwrite;
@@ -211,6 +213,11 @@ typedef struct h5logfs_options {
     size_t hints;
     const char *const *hint_keys;
     const char *const *hint_values;
+    /**
+     * 1, together with `overwrite`: replace a log that was not closed, too. Its flushes are lost, which
+     * `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
+     */
+    int discard_unclosed;
 } h5logfs_options;
 
 /**

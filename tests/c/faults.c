@@ -243,11 +243,43 @@ static void creations(void)
         const char *path = in_folder("x");
         REFUSED(H5LOGFS_ERR_FAILED, who, h5logfs_create(MPI_COMM_WORLD, path, NULL, &file));
     }
-    REFUSED(H5LOGFS_ERR_FAILED, "rank 0",
+    REFUSED(H5LOGFS_ERR_FAILED, "rank 0: the directory",
             h5logfs_create(MPI_COMM_WORLD, in_folder("missing/x"), NULL, &file));
-    REFUSED(H5LOGFS_ERR_FAILED, "exists",
+    REFUSED(H5LOGFS_ERR_FAILED, "another job writes it",
             h5logfs_create(MPI_COMM_WORLD, in_folder("kept.h5"), NULL, &file));
     REQUIRE(file == 0);
+}
+
+/* A log that was not closed is replaced only if both options say so. */
+static void replacements(void)
+{
+    h5logfs_options options;
+    h5logfs_id file;
+    CHECK(h5logfs_options_init(&options, sizeof options));
+    REQUIRE(!options.overwrite && !options.discard_unclosed);
+    file = created(in_folder("again.h5"), NULL);
+    CHECK(h5logfs_flush(file));
+    CHECK(h5logfs_abandon(file));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (options.overwrite = 0; options.overwrite < 2; options.overwrite++) {
+        REFUSED(H5LOGFS_ERR_FAILED, "left 1 flush in it",
+                h5logfs_create(MPI_COMM_WORLD, in_folder("again.h5"), &options, &file));
+    }
+    options.overwrite = 1;
+    options.discard_unclosed = 1;
+    CHECK(h5logfs_close(created(in_folder("again.h5"), &options)));
+    options.discard_unclosed = 0;
+    CHECK(h5logfs_close(created(in_folder("again.h5"), &options)));
+    options.discard_unclosed = 2;
+    REFUSED(H5LOGFS_ERR_INVALID_ARGUMENT, "discard_unclosed has no value 2",
+            h5logfs_create(MPI_COMM_WORLD, in_folder("again.h5"), &options, &file));
+    /* A program that was compiled with the first header has shorter options. */
+    const size_t first = offsetof(h5logfs_options, discard_unclosed);
+    options.discard_unclosed = 7;
+    CHECK(h5logfs_options_init(&options, first));
+    REQUIRE(options.size == first && options.discard_unclosed == 7);
+    options.overwrite = 1;
+    CHECK(h5logfs_close(created(in_folder("again.h5"), &options)));
 }
 
 /* Ranks that do not agree hear of it, and can go away. */
@@ -329,6 +361,7 @@ int main(int argc, char **argv)
     definitions(file, dataset);
     writes(file, dataset);
     creations();
+    replacements();
     full_buffer();
     disagreement();
     messages_of_threads(file);

@@ -45,7 +45,7 @@ fn with_journal(path: &Path, flushes: u64) {
     extent::set_mark(front, &FileId([1; 16]));
     fs::write(path, log).unwrap();
     let header = Header::new(&FileId([2; 16]), 1, 0, 0);
-    let mut journal = Journal::create(path_of(path), &header).unwrap();
+    let mut journal = Journal::create(&path_of(path), &header, false).unwrap();
     let commit = |flush| {
         let ends = vec![extent::FRONT];
         Line::Commit(Commit { flush, ends })

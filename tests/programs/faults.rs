@@ -6,6 +6,8 @@
 //! Each flush of a file adds a row for each rank to `/rows`, whose values are a function of flush,
 //! rank and column.
 
+mod creation;
+
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,6 +52,11 @@ fn main() {
         "differences" => differences(&job),
         "several" => several(&job),
         "close" => closes_that_fail(&job),
+        "nothing-left" => creation::leave_nothing(&job),
+        "replaced" => creation::replace(&job),
+        "contested" => creation::contest(&job),
+        "in-use" => creation::in_use(&job),
+        "taken-away" => creation::taken_away(&job),
         other => panic!("no scenario {other}"),
     }
 }
@@ -402,28 +409,13 @@ fn in_the_way(job: &Job) {
         ..Options::default()
     };
     let cases: [(&str, Options, u32, &str); 7] = [
-        ("folder", two(), 0, "File exists"),
-        ("subfile", two(), 2, "Is a directory"),
-        (
-            "existing",
-            Options::default(),
-            0,
-            "existing.h5: entity already exists",
-        ),
-        (
-            "unclosed",
-            Options::default(),
-            0,
-            "unclosed.h5: entity already exists",
-        ),
-        (
-            "orphan",
-            Options::default(),
-            0,
-            "orphan.h5.h5logfs-journal: entity already exists",
-        ),
-        ("journal", replacing(), 0, "Is a directory"),
-        ("missing/log", Options::default(), 0, "No such file"),
+        ("folder", two(), 0, "need a directory of this name"),
+        ("subfile", two(), 0, "there are subfiles of a log"),
+        ("existing", Options::default(), 0, "it exists already"),
+        ("unclosed", Options::default(), 0, "journal cannot be read"),
+        ("orphan", Options::default(), 0, "journal cannot be read"),
+        ("journal", replacing(), 0, "a directory of this name"),
+        ("missing/log", Options::default(), 0, "does not exist"),
     ];
     for (name, options, culprit, words) in cases {
         let (file, stage) = (format!("{name}.h5"), name.replace('/', "-"));
@@ -605,7 +597,7 @@ fn different_options(job: &Job) {
         ..Options::default()
     };
     let created = job.create("different-options.h5", options);
-    const WORDS: &str = "rank 1 has share_selections: false, rank 0 has share_selections: true";
+    const WORDS: &str = "its option `share_selections` is false, and that of rank 0 is true";
     job.failed(created, "create", Some(1), WORDS);
     job.pause("different-options");
 }
@@ -831,7 +823,7 @@ fn several(job: &Job) {
 
 // --- closes that fail ----------------------------------------------------------------------------
 
-/// The table of one rank does not fit; and another file has taken the name.
+/// The table of one rank does not fit.
 fn closes_that_fail(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -865,23 +857,4 @@ fn closes_that_fail(job: &Job) {
     setrlimit(Resource::Fsize, limit).unwrap();
     rows.file.close().unwrap();
     job.pause("table-closed");
-
-    let mut old = job.create("taken.h5", Options::default()).unwrap();
-    old.fill_and_flush();
-    let overwrite = Options {
-        overwrite: true,
-        ..Options::default()
-    };
-    let mut new = job.create("taken.h5", overwrite).unwrap();
-    new.fill_and_flush();
-    job.failed(
-        old.file.close(),
-        "close",
-        Some(0),
-        "another file has taken its name",
-    );
-    drop(old);
-    new.fill();
-    new.file.close().unwrap();
-    job.pause("taken-closed");
 }

@@ -10,11 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rank, ranks) = (world.rank() as u64, world.size() as u64);
     const CELLS: u64 = 1000;
 
-    let options = Options {
-        overwrite: true,
-        ..Options::default()
-    };
-    let mut file = Writer::create("run.h5", &world, options)?;
+    let mut file = Writer::create("run.h5", &world, Options::default())?;
     let spec = DatasetSpec::new::<f64>(&[0, ranks * CELLS]).unlimited(0);
     let pressure = file.dataset("/air/pressure", spec)?;
     file.attribute("/air/pressure", "units", "Pa")?;

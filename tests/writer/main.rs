@@ -4,6 +4,7 @@
 mod common;
 
 mod capi;
+mod creation;
 mod faults;
 mod kill;
 mod port;

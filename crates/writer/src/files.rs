@@ -1,19 +1,17 @@
 //! The files of a log: creates them, places and writes flushes, keeps the journal, and closes them.
 
-use std::fs::{File, OpenOptions};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::check_outcome;
+use super::creation::{Creation, FirstRank};
 use super::error::{Error, Result};
 use super::options::{Fsync, Options, Subfiles};
-use super::parallel::{GlobalOutcome, LocalOutcome, Ranks, SharedFile};
-use super::settle::different_options;
+use super::parallel::{LocalOutcome, Ranks, SharedFile};
 use h5logfs_core::journal::definition::{Definition, Outline};
-use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS, unclosed_front};
-use h5logfs_core::journal::{self, Commit, FileId, Header, Job, Journal, Line};
+use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS};
+use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
@@ -26,6 +24,8 @@ pub(super) struct Files {
     id: FileId,
     data_path: PathBuf,
     data_file: SharedFile,
+    /// The files whose names this rank looks after.
+    held: Vec<HeldFile>,
     /// The number of the data file.
     file_number: usize,
     /// The ranks that share the data file.
@@ -46,56 +46,50 @@ struct Root {
 type StringResult<T = ()> = std::result::Result<T, String>;
 
 impl Files {
-    /// Creates the files. On failure all of them are removed. Collective.
+    /// Creates the files. On failure everything is as it was before. Collective.
     pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
-        let mut hasher = DefaultHasher::new();
-        options.hash(&mut hasher);
-        let mut created = CreatedFiles {
-            path: path.to_owned(),
-            sync: options.fsync == Fsync::Flush,
-            ..CreatedFiles::default()
-        };
-        let agreed = ranks.agree_on(LocalOutcome::Good, hasher.finish(), &mut []);
-        let outcome = if agreed.same {
-            agreed.outcome
-        } else {
-            different_options(ranks, options)
-        };
-        created.keep_if(outcome, ranks)?;
         let mut id = FileId::default();
-        let id_chosen = if ranks.is_root() {
-            random(&mut id.0).map_err(|e| e.to_string())
-        } else {
-            Ok(())
-        };
-        ranks.broadcast(&mut id.0);
-        let header = new_header(&id, ranks, options);
-        let journal = check_hints(&options.hints).and(id_chosen).and_then(|()| {
-            if !ranks.is_root() {
-                return Ok(None);
+        let chosen = check_hints(&options.hints).and_then(|()| {
+            if ranks.is_root() {
+                random(&mut id.0).map_err(|e| format!("/dev/urandom: {e}"))
+            } else {
+                Ok(())
             }
-            let journal = created.create_master(path, &header, &id, options.overwrite)?;
-            Ok(Some(journal))
         });
-        let (outcome, journal) = outcome_of(journal);
-        created.keep_if(ranks.agree(outcome), ranks)?;
+        ranks.broadcast(&mut id.0);
+        let mut creation = Creation::new(path, id, options);
+        creation.keep_if(ranks.agree(outcome_of(chosen).0), ranks)?;
+        let header = new_header(&id, ranks, options);
+        let begun = if ranks.is_root() {
+            creation.begin(&header, options).map(Some)
+        } else {
+            Ok(None)
+        };
+        let (outcome, begun) = outcome_of(begun);
+        creation.keep_if(ranks.agree(outcome), ranks)?;
+        let (journal, mut held) = match begun.flatten() {
+            Some(FirstRank { journal, master }) => (Some(journal), vec![master]),
+            None => (None, Vec::new()),
+        };
 
         // Readers find a rank's data file by this rule (section 10 of the format page).
         let file_number =
             u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
         let file_ranks = ranks.split(file_number as u32);
-        let mut subfile_created = Ok(());
         let mut data_path = path.to_owned();
+        let mut subfile_created = Ok(None);
         if header.subfiles > 0 {
             data_path = subfile(path, file_number as u32);
             if file_ranks.is_root() {
-                subfile_created = created.create_file(&data_path, &id, true);
+                subfile_created = creation.create_file(&data_path).map(Some);
             }
         }
-        let (outcome, _) = outcome_of(subfile_created.map_err(|e| e.to_string()));
-        created.keep_if(ranks.agree(outcome), ranks)?;
+        let (outcome, created) = outcome_of(subfile_created);
+        creation.keep_if(ranks.agree(outcome), ranks)?;
+        held.extend(created.flatten());
 
-        let data_file = open_data_file(&data_path, ranks, &file_ranks, options, &mut created)?;
+        let data_file = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
+        creation.complete();
         let data_files = header.data_files() as usize;
         Ok(Files {
             path: path.to_owned(),
@@ -103,14 +97,36 @@ impl Files {
             id,
             data_path,
             data_file,
+            held,
             file_number: file_number as usize,
             file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
-            root: journal.flatten().map(|journal| Root {
+            root: journal.map(|journal| Root {
                 journal,
                 definitions: Vec::new(),
             }),
+        })
+    }
+
+    /// Fails if another file has taken the name of one of this log, or if it was moved away: what is flushed would be
+    /// lost. The first rank looks after the log file and the journal, the first rank of each subfile after that. One
+    /// system call for each name.
+    pub fn check_names(&self) -> StringResult {
+        let lost = |path: &Path, e: String| {
+            format!(
+                "{}: {e}. A flush would go into a file without that name, so nothing was flushed. If the log was \
+                 moved, move it back, with its journal and subfiles, and flush again",
+                path.display()
+            )
+        };
+        if let Some(root) = &self.root {
+            let checked = root.journal.check_name();
+            checked.map_err(|e| lost(&self.path, e.to_string()))?;
+        }
+        self.held.iter().try_for_each(|held| {
+            let checked = held.check_name();
+            checked.map_err(|e| lost(held.path(), e.to_string()))
         })
     }
 
@@ -313,15 +329,16 @@ fn open_data_file(
     ranks: &Ranks,
     file_ranks: &Ranks,
     options: &Options,
-    created: &mut CreatedFiles,
+    creation: &mut Creation,
 ) -> Result<SharedFile> {
-    let (outcome, probed) = outcome_of(SharedFile::probe(path));
-    created.keep_if(ranks.agree(outcome), ranks)?;
+    let probed = creation.check_seen(path, SharedFile::probe(path));
+    let (outcome, probed) = outcome_of(probed);
+    creation.keep_if(ranks.agree(outcome), ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
     let probed = probed.ok_or_else(|| Error::closed(path))?;
     let opened = SharedFile::open(file_ranks, path, probed, &options.hints, options.collective);
     let (outcome, file) = outcome_of(opened);
-    let kept = created.keep_if(ranks.agree(outcome), ranks);
+    let kept = creation.keep_if(ranks.agree(outcome), ranks);
     if let Err(e) = kept {
         // Only some ranks may have the file open, and closing it is collective.
         std::mem::forget(file);
@@ -364,120 +381,6 @@ fn outcome_of<T>(result: StringResult<T>) -> (LocalOutcome, Option<T>) {
     match result {
         Ok(value) => (LocalOutcome::Good, Some(value)),
         Err(reason) => (LocalOutcome::Failed(reason), None),
-    }
-}
-
-/// The files that this rank has created. They are removed if the creation fails on any rank.
-#[derive(Default)]
-struct CreatedFiles {
-    /// The log file, for errors.
-    path: PathBuf,
-    /// Sync each file when it is created. With fsync at each flush, readers need the front of every
-    /// file, even of one that no flush writes to.
-    sync: bool,
-    files: Vec<PathBuf>,
-    dir: Option<PathBuf>,
-}
-
-impl CreatedFiles {
-    /// Removes the files if any rank has failed. Collective.
-    fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
-        let result = check_outcome(&self.path, "create", outcome);
-        if result.is_err() {
-            self.remove_files();
-            // The directory is empty when all ranks have removed their files in it.
-            ranks.sum(0);
-            self.remove_dir();
-        }
-        result
-    }
-
-    /// Creates the journal, the file itself, and the directory for its subfiles.
-    fn create_master(
-        &mut self,
-        path: &Path,
-        header: &Header,
-        id: &FileId,
-        overwrite: bool,
-    ) -> StringResult<Journal> {
-        self.try_create_master(path, header, id, overwrite)
-            .map_err(|e| e.to_string())
-    }
-
-    fn try_create_master(
-        &mut self,
-        path: &Path,
-        header: &Header,
-        id: &FileId,
-        overwrite: bool,
-    ) -> h5logfs_core::error::Result<Journal> {
-        use h5logfs_core::error::Error;
-        let journal_path = journal::path_of(path);
-        // Without its file, a journal may be a rest of a log that was moved.
-        for existing in [path, &journal_path] {
-            if !overwrite && existing.symlink_metadata().is_ok() {
-                let exists = io::ErrorKind::AlreadyExists.into();
-                return Err(Error::io(existing, exists));
-            }
-        }
-        let dir = subfile_dir(path);
-        if header.subfiles > 0 {
-            match std::fs::create_dir(&dir) {
-                Ok(()) => self.dir = Some(dir.clone()),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-                Err(e) => return Err(Error::io(dir, e)),
-            }
-        }
-        let journal = Journal::create(journal_path.clone(), header)?;
-        self.files.push(journal_path);
-        self.create_file(path, id, overwrite)
-            .map_err(|e| Error::io(path, e))?;
-        if overwrite {
-            remove_subfiles(path).map_err(|e| Error::io(&dir, e))?;
-        }
-        Ok(journal)
-    }
-
-    /// Creates an empty data file or master. Unlinks an existing file instead of truncating it, so that
-    /// its readers can go on.
-    fn create_file(&mut self, path: &Path, id: &FileId, overwrite: bool) -> io::Result<()> {
-        if overwrite {
-            remove_if_exists(path)?;
-        }
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        self.files.push(path.to_owned());
-        file.write_all_at(&unclosed_front(id), 0)?;
-        if self.sync { file.sync_all() } else { Ok(()) }
-    }
-
-    fn remove_files(&mut self) {
-        for path in self.files.drain(..) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    fn remove_dir(&mut self) {
-        if let Some(dir) = self.dir.take() {
-            let _ = std::fs::remove_dir(dir);
-        }
-    }
-}
-
-/// Removes the subfiles of an earlier file of this name.
-fn remove_subfiles(path: &Path) -> io::Result<()> {
-    let mut number = 0;
-    while remove_if_exists(&subfile(path, number))? {
-        number += 1;
-    }
-    Ok(())
-}
-
-/// Whether there was a file.
-fn remove_if_exists(path: &Path) -> io::Result<bool> {
-    match std::fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
     }
 }
 

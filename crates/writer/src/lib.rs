@@ -33,11 +33,14 @@
 //! # Ok::<(), h5logfs_writer::Error>(())
 //! ```
 
+mod aside;
 mod batch;
 pub mod capi;
+mod creation;
 mod differences;
 mod entries;
 mod error;
+mod existing;
 mod files;
 mod options;
 mod parallel;
@@ -60,6 +63,7 @@ pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 
+use creation::check_same;
 use entries::{DatasetInfo, Section};
 use files::Files;
 use h5logfs_core::journal::definition::{Definition, Outline};
@@ -119,7 +123,8 @@ struct Open {
 }
 
 impl Writer {
-    /// Creates a file. Duplicates `comm`. Fails on all ranks or on none. Collective.
+    /// Creates a file. All ranks pass the same path and options. Duplicates `comm`. Fails on all ranks or on none, and
+    /// then leaves everything as it was. Collective.
     pub fn create(
         path: impl AsRef<Path>,
         comm: &impl Communicator,
@@ -127,8 +132,10 @@ impl Writer {
     ) -> Result<Self> {
         let ranks = Ranks::duplicate(comm);
         // The program may change its directory before it closes the file.
-        let path = path.as_ref();
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let given = path.as_ref();
+        let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+        let same = ranks.agree(check_same(given, &options, &ranks));
+        check_outcome(&path, "create", same)?;
         let files = Files::create(&path, &ranks, &options)?;
         Ok(Writer {
             section: Section::new(options.share_selections, options.encode_selections),
@@ -430,7 +437,7 @@ impl Writer {
             pieces.extend(borrowed);
         }
         let written = files.write(offset, &pieces, self.options.fsync);
-        let written = written.and(files.check_room());
+        let written = files.check_names().and(written).and(files.check_room());
         let outcome = match (written, &self.refused) {
             (Err(reason), _) => LocalOutcome::Failed(reason),
             (Ok(()), Some(refused)) => LocalOutcome::Refused(format!(

@@ -26,10 +26,14 @@ pub enum Fsync {
 }
 
 /// Options of a new file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Replace an existing file. Programs that have the old file open can go on reading it.
+    /// Replace an existing file. It stays until the new one is made on all ranks. Programs that have the old file open
+    /// can go on reading it. A file that a job still writes is never replaced, and one that a job flushed to but did not
+    /// close only with `discard_unclosed`.
     pub overwrite: bool,
+    /// With `overwrite`: replace a log that was not closed, too. Its flushes are lost, which `h5logfs recover` would keep.
+    pub discard_unclosed: bool,
     /// Size limit of a rank's buffer in bytes, for data and entries.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
@@ -53,6 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             overwrite: false,
+            discard_unclosed: false,
             buffer_limit: 256 << 20,
             subfiles: Subfiles::None,
             share_selections: true,
@@ -61,5 +66,33 @@ impl Default for Options {
             collective: false,
             hints: Vec::new(),
         }
+    }
+}
+
+impl Options {
+    /// Name and value of each option, to compare them between ranks.
+    pub(super) fn texts(&self) -> [(&'static str, String); 9] {
+        let Options {
+            overwrite,
+            discard_unclosed,
+            buffer_limit,
+            subfiles,
+            share_selections,
+            encode_selections,
+            fsync,
+            collective,
+            hints,
+        } = self;
+        [
+            ("overwrite", overwrite.to_string()),
+            ("discard_unclosed", discard_unclosed.to_string()),
+            ("buffer_limit", buffer_limit.to_string()),
+            ("subfiles", format!("{subfiles:?}")),
+            ("share_selections", share_selections.to_string()),
+            ("encode_selections", encode_selections.to_string()),
+            ("fsync", format!("{fsync:?}")),
+            ("collective", collective.to_string()),
+            ("hints", format!("{hints:?}")),
+        ]
     }
 }

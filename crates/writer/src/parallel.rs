@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -241,9 +242,8 @@ pub(super) struct SharedFile {
 impl SharedFile {
     /// Opens the file on this rank alone. All ranks must have succeeded in this before
     /// [`SharedFile::open`]: if one rank cannot open a file, Open MPI lets the others wait forever.
-    pub fn probe(path: &Path) -> Result<File, String> {
-        let opened = OpenOptions::new().write(true).open(path);
-        opened.map_err(|e| format!("{}: {e}", path.display()))
+    pub fn probe(path: &Path) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(path)
     }
 
     /// Opens an existing file, which [`SharedFile::probe`] has opened as `file`. Collective.

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use super::differences::{Compared, Differences, DifferentAttribute};
 use super::parallel::{GlobalOutcome, Ranks};
 use h5logfs_core::journal::definition::{Defined, Definition, Outline};
-use h5logfs_core::journal::words::Shortened;
 
 /// Attributes that all ranks leave out, because they are not the same on all of them.
 #[derive(Debug, Default)]
@@ -127,23 +126,4 @@ fn differences(ranks: &Ranks, defined: &[Definition], datasets: &[Defined]) -> D
     };
     // The text comes from this library, so it can be read.
     serde_json::from_str(&text).map_or_else(|_| Differences::default(), compare)
-}
-
-/// The outcome of a creation with options that are not the same on all ranks. Collective.
-pub(super) fn different_options(ranks: &Ranks, options: &impl std::fmt::Debug) -> GlobalOutcome {
-    let own = format!("{options:?}");
-    let first = ranks.broadcast_text(0, own.clone());
-    let mut pairs = own.split(", ").zip(first.split(", "));
-    let different = pairs.find(|(own, first)| own != first);
-    let (own, first) = different.unwrap_or((&own, &first));
-    let Shortened { one, other } = Shortened::new(own, first);
-    let rank = ranks.first(own != first).unwrap_or(0);
-    let how = format!("rank {rank} has {one}, rank 0 has {other}");
-    GlobalOutcome::Failed {
-        rank,
-        reason: format!(
-            "the ranks do not have the same options: {}",
-            ranks.broadcast_text(rank, how)
-        ),
-    }
 }

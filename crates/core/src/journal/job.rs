@@ -137,8 +137,8 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// The state of the job whose open journal this is. It shares the lock for a moment, which [`lock`] waits for. A
-    /// journal without a byte is not locked yet: a job is creating it.
+    /// The state of the job whose open journal this is. It shares the lock for a moment, which [`lock`] waits for. A job
+    /// has the lock of its journal before the journal has its name.
     pub fn of(journal: impl AsFd) -> Self {
         let journal = journal.as_fd();
         match flock(journal, FlockOperation::NonBlockingLockShared) {

@@ -4,6 +4,7 @@
 //! * [`datatype`], [`definition`] and [`value`] describe what a program defines, as plain data.
 //! * [`words`] says them in messages.
 //! * [`extent`] describes the contents of data files before they are HDF5.
+//! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
 //!   far.
@@ -13,15 +14,16 @@
 pub mod datatype;
 pub mod definition;
 pub mod extent;
+pub mod held;
 pub mod job;
 pub mod value;
 pub mod words;
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
@@ -33,6 +35,7 @@ use crate::log::logvol::names::find_subfiles;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
+pub use held::HeldFile;
 pub use job::{Job, JobState, lock};
 
 /// The suffix of a journal behind the name of its log file.
@@ -53,6 +56,13 @@ pub const MOST_ENDS: usize = 1 << 27;
 /// Identifies a file, so that a journal cannot be taken for that of another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileId(pub [u8; 16]);
+
+impl FileId {
+    /// A short number, to make names unique.
+    pub fn number(&self) -> String {
+        to_hex(&self.0[..4])
+    }
+}
 
 /// Path of the journal of the log file at `path`.
 pub fn path_of(path: &Path) -> PathBuf {
@@ -160,8 +170,7 @@ fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result
 /// The journal of a running job. One process writes it.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
-    path: PathBuf,
+    held: HeldFile,
     /// Number of valid bytes, and their checksum.
     len: u64,
     sum: Crc,
@@ -171,61 +180,47 @@ pub struct Journal {
 
 impl Journal {
     /// Makes the journal of a new file. It holds a lock on the journal for as long as it lives, which shows other
-    /// processes that the job is running.
-    pub fn create(path: PathBuf, header: &Header) -> Result<Self> {
-        // An earlier job may still write to its journal, so a new file takes the name.
-        let attempt = || {
-            match std::fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            File::create_new(&path)
+    /// processes that the job is running. No process sees the journal without the lock and the header. With `replace` it
+    /// takes the place of a journal that is there, whose lock the caller must have. Else such a journal is an error.
+    pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
+        let number = header.file_id().unwrap_or_default().number();
+        let (mut text, mut sum) = (Vec::new(), Crc::new());
+        let begin = |file: &File| {
+            encode(header, &mut sum, &mut text)?;
+            lock(file)?;
+            file.write_all_at(&text, 0)
         };
-        let file = attempt().map_err(|e| Error::io(&path, e))?;
-        let mut journal = Journal {
-            file,
-            path,
-            len: 0,
-            sum: Crc::new(),
+        let held = HeldFile::create(path, &number, replace, begin);
+        Ok(Journal {
+            held: held.map_err(|e| Error::io(path, e))?,
+            len: text.len() as u64,
+            sum,
             torn: false,
-        };
-        let locked = lock(&journal.file).map_err(|e| Error::io(&journal.path, e));
-        let begun = locked.and_then(|_| journal.append(std::slice::from_ref(header), false));
-        match begun {
-            Ok(()) => Ok(journal),
-            Err(e) => {
-                // An empty journal would block the next one.
-                let _ = std::fs::remove_file(&journal.path);
-                Err(e)
-            }
-        }
+        })
     }
 
     /// Appends lines in one piece. With `sync`, waits until they are on the disk. After an error the journal is as it
     /// was before.
     pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
-        self.append(lines, sync)
-    }
-
-    fn append(&mut self, lines: &[impl Serialize], sync: bool) -> Result<()> {
         let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
         let encoded = lines
             .iter()
             .try_for_each(|l| encode(l, &mut sum, &mut text));
+        let file = self.held.file();
         let written = encoded
             .and_then(|()| {
                 if self.torn {
-                    self.file.set_len(self.len)
+                    file.set_len(self.len)
                 } else {
                     Ok(())
                 }
             })
-            .and_then(|()| self.file.write_all_at(&text, self.len))
-            .and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
+            .and_then(|()| file.write_all_at(&text, self.len))
+            .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
             // Where this fails, too, it is done before the next lines.
-            self.torn = self.file.set_len(self.len).is_err();
-            return Err(Error::io(&self.path, e));
+            self.torn = file.set_len(self.len).is_err();
+            return Err(Error::io(self.held.path(), e));
         }
         self.len += text.len() as u64;
         self.sum = sum;
@@ -233,23 +228,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the journal of a file that is closed.
-    pub fn remove(&self) -> Result<()> {
-        let removed = self.is_in_place().and_then(|there| {
-            if there {
-                std::fs::remove_file(&self.path)
-            } else {
-                Err(io::Error::other("another file has taken its name"))
-            }
-        });
-        removed.map_err(|e| Error::io(&self.path, e))
+    /// Fails where the journal no longer has its name.
+    pub fn check_name(&self) -> Result<()> {
+        let checked = self.held.check_name();
+        checked.map_err(|e| Error::io(self.held.path(), e))
     }
 
-    /// Whether the journal still has its name.
-    fn is_in_place(&self) -> io::Result<bool> {
-        let place = |m: Metadata| (m.dev(), m.ino());
-        let there = std::fs::symlink_metadata(&self.path)?;
-        Ok(place(there) == place(self.file.metadata()?))
+    /// Removes the journal of a file that is closed.
+    pub fn remove(&self) -> Result<()> {
+        self.check_name()?;
+        let path = self.held.path();
+        std::fs::remove_file(path).map_err(|e| Error::io(path, e))
     }
 }
 
@@ -564,7 +553,7 @@ mod tests {
     fn written(dir: &Path) -> PathBuf {
         let path = dir.join("log.h5.h5logfs-journal");
         let header = Header::new(&ID, 4, 0, 10);
-        let mut journal = Journal::create(path.clone(), &header).unwrap();
+        let mut journal = Journal::create(&path, &header, false).unwrap();
         let first = [group("/a"), commit(1, 9000)];
         journal.append_lines(&first, true).unwrap();
         let second = [group("/b"), commit(2, 9500)];
@@ -648,7 +637,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let attempt = |lines: &[Line]| {
-            let mut journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+            let _ = fs::remove_file(&path);
+            let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
             journal.append_lines(lines, false).unwrap();
             read(&path).map(|found| found.flushes())
         };
@@ -671,16 +661,12 @@ mod tests {
         // A device that is always full takes the place of the journal's file.
         let header = Header::new(&ID, 1, 0, 0);
         let other = dir.path().join("other");
-        let mut journal = Journal::create(other.clone(), &header).unwrap();
-        let good = std::mem::replace(
-            &mut journal.file,
-            fs::OpenOptions::new()
-                .write(true)
-                .open("/dev/full")
-                .unwrap(),
-        );
+        let mut journal = Journal::create(&other, &header, false).unwrap();
+        let mut options = fs::OpenOptions::new();
+        let full = options.write(true).open("/dev/full").unwrap();
+        let good = journal.held.swap_file(full);
         assert!(journal.append_lines(&[commit(1, 9000)], false).is_err());
-        journal.file = good;
+        journal.held.swap_file(good);
         journal.append_lines(&[commit(1, 9100)], false).unwrap();
         let found = read(&other).unwrap();
         assert_eq!((found.end(0), found.torn), (9100, None));
@@ -696,7 +682,7 @@ mod tests {
             job: Some(job.clone()),
             ..Header::new(&ID, 1, 0, 0)
         };
-        let journal = Journal::create(path.clone(), &header).unwrap();
+        let journal = Journal::create(&path, &header, false).unwrap();
         assert_eq!(read(&path).unwrap().header.job.as_ref(), Some(&job));
         let (below, name) = SourceDir::of_file(&path).unwrap();
         let source = SourceFile::open(&below, &name).unwrap();

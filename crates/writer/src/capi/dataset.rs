@@ -40,7 +40,9 @@ pub struct h5logfs_dataset_spec {
 }
 
 // SAFETY: numbers and pointers, the size in front.
-unsafe impl input::VersionedStruct for h5logfs_dataset_spec {}
+unsafe impl input::VersionedStruct for h5logfs_dataset_spec {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
 
 /// Fills in the defaults. `size` is sizeof(h5logfs_dataset_spec). Local.
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! Converts C arguments to Rust values: strings, arrays, and structs of another version of the header.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::status::{ApiError, Result};
@@ -110,13 +111,16 @@ fn null(what: &str) -> ApiError {
 }
 
 /// A C struct that begins with its size in the caller's header. Later versions may add fields at its
-/// end.
+/// end. Their default is zero: a program that was compiled with an earlier header does not have them.
 ///
 /// # Safety
 /// The type is `#[repr(C)]`, its first field is a `usize`, and any bytes are a valid value.
-pub(super) unsafe trait VersionedStruct: Copy {}
+pub(super) unsafe trait VersionedStruct: Copy {
+    /// Size of the first version.
+    const FIRST_SIZE: usize;
+}
 
-/// Fills in a caller's struct of `size` bytes, which may be longer than ours.
+/// Fills in a caller's struct of `size` bytes, which may be of an earlier or a later version.
 ///
 /// # Safety
 /// `to` is NULL or has room for `size` bytes.
@@ -132,7 +136,7 @@ pub(super) unsafe fn write_defaults<T: VersionedStruct>(
     unsafe {
         let to = to.as_ptr().cast::<u8>();
         ptr::write_bytes(to, 0, size);
-        ptr::copy_nonoverlapping((&raw const value).cast(), to, size_of::<T>());
+        ptr::copy_nonoverlapping((&raw const value).cast(), to, size.min(size_of::<T>()));
     }
     Ok(())
 }
@@ -143,17 +147,17 @@ pub(super) unsafe fn write_defaults<T: VersionedStruct>(
 /// `from` is NULL or points to as many bytes as its first field says.
 pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T> {
     let from = result_pointer(from.cast_mut(), "the struct")?;
-    // SAFETY: the first field is the size, which tells how many bytes there are.
-    let (size, value) = unsafe {
+    // SAFETY: the first field is the size, which tells how many bytes there are. Zeros are a valid value.
+    let (bytes, value) = unsafe {
         let size = from.cast::<usize>().read();
         check_size::<T>(size)?;
-        (size, from.read())
+        let bytes = std::slice::from_raw_parts(from.as_ptr().cast::<u8>(), size);
+        let mut value = MaybeUninit::<T>::zeroed();
+        let known = size.min(size_of::<T>());
+        ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), known);
+        (bytes, value.assume_init())
     };
-    // SAFETY: the struct has `size` bytes.
-    let rest = unsafe {
-        let rest = from.as_ptr().cast::<u8>().add(size_of::<T>());
-        std::slice::from_raw_parts(rest, size - size_of::<T>())
-    };
+    let rest = bytes.get(size_of::<T>()..).unwrap_or_default();
     if rest.iter().any(|b| *b != 0) {
         return Err(ApiError::invalid(
             "a struct sets fields that this version of the library does not know: the program was compiled with a later \
@@ -163,10 +167,10 @@ pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T
     Ok(value)
 }
 
-/// There is one version of each struct yet, so none is shorter. A much longer one was not initialised.
-fn check_size<T>(size: usize) -> Result<()> {
+/// A struct that is shorter than its first version, or much longer than ours, was not initialised.
+fn check_size<T: VersionedStruct>(size: usize) -> Result<()> {
     const LARGEST: usize = 4096;
-    if !(size_of::<T>()..=LARGEST).contains(&size) {
+    if !(T::FIRST_SIZE..=LARGEST).contains(&size) {
         return Err(ApiError::invalid(format!(
             "a struct of {size} bytes, which should be {}: was it initialised with its _init function?",
             size_of::<T>()
@@ -187,13 +191,21 @@ mod tests {
     }
 
     #[repr(C)]
+    #[derive(Clone, Copy)]
     struct Later {
         now: Now,
         more: u64,
     }
 
     // SAFETY: two numbers, the size in front.
-    unsafe impl VersionedStruct for Now {}
+    unsafe impl VersionedStruct for Now {
+        const FIRST_SIZE: usize = size_of::<Self>();
+    }
+
+    // SAFETY: three numbers, the size in front.
+    unsafe impl VersionedStruct for Later {
+        const FIRST_SIZE: usize = size_of::<Now>();
+    }
 
     fn defaults(size: usize) -> Now {
         Now { size, number: 7 }
@@ -214,6 +226,28 @@ mod tests {
         assert_eq!(read(&later).unwrap(), defaults(size));
         later.more = 1;
         assert!(read(&later).is_err());
+    }
+
+    #[test]
+    fn structs_may_be_of_an_earlier_version() {
+        let defaults = |size| Later {
+            now: defaults(size),
+            more: 0,
+        };
+        // What follows the struct in the memory of the caller is its own.
+        let mut caller = [Now { size: 1, number: 1 }; 2];
+        let size = size_of::<Now>();
+        // SAFETY: a `Now` has `size` bytes.
+        let read = unsafe {
+            write_defaults::<Later>((&raw mut caller).cast(), size, defaults).unwrap();
+            read_struct::<Later>((&raw const caller).cast()).unwrap()
+        };
+        assert_eq!(caller[1], Now { size: 1, number: 1 });
+        assert_eq!((read.now, read.more), (caller[0], 0));
+        assert_eq!(caller[0], Now { size, number: 7 });
+        caller[0].size -= 1;
+        // SAFETY: as above.
+        assert!(unsafe { read_struct::<Later>((&raw const caller).cast()) }.is_err());
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub const H5LOGFS_FSYNC_FLUSH: c_int = 2;
 pub struct h5logfs_options {
     /// Size of this struct in the caller's header. Set by `h5logfs_options_init`.
     pub size: usize,
-    /// 1: replace an existing file. Programs that have the old file open can go on reading it.
+    /// 1: replace an existing file. It stays until the new one is made on all ranks. Programs that have
+    /// the old file open can go on reading it. A file that a job still writes is never replaced, and one
+    /// that a job flushed to but did not close only with `discard_unclosed`.
     /// 0 (default): an existing file is an error.
     pub overwrite: c_int,
     /// When data are forced to the disk, for the case of a power failure: H5LOGFS_FSYNC_CLOSE (default),
@@ -49,10 +51,15 @@ pub struct h5logfs_options {
     pub hints: usize,
     pub hint_keys: *const *const c_char,
     pub hint_values: *const *const c_char,
+    /// 1, together with `overwrite`: replace a log that was not closed, too. Its flushes are lost, which
+    /// `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
+    pub discard_unclosed: c_int,
 }
 
 // SAFETY: numbers and pointers, the size in front.
-unsafe impl input::VersionedStruct for h5logfs_options {}
+unsafe impl input::VersionedStruct for h5logfs_options {
+    const FIRST_SIZE: usize = std::mem::offset_of!(h5logfs_options, discard_unclosed);
+}
 
 /// Fills in the defaults. `size` is sizeof(h5logfs_options). It tells the library with which version of
 /// the header the program was compiled. Local.
@@ -84,6 +91,7 @@ fn defaults(size: usize) -> h5logfs_options {
         hints: 0,
         hint_keys: std::ptr::null(),
         hint_values: std::ptr::null(),
+        discard_unclosed: default.discard_unclosed.into(),
     }
 }
 
@@ -99,6 +107,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
     let given = unsafe { input::read_struct(options) }?;
     Ok(Options {
         overwrite: input::flag(given.overwrite, "overwrite")?,
+        discard_unclosed: input::flag(given.discard_unclosed, "discard_unclosed")?,
         buffer_limit: given.buffer_limit,
         subfiles: subfiles(given.subfiles)?,
         share_selections: input::flag(given.share_selections, "share_selections")?,
@@ -168,6 +177,7 @@ mod tests {
         let (keys, values) = ([c"cb_nodes".as_ptr()], [c"2".as_ptr()]);
         let options = h5logfs_options {
             overwrite: 1,
+            discard_unclosed: 1,
             fsync: H5LOGFS_FSYNC_FLUSH,
             buffer_limit: 77,
             subfiles: 3,
@@ -181,6 +191,7 @@ mod tests {
         };
         let wanted = Options {
             overwrite: true,
+            discard_unclosed: true,
             buffer_limit: 77,
             subfiles: Subfiles::Number(3),
             share_selections: false,
@@ -193,6 +204,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_the_first_header_discards_nothing() {
+        let options = h5logfs_options {
+            size: 72,
+            overwrite: 1,
+            discard_unclosed: 7,
+            ..initialised()
+        };
+        let read = read_back(&options).unwrap();
+        assert!(read.overwrite && !read.discard_unclosed);
+    }
+
+    #[test]
     fn unknown_values_are_refused() {
         let good = initialised();
         let bad = [
@@ -200,6 +223,10 @@ mod tests {
             h5logfs_options { fsync: -1, ..good },
             h5logfs_options {
                 overwrite: 2,
+                ..good
+            },
+            h5logfs_options {
+                discard_unclosed: 2,
                 ..good
             },
             h5logfs_options {

@@ -1,0 +1,194 @@
+//! What lay under the name of a new log, and is kept aside until the new log is made.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::existing::{is_numbered, list};
+use h5logfs_core::journal::FileId;
+
+/// Stands in the name of what is aside, between the name of the log and a number.
+const MARK: &str = ".h5logfs-old-";
+
+/// Files that are kept aside. The log `NAME` gets the name `.NAME.h5logfs-old-NUMBER`, and its journal and subfiles are
+/// named after it as those of any log. So if the job dies before it has put them back or removed them, what remains is a
+/// log.
+#[derive(Default)]
+pub(super) struct Aside {
+    kept: Vec<Kept>,
+}
+
+struct Kept {
+    /// Where it was.
+    path: PathBuf,
+    /// Where it is.
+    aside: PathBuf,
+}
+
+impl Aside {
+    /// Gives `part` of the log at `log` a name aside: the file itself, its journal, or the directory of its subfiles.
+    /// `id` is that of the new log. A file keeps its own name, too, until the new one takes it in one step; a directory
+    /// cannot have two names, and on some file systems no file can.
+    pub fn keep(&mut self, log: &Path, part: &Path, id: &FileId) -> Result<(), String> {
+        let aside = aside_name(log, part, id);
+        let kept = std::fs::hard_link(part, &aside).or_else(|_| std::fs::rename(part, &aside));
+        kept.map_err(|e| format!("{}: it cannot be moved aside: {e}", part.display()))?;
+        self.kept.push(Kept {
+            path: part.to_owned(),
+            aside,
+        });
+        Ok(())
+    }
+
+    /// Whether the file that had this name is aside.
+    pub fn has(&self, path: &Path) -> bool {
+        self.kept.iter().any(|kept| kept.path == path)
+    }
+
+    /// Puts all of it back, in place of what has the names now. What cannot be put back stays where it is; the text says
+    /// where.
+    pub fn put_back(&mut self) -> String {
+        let failures = self.kept.drain(..).rev().filter_map(|kept| {
+            let Kept { path, aside } = &kept;
+            // Two names of one file stay as they are, so the second one is removed.
+            let renamed = std::fs::rename(aside, path);
+            let failure = renamed.and_then(|()| remove_if_there(aside)).err()?;
+            Some(format!(
+                "{}, as it was before, is now {}: {failure}",
+                path.display(),
+                aside.display()
+            ))
+        });
+        failures.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Removes all of it. The new log is made, so a part that cannot be removed is no failure.
+    pub fn remove(&mut self) {
+        for Kept { aside, .. } in self.kept.drain(..) {
+            if let Err(e) = remove(&aside) {
+                log::warn!(
+                    "{}: it was replaced, and cannot be removed: {e}",
+                    aside.display()
+                );
+            }
+        }
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file, or a directory of subfiles and nothing else.
+fn remove(path: &Path) -> io::Result<()> {
+    if !path.symlink_metadata()?.is_dir() {
+        return std::fs::remove_file(path);
+    }
+    let subfiles = list(path).map_err(io::Error::other)?;
+    for subfile in subfiles.iter().filter(|path| is_numbered(path)) {
+        std::fs::remove_file(subfile)?;
+    }
+    std::fs::remove_dir(path)
+}
+
+fn aside_name(log: &Path, part: &Path, id: &FileId) -> PathBuf {
+    let log_name = log.file_name().unwrap_or_default();
+    let part_name = part.file_name().unwrap_or_default().as_bytes();
+    let suffix = part_name.strip_prefix(log_name.as_bytes());
+    let mut name = OsString::from(".");
+    name.push(log_name);
+    name.push(format!("{MARK}{}", id.number()));
+    name.push(OsStr::from_bytes(suffix.unwrap_or(part_name)));
+    log.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_core::journal::path_of;
+    use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
+    use std::fs;
+
+    const ID: FileId = FileId([0xab; 16]);
+
+    fn names(dir: &Path) -> Vec<String> {
+        let found = list(dir).unwrap();
+        let name = |p: &PathBuf| p.file_name().unwrap().to_str().unwrap().to_owned();
+        found.iter().map(name).collect()
+    }
+
+    const ASIDE: [&str; 3] = [
+        ".a.h5.h5logfs-old-abababab",
+        ".a.h5.h5logfs-old-abababab.h5logfs-journal",
+        ".a.h5.h5logfs-old-abababab.subfiles",
+    ];
+    const USUAL: [&str; 3] = ["a.h5", "a.h5.h5logfs-journal", "a.h5.subfiles"];
+
+    /// A log with journal and subfiles, kept aside.
+    fn kept(log: &Path) -> Aside {
+        fs::write(log, "log").unwrap();
+        fs::write(path_of(log), "journal").unwrap();
+        fs::create_dir(subfile_dir(log)).unwrap();
+        fs::write(subfile(log, 0), "subfile").unwrap();
+        let mut aside = Aside::default();
+        for part in [path_of(log), subfile_dir(log), log.to_owned()] {
+            aside.keep(log, &part, &ID).unwrap();
+            assert!(aside.has(&part));
+        }
+        aside
+    }
+
+    #[test]
+    fn what_is_aside_is_a_log_and_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        let mut aside = kept(&log);
+        // The subfiles have moved, the files have two names.
+        assert_eq!(names(dir.path()), [&ASIDE[..], &USUAL[..2]].concat());
+        // As long as nothing has taken their place, and when something has.
+        fs::write(dir.path().join("new"), "new").unwrap();
+        fs::rename(dir.path().join("new"), &log).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join(ASIDE[0])).unwrap(),
+            "log"
+        );
+        assert_eq!(aside.put_back(), "");
+        assert_eq!(names(dir.path()), USUAL);
+        for (path, text) in [
+            (log.clone(), "log"),
+            (path_of(&log), "journal"),
+            (subfile(&log, 0), "subfile"),
+        ] {
+            assert_eq!(fs::read_to_string(path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_come_back_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        let mut aside = kept(&log);
+        fs::create_dir_all(subfile_dir(&log).join("other")).unwrap();
+        let failure = aside.put_back();
+        assert!(failure.contains(&format!("/{}: ", ASIDE[2])), "{failure}");
+        assert_eq!(names(dir.path()), [&ASIDE[2..], &USUAL[..]].concat());
+    }
+
+    #[test]
+    fn nothing_but_the_log_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        kept(&log).remove();
+        assert_eq!(names(dir.path()), USUAL[..2]);
+        fs::remove_file(path_of(&log)).unwrap();
+        let mut aside = kept(&log);
+        let subfiles = dir.path().join(ASIDE[2]);
+        fs::write(subfiles.join("notes"), "").unwrap();
+        aside.remove();
+        assert_eq!(names(&subfiles), ["notes"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! The creation of a log: all of it on all ranks, or nothing.
+//!
+//! The first rank looks what is there, and then takes the name by creating the journal, of which there can be one. What
+//! an option lets it replace gets a second name, and each new file takes the place of the old one in one step. When all
+//! ranks have the new file open, the old one is removed. If any of them fails, it is put back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::aside::Aside;
+use super::check_outcome;
+use super::error::{Error, Result};
+use super::existing::Existing;
+use super::options::{Fsync, Options};
+use super::parallel::{GlobalOutcome, LocalOutcome, Ranks};
+use h5logfs_core::journal::extent::{check_id, unclosed_front};
+use h5logfs_core::journal::{self, FileId, Header, HeldFile, Journal};
+use h5logfs_core::log::logvol::names::subfile_dir;
+
+type StringResult<T = ()> = std::result::Result<T, String>;
+
+/// What this rank has created and moved aside so far.
+pub(super) struct Creation {
+    /// The log file.
+    path: PathBuf,
+    id: FileId,
+    /// Sync each file when it is created. With fsync at each flush, readers need the front of every
+    /// file, even of one that no flush writes to.
+    sync: bool,
+    files: Vec<PathBuf>,
+    dir: Option<PathBuf>,
+    aside: Aside,
+    /// On the first rank: what was there. It keeps the old journal locked.
+    existing: Option<Existing>,
+}
+
+/// What the first rank has open of a new log.
+pub(super) struct FirstRank {
+    pub journal: Journal,
+    /// The log file.
+    pub master: HeldFile,
+}
+
+impl Creation {
+    pub fn new(path: &Path, id: FileId, options: &Options) -> Self {
+        Creation {
+            path: path.to_owned(),
+            id,
+            sync: options.fsync == Fsync::Flush,
+            files: Vec::new(),
+            dir: None,
+            aside: Aside::default(),
+            existing: None,
+        }
+    }
+
+    /// On the first rank: creates the journal, the file itself, and the directory for its subfiles.
+    pub fn begin(&mut self, header: &Header, options: &Options) -> StringResult<FirstRank> {
+        let path = self.path.clone();
+        let (journal_path, dir) = (journal::path_of(&path), subfile_dir(&path));
+        let existing = Existing::look(&path, options)?;
+        let existing = self.existing.insert(existing);
+        let (old_file, old_journal) = (existing.has_file(), existing.has_journal());
+        let old_subfiles = existing.has_subfiles();
+        if old_journal {
+            self.aside.keep(&path, &journal_path, &self.id)?;
+        }
+        let journal = Journal::create(&journal_path, header, old_journal);
+        let journal = journal.map_err(|e| match e {
+            h5logfs_core::error::Error::Io { path, cause } => failed(&path, cause),
+            e => e.to_string(),
+        })?;
+        self.files.push(journal_path);
+        if old_subfiles {
+            self.aside.keep(&path, &dir, &self.id)?;
+        }
+        if header.subfiles > 0 {
+            self.create_dir(&dir)?;
+        }
+        if old_file {
+            self.aside.keep(&path, &path, &self.id)?;
+        }
+        let master = self.create_file(&path)?;
+        Ok(FirstRank { journal, master })
+    }
+
+    /// Creates the directory of the subfiles. An empty one may be there, made with properties that the user wants.
+    fn create_dir(&mut self, dir: &Path) -> StringResult {
+        match std::fs::create_dir(dir) {
+            Ok(()) => self.dir = Some(dir.to_owned()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                // Readers follow no symbolic link to it.
+                if !dir.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                    return Err(format!(
+                        "{}: the subfiles need a directory of this name, and what has the name is none: move it away, \
+                         or choose another name",
+                        dir.display()
+                    ));
+                }
+            }
+            Err(e) => return Err(failed(dir, e)),
+        }
+        Ok(())
+    }
+
+    /// Creates an empty data file, or the log file.
+    pub fn create_file(&mut self, path: &Path) -> StringResult<HeldFile> {
+        let front = unclosed_front(&self.id);
+        let begin = |file: &File| {
+            file.write_all_at(&front, 0)?;
+            if self.sync { file.sync_all() } else { Ok(()) }
+        };
+        let replace = self.aside.has(path);
+        let created = HeldFile::create(path, &self.id.number(), replace, begin);
+        let created = created.map_err(|e| failed(path, e))?;
+        self.files.push(path.to_owned());
+        Ok(created)
+    }
+
+    /// Fails where this rank does not find the file at `path` that another rank has created.
+    pub fn check_seen(&self, path: &Path, opened: io::Result<File>) -> StringResult<File> {
+        let checked = opened.and_then(|file| check_id(&file, &self.id).map(|()| file));
+        checked.map_err(|e| {
+            let shown = path.display();
+            let dir = std::env::current_dir().unwrap_or_default();
+            format!(
+                "{shown}: {e}. The first rank has just created it, and this rank, in the directory {}, must be able to \
+                 open it: do all ranks have the same working directory, and the same file systems?",
+                dir.display()
+            )
+        })
+    }
+
+    /// If any rank has failed, removes what was created, and puts back what was there before. Collective.
+    pub fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
+        let mut result = check_outcome(&self.path, "create", outcome);
+        if let Err(Error::Failed { reason, .. }) = &mut result {
+            let created = self.files.drain(..).rev();
+            for path in created.filter(|path| !self.aside.has(path)) {
+                let _ = std::fs::remove_file(path);
+            }
+            // The directory is empty when all ranks have removed their files in it.
+            ranks.sum(0);
+            if let Some(dir) = self.dir.take() {
+                let _ = std::fs::remove_dir(dir);
+            }
+            let left = ranks.broadcast_text(0, self.aside.put_back());
+            if !left.is_empty() {
+                *reason = format!("{reason}. {left}");
+            }
+        }
+        result
+    }
+
+    /// All ranks have the new log open: removes what was there before.
+    pub fn complete(mut self) {
+        self.aside.remove();
+    }
+}
+
+fn failed(path: &Path, error: io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!("{shown}: another process has just created it: choose another name")
+        }
+        _ => format!("{shown}: {error}"),
+    }
+}
+
+/// Fails on each rank whose path or options are not those of the first one. Collective.
+pub(super) fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome {
+    let options = options
+        .texts()
+        .map(|(name, value)| (format!("option `{name}`"), value));
+    let mut own = vec![("path".to_owned(), format!("{path:?}"))];
+    own.extend(options);
+    // No value has a line end: they are escaped.
+    let lines: Vec<&str> = own.iter().map(|(_, value)| value.as_str()).collect();
+    let first = ranks.broadcast_text(0, lines.join("\n"));
+    let differs = own
+        .iter()
+        .zip(first.lines())
+        .find(|((_, own), first)| own != first);
+    let Some(((name, own), first)) = differs else {
+        return LocalOutcome::Good;
+    };
+    LocalOutcome::Failed(format!(
+        "its {name} is {own}, and that of rank 0 is {first}: all ranks must give the same path and the same options"
+    ))
+}

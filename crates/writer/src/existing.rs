@@ -1,0 +1,523 @@
+//! What lies under the name of a new log, and whether a new one may replace it.
+//!
+//! What no option tells to destroy is not touched. The lock of the journal shows whether a job still writes the log, and
+//! the journal has the flushes of a job that did not close it.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::options::Options;
+use h5logfs_core::error::Error;
+use h5logfs_core::journal::extent::{file_id, is_unclosed};
+use h5logfs_core::journal::{self, FileId, HeldFile, JobState, Recorded};
+use h5logfs_core::log::logvol::names::subfile_dir;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_scan::closing::parent;
+
+type StringResult<T = ()> = Result<T, String>;
+
+/// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
+/// work on it.
+pub(super) struct Existing {
+    path: PathBuf,
+    file: Option<LogFile>,
+    journal: Option<OldJournal>,
+    /// Names in the directory of the subfiles.
+    subfiles: Vec<PathBuf>,
+}
+
+/// The file of an earlier log, or any other file.
+struct LogFile {
+    id: Option<FileId>,
+    unclosed: bool,
+}
+
+struct OldJournal {
+    held: HeldFile,
+    state: JobState,
+    /// `Err`: it cannot be read.
+    read: StringResult<Recorded>,
+}
+
+impl Existing {
+    /// Looks what is there. Fails where it may not be replaced, with a message that says what to do.
+    pub fn look(path: &Path, options: &Options) -> StringResult<Self> {
+        check_directory(parent(path))?;
+        let journal_path = journal::path_of(path);
+        let existing = Existing {
+            path: path.to_owned(),
+            // First: the lock holds off those who would change the rest.
+            journal: is_file(&journal_path)?
+                .then(|| OldJournal::open(path, journal_path))
+                .transpose()?,
+            file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
+            subfiles: list(&subfile_dir(path))?,
+        };
+        existing.check(options)?;
+        Ok(existing)
+    }
+
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub fn has_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    pub fn has_subfiles(&self) -> bool {
+        !self.subfiles.is_empty()
+    }
+
+    fn check(&self, options: &Options) -> StringResult {
+        let shown = self.path.display();
+        if let Some(reason) = self.why_to_keep()
+            && !(options.overwrite && options.discard_unclosed)
+        {
+            return Err(format!(
+                "{shown}: {reason}. Or choose another name. Only the options `overwrite` and `discard_unclosed` \
+                 together destroy what is there"
+            ));
+        }
+        if !options.overwrite && (self.file.is_some() || self.journal.is_some()) {
+            return Err(format!(
+                "{shown}: it exists already: choose another name, or set the option `overwrite` to replace it"
+            ));
+        }
+        self.check_subfiles()
+    }
+
+    /// Why the option `overwrite` alone does not replace what is there, and how to keep it: it may hold flushes of a job
+    /// that did not close it.
+    fn why_to_keep(&self) -> Option<String> {
+        let shown = self.path.display();
+        let Some(journal) = &self.journal else {
+            let unclosed = self.file.as_ref().is_some_and(|file| file.unclosed);
+            return unclosed.then(|| {
+                format!(
+                    "it was not closed, and its journal is not there, so nothing tells its flushes. If {} was moved, \
+                     move it back, and let `h5logfs recover {shown}` close the file",
+                    journal::path_of(&self.path).display()
+                )
+            });
+        };
+        let recorded = match &journal.read {
+            Ok(recorded) => recorded,
+            Err(reason) => {
+                return Some(format!(
+                    "its journal cannot be read, so nothing tells its flushes ({reason})"
+                ));
+            }
+        };
+        let may_run = journal.state == JobState::Unknown;
+        let flushes = match recorded.flushes() {
+            0 if !may_run => return None,
+            1 => "1 flush".to_owned(),
+            n => format!("{n} flushes"),
+        };
+        let job = recorded.header.job.as_ref();
+        let who = job.map_or("a job".to_owned(), |job| format!("a job ({job})"));
+        let name = journal.held.path().display();
+        let reason = match &self.file {
+            Some(file) if file.id == Some(recorded.id) => format!(
+                "{who} did not close it and left {flushes} in it. `h5logfs recover {shown}` closes it, so that they \
+                 are kept; after that, `overwrite` replaces it"
+            ),
+            Some(_) => format!(
+                "{name} is the journal of another log, which {who} did not close, with {flushes}. Move it to that log"
+            ),
+            None => format!(
+                "{name} is the journal of a log that {who} did not close, with {flushes}, but the log is not there. \
+                 If it was moved, move its journal to it"
+            ),
+        };
+        let warning = "It may still run: this file system has no locks, which would tell. ";
+        Some(if may_run {
+            format!("{warning}{reason}")
+        } else {
+            reason
+        })
+    }
+
+    /// Fails where the directory of the subfiles holds anything else than the subfiles of what is there.
+    fn check_subfiles(&self) -> StringResult {
+        let from_journal = self.journal.as_ref().and_then(|j| j.read.as_ref().ok());
+        let from_journal = from_journal.map(|recorded| Some(recorded.id));
+        // Other writers, such as the Log VOL connector, do not mark their files: they have no identifier.
+        let Some(id) = self.file.as_ref().map(|file| file.id).or(from_journal) else {
+            return match self.subfiles.first() {
+                None => Ok(()),
+                Some(first) => Err(format!(
+                    "{}: there are subfiles of a log, such as {}, but the log itself is not there. Move or remove \
+                     them, or choose another name",
+                    self.path.display(),
+                    first.display()
+                )),
+            };
+        };
+        for path in &self.subfiles {
+            let is_own = is_numbered(path) && is_file(path)? && LogFile::read(path)?.id == id;
+            if !is_own {
+                return Err(format!(
+                    "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or \
+                     choose another name",
+                    self.path.display(),
+                    path.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LogFile {
+    fn read(path: &Path) -> StringResult<Self> {
+        let read = || {
+            let source = open(path)?;
+            Ok(LogFile {
+                id: file_id(&source)?,
+                unclosed: is_unclosed(&source)?,
+            })
+        };
+        read().map_err(|e: Error| e.to_string())
+    }
+}
+
+impl OldJournal {
+    /// Locks the journal of the log at `log`. Fails where a job holds it.
+    fn open(log: &Path, path: PathBuf) -> StringResult<Self> {
+        let failed = |e: io::Error| format!("{}: {e}", path.display());
+        // NFS locks only files that are open for writing.
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(failed)?;
+        let state = match journal::lock(&file) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(in_use(log, &path)),
+            state => state.map_err(failed)?,
+        };
+        let held = HeldFile::new(file, path.clone()).map_err(failed)?;
+        // Another job may have put its own journal there before this one had the lock.
+        if held.check_name().is_err() {
+            return Err(in_use(log, &path));
+        }
+        let read = open(&path).and_then(|source| Recorded::read(&source));
+        Ok(OldJournal {
+            held,
+            state,
+            read: read.map_err(|e| e.to_string()),
+        })
+    }
+}
+
+/// The message for a log that a job writes.
+fn in_use(log: &Path, path: &Path) -> String {
+    let shown = log.display();
+    let job = open(path).ok().and_then(|source| journal::job_of(&source));
+    let who = match job {
+        Some(job) => format!("another job writes it: {job}"),
+        None => "another job writes it".to_owned(),
+    };
+    format!(
+        "{shown}: {who}. The lock of {} shows it. No option replaces a file in use: wait for that job, end it, or \
+         choose another name. If that job is dead, `h5logfs recover` is working on the file",
+        path.display()
+    )
+}
+
+/// Fails where a new file cannot have this directory.
+fn check_directory(dir: &Path) -> StringResult {
+    match dir.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{} is not a directory", dir.display())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(format!(
+            "the directory {} does not exist: create it before the job begins",
+            dir.display()
+        )),
+        Err(e) => Err(format!("{}: {e}", dir.display())),
+    }
+}
+
+/// Whether there is a file of this name. Fails where there is something else.
+fn is_file(path: &Path) -> StringResult<bool> {
+    let found = match path.symlink_metadata() {
+        Ok(found) => found.file_type(),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(format!("{}: {e}", path.display())),
+    };
+    let shown = path.display();
+    if found.is_file() {
+        Ok(true)
+    } else if found.is_symlink() {
+        Err(format!(
+            "{shown}: a symbolic link of this name is in the way: give the path to which it leads"
+        ))
+    } else {
+        let what = if found.is_dir() {
+            "directory"
+        } else {
+            "device, pipe or socket"
+        };
+        Err(format!(
+            "{shown}: a {what} of this name is in the way: choose another name"
+        ))
+    }
+}
+
+/// What is in the directory of the subfiles, sorted.
+pub(super) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
+    let list = || {
+        let entries = match fs::read_dir(dir) {
+            Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => {
+                return Ok(Vec::new());
+            }
+            entries => entries?,
+        };
+        let paths = entries.map(|entry| Ok(entry?.path()));
+        let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+        paths.sort();
+        Ok(paths)
+    };
+    list().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
+}
+
+/// Whether a path ends as that of a subfile does.
+pub(super) fn is_numbered(path: &Path) -> bool {
+    let number = path.extension().map(OsStr::as_encoded_bytes);
+    number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
+}
+
+fn open(path: &Path) -> Result<SourceFile, Error> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    SourceFile::open(&dir, &name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_core::journal::extent::{FRONT, unclosed_front};
+    use h5logfs_core::journal::{Commit, Header, Job, Journal, Line};
+    use h5logfs_core::log::logvol::names::subfile;
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
+    const ID: FileId = FileId([1; 16]);
+    const OTHER: FileId = FileId([2; 16]);
+
+    /// Which of the options are set.
+    const CAREFUL: [bool; 2] = [false, false];
+    const REPLACE: [bool; 2] = [true, false];
+    const DISCARD: [bool; 2] = [true, true];
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Place(tempfile::tempdir().unwrap())
+        }
+
+        fn log(&self) -> PathBuf {
+            self.0.path().join("a.h5")
+        }
+
+        fn file(&self, id: &FileId) {
+            fs::write(self.log(), unclosed_front(id)).unwrap();
+        }
+
+        /// A file that was closed, or any other.
+        fn other_file(&self) {
+            fs::write(self.log(), "text").unwrap();
+        }
+
+        fn journal(&self, id: &FileId, flushes: u64) -> Journal {
+            let header = Header {
+                job: Some(Job {
+                    host: "node12".into(),
+                    pid: 4711,
+                    ..Job::default()
+                }),
+                ..Header::new(id, 1, 0, 0)
+            };
+            let mut journal =
+                Journal::create(&journal::path_of(&self.log()), &header, false).unwrap();
+            for flush in 1..=flushes {
+                let ends = vec![FRONT + flush];
+                let commit = Line::Commit(Commit { flush, ends });
+                journal.append_lines(&[commit], false).unwrap();
+            }
+            journal
+        }
+
+        fn subfile(&self, number: u32, id: &FileId) {
+            fs::create_dir_all(subfile_dir(&self.log())).unwrap();
+            fs::write(subfile(&self.log(), number), unclosed_front(id)).unwrap();
+        }
+
+        fn look(&self, [overwrite, discard_unclosed]: [bool; 2]) -> StringResult<Existing> {
+            let options = Options {
+                overwrite,
+                discard_unclosed,
+                ..Options::default()
+            };
+            Existing::look(&self.log(), &options)
+        }
+
+        /// It is refused with these options, and with fewer, for a reason with these words, and taken with the others.
+        #[track_caller]
+        fn refuses(&self, up_to: [bool; 2], words: &[&str]) {
+            for options in [CAREFUL, REPLACE, [false, true], DISCARD] {
+                let looked = self.look(options).map(drop);
+                let is_refused = options
+                    .iter()
+                    .zip(up_to)
+                    .all(|(option, up_to)| *option <= up_to)
+                    || !options[0];
+                assert_eq!(looked.is_err(), is_refused, "{options:?}: {looked:?}");
+            }
+            let reason = self.look(up_to).map(drop).unwrap_err();
+            for word in words {
+                assert!(reason.contains(word), "no {word:?} in: {reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_file_has_is_free() {
+        let place = Place::new();
+        assert!(place.look(CAREFUL).is_ok());
+        // The user has made it, with properties that it should have.
+        fs::create_dir(subfile_dir(&place.log())).unwrap();
+        let existing = place.look(CAREFUL).unwrap();
+        assert!(!existing.has_file() && !existing.has_journal() && !existing.has_subfiles());
+    }
+
+    #[test]
+    fn a_file_is_replaced_if_an_option_says_so() {
+        let place = Place::new();
+        place.other_file();
+        place.refuses(
+            CAREFUL,
+            &["it exists already", "another name", "`overwrite`"],
+        );
+        assert!(place.look(REPLACE).unwrap().has_file());
+    }
+
+    #[test]
+    fn flushes_are_lost_only_if_two_options_say_so() {
+        let place = Place::new();
+        place.file(&ID);
+        drop(place.journal(&ID, 19));
+        place.refuses(
+            REPLACE,
+            &[
+                "node12",
+                "4711",
+                "left 19 flushes",
+                &format!("`h5logfs recover {}`", place.log().display()),
+                "`discard_unclosed`",
+            ],
+        );
+        fs::remove_file(journal::path_of(&place.log())).unwrap();
+        place.refuses(REPLACE, &["was not closed", "journal is not there"]);
+        drop(place.journal(&ID, 0));
+        place.refuses(CAREFUL, &["it exists already"]);
+        fs::write(journal::path_of(&place.log()), "torn").unwrap();
+        place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
+    }
+
+    #[test]
+    fn a_job_that_runs_keeps_its_file() {
+        let place = Place::new();
+        place.file(&ID);
+        let job = place.journal(&ID, 0);
+        for options in [CAREFUL, REPLACE, DISCARD] {
+            let reason = place.look(options).map(drop).unwrap_err();
+            let words = ["another job writes it: process 4711", "node12", "No option"];
+            assert!(words.iter().all(|word| reason.contains(word)), "{reason}");
+        }
+        drop(job);
+        // This process has the lock while it replaces the file.
+        let existing = place.look(REPLACE).unwrap();
+        assert!(place.look(DISCARD).is_err());
+        drop(existing);
+        assert!(place.look(REPLACE).is_ok());
+    }
+
+    #[test]
+    fn a_journal_of_another_log_is_kept() {
+        let place = Place::new();
+        drop(place.journal(&ID, 2));
+        place.refuses(REPLACE, &["2 flushes", "the log is not there"]);
+        place.other_file();
+        place.refuses(REPLACE, &["the journal of another log", "2 flushes"]);
+        place.file(&OTHER);
+        place.refuses(REPLACE, &["the journal of another log"]);
+    }
+
+    #[test]
+    fn only_files_are_replaced() {
+        for name in ["a.h5", "a.h5.h5logfs-journal"] {
+            let place = Place::new();
+            let path = place.0.path().join(name);
+            let refused = |words: &str| {
+                for options in [CAREFUL, REPLACE, DISCARD] {
+                    let reason = place.look(options).map(drop).unwrap_err();
+                    assert!(reason.contains(words) && reason.contains(name), "{reason}");
+                }
+            };
+            fs::create_dir(&path).unwrap();
+            refused("a directory of this name is in the way");
+            fs::remove_dir(&path).unwrap();
+            symlink("elsewhere", &path).unwrap();
+            refused("a symbolic link of this name is in the way");
+        }
+        let place = Place::new();
+        let below = |dir: &str| {
+            let log = place.0.path().join(dir).join("a.h5");
+            Existing::look(&log, &Options::default())
+                .map(drop)
+                .unwrap_err()
+        };
+        assert!(
+            below("missing").ends_with("missing does not exist: create it before the job begins")
+        );
+        File::create(place.0.path().join("file")).unwrap();
+        assert!(below("file").ends_with("file is not a directory"));
+    }
+
+    #[test]
+    fn subfiles_are_replaced_with_their_log() {
+        let place = Place::new();
+        for number in [0, 1, 10] {
+            place.subfile(number, &ID);
+        }
+        // Without their log, nothing says what they are.
+        for options in [CAREFUL, REPLACE, DISCARD] {
+            let reason = place.look(options).map(drop).unwrap_err();
+            assert!(
+                reason.contains("a.h5.subfiles/a.h5.0") && reason.contains("not there"),
+                "{reason}"
+            );
+        }
+        drop(place.journal(&ID, 1));
+        place.refuses(REPLACE, &["1 flush,"]);
+        place.file(&ID);
+        place.refuses(REPLACE, &["left 1 flush "]);
+        let foreign = |words: &str| {
+            let reason = place.look(DISCARD).map(drop).unwrap_err();
+            assert!(
+                reason.contains(words) && reason.contains("does not belong"),
+                "{reason}"
+            );
+        };
+        place.subfile(11, &OTHER);
+        foreign("a.h5.11");
+        fs::remove_file(subfile(&place.log(), 11)).unwrap();
+        let notes = subfile_dir(&place.log()).join("notes.txt");
+        fs::write(&notes, unclosed_front(&ID)).unwrap();
+        foreign("notes.txt");
+        fs::remove_file(notes).unwrap();
+        assert!(place.look(DISCARD).unwrap().has_subfiles());
+    }
+}

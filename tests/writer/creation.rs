@@ -1,0 +1,88 @@
+//! Creations that fail, files that are replaced, and files that are taken away, with and without subfiles.
+//! `tests/programs/creation.rs` checks the errors on every rank; here the files are looked at through a mount.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{User, can_mount};
+use crate::faults::Run;
+
+fn start(scenario: &str, dir: &Path) -> Option<Run> {
+    can_mount(User::Caller).then(|| Run::start(scenario, dir))
+}
+
+/// Names in a directory that are not those of logs and their subfiles.
+fn strange_names(dir: &Path) -> Vec<String> {
+    let found = fs::read_dir(dir).unwrap().flatten();
+    let names = found.map(|f| f.file_name().into_string().unwrap());
+    let is_usual = |name: &String| {
+        let log = name.strip_suffix(".subfiles").unwrap_or(name);
+        log.ends_with(".h5") && !log.starts_with('.')
+    };
+    names.filter(|name| !is_usual(name)).collect()
+}
+
+#[test]
+fn a_creation_that_fails_leaves_everything_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    Run::start("nothing-left", dir.path()).job.succeed();
+}
+
+#[test]
+fn what_is_replaced_is_gone_and_its_readers_read_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut run) = start("replaced", dir.path()) else {
+        return;
+    };
+    run.at("closed");
+    for before in 0..5 {
+        for kind in 0..2 {
+            let name = format!("{before}-{kind}.h5");
+            run.shows_closed(&name, 2);
+            let subfiles = run.path(&format!("{name}.subfiles"));
+            assert_eq!(subfiles.exists(), kind == 1, "{name}");
+        }
+    }
+    assert_eq!(strange_names(dir.path()), [""; 0]);
+    run.go("closed");
+    run.job.succeed();
+}
+
+#[test]
+fn of_jobs_that_want_one_name_one_gets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start("contested", dir.path());
+    run.at("closed");
+    assert_eq!(strange_names(dir.path()), [""; 0]);
+    run.go("closed");
+    run.job.succeed();
+}
+
+#[test]
+fn no_option_takes_the_file_of_a_job_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut run) = start("in-use", dir.path()) else {
+        return;
+    };
+    run.at("closed");
+    for name in ["whole.h5", "parts.h5"] {
+        run.shows_closed(name, 2);
+    }
+    assert_eq!(strange_names(dir.path()), [""; 0]);
+    run.go("closed");
+    run.job.succeed();
+}
+
+#[test]
+fn a_log_that_is_taken_away_fails_at_the_next_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut run) = start("taken-away", dir.path()) else {
+        return;
+    };
+    run.at("closed");
+    for name in ["file", "journal", "master", "first", "second", "folder"] {
+        run.shows_closed(&format!("{name}.h5"), 4);
+    }
+    run.go("closed");
+    run.job.succeed();
+}
