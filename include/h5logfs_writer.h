@@ -60,6 +60,9 @@
 #include <stdint.h>
 #include <mpi.h>
 
+/** The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable. */
+#define H5LOGFS_NETCDF_DIMENSION "This is a netCDF dimension but not a netCDF variable."
+
 /**
  * A value of `subfiles`: one subfile for each node of the job.
  */
@@ -518,6 +521,28 @@ int h5logfs_dataset(h5logfs_id file,
  * Collective, without communication.
  */
 int h5logfs_set_extent(h5logfs_id dataset, const uint64_t *dims);
+
+/**
+ * Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF takes
+ * the name of the dataset for that of the dimension; a scale whose name begins with
+ * H5LOGFS_NETCDF_DIMENSION is a dimension without a variable. Collective, without communication.
+ */
+int h5logfs_make_scale(h5logfs_id dataset,
+                       const char *name);
+
+/**
+ * Attaches a dimension scale to a dimension of a dataset of the same file. The first dimension is 0. A
+ * dimension may have several scales. Collective, without communication.
+ */
+int h5logfs_attach_scale(h5logfs_id dataset,
+                         int dimension,
+                         h5logfs_id scale);
+
+/**
+ * Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
+ * communication.
+ */
+int h5logfs_set_label(h5logfs_id dataset, int dimension, const char *label);
 
 /**
  * Returns the number of dimensions in `rank` and the extent in `dims`, which has room for `capacity`

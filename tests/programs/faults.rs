@@ -775,7 +775,7 @@ fn different_attributes(job: &Job) {
     job.refused(flushed, 3, "");
     // The close is complete all the same, and tells of it.
     if job.rank == 2 {
-        rows.file.attribute("/", "late", &[1, 2]).unwrap();
+        rows.file.attribute("/", "late", [1, 2]).unwrap();
     }
     rows.fill();
     job.refused(

@@ -233,10 +233,16 @@ fn everything_is_in_its_place() {
 
 /// Runs an example in C and in Rust; what they write must be the same.
 fn same_as_in_rust(name: &str) {
-    let bench = Bench::new(&format!("examples/c/{name}.c"));
+    same_as(&format!("examples/c/{name}.c"), &program(name), &[]);
+}
+
+/// Runs a program of C, and one of Rust with these arguments in front of the file.
+fn same_as(source: &str, in_rust: &Path, arguments: &[&str]) {
+    let bench = Bench::new(source);
     bench.run("c.h5");
     let rust = bench.path("rust.h5");
-    Job::start(RANKS, &program(name), &[rust.to_str().unwrap()]).succeed();
+    let arguments = [arguments, &[rust.to_str().unwrap()]].concat();
+    Job::start(RANKS, in_rust, &arguments).succeed();
     let (c, rust) = (bench.shown("c.h5"), bench.shown("rust.h5"));
     for python in Python::all() {
         let mut compare = python.tool("h5same.py");
@@ -253,6 +259,11 @@ fn the_heat_example_is_that_of_rust() {
 #[test]
 fn the_events_example_is_that_of_rust() {
     same_as_in_rust("events");
+}
+
+#[test]
+fn dimension_scales_are_those_of_rust() {
+    same_as("tests/c/scales.c", &program("writer-port"), &["scales"]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! What a program that is ported to the writer needs, from the call to what readers see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::PROGRAM;
 use crate::common::mpirun::{Job, program};
 use crate::common::readers::{Python, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount};
 
 /// A directory for one test, and the log in it that the program `writer-port` has written.
 struct Ported {
@@ -39,6 +39,108 @@ impl Ported {
     }
 }
 
+/// What readers see of the file that the program writes with `scales`.
+const SCALES: &str = "
+import sys, h5py
+with h5py.File(sys.argv[1], 'r') as f:
+    pressure = f['air/pressure']
+    assert [d.label for d in pressure.dims] == ['', 'place']
+    time, x = pressure.dims
+    assert (time.keys(), x.keys()) == (['time'], ['x']), (time.keys(), x.keys())
+    assert time[0] == f['time'] and x['x'] == f['x']
+    assert time[0][:].tolist() == [0, 6, 12] and time[0].maxshape == (None,)
+    field = f['hdf5/field']
+    assert field.dims[0].keys() == ['the centre', ''], field.dims[0].keys()
+    for scale in 'time', 'x', 'member', 'hdf5/_centre', 'hdf5/edge':
+        assert h5py.h5ds.is_scale(f[scale].id), scale
+    assert not h5py.h5ds.is_scale(pressure.id)
+    (user, dimension), = f['x'].attrs['REFERENCE_LIST']
+    assert f[user] == pressure and dimension == 1
+    assert 'NAME' not in f['hdf5/edge'].attrs
+";
+
+/// The same for netCDF and xarray, with both of its engines for such files.
+const NETCDF_SCALES: &str = "
+import sys, netCDF4, numpy, xarray
+with netCDF4.Dataset(sys.argv[1]) as f:
+    sizes = {name: (len(d), d.isunlimited()) for name, d in f.dimensions.items()}
+    cells = len(f['x'])
+    assert sizes == {'member': (2, False), 'time': (3, True), 'x': (cells, False)}, sizes
+    assert f['air/pressure'].dimensions == ('time', 'x')
+    assert sorted(f.variables) == ['seeds', 'time', 'x'], list(f.variables)
+for engine in 'netcdf4', 'h5netcdf':
+    with xarray.open_dataset(sys.argv[1], engine=engine) as d:
+        assert dict(d.sizes) == {'member': 2, 'time': 3, 'x': cells}, d
+        assert set(d.coords) == {'time', 'x'} and list(d.data_vars) == ['seeds'], d
+        assert d['time'][1] == numpy.datetime64('2000-01-01T06:00'), d['time']
+        assert d['x'].values.tolist() == [n / 2 for n in range(cells)]
+    with xarray.open_datatree(sys.argv[1], engine=engine) as tree:
+        pressure = tree['air/pressure']
+        assert pressure.sel(time='2000-01-01T12:00', x=0.5).item() == 200, pressure
+";
+
+fn check_scales(shown: &Path) {
+    for python in Python::all() {
+        python.run(SCALES, &[shown]);
+    }
+    if let Some(python) = Python::new() {
+        python.run(NETCDF_SCALES, &[shown]);
+    }
+    let head = Command::new("ncdump")
+        .arg("-h")
+        .arg(shown)
+        .output()
+        .unwrap();
+    let head = said(&head);
+    let shows = |line: &str| assert!(head.contains(line), "{head}");
+    shows("time = UNLIMITED ; // (3 currently)");
+    shows("double pressure(time, x) ;");
+    shows("int seeds(member) ;");
+}
+
+/// In a closed file, a file that is not closed, and a recovered one; through a mount, and exported.
+#[test]
+fn dimensions_have_the_names_of_their_scales() {
+    let (closed, open) = (Ported::write(2, "scales"), Ported::write(2, "open-scales"));
+    let exported = closed.exported("closed.h5");
+    check_scales(&exported);
+    let unclosed = open.exported("unclosed.h5");
+    check_scales(&unclosed);
+    if can_mount(User::Caller) {
+        for ported in [&closed, &open] {
+            let mounted = Mounted::new(ported.dir.path(), "");
+            check_scales(&mounted.join("log.h5"));
+        }
+    }
+    let mut recover = Command::new(PROGRAM);
+    let output = recover.arg("recover").arg(open.log()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let recovered = open.exported("recovered.h5");
+    check_scales(&recovered);
+    // What is shown before the close is what the close makes.
+    for python in Python::all() {
+        python.same(&unclosed, &recovered).unwrap();
+    }
+}
+
+#[test]
+fn a_scale_has_any_number_of_uses() {
+    let ported = Ported::write(1, "many-scales");
+    let shown = ported.exported("shown.h5");
+    let check = "
+import sys, h5py
+with h5py.File(sys.argv[1], 'r') as f:
+    uses = f['cell'].attrs['REFERENCE_LIST']
+    assert len(uses) == 4500, len(uses)
+    place = lambda of: h5py.h5o.get_info(of.id).addr
+    assert {place(f[user]) for user, _ in uses} == {place(field) for field in f['fields'].values()}
+    assert f['fields/4499'].dims[0]['cell'] == f['cell']
+";
+    for python in Python::all() {
+        python.run(check, &[&shown]);
+    }
+}
+
 #[test]
 fn attributes_come_from_vectors_arrays_and_slices() {
     let ported = Ported::write(2, "attributes");
@@ -53,13 +155,13 @@ same('vec', [1.0, 2.5], 'f8')
 same('moved', [1.0, 2.5], 'f8')
 same('slice', [2.5], 'f8')
 same('array', [1, 2, 3], 'i4')
-same('borrowed', [7, 8], 'u1')
+same('pair', [7, 8], 'u1')
 same('none', [], 'f4')
 same('yes', True, '?')
 same('flags', [True, False], '?')
 assert a['text'] == 'Pa', a['text']
 assert list(a['texts']) == ['K', 'm s⁻¹'], a['texts']
-assert list(a['owned']) == ['Pa', 'Pa'], a['owned']
+assert list(a['owned']) == list(a['borrowed']) == ['Pa', 'Pa'], a['owned']
 a = file['air'].attrs
 same('levels', [1000.0, 850.0, 500.0], 'f8')
 assert list(a['axes']) == ['time', 'cell'], a['axes']

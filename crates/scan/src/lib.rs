@@ -29,6 +29,7 @@ mod layout_objects;
 mod logvol;
 mod netcdf;
 mod references;
+mod scales;
 mod sources;
 mod tree;
 mod unclosed;

@@ -149,18 +149,42 @@ impl Compared<'_> {
             Definition::Attribute { object, name, .. } => {
                 Deed::define(format!("attribute {name} of {object}"))
             }
-            Definition::Extent { dataset, dims } => {
-                // Up to the first difference a number means the same dataset on both ranks.
-                let path = self
-                    .datasets
-                    .get(*dataset as usize)
-                    .map(|d| d.path.as_str());
-                Deed {
-                    verb: "extend",
-                    what: format!("dataset {} to {dims:?}", path.unwrap_or("without a name")),
-                }
+            Definition::Extent { dataset, dims } => Deed {
+                verb: "extend",
+                what: format!("dataset {} to {dims:?}", self.path(*dataset)),
+            },
+            Definition::Scale { dataset, name } => Deed {
+                verb: "make",
+                what: format!("dataset {} the scale {name:?}", self.path(*dataset)),
+            },
+            Definition::Attachment {
+                dataset,
+                dimension,
+                scale,
+            } => {
+                let scale = format!("the scale {}", self.path(*scale));
+                self.give(*dataset, *dimension, &scale)
             }
+            Definition::Label {
+                dataset,
+                dimension,
+                label,
+            } => self.give(*dataset, *dimension, &format!("the label {label:?}")),
         }
+    }
+
+    fn give(&self, dataset: u32, dimension: u32, gift: &str) -> Deed {
+        let path = self.path(dataset);
+        Deed {
+            verb: "give",
+            what: format!("dimension {dimension} of dataset {path} {gift}"),
+        }
+    }
+
+    /// Up to the first difference a number means the same dataset on both ranks.
+    fn path(&self, dataset: u32) -> &str {
+        let defined = self.datasets.get(dataset as usize);
+        defined.map_or("without a name", |d| &d.path)
     }
 }
 
@@ -216,6 +240,9 @@ fn objects(definitions: &[Definition]) -> Vec<&Definition> {
 enum Subject<'a> {
     Object(&'a str),
     Extent(u32),
+    Scale(u32),
+    Scales { dataset: u32, dimension: u32 },
+    Label { dataset: u32, dimension: u32 },
 }
 
 fn subject(definition: &Definition) -> Subject<'_> {
@@ -223,6 +250,19 @@ fn subject(definition: &Definition) -> Subject<'_> {
         Definition::Group { path } | Definition::Dataset { path, .. } => Subject::Object(path),
         Definition::Attribute { object, .. } => Subject::Object(object),
         Definition::Extent { dataset, .. } => Subject::Extent(*dataset),
+        Definition::Scale { dataset, .. } => Subject::Scale(*dataset),
+        Definition::Attachment {
+            dataset, dimension, ..
+        } => Subject::Scales {
+            dataset: *dataset,
+            dimension: *dimension,
+        },
+        Definition::Label {
+            dataset, dimension, ..
+        } => Subject::Label {
+            dataset: *dataset,
+            dimension: *dimension,
+        },
     }
 }
 
@@ -259,6 +299,7 @@ fn filter(filter: &Filter) -> String {
 mod tests {
     use super::*;
     use crate::Datatype;
+    use h5logfs_core::journal::scales::Scales;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -307,6 +348,7 @@ mod tests {
         let rows = Defined {
             path: "/rows".into(),
             layout: layout(&[1]),
+            scales: Scales::default(),
         };
         Compared {
             first,
@@ -370,6 +412,39 @@ mod tests {
             &[extent(0, &[20])],
             &[extent(0, &[20]), extent(0, &[21])],
             "rank 3 extends dataset /rows to [21], rank 0 does not",
+        );
+    }
+
+    #[test]
+    fn scales_and_labels_that_differ_are_told() {
+        let scale = |name: &str| Definition::Scale {
+            dataset: 0,
+            name: name.into(),
+        };
+        let attachment = |scale| Definition::Attachment {
+            dataset: 0,
+            dimension: 1,
+            scale,
+        };
+        let label = Definition::Label {
+            dataset: 0,
+            dimension: 1,
+            label: "x".into(),
+        };
+        tells(
+            &[scale("row")],
+            &[scale("rows")],
+            r#"rank 3 makes dataset /rows the scale "rows", rank 0 makes dataset /rows the scale "row""#,
+        );
+        tells(
+            &[attachment(0)],
+            &[],
+            "rank 3 does not give dimension 1 of dataset /rows the scale /rows, rank 0 does",
+        );
+        tells(
+            &[],
+            &[label],
+            r#"rank 3 gives dimension 1 of dataset /rows the label "x", rank 0 does not"#,
         );
     }
 

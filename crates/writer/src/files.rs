@@ -198,7 +198,7 @@ impl Files {
         let defined = defined.drain(..);
         if let Some(root) = &mut self.root {
             // The outline has the extents.
-            let is_kept = |d: &Definition| !matches!(d, Definition::Extent { .. });
+            let is_kept = |d: &Definition| !d.changes_dataset();
             root.definitions.extend(defined.filter(is_kept));
         }
     }

@@ -73,6 +73,9 @@ use selection::Blocks;
 use settle::LeftOut;
 use spec::MemoryType;
 
+/// The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable.
+pub const NETCDF_DIMENSION: &str = "This is a netCDF dimension but not a netCDF variable.";
+
 /// A dataset of the file that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dataset(u32);
@@ -203,6 +206,37 @@ impl Writer {
         self.define(Definition::Extent {
             dataset: dataset.0,
             dims: dims.to_vec(),
+        })
+    }
+
+    /// Makes a dataset of one dimension a dimension scale, which [`Writer::attach_scale`] attaches to dimensions
+    /// of datasets. An empty name is none. netCDF takes the name of the dataset for that of the dimension; a
+    /// scale whose name begins with [`NETCDF_DIMENSION`] is a dimension without a variable. Collective, without
+    /// communication.
+    pub fn make_scale(&mut self, dataset: Dataset, name: &str) -> Result<()> {
+        self.define(Definition::Scale {
+            dataset: dataset.0,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Attaches a dimension scale to a dimension of a dataset. The first dimension is 0. A dimension may have
+    /// several scales. Collective, without communication.
+    pub fn attach_scale(&mut self, dataset: Dataset, dimension: u32, scale: Dataset) -> Result<()> {
+        self.define(Definition::Attachment {
+            dataset: dataset.0,
+            dimension,
+            scale: scale.0,
+        })
+    }
+
+    /// Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
+    /// communication.
+    pub fn set_label(&mut self, dataset: Dataset, dimension: u32, label: &str) -> Result<()> {
+        self.define(Definition::Label {
+            dataset: dataset.0,
+            dimension,
+            label: label.to_owned(),
         })
     }
 

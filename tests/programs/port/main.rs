@@ -6,10 +6,11 @@
 //! ```
 
 mod attributes;
+mod scales;
 
 use h5logfs_writer::{Options, Writer};
 
-type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() {
     // Else a rank that fails would wait for the others in MPI_Finalize.
@@ -26,6 +27,9 @@ fn main() {
     let file = Writer::create(path, &world, Options::default()).unwrap();
     let written = match what.as_str() {
         "attributes" => attributes::write(file),
+        "scales" => scales::write(file, &world),
+        "many-scales" => scales::write_many(file),
+        "open-scales" => scales::write_open(file, &world),
         other => panic!("writer-port does not know {other}"),
     };
     written.unwrap();

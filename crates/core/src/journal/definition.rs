@@ -1,4 +1,4 @@
-//! What a program defines in a file: groups, datasets, attributes, and extents. An [`Outline`] takes one definition
+//! What a program defines in a file: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] takes one definition
 //! after the other, and refuses those that could not be made when the file is closed.
 
 use std::collections::{HashMap, HashSet};
@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
+use super::scales::Scales;
 use super::value::Value;
 use super::words::{dimensions, largest_extent, shortened};
 use crate::filters::Filter;
@@ -44,6 +45,46 @@ pub enum Definition {
         /// The new extent.
         dims: Vec<u64>,
     },
+    /// A dataset becomes a dimension scale.
+    Scale {
+        /// ID of the dataset.
+        dataset: u32,
+        /// Name of the scale; it may be empty.
+        name: String,
+    },
+    /// A dimension of a dataset gets a scale.
+    Attachment {
+        /// ID of the dataset.
+        dataset: u32,
+        /// The dimension, from 0.
+        dimension: u32,
+        /// ID of the scale.
+        scale: u32,
+    },
+    /// A dimension of a dataset gets a label.
+    Label {
+        /// ID of the dataset.
+        dataset: u32,
+        /// The dimension, from 0.
+        dimension: u32,
+        /// The label.
+        label: String,
+    },
+}
+
+impl Definition {
+    /// Whether it changes a dataset. Then the datasets of an [`Outline`] have all that it says.
+    pub fn changes_dataset(&self) -> bool {
+        match self {
+            Definition::Group { .. }
+            | Definition::Dataset { .. }
+            | Definition::Attribute { .. } => false,
+            Definition::Extent { .. }
+            | Definition::Scale { .. }
+            | Definition::Attachment { .. }
+            | Definition::Label { .. } => true,
+        }
+    }
 }
 
 /// A dataset without its name and its elements.
@@ -114,6 +155,8 @@ pub struct Defined {
     pub path: String,
     /// Its definition, with the current extent.
     pub layout: DatasetLayout,
+    /// Its dimension scales and labels.
+    pub scales: Scales,
 }
 
 /// The definitions so far. It decides whether the next one is valid. Every process of a job has one, and decides the
@@ -122,7 +165,7 @@ pub struct Defined {
 pub struct Outline {
     /// Objects by path, without the root group.
     objects: HashMap<String, Kind>,
-    attributes: HashSet<(String, String)>,
+    pub(super) attributes: HashSet<(String, String)>,
     /// By ID, with the current extent.
     pub datasets: Vec<Defined>,
     /// Bytes of these datasets in the canonical file.
@@ -166,6 +209,7 @@ impl Outline {
                 self.datasets.push(Defined {
                     path: path.clone(),
                     layout: (**layout).clone(),
+                    scales: Scales::default(),
                 });
                 Ok(())
             }
@@ -177,6 +221,17 @@ impl Outline {
                 .add_attribute(object, name, value)
                 .map_err(|e| format!("attribute {} of {object}: {e}", shortened(name))),
             Definition::Extent { dataset, dims } => self.set_extent(*dataset, dims),
+            Definition::Scale { dataset, name } => self.make_scale(*dataset, name),
+            Definition::Attachment {
+                dataset,
+                dimension,
+                scale,
+            } => self.attach_scale(*dataset, *dimension, *scale),
+            Definition::Label {
+                dataset,
+                dimension,
+                label,
+            } => self.set_label(*dataset, *dimension, label),
         }
     }
 
@@ -234,7 +289,7 @@ impl Outline {
     }
 
     fn set_extent(&mut self, dataset: u32, dims: &[u64]) -> Result<()> {
-        let Some(Defined { path, layout }) = self.datasets.get_mut(dataset as usize) else {
+        let Some(Defined { path, layout, .. }) = self.datasets.get_mut(dataset as usize) else {
             return Err(format!("there is no dataset {dataset} in this file"));
         };
         let fault = |what: String| {

@@ -1,7 +1,7 @@
 //! A log that is not closed yet: its journal and its data files (`docs/formats/journal.md`). The journal records
 //! definitions and complete flushes.
 //!
-//! * [`datatype`], [`definition`] and [`value`] describe what a program defines, as plain data.
+//! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
 //! * [`words`] says them in messages.
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`held`] notices when the name of a file of the log leads to another one.
@@ -16,6 +16,7 @@ pub mod definition;
 pub mod extent;
 pub mod held;
 pub mod job;
+pub mod scales;
 pub mod value;
 pub mod words;
 
@@ -256,8 +257,7 @@ pub struct Recorded {
     pub header: Header,
     /// The identifier of the file.
     pub id: FileId,
-    /// Definitions before the last commit, in their order. New extents of datasets are not listed; the outline has
-    /// them.
+    /// Definitions before the last commit, in their order. Changes of datasets are not listed; the outline has them.
     pub definitions: Vec<Definition>,
     /// The objects that these definitions make.
     pub outline: Outline,
@@ -274,26 +274,38 @@ pub struct Recorded {
 pub struct Torn {
     /// From 1.
     pub line: u64,
-    /// Other lines follow it. Then a dying job did not leave it: the journal is damaged, and complete flushes may
-    /// follow.
-    pub damaged: bool,
+    /// Why it is not valid.
+    pub cause: Cause,
+}
+
+/// Why a line of a journal is not valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is the last one: the job died while it wrote the line.
+    Interrupted,
+    /// Other lines follow it, so a dying job did not leave it.
+    Damaged,
+    /// Its checksum is right: a later version of the writer wrote it.
+    Unknown,
+}
+
+impl Torn {
+    /// Whether complete flushes may follow the line.
+    pub fn hides_flushes(&self) -> bool {
+        self.cause != Cause::Interrupted
+    }
 }
 
 impl Display for Torn {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.damaged {
-            write!(
-                f,
-                "line {} of the journal is damaged: flushes that follow it cannot be shown",
-                self.line
-            )
-        } else {
-            write!(
-                f,
-                "line {} of the journal is torn: a flush that did not return",
-                self.line
-            )
-        }
+        let what = match self.cause {
+            Cause::Interrupted => "is torn: a flush that did not return",
+            Cause::Damaged => "is damaged: flushes that follow it cannot be shown",
+            Cause::Unknown => {
+                "is of a kind that only a later version of h5logfs knows: flushes that follow it cannot be shown"
+            }
+        };
+        write!(f, "line {} of the journal {what}", self.line)
     }
 }
 
@@ -355,7 +367,7 @@ impl Recorded {
         }
         for definition in pending.drain(..) {
             self.outline.add(&definition)?;
-            if !matches!(definition, Definition::Extent { .. }) {
+            if !definition.changes_dataset() {
                 self.definitions.push(definition);
             }
         }
@@ -426,28 +438,31 @@ impl<'a> Lines<'a> {
             return Ok(None);
         }
         self.number += 1;
-        let parsed = self.parse(&text);
+        let json = self.checked(&text);
+        let parsed = json.and_then(|json| serde_json::from_slice(json).ok());
         if parsed.is_none() {
             let rest = self.reader.fill_buf();
             let rest = rest.map_err(|e| Error::io(self.source.path(), e))?;
+            let cause = match (json, rest) {
+                (Some(_), _) => Cause::Unknown,
+                (None, []) => Cause::Interrupted,
+                (None, _) => Cause::Damaged,
+            };
             self.torn = Some(Torn {
                 line: self.number,
-                damaged: !rest.is_empty(),
+                cause,
             });
         }
         Ok(parsed)
     }
 
-    fn parse<T: for<'d> Deserialize<'d>>(&mut self, text: &[u8]) -> Option<T> {
+    /// The JSON text of a line whose checksum is right.
+    fn checked<'t>(&mut self, text: &'t [u8]) -> Option<&'t [u8]> {
         let text = text.strip_suffix(b"\n")?;
         let (sum, text) = (text.get(..8)?, text.get(8..)?.strip_prefix(b" ")?);
         let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
         self.sum.update(text);
-        if sum == self.sum.sum() {
-            serde_json::from_slice(text).ok()
-        } else {
-            None
-        }
+        (sum == self.sum.sum()).then_some(text)
     }
 }
 
@@ -590,7 +605,7 @@ mod tests {
             let lines = ends.iter().filter(|end| **end < len).count();
             match read(&path) {
                 Ok(found) => {
-                    assert!(found.torn.is_none_or(|torn| !torn.damaged));
+                    assert!(found.torn.is_none_or(|torn| !torn.hides_flushes()));
                     // Header, group, commit, group, commit, group.
                     assert_eq!(
                         found.flushes(),
@@ -620,9 +635,14 @@ mod tests {
                     // Without its line end a line joins the next one.
                     let own = 1 + usize::from(whole[at] == b'\n');
                     let ends = whole[at..].iter().filter(|b| **b == b'\n').count();
+                    let cause = if ends > own {
+                        Cause::Damaged
+                    } else {
+                        Cause::Interrupted
+                    };
                     let torn = Torn {
                         line: line + 1,
-                        damaged: ends > own,
+                        cause,
                     };
                     assert_eq!(found.torn, Some(torn), "byte {at}");
                     assert_eq!(found.flushes(), (line.saturating_sub(1)) / 2, "byte {at}");
@@ -630,6 +650,24 @@ mod tests {
                 Err(_) => assert_eq!(line, 0, "byte {at}"),
             }
         }
+    }
+
+    /// Its checksum tells it from damage.
+    #[test]
+    fn a_line_of_a_later_version_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+        let known = [group("/a"), commit(1, 9000)];
+        journal.append_lines(&known, false).unwrap();
+        let later = serde_json::json!({"define": {"colour": {"dataset": 0}}});
+        journal.append(&[later], false).unwrap();
+        journal.append_lines(&[commit(2, 9000)], false).unwrap();
+        let found = read(&path).unwrap();
+        let torn = found.torn.unwrap();
+        assert_eq!((found.flushes(), torn.line), (1, 4));
+        assert_eq!(torn.cause, Cause::Unknown);
+        assert!(torn.hides_flushes() && torn.to_string().contains("a later version"));
     }
 
     #[test]

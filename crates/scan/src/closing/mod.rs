@@ -9,6 +9,7 @@ mod front;
 mod objects;
 mod recover;
 mod refusal;
+mod scales;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;

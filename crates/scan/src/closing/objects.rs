@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
+use super::scales::{self, Uses};
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
@@ -29,6 +30,7 @@ pub(crate) fn make_objects(
         datatypes: HashMap::new(),
         spaces: HashMap::new(),
         last: None,
+        uses: Uses::of(datasets),
     };
     let mut next = datasets.iter().enumerate();
     for definition in definitions {
@@ -45,15 +47,18 @@ pub(crate) fn make_objects(
             } => maker
                 .attribute(object, name, value)
                 .map_err(|e| format!("attribute {name} of {object}: {e}")),
-            // The extents of `datasets` are the result.
-            Definition::Extent { .. } => Ok(()),
+            // `datasets` have what these say.
+            Definition::Extent { .. }
+            | Definition::Scale { .. }
+            | Definition::Attachment { .. }
+            | Definition::Label { .. } => Ok(()),
         }?;
     }
-    Ok(())
+    scales::write(&maker.root, datasets, &maker.uses)
 }
 
 /// The stored form of a path: each name that begins with an underscore gets another one.
-fn stored_path(path: &str) -> String {
+pub(super) fn stored_path(path: &str) -> String {
     let names = path.split('/').map(stored_name);
     names.collect::<Vec<_>>().join("/")
 }
@@ -80,6 +85,7 @@ struct Maker {
     spaces: HashMap<u64, Id>,
     /// The object used last. Its attributes usually follow.
     last: Option<(String, Id)>,
+    uses: Uses,
 }
 
 impl Maker {
@@ -100,10 +106,11 @@ impl Maker {
 
     fn make_anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<Id> {
         let datatype = self.datatype(&layout.datatype)?;
-        let creation = if layout.fill.is_empty() {
+        let has_large_attribute = self.uses.are_many(id);
+        let creation = if layout.fill.is_empty() && !has_large_attribute {
             self.creation.clone()
         } else {
-            with_fill_value(&datatype, &layout.fill)?
+            new_creation(&datatype, &layout.fill, has_large_attribute)?
         };
         let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
         let (int64, int32) = (self.int64.clone(), self.int32.clone());
@@ -233,9 +240,15 @@ fn to_bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-fn with_fill_value(datatype: &Id, fill: &[u8]) -> Result<Id> {
+/// Creation properties of an anchor. An empty fill value is none.
+fn new_creation(datatype: &Id, fill: &[u8], has_large_attribute: bool) -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
-    h5::set_fill_value(&creation, datatype, fill)?;
+    if !fill.is_empty() {
+        h5::set_fill_value(&creation, datatype, fill)?;
+    }
+    if has_large_attribute {
+        h5::allow_large_attributes(&creation)?;
+    }
     Ok(creation)
 }
 

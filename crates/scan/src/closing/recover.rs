@@ -139,7 +139,7 @@ fn choose_flushes(
             let journal = files.open(&SourcePath::below(journal::path_of(files.log())))?;
             Recorded::read_until(&journal, last)
         }
-        (None, Some(torn)) if torn.damaged => {
+        (None, Some(torn)) if torn.hides_flushes() => {
             let reason = format!("{torn}; `--last-flush {flushes}` drops them");
             Err(Error::bad_file(path, reason))
         }

@@ -14,11 +14,12 @@ mod tests;
 
 use std::borrow::Cow;
 
-use attributes::{Attributes, ScaleUse};
+use attributes::Attributes;
 use names::{Plan, ShownVariable};
 
 use crate::dataset::DatasetPlan;
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
+use crate::scales::{ScaleAttributes, ScaleUse};
 use crate::tree::Copied;
 use h5logfs_core::log::netcdf::header::{Dimension, Header, Type, Variable};
 use h5logfs_core::log::numbers::NumberType;
@@ -42,6 +43,7 @@ pub fn make(header: &Header, records: u64, chooser: &Chooser<'_>) -> Result<Copi
         chooser,
         root: h5::open_group(&image, c"/")?,
         attributes: Attributes::new()?,
+        scale_attributes: ScaleAttributes::new()?,
         scales: vec![0; header.dimensions.len()],
         variables: Vec::new(),
         out: Copied {
@@ -75,6 +77,7 @@ struct Maker<'a> {
     chooser: &'a Chooser<'a>,
     root: Id,
     attributes: Attributes,
+    scale_attributes: ScaleAttributes,
     /// Addresses of the scales, by the numbers of their dimensions.
     scales: Vec<u64>,
     /// The variables that are no scales, and their addresses.
@@ -111,9 +114,7 @@ impl<'a> Maker<'a> {
 
     fn make_scale(&mut self, id: &Id, dimension: usize, title: &[u8]) -> Result<()> {
         self.scales[dimension] = h5::address(id)?;
-        self.attributes
-            .terminated_text(id, "CLASS", b"DIMENSION_SCALE")?;
-        self.attributes.terminated_text(id, "NAME", title)?;
+        self.scale_attributes.make_scale(id, title)?;
         let number = i32::try_from(dimension).map_err(|e| e.to_string())?;
         self.attributes.number(id, "_Netcdf4Dimid", number)
     }
@@ -208,21 +209,21 @@ impl<'a> Maker<'a> {
         for (address, variable) in &self.variables {
             let mut scales = Vec::new();
             for (position, dimension) in (0u32..).zip(&variable.dimensions) {
-                scales.push(self.scales[*dimension]);
+                scales.push(vec![self.scales[*dimension]]);
                 uses[*dimension].push(ScaleUse {
-                    variable: *address,
-                    position,
+                    dataset: *address,
+                    dimension: position,
                 });
             }
             if !scales.is_empty() {
                 let object = h5::open_object(image, *address)?;
-                self.attributes.dimension_list(&object, &scales)?;
+                self.scale_attributes.dimension_list(&object, &scales)?;
             }
         }
         for (scale, uses) in self.scales.iter().zip(&uses) {
             if !uses.is_empty() {
                 let object = h5::open_object(image, *scale)?;
-                self.attributes.reference_list(&object, uses)?;
+                self.scale_attributes.reference_list(&object, uses)?;
             }
         }
         Ok(())

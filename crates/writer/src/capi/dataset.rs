@@ -1,12 +1,13 @@
 //! Functions of datasets: create, extend.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
 use super::environment::MpiGuard;
 use super::input;
 use super::registry::{self, Dataset, h5logfs_id};
 use super::status::{ApiError, Result, to_status};
-use crate::{DatasetSpec, Datatype};
+use crate::{DatasetSpec, Datatype, Writer};
 use h5logfs_core::journal::words::dimensions;
 
 /// A value of `max_dims`: the dimension may grow without limit.
@@ -194,12 +195,86 @@ pub unsafe extern "C" fn h5logfs_set_extent(dataset: h5logfs_id, dims: *const u6
         let dataset = registry::dataset(dataset)?;
         // SAFETY: promised by the caller.
         let dims = unsafe { input::array(dims, dataset.rank, "dims") };
-        let _mpi = MpiGuard::acquire()?;
-        let mut file = dataset.file.lock()?;
-        let object = || format!("{}: dataset {}", file.writer.place(), dataset.path);
-        let dims = dims.map_err(|e| e.about(object()))?;
-        Ok(file.writer.extend(dataset.dataset, dims)?)
+        define(&dataset, dims, |writer, dataset, dims| {
+            writer.extend(dataset, dims)
+        })
     })
+}
+
+/// Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF takes
+/// the name of the dataset for that of the dimension; a scale whose name begins with
+/// H5LOGFS_NETCDF_DIMENSION is a dimension without a variable. Collective, without communication.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_make_scale(dataset: h5logfs_id, name: *const c_char) -> c_int {
+    to_status(|| {
+        let dataset = registry::dataset(dataset)?;
+        let name = if name.is_null() {
+            Ok("")
+        } else {
+            // SAFETY: promised by the caller.
+            unsafe { input::text(name, "the name of the scale") }
+        };
+        define(&dataset, name, |writer, dataset, name| {
+            writer.make_scale(dataset, name)
+        })
+    })
+}
+
+/// Attaches a dimension scale to a dimension of a dataset of the same file. The first dimension is 0. A
+/// dimension may have several scales. Collective, without communication.
+#[unsafe(no_mangle)]
+pub extern "C" fn h5logfs_attach_scale(
+    dataset: h5logfs_id,
+    dimension: c_int,
+    scale: h5logfs_id,
+) -> c_int {
+    to_status(|| {
+        let (dataset, scale) = (registry::dataset(dataset)?, registry::dataset(scale)?);
+        let same_file = if Arc::ptr_eq(&scale.file, &dataset.file) {
+            Ok(())
+        } else {
+            let path = &scale.path;
+            Err(ApiError::invalid(format!(
+                "the scale {path} is of another file"
+            )))
+        };
+        let dimension = same_file.and_then(|()| input::dimension(dimension));
+        define(&dataset, dimension, |writer, dataset, dimension| {
+            writer.attach_scale(dataset, dimension, scale.dataset)
+        })
+    })
+}
+
+/// Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
+/// communication.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_set_label(
+    dataset: h5logfs_id,
+    dimension: c_int,
+    label: *const c_char,
+) -> c_int {
+    to_status(|| {
+        let dataset = registry::dataset(dataset)?;
+        // SAFETY: promised by the caller.
+        let label = unsafe { input::text(label, "the label") };
+        let label = label.and_then(|label| Ok((input::dimension(dimension)?, label)));
+        define(&dataset, label, |writer, dataset, (dimension, label)| {
+            writer.set_label(dataset, dimension, label)
+        })
+    })
+}
+
+/// Makes a definition about a dataset from an argument that was checked.
+fn define<A>(
+    dataset: &Dataset,
+    argument: Result<A>,
+    define: impl FnOnce(&mut Writer, crate::Dataset, A) -> crate::Result<()>,
+) -> Result<()> {
+    let _mpi = MpiGuard::acquire()?;
+    let mut file = dataset.file.lock()?;
+    let object = || format!("{}: dataset {}", file.writer.place(), dataset.path);
+    let argument = argument.map_err(|e| e.about(object()))?;
+    Ok(define(&mut file.writer, dataset.dataset, argument)?)
 }
 
 /// Returns the number of dimensions in `rank` and the extent in `dims`, which has room for `capacity`

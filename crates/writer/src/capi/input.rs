@@ -82,6 +82,13 @@ pub(super) fn rank(rank: c_int) -> Result<usize> {
     good.ok_or_else(|| ApiError::invalid(format!("a rank of {rank}; 0 to {MAX_DIMS} are possible")))
 }
 
+/// Reads the number of a dimension. The library checks it against the dataset.
+pub(super) fn dimension(dimension: c_int) -> Result<u32> {
+    u32::try_from(dimension).map_err(|_| {
+        ApiError::invalid(format!("there is no dimension {dimension}: the first is 0"))
+    })
+}
+
 /// Reads a flag, which must be 0 or 1.
 pub(super) fn flag(value: c_int, what: &str) -> Result<bool> {
     match value {

@@ -31,41 +31,17 @@ pub(super) struct Attributes {
     texts: HashMap<(u32, bool), Id>,
     numbers: Vec<(Type, Id)>,
     integer: Id,
-    /// The type of an item of `DIMENSION_LIST`: a sequence of references to objects.
-    dimension_list: Id,
-    /// The type of an item of `REFERENCE_LIST`: a reference to an object, and the position of a dimension in it.
-    reference_list: Id,
-}
-
-/// Size of an item of `REFERENCE_LIST`: a reference, a position, and the padding of a C structure.
-const REFERENCE_LIST_ITEM: u32 = 16;
-
-/// One use of a scale by a variable.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ScaleUse {
-    /// Address of the variable.
-    pub variable: u64,
-    /// Which dimension of the variable the scale is for.
-    pub position: u32,
 }
 
 impl Attributes {
     pub(super) fn new() -> Result<Self> {
-        let reference = h5::object_reference_type()?;
-        let integer = h5::integer_type(4, true, false)?;
-        let members = [
-            ("dataset", 0, reference.clone()),
-            ("dimension", 8, integer.clone()),
-        ];
         Ok(Attributes {
             scalar: Space::scalar().create()?,
             null: Space::Null.create()?,
             lists: HashMap::new(),
             texts: HashMap::new(),
             numbers: Vec::new(),
-            reference_list: h5::compound_type(REFERENCE_LIST_ITEM, &members)?,
-            dimension_list: h5::sequence_type(&reference)?,
-            integer,
+            integer: h5::integer_type(4, true, false)?,
         })
     }
 
@@ -129,11 +105,6 @@ impl Attributes {
         h5::write_plain_attribute(object, Name::ascii(name), &datatype, &self.scalar, text)
     }
 
-    /// Writes a text with a zero at its end.
-    pub(super) fn terminated_text(&mut self, object: &Id, name: &str, text: &[u8]) -> Result<()> {
-        self.text(object, name.as_bytes(), &[text, b"\0"].concat())
-    }
-
     pub(super) fn number(&mut self, object: &Id, name: &str, number: i32) -> Result<()> {
         let (name, bytes) = (Name::ascii(name), number.to_le_bytes());
         h5::write_plain_attribute(object, name, &self.integer, &self.scalar, &bytes)
@@ -147,28 +118,6 @@ impl Attributes {
         }
         let space = self.list(numbers.len() as u64)?;
         h5::write_plain_attribute(object, Name::ascii(name), &self.integer, &space, &bytes)
-    }
-
-    /// Writes the scales of a variable, one for each of its dimensions.
-    pub(super) fn dimension_list(&mut self, object: &Id, scales: &[u64]) -> Result<()> {
-        let references: Vec<_> = scales.iter().map(|scale| scale.to_ne_bytes()).collect();
-        let items: Vec<&[u8]> = references.iter().map(|r| r.as_slice()).collect();
-        let space = self.list(items.len() as u64)?;
-        let name = Name::ascii("DIMENSION_LIST");
-        h5::write_sequences(object, name, &self.dimension_list, &space, &items)
-    }
-
-    /// Writes which variables use a scale.
-    pub(super) fn reference_list(&mut self, object: &Id, uses: &[ScaleUse]) -> Result<()> {
-        let mut bytes = Vec::with_capacity(uses.len() * REFERENCE_LIST_ITEM as usize);
-        for one in uses {
-            bytes.extend(one.variable.to_ne_bytes());
-            bytes.extend(one.position.to_le_bytes());
-            bytes.extend([0; 4]);
-        }
-        let space = self.list(uses.len() as u64)?;
-        let name = Name::ascii("REFERENCE_LIST");
-        h5::write_plain_attribute(object, name, &self.reference_list, &space, &bytes)
     }
 
     fn list(&mut self, len: u64) -> Result<Id> {
