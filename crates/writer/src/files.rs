@@ -141,7 +141,7 @@ impl Files {
         let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
         if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
             return Err(format!(
-                "after {} flushes of {} ranks the file has to be closed",
+                "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
                 self.flushes, self.header.ranks
             ));
         }
@@ -368,13 +368,13 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
 }
 
 fn check_hints(hints: &[(String, String)]) -> StringResult {
-    if hints
+    let wrong = hints
         .iter()
-        .any(|(k, v)| k.contains('\0') || v.contains('\0'))
-    {
-        return Err("a hint with a zero byte".to_owned());
+        .find(|(k, v)| k.contains('\0') || v.contains('\0'));
+    match wrong {
+        Some((key, _)) => Err(format!("the hint {key:?} has a zero byte")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn outcome_of<T>(result: StringResult<T>) -> (LocalOutcome, Option<T>) {
