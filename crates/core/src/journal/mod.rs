@@ -203,6 +203,10 @@ impl Journal {
     /// Appends lines in one piece. With `sync`, waits until they are on the disk. After an error the journal is as it
     /// was before.
     pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
+        self.append(lines, sync)
+    }
+
+    fn append(&mut self, lines: &[impl Serialize], sync: bool) -> Result<()> {
         let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
         let encoded = lines
             .iter()
@@ -657,7 +661,7 @@ mod tests {
     fn a_line_of_a_later_version_is_no_damage() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
-        let mut journal = Journal::create(path.clone(), &Header::new(&ID, 1, 0, 0)).unwrap();
+        let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
         let known = [group("/a"), commit(1, 9000)];
         journal.append_lines(&known, false).unwrap();
         let later = serde_json::json!({"define": {"colour": {"dataset": 0}}});
