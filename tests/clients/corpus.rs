@@ -129,54 +129,25 @@ fn netcdf_files_are_the_same_as_netcdf() {
     }
 }
 
-#[test]
-fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
-    let Some(python) = Python::old() else {
-        return;
-    };
-    if !can_mount(User::Caller) {
-        return;
-    }
-    let mounted = Mounted::new(&corpus(), "");
-    // What each dataset of each damaged file gives: `ok` and its sum, or the error.
-    let code = "
-import h5py, sys
-for path in sys.argv[1:]:
-    name = path.rsplit('/', 1)[1].split('.')[0]
-    try:
-        f = h5py.File(path, 'r')
-    except OSError as e:
-        print(name, 'not opened')
-        continue
-    for n in sorted(f):
-        try:
-            f[n][()]
-            print(name, n, 'ok')
-        except OSError as e:
-            print(name, n, 'refused')
-";
-    let names = [
-        "bad_foff",
-        "bad_nproc",
-        "bad_nsel",
-        "bad_refself",
-        "bad_roff",
-        "bad_size0",
-        "bad_step0",
-        "crash_flush",
-        "crash_md",
-        "crash_noflush",
-        "damaged_vlen",
-        "truncated",
-        "tiny",
-    ];
-    let files: Vec<_> = names
-        .iter()
-        .map(|n| mounted.join(format!("{n}.log.h5")))
-        .collect();
-    let paths: Vec<&Path> = files.iter().map(|p| p.as_path()).collect();
-    let seen = python.run(code, &paths);
-    let expected = "\
+/// Files of the corpus that are damaged, and one that is not.
+const DAMAGED: [&str; 13] = [
+    "bad_foff",
+    "bad_nproc",
+    "bad_nsel",
+    "bad_refself",
+    "bad_roff",
+    "bad_size0",
+    "bad_step0",
+    "crash_flush",
+    "crash_md",
+    "crash_noflush",
+    "damaged_vlen",
+    "truncated",
+    "tiny",
+];
+
+/// What each dataset of each of them gives.
+const REFUSED: &str = "\
 bad_foff a refused
 bad_foff r ok
 bad_nproc a refused
@@ -199,5 +170,50 @@ truncated not opened
 tiny a ok
 tiny r ok
 ";
-    assert_eq!(seen, expected);
+
+/// Reads all of them. `open`: from a path to a mapping of names to datasets. `error`: the exception of a read.
+fn reads_the_rest(python: &Python, import: &str, open: &str, error: &str) {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mounted = Mounted::new(&corpus(), "");
+    let code = format!(
+        "
+import sys
+{import}
+for path in sys.argv[1:]:
+    name = path.rsplit('/', 1)[1].split('.')[0]
+    try:
+        f = {open}
+    except OSError as e:
+        print(name, 'not opened')
+        continue
+    for n in sorted(f):
+        try:
+            f[n][()]
+            print(name, n, 'ok')
+        except {error} as e:
+            print(name, n, 'refused')
+"
+    );
+    let path = |name: &&str| mounted.join(format!("{name}.log.h5"));
+    let files: Vec<_> = DAMAGED.iter().map(path).collect();
+    let paths: Vec<&Path> = files.iter().map(|p| p.as_path()).collect();
+    assert_eq!(python.run(&code, &paths), REFUSED);
+}
+
+#[test]
+fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
+    if let Some(python) = Python::old() {
+        reads_the_rest(&python, "import h5py", "h5py.File(path, 'r')", "OSError");
+    }
+}
+
+/// netCDF-C reads the first 4 MiB before it opens a file.
+#[test]
+fn netcdf_reads_the_rest_of_damaged_files_too() {
+    if let Some(python) = Python::new() {
+        let open = "netCDF4.Dataset(path).variables";
+        reads_the_rest(&python, "import netCDF4", open, "RuntimeError");
+    }
 }

@@ -326,6 +326,35 @@ for path in sys.argv[1:]:
     assert_eq!(python.run(code, &files), "1\n".repeat(files.len()));
 }
 
+/// An entry breaks a rule: its variable cannot be read, the others can. An entry for no variable may be one of any.
+#[test]
+fn entries_that_break_a_rule_take_nothing_else_with_them() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let cases = ["badrange-cdf1-np1", "badvarid-cdf1-np1"].map(case);
+    let dir = lay_out(&cases);
+    let mounted = Mounted::new(dir.path(), "");
+    let code = "
+import netCDF4, sys
+for path in sys.argv[1:]:
+    variables = netCDF4.Dataset(path).variables
+    refused = []
+    for name in variables:
+        try:
+            variables[name][()]
+        except RuntimeError:
+            refused.append(name)
+    print(len(variables), *sorted(refused))
+";
+    let files = cases.map(|case| mounted.join(&case.name).join("file.nc"));
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    assert_eq!(python.run(code, &files), "8 vchar\n1 r\n");
+}
+
 #[test]
 fn what_cannot_be_had_is_refused() {
     if !can_mount(User::Caller) {

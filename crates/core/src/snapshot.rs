@@ -37,6 +37,9 @@ pub struct Snapshot {
     /// What the scan found out about the log: what is missing of it, and what the view cannot show as
     /// it was. No [`Severity::Unreadable`]: that is found as elements are read.
     pub diagnostics: Vec<Diagnostic>,
+    /// Some elements cannot be read. The scan knows it where it finds out at little cost:
+    /// [`damage::is_known`](crate::scan::damage::is_known).
+    pub has_unreadable: bool,
 }
 
 /// A file that holds log bytes, in the state in which the scan saw it.
@@ -281,7 +284,7 @@ impl Snapshot {
         Err("addresses of objects out of order".into())
     }
 
-    /// Whether data of the log are known to be missing.
+    /// Whether data of the log are known to be missing, so that the view shows what is left.
     pub fn has_losses(&self) -> bool {
         self.diagnostics
             .iter()
@@ -420,6 +423,7 @@ mod tests {
             log: Tables::default(),
             addresses: vec![(1, 10), (2, 5)],
             diagnostics: vec![Diagnostic::note("odd")],
+            has_unreadable: true,
         }
     }
 

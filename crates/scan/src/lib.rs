@@ -50,7 +50,7 @@ use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Tables, carries_mark, find_signature};
 use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::scan::{Chunking, ScanRequest, Scanner};
+use h5logfs_core::scan::{Chunking, ScanRequest, Scanner, damage};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 use layout_objects::LayoutObjects;
@@ -177,13 +177,15 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
+    let chooser = Chooser::new(chunking, log.tables.layout(), files);
     let copied = tree::copy(tree::Original {
         file,
         source,
         base: user_block,
         layout: log.layout.as_ref(),
-        chooser: &Chooser::new(chunking, log.tables.layout(), files),
+        chooser: &chooser,
     })?;
+    let has_unreadable = damage::is_known(&chooser, &copied.datasets);
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
     Ok(Snapshot {
         sources: log.sources.describe(),
@@ -195,5 +197,6 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
         log: log.tables,
         addresses: copied.addresses,
         diagnostics: copied.diagnostics,
+        has_unreadable,
     })
 }

@@ -16,7 +16,7 @@ use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::{self, Extent};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{ScanRequest, shape::Chooser};
+use h5logfs_core::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_core::snapshot::{Snapshot, Source};
 
 /// Scans the log up to its last complete flush.
@@ -53,14 +53,16 @@ pub fn scan(
     }
     let log = Tables::LogVol(tables);
     let files = &sources.files;
+    let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
     let copied = tree::copy(tree::Original {
         file: &objects,
         source: &files[0],
         base: 0,
         layout: &LogVolObjects,
-        chooser: &Chooser::new(request.settings.chunking, log.layout(), files),
+        chooser: &chooser,
     });
     let copied = copied.map_err(bad)?;
+    let has_unreadable = damage::is_known(&chooser, &copied.datasets);
     let mut diagnostics = copied.diagnostics;
     let shown = format!("not closed: shown as flush {} left it", journal.flushes());
     diagnostics.push(Diagnostic::note(shown));
@@ -80,6 +82,7 @@ pub fn scan(
         log,
         addresses: copied.addresses,
         diagnostics,
+        has_unreadable,
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::encoder::raw;
 use crate::common::encoder::*;
 use h5logfs_core::error::Error;
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::snapshot::{Content, Snapshot};
 use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
@@ -621,6 +621,19 @@ fn a_snapshot_survives_its_bytes() {
 
 // --- random damage -------------------------------------------------------------------------------
 
+/// Whether a read would find an element that cannot be read. The scan decodes no more than this.
+fn has_unreadable(view: &View) -> bool {
+    let datasets = &view.snapshot().datasets;
+    datasets.iter().enumerate().any(|(number, dataset)| {
+        if dataset.logged().is_none() {
+            return matches!(dataset.content, Content::Unreadable(_));
+        }
+        let index = view.index(number).unwrap();
+        let records = view.records(number).unwrap().records;
+        !index.diagnostics().is_empty() || records.iter().any(|record| record.fault.is_some())
+    })
+}
+
 /// A small log with all kinds of entries.
 fn sample(filtered: bool) -> LogFile {
     let mut records = Dataset::new("records", 0, Type::U8, &[6, 8]);
@@ -708,7 +721,7 @@ fn random_damage_to_the_tables() {
         let (_dir, path) = place(&sample);
         let whole = fs::read(&path).unwrap();
         let extents = extents(&path, "_md");
-        let mut refused = 0;
+        let (mut refused, mut known) = (0, 0);
         for _ in 0..DAMAGES {
             let mut bytes = whole.clone();
             damage(&mut bytes, &extents, &mut random);
@@ -717,8 +730,70 @@ fn random_damage_to_the_tables() {
                 .iter()
                 .filter(|r| r.is_none())
                 .count();
+            if let Ok(view) = open_view(&path) {
+                known += usize::from(view.snapshot().has_unreadable);
+                assert_eq!(view.snapshot().has_unreadable, has_unreadable(&view));
+            }
         }
-        assert!(refused > 0);
+        assert!(refused > 0 && known > 0);
+    }
+}
+
+/// A table that is too large to be decoded during a scan.
+fn large_table() -> LogFile {
+    let number: u64 = 4000;
+    let lines = Dataset::new("lines", 0, Type::U8, &[number * 32]);
+    let entry = |n| Entry::one(0, &[n * 32], &[32], vec![n as u8; 32]);
+    let mut file = LogFile::new(vec![lines]);
+    file.logs[0].tables = vec![vec![(0..number).map(entry).collect()]];
+    file
+}
+
+/// Where the chunks of the first dataset begin.
+fn first_chunk(view: &View) -> u64 {
+    view.chunk_place(0, 0).unwrap().0
+}
+
+/// The scan walks through a large table in its search for tiles, but does not decode it.
+#[test]
+fn damage_to_a_large_table_is_known_where_the_walk_meets_it() {
+    let (_dir, path) = place(&large_table());
+    let whole = fs::read(&path).unwrap();
+    let view = open_view(&path).unwrap();
+    assert!(!view.snapshot().has_unreadable);
+    assert!(first_chunk(&view) < 4 << 20);
+    let (table, len) = extents(&path, "_md")[0];
+    assert!(len > 64 << 10);
+    let entry = table as usize + 16;
+    // The size of an entry, the offset of its data, its count.
+    for (at, is_known) in [(entry, true), (entry + 19, true), (entry + 43, false)] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x70;
+        fs::write(&path, &bytes).unwrap();
+        let view = open_view(&path).unwrap();
+        assert_eq!(view.snapshot().has_unreadable, is_known);
+        assert_eq!(first_chunk(&view) >= 4 << 20, is_known);
+        assert!(read(&view, "/lines").is_err());
+    }
+}
+
+/// The scan takes only so much memory to decode a small table. Where that is not enough, it does not know.
+#[test]
+fn a_small_table_that_asks_for_much_memory_is_not_decoded_by_the_scan() {
+    for (blocks, is_known) in [(1000, true), (1 << 18, false)] {
+        let block = (vec![0], vec![1]);
+        let many = Entry::many(0, vec![block; blocks], vec![7; blocks]);
+        let many = many.spelled(Spelling::Deflated {
+            extent: None,
+            form: Deflated::AfterCount,
+        });
+        let outside = Entry::one(1, &[0], &[4], vec![7; 4]).claiming(1 << 40, 4);
+        let (_dir, path) = place(&with_bad(bytes_dataset(&[9]), vec![many, outside]));
+        let tables: u64 = extents(&path, "_md").iter().map(|(_, len)| len).sum();
+        assert!(tables < 16 << 10, "{tables}");
+        let view = open_view(&path).unwrap();
+        assert_eq!(view.snapshot().has_unreadable, is_known);
+        assert!(read(&view, "/good").is_err());
     }
 }
 
@@ -802,6 +877,7 @@ fn damaged_files_of_the_corpus() {
             continue;
         };
         let view = open_view(&path).unwrap();
+        assert!(view.snapshot().has_unreadable, "{name}");
         let failed = ["/a", "/r"].map(|d| read(&view, d).err());
         let message = failed.iter().flatten().next().expect(name).to_string();
         assert_says(&message, "_md_0");

@@ -20,7 +20,6 @@ pub mod source_file;
 pub(crate) mod tiling;
 pub mod window;
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +29,7 @@ use crate::error::Result;
 use model::Selections;
 use records::RecordList;
 use source_file::SourceFile;
-use tiling::Tiling;
+use tiling::Tilings;
 
 use crate::task::Task;
 
@@ -101,10 +100,11 @@ pub trait Layout {
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, String>;
 
-    /// How the records of each dataset may tile it, by the layout's own numbers of the datasets. Datasets
-    /// that are missing are not tiled, or it is not known. This walks through the tables once. Tables that
-    /// are damaged or too large yield nothing.
-    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling>;
+    /// Bytes of the record tables in their files.
+    fn tables_len(&self, sources: &[SourceFile]) -> u64;
+
+    /// How the records of each dataset may tile it. This walks through the tables once.
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings;
 }
 
 /// The entries of a log, by dataset.

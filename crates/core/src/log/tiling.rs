@@ -1,8 +1,29 @@
 //! Whether the blocks of a dataset tile it.
 
-/// A layout looks for tiles in tables of at most this many bytes. A scan answers `stat`, which must not read
+use std::collections::HashMap;
+
+/// Tiles are looked for in tables of at most this many bytes. A scan answers `stat`, which must not read
 /// gigabytes. These bytes take two tenths of a second, and hold the entries of 1 TiB in records of 1 MiB.
 pub const MOST_BYTES: u64 = 64 << 20;
+
+/// What a walk through the record tables finds for all datasets.
+#[derive(Debug, Default)]
+pub struct Tilings {
+    /// By the layout's own numbers of the datasets. Datasets that are missing are not tiled.
+    pub by_dataset: HashMap<i64, Tiling>,
+    /// The walk met entries that cannot be read, or could not be done to its end.
+    pub has_unreadable: bool,
+}
+
+impl Tilings {
+    /// Of tables that cannot be followed to their end: not every entry is known.
+    pub fn of_damaged() -> Self {
+        Tilings {
+            has_unreadable: true,
+            ..Tilings::default()
+        }
+    }
+}
 
 /// Decides whether the blocks of a dataset are the tiles of one grid. It sees each block once, in any order.
 #[derive(Debug, Default)]

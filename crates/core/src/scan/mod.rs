@@ -1,6 +1,7 @@
 //! What both halves of a scan share. The client asks for a scan and gets a [`Snapshot`]; the server runs
 //! libhdf5, in the same process or in a confined one.
 //!
+//! * [`damage`] tells whether elements cannot be read, where that costs little.
 //! * [`companions`] knows which files make a log of another one.
 //! * [`overwrite`] keeps files of logs from being written over.
 //! * [`settings`] holds the options that decide the outcome of a scan.
@@ -8,6 +9,7 @@
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
 pub mod companions;
+pub mod damage;
 mod listings;
 pub mod overwrite;
 pub mod protocol;

@@ -1,14 +1,13 @@
 //! Chooses chunk shapes for datasets whose log does not record one.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::log::Layout;
 use crate::log::source_file::SourceFile;
-use crate::log::tiling::Tiling;
+use crate::log::tiling::{MOST_BYTES, Tilings};
 
 /// The size of chunks in bytes. They are not larger, unless a single element is.
 const CHUNK: u64 = 1 << 20;
@@ -50,10 +49,10 @@ impl fmt::Display for Chunking {
 /// Chooses the chunk shapes for the datasets of one log.
 pub struct Chooser<'a> {
     chunking: Chunking,
-    log: &'a dyn Layout,
-    sources: &'a [SourceFile],
+    pub(super) log: &'a dyn Layout,
+    pub(super) sources: &'a [SourceFile],
     /// Found when the first dataset needs them.
-    tilings: OnceCell<HashMap<i64, Tiling>>,
+    tilings: OnceCell<Tilings>,
 }
 
 impl<'a> Chooser<'a> {
@@ -97,8 +96,19 @@ impl<'a> Chooser<'a> {
             // No tile can be large enough, so the tables need not be read.
             return None;
         }
-        let tilings = self.tilings.get_or_init(|| self.log.tilings(self.sources));
-        tilings.get(&id)?.tile(dims)
+        let tilings = self.tilings.get_or_init(|| {
+            if self.log.tables_len(self.sources) <= MOST_BYTES {
+                self.log.tilings(self.sources)
+            } else {
+                Tilings::default()
+            }
+        });
+        tilings.by_dataset.get(&id)?.tile(dims)
+    }
+
+    /// Whether the search for tiles, if there was one, met entries that cannot be read.
+    pub(super) fn met_unreadable(&self) -> bool {
+        self.tilings.get().is_some_and(|found| found.has_unreadable)
     }
 }
 

@@ -138,7 +138,7 @@ impl AddressMap {
                 align = ALIGN;
             }
         }
-        if snapshot.has_losses() {
+        if snapshot.has_losses() || snapshot.has_unreadable {
             cursor.end = cursor.end.max(FIRST_CHUNK_OF_DAMAGED);
         }
         for (number, place) in datasets.iter_mut().enumerate() {

@@ -92,6 +92,7 @@ mod tests {
             log: Default::default(),
             addresses: Vec::new(),
             diagnostics: Vec::new(),
+            has_unreadable: false,
         };
         let budget = Arc::new(Budget::new(MemoryLimits::default()));
         View::open(&dir, snapshot, budget, None).unwrap()

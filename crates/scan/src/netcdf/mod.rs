@@ -21,7 +21,7 @@ use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::companions::companions;
 use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::scan::{Listings, ScanRequest};
+use h5logfs_core::scan::{Listings, ScanRequest, damage};
 use h5logfs_core::snapshot::Snapshot;
 
 /// Scans a netCDF file, which is empty or has the magic of such a file. [`Error::NotALog`] says that it has no logs
@@ -83,6 +83,7 @@ fn present(
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
     let made = image::make(header, in_file.max(summary.records), &chooser);
     let made = made.map_err(|e| Error::bad_file(path, e))?;
+    let has_unreadable = damage::is_known(&chooser, &made.datasets);
     sources.check_unchanged()?;
     diagnostics.extend(made.diagnostics);
     Ok(Snapshot {
@@ -95,6 +96,7 @@ fn present(
         log,
         addresses: made.addresses,
         diagnostics,
+        has_unreadable,
     })
 }
 

@@ -505,10 +505,13 @@ mod tests {
             logs.entry(at == 50, 0, &[0, at, 80, 50], (0, 16));
         }
         let (sources, tables, _) = logs.table(2);
-        let tile = |logs: &Tables| logs.tilings(&sources)[&7].tile(&[80, 150]);
+        let tile = |logs: &Tables| logs.tilings(&sources).by_dataset[&7].tile(&[80, 150]);
         assert_eq!(tile(&tables), Some(vec![80, 50]));
         logs.entry(false, 1, &[1, 0, 0], (0, 16));
         let (sources, tables, _) = logs.table(2);
-        assert_eq!(tables.tilings(&sources)[&7].tile(&[80, 150]), None);
+        assert_eq!(
+            tables.tilings(&sources).by_dataset[&7].tile(&[80, 150]),
+            None
+        );
     }
 }

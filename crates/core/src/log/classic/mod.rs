@@ -11,13 +11,11 @@ mod decode;
 mod entry;
 mod table;
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
 use super::source_file::SourceFile;
-use super::tiling::Tiling;
+use super::tiling::Tilings;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;
 use crate::task::Task;
@@ -104,7 +102,11 @@ impl Layout for Tables {
         }))
     }
 
-    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+    fn tables_len(&self, sources: &[SourceFile]) -> u64 {
+        self.logs(sources).0.len()
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
         table::tilings(self, self.logs(sources))
     }
 }

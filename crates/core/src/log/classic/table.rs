@@ -1,7 +1,5 @@
 //! Finds the entries of the metadata log. Their selections are not read here.
 
-use std::collections::HashMap;
-
 use super::Tables;
 use super::chain::{self, ChainError, EntryPosition};
 use super::entry::{
@@ -10,7 +8,7 @@ use super::entry::{
 use super::{DATA_LOG, METADATA_LOG};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::source_file::SourceFile;
-use crate::log::tiling::{MOST_BYTES, Tiling};
+use crate::log::tiling::Tilings;
 use crate::log::window::Window;
 use crate::memory::Reservation;
 use crate::task::Task;
@@ -179,16 +177,10 @@ fn walk<'a>(
 }
 
 /// How the entries of each dataset may tile it.
-pub(super) fn tilings(
-    tables: &Tables,
-    (metadata, _): (&SourceFile, &SourceFile),
-) -> HashMap<i64, Tiling> {
-    let mut found: HashMap<i64, Tiling> = HashMap::new();
-    if metadata.len() > MOST_BYTES {
-        return found;
-    }
+pub(super) fn tilings(tables: &Tables, (metadata, _): (&SourceFile, &SourceFile)) -> Tilings {
+    let mut found = Tilings::default();
     let walked = walk(tables, metadata, |_, entry, window| {
-        let tiling = found.entry(entry.id).or_default();
+        let tiling = found.by_dataset.entry(entry.id).or_default();
         match block_of(entry, window)? {
             Some(block) => tiling.add(&block),
             None => tiling.spoil(),
@@ -197,7 +189,7 @@ pub(super) fn tilings(
     });
     match walked {
         Ok(()) => found,
-        Err(_) => HashMap::new(),
+        Err(_) => Tilings::of_damaged(),
     }
 }
 

@@ -124,14 +124,6 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The source file that has an entry, and its data.
-    fn source_of(&self, place: &EntryPosition) -> u16 {
-        let at = place.table as usize;
-        let table = self.tables.metadata.get(at).map(|md| md.source);
-        let section = self.tables.sections.get(at).map(|section| section.source);
-        table.or(section).unwrap_or(0)
-    }
-
     /// Points `window` at a source file.
     fn window<'w>(
         &self,
@@ -152,7 +144,7 @@ impl<'a> Decoder<'a> {
         state: &mut State<'a>,
         list: &mut RecordList,
     ) -> Result<(), String> {
-        let source = self.source_of(place);
+        let source = self.tables.source_of(place.table);
         let end = self.sources[usize::from(source)].len();
         let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
         let target = place
@@ -225,22 +217,11 @@ impl<'a> Decoder<'a> {
 
     /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
     fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, String> {
-        let range = u64::try_from(head.data_offset)
-            .ok()
-            .zip(u64::try_from(head.data_size).ok());
-        range
-            .and_then(|(offset, len)| {
-                let data = &self.tables.data;
-                let after = data.partition_point(|e| (e.source, e.offset) <= (source, offset));
-                let extent = data.get(after.checked_sub(1)?)?;
-                (extent.source == source && extent.holds(offset, len)).then_some(extent.number)
-            })
-            .ok_or_else(|| {
-                format!(
-                    "its data ({} bytes at {}) lie in no _ld dataset",
-                    head.data_size, head.data_offset
-                )
-            })
+        let (offset, len) = (head.data_offset, head.data_size);
+        let found = self.tables.data_log(source, offset, len);
+        found
+            .map(|extent| extent.number)
+            .ok_or_else(|| format!("its data ({len} bytes at {offset}) lie in no _ld dataset"))
     }
 
     /// What an entry covers (section 6). The selection is that of the entry `target` at `at` of its source file, which
@@ -349,7 +330,7 @@ impl<'a> Decoder<'a> {
         let mut targets: Vec<(u32, u16)> = Vec::new();
         let several = places
             .iter()
-            .filter_map(|place| Some((place.target()?, self.source_of(place))))
+            .filter_map(|place| Some((place.target()?, self.tables.source_of(place.table))))
             .filter(|(target, _)| self.entries.explicit(*target).has_several_blocks());
         for target in several {
             reservation.push(&mut targets, target)?;
@@ -363,8 +344,12 @@ impl<'a> Decoder<'a> {
             }
             _ => 0,
         };
+        if reach < MANY_BYTES || self.is_merged() {
+            return Ok(());
+        }
+        // The number of cores takes several system calls.
         let shares = parallel::shares();
-        if reach < MANY_BYTES || shares < 2 || self.is_merged() {
+        if shares < 2 {
             return Ok(());
         }
         let next = AtomicUsize::new(0);

@@ -15,13 +15,11 @@ mod selection;
 mod table;
 mod tiles;
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
 use super::source_file::SourceFile;
-use super::tiling::Tiling;
+use super::tiling::Tilings;
 use super::window::Piece;
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;
@@ -91,6 +89,26 @@ pub struct Tables {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Tables {
+    /// The source file that has the table of this number, or the section of a log that is not closed, and its data.
+    fn source_of(&self, table: u32) -> u16 {
+        let at = table as usize;
+        let closed = self.metadata.get(at).map(|table| table.source);
+        let open = self.sections.get(at).map(|section| section.source);
+        closed.or(open).unwrap_or(0)
+    }
+
+    /// The `_ld_N` that holds these bytes of a source file (section 3).
+    fn data_log(&self, source: u16, offset: i64, len: i64) -> Option<&Extent> {
+        let (offset, len) = (u64::try_from(offset).ok()?, u64::try_from(len).ok()?);
+        let after = self
+            .data
+            .partition_point(|e| (e.source, e.offset) <= (source, offset));
+        let extent = self.data.get(after.checked_sub(1)?)?;
+        (extent.source == source && extent.holds(offset, len)).then_some(extent)
+    }
+}
+
 impl Layout for Tables {
     fn name(&self) -> &'static str {
         "Log VOL"
@@ -110,7 +128,14 @@ impl Layout for Tables {
         }))
     }
 
-    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
+    fn tables_len(&self, _: &[SourceFile]) -> u64 {
+        let closed = self.metadata.iter().map(|table| table.len);
+        let open = self.sections.iter().flat_map(|section| &section.pieces);
+        let lens = closed.chain(open.map(|piece| piece.len));
+        lens.fold(0, u64::saturating_add)
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
         tiles::find(sources, self)
     }
 }

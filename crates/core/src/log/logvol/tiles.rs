@@ -1,13 +1,11 @@
 //! Finds out during a scan whether records tile their datasets.
 
-use std::collections::HashMap;
-
 use super::Tables;
 use super::flags::{DEFL, ENC, MUL, REF};
-use super::table::{Entry, Visitor, i64_at, walk};
+use super::table::{Entry, EntryHeader, Visitor, i64_at, walk};
 use crate::diagnostic::Diagnostic;
 use crate::log::source_file::SourceFile;
-use crate::log::tiling::{MOST_BYTES, Tiling};
+use crate::log::tiling::Tilings;
 
 /// The most datasets of one log that are examined.
 const MOST_DATASETS: usize = 1 << 16;
@@ -17,44 +15,53 @@ const MOST_SPELLED: usize = 1 << 16;
 const LARGEST_BLOCK: u64 = 16 * 32;
 
 /// How each dataset may be tiled by its records.
-pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> HashMap<i64, Tiling> {
-    let closed = tables.metadata.iter().map(|table| table.len);
-    let open = tables.sections.iter().flat_map(|section| &section.pieces);
-    let bytes = closed.chain(open.map(|piece| piece.len));
-    if bytes.fold(0, u64::saturating_add) > MOST_BYTES {
-        return HashMap::new();
-    }
-    let mut finder = Finder::default();
+pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> Tilings {
+    let mut finder = Finder {
+        tables,
+        found: Tilings::default(),
+        spelled: ExplicitBlocks::default(),
+        block: Vec::new(),
+        is_damaged: false,
+    };
     walk(sources, tables, &mut finder);
     if finder.is_damaged {
-        HashMap::new()
+        Tilings::of_damaged()
     } else {
         finder.found
     }
 }
 
-#[derive(Debug, Default)]
-struct Finder {
-    found: HashMap<i64, Tiling>,
+struct Finder<'a> {
+    tables: &'a Tables,
+    found: Tilings,
     spelled: ExplicitBlocks,
     /// Start and count of the current block along each dimension.
     block: Vec<(u64, u64)>,
     is_damaged: bool,
 }
 
-impl Visitor for Finder {
+impl Visitor for Finder<'_> {
     fn section(&mut self) {
         self.spelled.clear();
     }
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
         let is_one_block = self.read_block(entry)?;
-        let id = entry.head.dataset;
-        let is_full = self.found.len() >= MOST_DATASETS;
-        if is_full && !self.found.contains_key(&id) {
+        let EntryHeader {
+            dataset: id,
+            data_offset,
+            data_size,
+            ..
+        } = entry.head;
+        let source = self.tables.source_of(entry.table);
+        let data = self.tables.data_log(source, data_offset, data_size);
+        self.found.has_unreadable |= data.is_none() && data_size != 0;
+        let tilings = &mut self.found.by_dataset;
+        let is_full = tilings.len() >= MOST_DATASETS;
+        if is_full && !tilings.contains_key(&id) {
             return Ok(());
         }
-        let tiling = self.found.entry(id).or_default();
+        let tiling = tilings.entry(id).or_default();
         if is_one_block {
             tiling.add(&self.block)
         } else {
@@ -68,7 +75,7 @@ impl Visitor for Finder {
     }
 }
 
-impl Finder {
+impl Finder<'_> {
     /// Reads the block of an entry. Returns whether it is a single one in plain coordinates, of this entry or of an
     /// earlier one that is remembered.
     fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, String> {

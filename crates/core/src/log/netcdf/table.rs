@@ -1,7 +1,5 @@
 //! The positions of the entries of each variable in all metadata logs, and a summary of the logs.
 
-use std::collections::HashMap;
-
 use super::decode::{self, Decoder};
 use super::entry::PutCall;
 use super::metadata::{EntryError, FIRST_PAYLOAD, LogHeader, walk};
@@ -11,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
 use crate::log::source_file::SourceFile;
-use crate::log::tiling::{MOST_BYTES, Tiling};
+use crate::log::tiling::Tilings;
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::memory::Reservation;
 use crate::task::Task;
@@ -206,30 +204,32 @@ impl Layout for Tables {
         Ok(Box::new(Table::read(task, sources, self)?))
     }
 
-    fn tilings(&self, sources: &[SourceFile]) -> HashMap<i64, Tiling> {
-        self.find_tilings(sources).unwrap_or_default()
+    fn tables_len(&self, sources: &[SourceFile]) -> u64 {
+        let logs = self.logs.iter();
+        let lens = logs.map(|log| source(sources, log.metadata).map_or(0, SourceFile::len));
+        lens.fold(0, u64::saturating_add)
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
+        let found = self.find_tilings(sources);
+        found.unwrap_or_else(|_| Tilings::of_damaged())
     }
 }
 
 impl Tables {
-    /// `None` where the logs are too large, or one cannot be read.
-    fn find_tilings(&self, sources: &[SourceFile]) -> Option<HashMap<i64, Tiling>> {
-        let logs = self.logs.iter();
-        let logs: Option<Vec<_>> = logs.map(|log| source(sources, log.metadata).ok()).collect();
-        let logs = logs?;
-        let bytes = logs.iter().map(|log| log.len());
-        if bytes.fold(0, u64::saturating_add) > MOST_BYTES {
-            return None;
-        }
-        let mut found: HashMap<i64, Tiling> = HashMap::new();
+    /// Fails where a log cannot be read, and where an entry may be one of any variable.
+    fn find_tilings(&self, sources: &[SourceFile]) -> std::result::Result<Tilings, String> {
+        let mut found = Tilings::default();
         let mut block = Vec::new();
-        for log in logs {
-            let header = LogHeader::read(log).ok()?;
-            let walked = walk(log, &header, |entry, window| {
+        for log in &self.logs {
+            let log = source(sources, log.metadata)?;
+            let header = LogHeader::read(log)?;
+            walk(log, &header, |entry, window| {
                 let variable = entry.variable_of(self.variables.len());
                 let number = variable.ok_or("a variable that does not exist")?;
-                let tiling = found.entry(number as i64).or_default();
+                let tiling = found.by_dataset.entry(number as i64).or_default();
                 let checked = entry.check(window, &self.variables[number], self.version);
+                found.has_unreadable |= checked.is_err();
                 if checked.is_err() || entry.call != PutCall::Vara {
                     tiling.spoil();
                     return Ok(());
@@ -241,10 +241,9 @@ impl Tables {
                 });
                 tiling.add(&block);
                 read.map_err(EntryError::reason)
-            });
-            walked.ok()?;
+            })?;
         }
-        Some(found)
+        Ok(found)
     }
 }
 

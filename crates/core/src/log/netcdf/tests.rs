@@ -368,7 +368,7 @@ fn single_blocks_may_tile() {
         log.put(VARA, SHORT, 1, 1, &[at, 4, 0], &[0; 8]);
     }
     log.put(VARS, SHORT, 1, 1, &[0, 2, 2], &[0; 4]);
-    let (_dir, sources, logs) = with_logs(&[], &[log]);
+    let (_dir, sources, logs) = with_logs(&[], &[log.clone()]);
     let tables = Tables {
         version: 1,
         record_size: 0,
@@ -376,8 +376,19 @@ fn single_blocks_may_tile() {
         logs,
     };
     let found = tables.tilings(&sources);
-    let tile = |id: i64| found.get(&id).and_then(|tiling| tiling.tile(&[12]));
+    let tile = |id: i64| found.by_dataset.get(&id)?.tile(&[12]);
     assert_eq!((tile(0), tile(1), tile(2)), (Some(vec![4]), None, None));
+    assert!(!found.has_unreadable);
+    // Past the end of its dimension; then for a variable that does not exist.
+    for (variable, start, tile) in [(1, 10, Some(vec![4])), (3, 0, None)] {
+        let mut log = log.clone();
+        log.put(VARA, SHORT, variable, 1, &[start, 4, 0], &[0; 8]);
+        let (_dir, sources, _) = with_logs(&[], &[log]);
+        let found = tables.tilings(&sources);
+        let of_first = found.by_dataset.get(&0);
+        assert_eq!(of_first.and_then(|tiling| tiling.tile(&[12])), tile);
+        assert!(found.has_unreadable);
+    }
 }
 
 /// A request to a variable of 4 × 5 × 6 shorts: start, count and stride of each dimension.
