@@ -161,7 +161,7 @@ install-writer:
 		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
 		packaging/h5logfs_writer.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
-	install -m 644 examples/c/*.c $(DESTDIR)$(DOCDIR)/examples
+	install -m 644 examples/c/*.c examples/resubmit.sh $(DESTDIR)$(DOCDIR)/examples
 
 # Directories that others use, too, stay.
 uninstall:

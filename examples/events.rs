@@ -5,12 +5,22 @@
 //! mpirun -n 4 target/release/examples/events events.h5
 //! ```
 
-use std::error::Error;
+use std::process::ExitCode;
 
-use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
+use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
 use hdf5::H5Type;
 use mpi::collective::SystemOperation;
+use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
+
+const USAGE: &str = "\
+Usage: events FILE
+
+Logs a table of events to the new log FILE. A file of that name is an error. See resubmit.sh for jobs
+that are submitted again.
+
+Options:
+  -h, --help   prints this text";
 
 #[derive(H5Type, Clone, Copy)]
 #[repr(u8)]
@@ -28,17 +38,50 @@ struct Event {
     kind: Kind,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).unwrap_or("events.h5".into());
-    let universe = mpi::initialize().ok_or("MPI is initialised already")?;
-    let world = universe.world();
-    let rank = world.rank() as u32;
-
-    let options = Options {
-        overwrite: true,
-        ..Options::default()
+fn main() -> ExitCode {
+    let Some(universe) = mpi::initialize() else {
+        eprintln!("events: MPI is initialised already");
+        return ExitCode::FAILURE;
     };
-    let mut file = Writer::create(&path, &world, options)?;
+    let world = universe.world();
+    // All ranks have the same arguments, so one of them speaks for all.
+    let is_first = world.rank() == 0;
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let path = match &given[..] {
+        [help] if help == "-h" || help == "--help" => {
+            if is_first {
+                println!("{USAGE}");
+            }
+            return ExitCode::SUCCESS;
+        }
+        [path] if !path.starts_with('-') => path,
+        _ => {
+            if is_first {
+                eprintln!("events: it takes one file, and no options\n\n{USAGE}");
+            }
+            return ExitCode::from(2);
+        }
+    };
+    match run(path, &world) {
+        Ok(()) => ExitCode::SUCCESS,
+        // All ranks have the same error of a collective call.
+        Err(error @ (Error::Failed { .. } | Error::Refused { .. })) => {
+            if is_first {
+                eprintln!("events: {error}");
+            }
+            ExitCode::FAILURE
+        }
+        // The other ranks do not know of it, and would wait for this one.
+        Err(error) => {
+            eprintln!("events: {error}");
+            world.abort(1)
+        }
+    }
+}
+
+fn run(path: &str, world: &SimpleCommunicator) -> Result<(), Error> {
+    let rank = world.rank() as u32;
+    let mut file = Writer::create(path, world, Options::default())?;
     let spec = DatasetSpec::new::<Event>(&[0]).unlimited(0);
     let events = file.dataset("/run/events", spec.chunk(&[4096]).shuffle().deflate(4))?;
     let mut rows = 0u64;

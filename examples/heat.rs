@@ -6,16 +6,30 @@
 //! h5logfs mount . /mnt && h5dump -d /temperature -s 3,0,0 -c 1,4,8 /mnt/heat.h5
 //! ```
 
-use std::error::Error;
+use std::process::ExitCode;
 
-use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
+use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
+const USAGE: &str = "\
+Usage: heat [--steps NUMBER] FILE
+
+Computes a heat equation, and logs a frame every 20 steps to the new log FILE. A file of that name is
+an error. See resubmit.sh for jobs that are submitted again.
+
+Options:
+  --steps NUMBER   the number of steps (200)
+  -h, --help       prints this text";
+
 const SIDE: u64 = 128;
-const STEPS: u64 = 200;
 const STEPS_PER_FRAME: u64 = 20;
 const DIFFUSIVITY: f64 = 0.2;
+
+struct Arguments {
+    path: String,
+    steps: u64,
+}
 
 /// The rows of one rank, with a row of each neighbour around them.
 struct Strip {
@@ -24,16 +38,67 @@ struct Strip {
     cells: Vec<f64>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).unwrap_or("heat.h5".into());
-    let universe = mpi::initialize().ok_or("MPI is initialised already")?;
-    let world = universe.world();
-
-    let options = Options {
-        overwrite: true,
-        ..Options::default()
+fn main() -> ExitCode {
+    let Some(universe) = mpi::initialize() else {
+        eprintln!("heat: MPI is initialised already");
+        return ExitCode::FAILURE;
     };
-    let mut file = Writer::create(&path, &world, options)?;
+    let world = universe.world();
+    // All ranks have the same arguments, so one of them speaks for all.
+    let is_first = world.rank() == 0;
+    let arguments = match parse(std::env::args().skip(1)) {
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            if is_first {
+                println!("{USAGE}");
+            }
+            return ExitCode::SUCCESS;
+        }
+        Err(reason) => {
+            if is_first {
+                eprintln!("heat: {reason}\n\n{USAGE}");
+            }
+            return ExitCode::from(2);
+        }
+    };
+    match run(&arguments, &world) {
+        Ok(()) => ExitCode::SUCCESS,
+        // All ranks have the same error of a collective call.
+        Err(error @ (Error::Failed { .. } | Error::Refused { .. })) => {
+            if is_first {
+                eprintln!("heat: {error}");
+            }
+            ExitCode::FAILURE
+        }
+        // The other ranks do not know of it, and would wait for this one.
+        Err(error) => {
+            eprintln!("heat: {error}");
+            world.abort(1)
+        }
+    }
+}
+
+/// `None`: the user asks for help.
+fn parse(mut given: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+    let (mut path, mut steps) = (None, 200);
+    while let Some(argument) = given.next() {
+        match argument.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--steps" => {
+                let number = given.next().and_then(|number| number.parse().ok());
+                steps = number.ok_or("--steps needs a number")?;
+            }
+            other if other.starts_with('-') => return Err(format!("unknown option {other}")),
+            _ if path.is_some() => return Err("more than one file".into()),
+            _ => path = Some(argument),
+        }
+    }
+    let path = path.ok_or("the name of the file is missing")?;
+    Ok(Some(Arguments { path, steps }))
+}
+
+fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<(), Error> {
+    let mut file = Writer::create(&arguments.path, world, Options::default())?;
     file.attribute("/", "title", "heat on a plate")?;
     let spec = DatasetSpec::new::<f64>(&[0, SIDE, SIDE]).unlimited(0);
     let temperature = file.dataset("/temperature", spec.chunk(&[1, SIDE, SIDE]))?;
@@ -41,9 +106,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     file.attribute("/temperature", "diffusivity", DIFFUSIVITY)?;
     let time = file.dataset("/time", DatasetSpec::new::<f64>(&[0]).unlimited(0))?;
 
-    let mut strip = Strip::new(&world);
-    for step in 0..STEPS {
-        strip.exchange(&world);
+    let mut strip = Strip::new(world);
+    for step in 0..arguments.steps {
+        strip.exchange(world);
         strip.step();
         if (step + 1) % STEPS_PER_FRAME == 0 {
             let frame = step / STEPS_PER_FRAME;

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <h5logfs_writer.h>
 
@@ -21,6 +22,15 @@
             MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);                                  \
         }                                                                             \
     } while (0)
+
+static const char usage[] =
+    "Usage: events FILE\n"
+    "\n"
+    "Logs a table of events to the new log FILE. A file of that name is an error. See resubmit.sh for jobs\n"
+    "that are submitted again.\n"
+    "\n"
+    "Options:\n"
+    "  -h, --help   prints this text\n";
 
 enum kind { HIT = 1, MISS = 2 };
 
@@ -62,16 +72,31 @@ static uint64_t measure(int rank, int round, struct event *found)
 int main(int argc, char **argv)
 {
     static struct event found[MOST_EVENTS];
-    const char *path = argc > 1 ? argv[1] : "events.h5";
     int rank;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 
-    h5logfs_options options;
-    CHECK(h5logfs_options_init(&options, sizeof options));
-    options.overwrite = 1;
+    /* All ranks have the same arguments, so one of them speaks for all. */
+    const int help = argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"));
+    if (help || argc != 2 || argv[1][0] == '-') {
+        if (rank == 0 && help) {
+            fputs(usage, stdout);
+        } else if (rank == 0) {
+            fprintf(stderr, "events: it takes one file, and no options\n\n%s", usage);
+        }
+        MPI_Finalize();
+        return help ? 0 : 2;
+    }
+
     h5logfs_id file;
-    CHECK(h5logfs_create(MPI_COMM_WORLD, path, &options, &file));
+    if (h5logfs_create(MPI_COMM_WORLD, argv[1], NULL, &file) != H5LOGFS_OK) {
+        /* All ranks have the same error: the file is there already, for example. */
+        if (rank == 0) {
+            fprintf(stderr, "events: %s\n", h5logfs_last_error());
+        }
+        MPI_Finalize();
+        return 1;
+    }
 
     h5logfs_dataset_spec spec;
     CHECK(h5logfs_dataset_spec_init(&spec, sizeof spec));

@@ -13,7 +13,6 @@
 #include <h5logfs_writer.h>
 
 #define SIDE 128
-#define STEPS 200
 #define STEPS_PER_FRAME 20
 #define DIFFUSIVITY 0.2
 
@@ -25,6 +24,46 @@
             MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);                                  \
         }                                                                             \
     } while (0)
+
+static const char usage[] =
+    "Usage: heat [--steps NUMBER] FILE\n"
+    "\n"
+    "Computes a heat equation, and logs a frame every 20 steps to the new log FILE. A file of that name is\n"
+    "an error. See resubmit.sh for jobs that are submitted again.\n"
+    "\n"
+    "Options:\n"
+    "  --steps NUMBER   the number of steps (200)\n"
+    "  -h, --help       prints this text\n";
+
+struct arguments {
+    const char *path;
+    long steps;
+    int help;
+};
+
+/* Returns what is wrong with the arguments, or NULL. */
+static const char *parse(int argc, char **argv, struct arguments *given)
+{
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) {
+            given->help = 1;
+            return NULL;
+        } else if (!strcmp(argv[i], "--steps")) {
+            char *end = NULL;
+            given->steps = ++i < argc ? strtol(argv[i], &end, 10) : -1;
+            if (given->steps < 0 || end == argv[i] || *end) {
+                return "--steps needs a number";
+            }
+        } else if (argv[i][0] == '-') {
+            return "unknown option";
+        } else if (given->path) {
+            return "more than one file";
+        } else {
+            given->path = argv[i];
+        }
+    }
+    return given->path ? NULL : "the name of the file is missing";
+}
 
 /* The rows of one rank, with a row of each neighbour around them. */
 struct strip {
@@ -89,16 +128,32 @@ static void step(struct strip *strip)
 
 int main(int argc, char **argv)
 {
-    const char *path = argc > 1 ? argv[1] : "heat.h5";
     int rank;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 
-    h5logfs_options options;
-    CHECK(h5logfs_options_init(&options, sizeof options));
-    options.overwrite = 1;
+    /* All ranks have the same arguments, so one of them speaks for all. */
+    struct arguments given = {NULL, 200, 0};
+    const char *wrong = parse(argc, argv, &given);
+    if (wrong || given.help) {
+        if (rank == 0 && wrong) {
+            fprintf(stderr, "heat: %s\n\n%s", wrong, usage);
+        } else if (rank == 0) {
+            fputs(usage, stdout);
+        }
+        MPI_Finalize();
+        return wrong ? 2 : 0;
+    }
+
     h5logfs_id file;
-    CHECK(h5logfs_create(MPI_COMM_WORLD, path, &options, &file));
+    if (h5logfs_create(MPI_COMM_WORLD, given.path, NULL, &file) != H5LOGFS_OK) {
+        /* All ranks have the same error: the file is there already, for example. */
+        if (rank == 0) {
+            fprintf(stderr, "heat: %s\n", h5logfs_last_error());
+        }
+        MPI_Finalize();
+        return 1;
+    }
     CHECK(h5logfs_attribute_text(file, "/", "title", "heat on a plate"));
 
     h5logfs_dataset_spec spec;
@@ -122,7 +177,7 @@ int main(int argc, char **argv)
     CHECK(h5logfs_dataset(file, "/time", &spec, &time));
 
     struct strip strip = new_strip();
-    for (int n = 1; n <= STEPS; n++) {
+    for (long n = 1; n <= given.steps; n++) {
         exchange(&strip);
         step(&strip);
         if (n % STEPS_PER_FRAME == 0) {
@@ -135,7 +190,7 @@ int main(int argc, char **argv)
             CHECK(h5logfs_lend_block(temperature, start, count, strip.cells + SIDE,
                                      (size_t)strip.rows * SIDE * sizeof(double)));
             if (rank == 0) {
-                const double now = n;
+                const double now = (double)n;
                 CHECK(h5logfs_write_block(time, start, count, &now, sizeof now));
             }
             /* Once this returns, the frame stays in the log, even if the job is killed. */

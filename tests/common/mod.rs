@@ -280,7 +280,7 @@ pub fn is_running(pid: Pid) -> bool {
     !command_line(pid).is_empty()
 }
 
-pub fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");

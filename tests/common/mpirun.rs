@@ -61,22 +61,40 @@ pub struct Job {
 impl Job {
     /// Starts `ranks` processes of a program, on however few cores.
     pub fn start(ranks: u32, program: &Path, arguments: &[&str]) -> Self {
+        let mut mpirun = Command::new("mpirun");
+        mpirun.args(["-n", &ranks.to_string()]);
+        mpirun.arg(program).args(arguments);
+        Self::launch(mpirun)
+    }
+
+    /// Starts a script that calls mpirun.
+    pub fn launch(mut script: Command) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let token = format!("{}-{number}", std::process::id());
         let dir = tempfile::tempdir().unwrap();
         let output = File::create(dir.path().join("output")).unwrap();
-        let mut mpirun = Command::new("mpirun");
-        mpirun.args(["-n", &ranks.to_string()]);
-        mpirun.arg(program).args(arguments);
-        mpirun.env(TOKEN, &token);
-        configure(&mut mpirun, dir.path());
-        mpirun.stdin(Stdio::null());
-        mpirun.stdout(output.try_clone().unwrap()).stderr(output);
+        script.env(TOKEN, &token);
+        let settings = [
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
+            // Else all small jobs share the first core.
+            ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+            ("OMPI_MCA_btl", "self,vader"),
+            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+        ];
+        script.envs(settings);
+        for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
+            script.env(format!("OMPI_MCA_{variable}"), dir.path());
+        }
+        script.stdin(Stdio::null());
+        script.stdout(output.try_clone().unwrap()).stderr(output);
         // A signal from the terminal goes to the tests alone: they end the job.
-        mpirun.process_group(0);
-        let started = mpirun.spawn();
-        let mpirun = started.unwrap_or_else(|e| panic!("mpirun cannot be started: {e}"));
+        script.process_group(0);
+        let started = script.spawn();
+        let mpirun = started.unwrap_or_else(|e| panic!("{script:?} cannot be started: {e}"));
         Job { mpirun, token, dir }
     }
 
@@ -142,6 +160,29 @@ impl Job {
                 let _ = kill_process(process, Signal::KILL);
             }
             thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end, which has to be a bad one; returns what the job printed.
+    #[track_caller]
+    pub fn fail(mut self) -> String {
+        let status = self.wait();
+        let said = self.said();
+        assert!(!status.success(), "{said}");
+        said
+    }
+
+    /// Sends a signal to all processes of the job that run `program`.
+    pub fn signal(&self, program: &Path, signal: Signal) {
+        let is_rank = |pid: &Pid| {
+            let runs = fs::read_link(format!("/proc/{}/exe", pid.as_raw_pid()));
+            runs.is_ok_and(|runs| runs == program)
+        };
+        let processes = self.processes();
+        let ranks: Vec<&Pid> = processes.iter().filter(|pid| is_rank(pid)).collect();
+        assert!(!ranks.is_empty(), "no process runs {}", program.display());
+        for rank in ranks {
+            let _ = kill_process(*rank, signal);
         }
     }
 

@@ -91,13 +91,13 @@ fn pkg_config(root: &Path, arguments: &[&str]) -> String {
 }
 
 /// A directory for one test, and the C program that it is about.
-struct Bench {
+pub struct Bench {
     dir: TempDir,
-    program: PathBuf,
+    pub program: PathBuf,
 }
 
 impl Bench {
-    fn new(source: &str) -> Self {
+    pub fn new(source: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = Installed::get().compile(source, dir.path());
         Bench { dir, program }
@@ -372,6 +372,7 @@ fn the_debian_package_has_the_library() {
         &format!("lib/libh5logfs_writer.so.{version}"),
         "lib/pkgconfig/h5logfs_writer.pc",
         "share/doc/h5logfs-writer/examples/heat.c",
+        "share/doc/h5logfs-writer/examples/resubmit.sh",
     ] {
         let there = list.lines().any(|l| l.ends_with(&format!(" ./usr/{path}")));
         assert!(there, "{path}: {list}");

@@ -5,6 +5,7 @@ mod common;
 
 mod capi;
 mod creation;
+mod examples;
 mod faults;
 mod kill;
 mod port;

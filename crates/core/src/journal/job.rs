@@ -73,7 +73,9 @@ impl Job {
 impl Display for Job {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "process {}", self.pid)?;
-        for (word, text) in [("of", &self.user), ("on", &self.host)] {
+        let is_number = self.user.bytes().all(|b| b.is_ascii_digit());
+        let of = if is_number { "of user" } else { "of" };
+        for (word, text) in [(of, &self.user), ("on", &self.host)] {
             if !text.is_empty() {
                 write!(f, " {word} {text}")?;
             }
@@ -206,6 +208,11 @@ mod tests {
             job.to_string(),
             "process 4711 of anna on node12 (SLURM_JOB_ID=88123), since 1970-01-01 00:00:00 UTC"
         );
+        let job = Job {
+            user: "1001".into(),
+            ..job
+        };
+        assert!(job.to_string().starts_with("process 4711 of user 1001 on "));
         let job = Job::default();
         assert_eq!(job.to_string(), "process 0, since 1970-01-01 00:00:00 UTC");
         let own = Job::of_this_process();

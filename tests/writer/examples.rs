@@ -1,0 +1,263 @@
+//! The examples, in Rust and in C: what they say, and how a job is submitted again, as the user guide shows it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::capi::Bench;
+use crate::common::mpirun::{Job, program};
+use crate::common::readers::{Python, project, said};
+use crate::common::{PROGRAM, wait_until};
+
+const RANKS: u32 = 4;
+
+/// Enough that a job still runs when it has written a few frames.
+const STEPS: &str = "4000";
+const FRAMES: u64 = 200;
+
+fn names(dir: &Path) -> Vec<String> {
+    let found = fs::read_dir(dir).unwrap().flatten();
+    let mut names: Vec<String> = found
+        .map(|f| f.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+// --- arguments -----------------------------------------------------------------------------------
+
+/// Runs an example in an empty directory, in which it must create nothing. Whether it succeeded, and what it printed.
+fn says(program: &Path, arguments: &[&str]) -> (bool, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut script = Command::new("mpirun");
+    script.args(["-n", "2"]).arg(program).args(arguments);
+    script.current_dir(&dir);
+    let mut job = Job::launch(script);
+    let status = job.wait();
+    assert_eq!(names(dir.path()), [""; 0], "{arguments:?}: {}", job.said());
+    (status.success(), job.said())
+}
+
+fn check_arguments(program: &Path, name: &str) {
+    let usage = format!("Usage: {name} ");
+    let (succeeded, said) = says(program, &["--help"]);
+    assert!(succeeded && said.starts_with(&usage), "{said}");
+    assert_eq!(said.matches("Usage").count(), 1, "{said}");
+    for wrong in [&[][..], &["one.h5", "two.h5"], &["--force", "one.h5"]] {
+        let (succeeded, said) = says(program, wrong);
+        assert!(!succeeded && said.contains(&usage), "{wrong:?}: {said}");
+        assert_eq!(said.matches("Usage").count(), 1, "{said}");
+    }
+    // What every rank knows one of them says.
+    let (succeeded, said) = says(program, &["missing/one.h5"]);
+    assert!(
+        !succeeded && said.contains("missing does not exist"),
+        "{said}"
+    );
+    assert_eq!(said.matches("does not exist").count(), 1, "{said}");
+}
+
+#[test]
+fn examples_check_their_arguments() {
+    for name in ["heat", "events"] {
+        check_arguments(&program(name), name);
+    }
+}
+
+#[test]
+fn examples_in_c_check_their_arguments() {
+    for name in ["heat", "events"] {
+        let bench = Bench::new(&format!("examples/c/{name}.c"));
+        check_arguments(&bench.program, name);
+    }
+}
+
+// --- submitting again ----------------------------------------------------------------------------
+
+/// A directory of logs.
+struct Place {
+    dir: TempDir,
+    heat: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let heat = program("heat");
+        Place { dir, heat }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn start(&self, name: &str) -> Job {
+        let path = self.path(name);
+        let arguments = ["--steps", STEPS, path.to_str().unwrap()];
+        Job::start(RANKS, &self.heat, &arguments)
+    }
+
+    /// Waits until the job has flushed some frames, and stops it.
+    fn stop_midway(&self, job: &mut Job, name: &str) {
+        wait_until("the job has flushed", || {
+            assert!(!job.has_ended(), "{}", job.said());
+            self.flushes(name) >= 3
+        });
+        job.signal(&self.heat, Signal::STOP);
+    }
+
+    /// Kills a job in its midst. Returns the number of its flushes.
+    fn killed(&self, name: &str) -> u64 {
+        let mut job = self.start(name);
+        self.stop_midway(&mut job, name);
+        job.signal(&self.heat, Signal::KILL);
+        job.wait_for_killed();
+        let flushes = self.flushes(name);
+        assert!((3..FRAMES).contains(&flushes));
+        flushes
+    }
+
+    /// The commits in a journal.
+    fn flushes(&self, name: &str) -> u64 {
+        let journal = fs::read_to_string(self.path(&format!("{name}.h5logfs-journal")));
+        let lines = journal.unwrap_or_default();
+        let is_commit = |line: &&str| line.contains(r#"{"commit""#);
+        lines.lines().filter(is_commit).count() as u64
+    }
+
+    fn bytes(&self, name: &str) -> [Vec<u8>; 2] {
+        ["", ".h5logfs-journal"]
+            .map(|suffix| fs::read(self.path(&format!("{name}{suffix}"))).unwrap())
+    }
+
+    fn recover(&self, name: &str) -> String {
+        let recovery = Command::new(PROGRAM)
+            .arg("recover")
+            .arg(self.path(name))
+            .output();
+        said(&recovery.unwrap())
+    }
+
+    /// A file holds so many frames, and all of them.
+    #[track_caller]
+    fn shows(&self, name: &str, frames: u64) {
+        let plain = self.path(&format!("{name}.plain"));
+        let export = Command::new(PROGRAM)
+            .arg("export")
+            .args([self.path(name), plain.clone()])
+            .output()
+            .unwrap();
+        assert!(export.status.success(), "{}", said(&export));
+        let check = "
+import sys, h5py
+file = h5py.File(sys.argv[1], 'r')
+time, frames = file['time'][:], file['temperature']
+assert len(time) == len(frames) and (time == [20.0 * (i + 1) for i in range(len(time))]).all()
+assert (frames[:] >= 273).all()
+print(len(time))
+";
+        for python in Python::all() {
+            assert_eq!(python.run(check, &[&plain]).trim(), frames.to_string());
+        }
+        fs::remove_file(plain).unwrap();
+    }
+
+    /// Runs examples/resubmit.sh, as a user who has the programs in the path.
+    fn submit(&self) -> Job {
+        let mut path = OsString::new();
+        for program in [&self.heat, Path::new(PROGRAM)] {
+            path.push(program.parent().unwrap());
+            path.push(":");
+        }
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut script = Command::new("sh");
+        script
+            .arg(project().join("examples/resubmit.sh"))
+            .arg(self.dir.path());
+        script.env("PATH", path);
+        Job::launch(script)
+    }
+}
+
+#[test]
+fn a_killed_job_that_is_submitted_again_loses_nothing() {
+    let place = Place::new();
+    let flushes = place.killed("heat.h5");
+    let before = place.bytes("heat.h5");
+    let said = place.start("heat.h5").fail();
+    let path = place.path("heat.h5");
+    for words in [
+        format!("left {flushes} flushes in it"),
+        format!("`h5logfs recover {}`", path.display()),
+        "create failed on rank 0: a job (process ".to_owned(),
+    ] {
+        assert_eq!(said.matches(&words).count(), 1, "{words:?} in: {said}");
+    }
+    assert!(place.bytes("heat.h5") == before, "the log has changed");
+    assert_eq!(
+        names(place.dir.path()),
+        ["heat.h5", "heat.h5.h5logfs-journal"]
+    );
+    let said = place.recover("heat.h5");
+    assert!(
+        said.contains(&format!("recovered {flushes} flushes")),
+        "{said}"
+    );
+    place.shows("heat.h5", flushes);
+    // It exists still.
+    let said = place.start("heat.h5").fail();
+    assert!(said.contains("it exists already"), "{said}");
+    place.start("again.h5").succeed();
+    place.shows("again.h5", FRAMES);
+    place.shows("heat.h5", flushes);
+}
+
+#[test]
+fn a_job_that_is_submitted_while_it_runs_goes_on() {
+    let place = Place::new();
+    let mut job = place.start("heat.h5");
+    place.stop_midway(&mut job, "heat.h5");
+    let before = place.bytes("heat.h5");
+    let said = place.start("heat.h5").fail();
+    assert_eq!(
+        said.matches("another job writes it: process ").count(),
+        1,
+        "{said}"
+    );
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(said.contains(&format!(" on {}", host.trim())), "{said}");
+    assert!(place.bytes("heat.h5") == before, "the log has changed");
+    job.signal(&place.heat, Signal::CONT);
+    job.succeed();
+    assert_eq!(names(place.dir.path()), ["heat.h5"]);
+    place.shows("heat.h5", FRAMES);
+}
+
+#[test]
+fn the_script_of_the_guide_may_be_submitted_any_number_of_times() {
+    let place = Place::new();
+    place.submit().succeed();
+    let flushes = place.killed("heat-2.h5");
+    place.submit().succeed();
+    let logs = ["heat-1.h5", "heat-2.h5", "heat-3.h5"];
+    assert_eq!(names(place.dir.path()), logs);
+    // While a job runs, the script ends, and starts no other one.
+    let mut job = place.start("heat-4.h5");
+    place.stop_midway(&mut job, "heat-4.h5");
+    let said = place.submit().fail();
+    assert!(
+        said.contains("heat-4.h5") && said.contains("running"),
+        "{said}"
+    );
+    assert_eq!(names(place.dir.path()).len(), 5);
+    job.signal(&place.heat, Signal::CONT);
+    job.succeed();
+    for (name, frames) in [("heat-1.h5", 10), ("heat-2.h5", flushes), ("heat-3.h5", 10)] {
+        place.shows(name, frames);
+    }
+    place.shows("heat-4.h5", FRAMES);
+}
