@@ -276,6 +276,43 @@ typedef struct h5logfs_dataset_spec {
 } h5logfs_dataset_spec;
 
 /**
+ * A selected part of an array in memory, as the inner cells of a grid with ghost cells: a hyperslab as
+ * H5Sselect_hyperslab selects it. The first selected element of the array goes to the first one that the
+ * call selects in the dataset, and so on, both in row-major order. There must be as many of both.
+ * `h5logfs_memory_space_init` fills in a single element, strides and blocks of 1.
+ */
+typedef struct h5logfs_memory_space {
+    /**
+     * Size of this struct in the caller's header. Set by `h5logfs_memory_space_init`.
+     */
+    size_t size;
+    /**
+     * Number of dimensions of the array, 0 to 32. Each array below has this many values.
+     */
+    int rank;
+    /**
+     * Extent of the array, in elements.
+     */
+    const uint64_t *dims;
+    /**
+     * Start of the selected part.
+     */
+    const uint64_t *start;
+    /**
+     * Distance from block to block. NULL (default): 1 in each dimension.
+     */
+    const uint64_t *stride;
+    /**
+     * Number of blocks. If `block` is NULL, the number of elements.
+     */
+    const uint64_t *count;
+    /**
+     * Elements of a block. NULL (default): 1 in each dimension.
+     */
+    const uint64_t *block;
+} h5logfs_memory_space;
+
+/**
  * int8_t
  */
 #define H5LOGFS_INT8 1
@@ -645,6 +682,59 @@ int h5logfs_lend_points(h5logfs_id dataset,
                         const uint64_t *points,
                         const void *data,
                         size_t size);
+
+/**
+ * Fills in the defaults. `size` is sizeof(h5logfs_memory_space). Local.
+ */
+int h5logfs_memory_space_init(struct h5logfs_memory_space *space, size_t size);
+
+/**
+ * Writes a block as `h5logfs_write_block` does, from a selected part of an array in memory. `data` and
+ * `size` are those of the whole array. Copies the selected elements. Local.
+ */
+int h5logfs_write_block_from(h5logfs_id dataset,
+                             const uint64_t *start,
+                             const uint64_t *count,
+                             const struct h5logfs_memory_space *space,
+                             const void *data,
+                             size_t size);
+
+/**
+ * Writes a hyperslab as `h5logfs_write_hyperslab` does, from a selected part of an array in memory. `data`
+ * and `size` are those of the whole array. Copies the selected elements. Local.
+ */
+int h5logfs_write_hyperslab_from(h5logfs_id dataset,
+                                 const uint64_t *start,
+                                 const uint64_t *stride,
+                                 const uint64_t *count,
+                                 const uint64_t *block,
+                                 const struct h5logfs_memory_space *space,
+                                 const void *data,
+                                 size_t size);
+
+/**
+ * Writes as `h5logfs_write_block_from`, but lends the data until the next flush. The selected elements are
+ * copied in any case, unless they lie in one piece. Local.
+ */
+int h5logfs_lend_block_from(h5logfs_id dataset,
+                            const uint64_t *start,
+                            const uint64_t *count,
+                            const struct h5logfs_memory_space *space,
+                            const void *data,
+                            size_t size);
+
+/**
+ * Writes as `h5logfs_write_hyperslab_from`, but lends the data until the next flush. The selected elements
+ * are copied in any case, unless they lie in one piece. Local.
+ */
+int h5logfs_lend_hyperslab_from(h5logfs_id dataset,
+                                const uint64_t *start,
+                                const uint64_t *stride,
+                                const uint64_t *count,
+                                const uint64_t *block,
+                                const struct h5logfs_memory_space *space,
+                                const void *data,
+                                size_t size);
 
 #ifdef __cplusplus
 }  // extern "C"

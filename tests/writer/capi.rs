@@ -127,7 +127,7 @@ fn header() -> String {
         cbindgen::Config::from_file(project().join("crates/writer/cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
     let parts = [
-        "status", "registry", "options", "file", "types", "dataset", "write",
+        "status", "registry", "options", "file", "types", "dataset", "write", "memory",
     ];
     for part in parts {
         let source = project().join("crates/writer/src/capi").join(part);
@@ -264,6 +264,11 @@ fn the_events_example_is_that_of_rust() {
 #[test]
 fn dimension_scales_are_those_of_rust() {
     same_as("tests/c/scales.c", &program("writer-port"), &["scales"]);
+}
+
+#[test]
+fn ghost_cells_stay_behind() {
+    same_as("tests/c/ghosts.c", &program("writer-port"), &["ghosts"]);
 }
 
 #[test]

@@ -142,6 +142,25 @@ with h5py.File(sys.argv[1], 'r') as f:
 }
 
 #[test]
+fn ghost_cells_stay_behind() {
+    let ported = Ported::write(4, "ghosts");
+    let shown = ported.exported("shown.h5");
+    let check = "
+import sys, h5py, numpy
+with h5py.File(sys.argv[1], 'r') as f:
+    wanted = numpy.add.outer(1000.0 * numpy.arange(6), numpy.arange(10))
+    for name in 'field', 'filtered', 'lent':
+        assert (f[name][:] == wanted).all(), (name, f[name][:])
+    for rank, plane in enumerate(f['coarse'][:]):
+        row, column = rank % 2 * 3, rank // 2 * 5
+        assert (plane == wanted[row:row + 3, column:column + 5:2]).all(), plane
+";
+    for python in Python::all() {
+        python.run(check, &[&shown]);
+    }
+}
+
+#[test]
 fn attributes_come_from_vectors_arrays_and_slices() {
     let ported = Ported::write(2, "attributes");
     let shown = ported.exported("shown.h5");

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 
 use super::entries::DatasetInfo;
+use super::memory::Source;
 use super::selection::Blocks;
-use super::{Dataset, Error, Result, Selection, Writer, stored};
+use super::{Dataset, Error, MemorySpace, Result, Selection, Writer, stored};
 
 /// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they
 /// follow the writes in the buffer.
@@ -61,7 +62,24 @@ impl<'w, 'd> Batch<'w, 'd> {
     ) -> Result<()> {
         let added = self.writer.check_type::<T>(dataset).and_then(|()| {
             // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
-            unsafe { self.add(dataset, selection, data.as_ptr().cast(), data.len()) }
+            unsafe { self.add(dataset, selection, Source::of(data)) }
+        });
+        self.writer.note_refusal(added)
+    }
+
+    /// Logs a selected part of a larger array: see [`Writer::write_from`]. The selected elements are copied, unless they
+    /// lie in one piece. Local.
+    pub fn write_from<T: H5Type>(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        space: MemorySpace<'_>,
+        data: &'d [T],
+    ) -> Result<()> {
+        let added = self.writer.check_type::<T>(dataset).and_then(|()| {
+            let source = Source::of(data).within(space);
+            // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
+            unsafe { self.add(dataset, selection, source) }
         });
         self.writer.note_refusal(added)
     }
@@ -79,24 +97,35 @@ impl<'w, 'd> Batch<'w, 'd> {
         count: usize,
     ) -> Result<()> {
         // SAFETY: promised by the caller.
-        let added = unsafe { self.add(dataset, selection, data, count) };
+        unsafe { self.write_elements(dataset, selection, Source::new(data, count)) }
+    }
+
+    /// # Safety
+    /// `source` has elements of the dataset's datatype, which do not change during `'d`.
+    pub(crate) unsafe fn write_elements(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        source: Source<'_>,
+    ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let added = unsafe { self.add(dataset, selection, source) };
         self.writer.note_refusal(added)
     }
 
     /// # Safety
-    /// See [`Batch::write_raw`].
+    /// See [`Batch::write_elements`].
     unsafe fn add(
         &mut self,
         dataset: Dataset,
         selection: Selection<'_>,
-        data: *const u8,
-        count: usize,
+        source: Source<'_>,
     ) -> Result<()> {
-        self.writer.select(dataset, selection, count)?;
+        self.writer.select(dataset, selection, &source)?;
         let memory = &self.writer.memory[dataset.0 as usize];
         let layout = &self.writer.outline.datasets[dataset.0 as usize].layout;
         // SAFETY: promised by the caller.
-        let bytes: Cow<'d, [u8]> = unsafe { memory.packed(data, count) };
+        let bytes: Cow<'d, [u8]> = unsafe { source.packed(memory, &self.writer.memory_blocks) };
         let records = &mut self.records;
         stored::records(layout, &self.writer.blocks, bytes, &mut |blocks, bytes| {
             records.push(BatchRecord {

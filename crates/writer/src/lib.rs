@@ -42,6 +42,7 @@ mod entries;
 mod error;
 mod existing;
 mod files;
+mod memory;
 mod options;
 mod parallel;
 mod selection;
@@ -59,6 +60,7 @@ pub use batch::Batch;
 pub use error::{Error, Result};
 pub use h5logfs_core::journal::datatype::{Datatype, Member};
 pub use h5logfs_core::journal::value::Value;
+pub use memory::MemorySpace;
 pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
@@ -68,6 +70,7 @@ use entries::{DatasetInfo, Section};
 use files::Files;
 use h5logfs_core::journal::definition::{Definition, Outline};
 use h5logfs_core::journal::extent::{ExtentHeader, crc32};
+use memory::Source;
 use parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use selection::Blocks;
 use settle::LeftOut;
@@ -111,8 +114,9 @@ pub struct Writer {
     section: Section,
     /// The data since the last flush.
     data: Vec<u8>,
-    /// The blocks of the current write. Kept to save allocations.
+    /// The blocks of the current write, in the dataset and in memory. Kept to save allocations.
     blocks: Blocks,
+    memory_blocks: Blocks,
     /// Why a write was refused on this rank. The next flush reports it to all ranks.
     refused: Option<String>,
     /// The refusal that a failed close has found on some rank, and has not reported yet.
@@ -152,6 +156,7 @@ impl Writer {
             left_out: LeftOut::default(),
             data: Vec::new(),
             blocks: Blocks::default(),
+            memory_blocks: Blocks::default(),
             refused: None,
             unreported: None,
         })
@@ -279,7 +284,24 @@ impl Writer {
     ) -> Result<()> {
         let written = self.check_type::<T>(dataset).and_then(|()| {
             // SAFETY: a `T` has the datatype of the dataset.
-            unsafe { self.buffer_write(dataset, selection, data.as_ptr().cast(), data.len()) }
+            unsafe { self.buffer_write(dataset, selection, Source::of(data)) }
+        });
+        self.note_refusal(written)
+    }
+
+    /// Logs a selected part of a larger array, as the inner cells of a grid with ghost cells. `data` is the whole
+    /// array. The selected elements are copied. Local. See [`Writer::write`].
+    pub fn write_from<T: H5Type>(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        space: MemorySpace<'_>,
+        data: &[T],
+    ) -> Result<()> {
+        let written = self.check_type::<T>(dataset).and_then(|()| {
+            let source = Source::of(data).within(space);
+            // SAFETY: a `T` has the datatype of the dataset.
+            unsafe { self.buffer_write(dataset, selection, source) }
         });
         self.note_refusal(written)
     }
@@ -295,8 +317,21 @@ impl Writer {
         data: *const u8,
         count: usize,
     ) -> Result<()> {
+        let source = Source::new(data, count);
         // SAFETY: promised by the caller.
-        let written = unsafe { self.buffer_write(dataset, selection, data, count) };
+        unsafe { self.write_elements(dataset, selection, source) }
+    }
+
+    /// # Safety
+    /// `source` has elements of the dataset's datatype.
+    pub(crate) unsafe fn write_elements(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        source: Source<'_>,
+    ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let written = unsafe { self.buffer_write(dataset, selection, source) };
         self.note_refusal(written)
     }
 
@@ -331,20 +366,13 @@ impl Writer {
         &mut self,
         dataset: Dataset,
         selection: Selection<'_>,
-        data: *const u8,
-        count: usize,
+        source: Source<'_>,
     ) -> Result<()> {
-        self.select(dataset, selection, count)?;
+        self.select(dataset, selection, &source)?;
         let memory = &self.memory[dataset.0 as usize];
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
-        let bytes = count
-            .checked_mul(memory.size)
-            .filter(|b| *b <= isize::MAX as usize);
-        let Some(bytes) = bytes else {
-            let reason = format!("{count} elements are more than an address space holds");
-            return Err(self.write_error(dataset, reason));
-        };
-        let wanted = bytes as u64 + self.blocks.max_encoded_len();
+        let bytes = self.blocks.elements * memory.size as u64;
+        let wanted = bytes + self.blocks.max_encoded_len();
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
         if held.saturating_add(wanted) > limit {
             return Err(Error::BufferFull {
@@ -357,7 +385,7 @@ impl Writer {
             });
         }
         // SAFETY: promised by the caller.
-        let bytes = unsafe { memory.packed(data, count) };
+        let bytes = unsafe { source.packed(memory, &self.memory_blocks) };
         let (section, buffer) = (&mut self.section, &mut self.data);
         let info = DatasetInfo::new(dataset.0, layout);
         stored::records(layout, &self.blocks, bytes, &mut |blocks, bytes| {
@@ -367,8 +395,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Lists the blocks of a selection in `self.blocks`. Fails if they do not have `count` elements.
-    fn select(&mut self, dataset: Dataset, selection: Selection<'_>, count: usize) -> Result<()> {
+    /// Lists the blocks of a selection in `self.blocks`, and those of the elements in memory in `self.memory_blocks`.
+    /// Fails if one has more elements than the other.
+    fn select(
+        &mut self,
+        dataset: Dataset,
+        selection: Selection<'_>,
+        source: &Source<'_>,
+    ) -> Result<()> {
         if self.open.is_none() {
             return Err(Error::closed(&self.path));
         }
@@ -376,14 +410,23 @@ impl Writer {
         let defined = defined.ok_or_else(|| self.unknown(dataset))?;
         let listed = self.blocks.set(&selection, &defined.layout.dims);
         listed.map_err(|reason| self.write_error(dataset, reason))?;
-        if self.blocks.elements != count as u64 {
+        let size = self.memory[dataset.0 as usize].size;
+        let bytes = source.count.checked_mul(size);
+        if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
             let reason = format!(
-                "{count} elements for a selection of {} ({selection}, of the extent {:?})",
-                self.blocks.elements, defined.layout.dims
+                "{} elements are more than an address space holds",
+                source.count
             );
             return Err(self.write_error(dataset, reason));
         }
-        Ok(())
+        let selected = source.select(self.blocks.elements, &mut self.memory_blocks);
+        selected.map_err(|what| {
+            let reason = format!(
+                "{what} for a selection of {} ({selection}, of the extent {:?})",
+                self.blocks.elements, self.outline.datasets[dataset.0 as usize].layout.dims
+            );
+            self.write_error(dataset, reason)
+        })
     }
 
     // Errors of this rank leave the writer through these functions, which add file and rank.

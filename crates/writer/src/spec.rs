@@ -117,8 +117,30 @@ impl MemoryType {
             // SAFETY: there are this many bytes, and none of them is padding.
             return Cow::Borrowed(unsafe { std::slice::from_raw_parts(data, count * self.size) });
         }
-        let packed: usize = self.runs.iter().map(|r| r.1).sum();
-        let mut bytes = Vec::with_capacity(packed * count);
+        let mut bytes = Vec::with_capacity(self.packed_size() * count);
+        // SAFETY: promised by the caller.
+        unsafe { self.append_packed(data, count, &mut bytes) };
+        Cow::Owned(bytes)
+    }
+
+    /// Size of an element without padding, in bytes.
+    pub fn packed_size(&self) -> usize {
+        if self.runs.is_empty() {
+            return self.size;
+        }
+        self.runs.iter().map(|r| r.1).sum()
+    }
+
+    /// Appends the bytes of elements without padding.
+    ///
+    /// # Safety
+    /// See [`MemoryType::packed`].
+    pub unsafe fn append_packed(&self, data: *const u8, count: usize, bytes: &mut Vec<u8>) {
+        if self.runs.is_empty() {
+            // SAFETY: there are this many bytes, and none of them is padding.
+            let elements = unsafe { std::slice::from_raw_parts(data, count * self.size) };
+            return bytes.extend_from_slice(elements);
+        }
         for element in 0..count {
             for (offset, len) in &self.runs {
                 // SAFETY: runs lie within an element and contain no padding.
@@ -127,7 +149,6 @@ impl MemoryType {
                 });
             }
         }
-        Cow::Owned(bytes)
     }
 }
 

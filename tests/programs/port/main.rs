@@ -6,6 +6,7 @@
 //! ```
 
 mod attributes;
+mod ghosts;
 mod scales;
 
 use h5logfs_writer::{Options, Writer};
@@ -27,6 +28,7 @@ fn main() {
     let file = Writer::create(path, &world, Options::default()).unwrap();
     let written = match what.as_str() {
         "attributes" => attributes::write(file),
+        "ghosts" => ghosts::write(file, &world),
         "scales" => scales::write(file, &world),
         "many-scales" => scales::write_many(file),
         "open-scales" => scales::write_open(file, &world),

@@ -20,6 +20,7 @@ pub mod dataset;
 mod environment;
 pub mod file;
 mod input;
+pub mod memory;
 pub mod options;
 mod registry;
 pub mod status;

@@ -5,10 +5,12 @@ use std::ptr::NonNull;
 
 use super::file::lent_batch;
 use super::input::{self, MAX_DIMS};
+use super::memory::h5logfs_memory_space;
 use super::registry::{self, Dataset, FileState, h5logfs_id};
 use super::status::h5logfs_status::H5LOGFS_ERR_WRITE;
 use super::status::{ApiError, Result, to_status};
 use crate::Selection;
+use crate::memory::Source;
 
 /// Writes the whole extent of a dataset. Copies the data. Local.
 #[unsafe(no_mangle)]
@@ -165,14 +167,14 @@ pub unsafe extern "C" fn h5logfs_lend_points(
 
 /// What a call does with the caller's data.
 #[derive(Clone, Copy)]
-enum DataMode {
+pub(super) enum DataMode {
     Copy,
     Lend,
 }
 
 /// A selection as the C functions get it.
 #[derive(Clone, Copy)]
-enum CSelection {
+pub(super) enum CSelection {
     All,
     Block {
         start: *const u64,
@@ -195,7 +197,7 @@ impl CSelection {
     /// # Safety
     /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this
     /// rank.
-    unsafe fn read<'a>(self, rank: usize) -> Result<Selection<'a>> {
+    pub unsafe fn read<'a>(self, rank: usize) -> Result<Selection<'a>> {
         static ONES: [u64; MAX_DIMS] = [1; MAX_DIMS];
         // SAFETY: promised by the caller.
         let array = |items, number, what| unsafe { input::array::<u64>(items, number, what) };
@@ -247,16 +249,34 @@ unsafe fn write(
     size: usize,
     selection: CSelection,
 ) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe { write_from(mode, dataset, std::ptr::null(), data, size, selection) }
+}
+
+/// Without a memory space, the data are the selected elements one behind the other.
+///
+/// # Safety
+/// The pointers are what they are documented to be.
+pub(super) unsafe fn write_from(
+    mode: DataMode,
+    dataset: h5logfs_id,
+    space: *const h5logfs_memory_space,
+    data: *const c_void,
+    size: usize,
+    selection: CSelection,
+) -> c_int {
     to_status(|| {
         let dataset = registry::dataset(dataset)?;
         let mut file = dataset.file.lock()?;
         // SAFETY: promised by the caller.
         let selection = unsafe { selection.read(dataset.rank) };
         let elements = elements(&dataset, data.cast(), size);
-        match selection.and_then(|selection| Ok((selection, elements?))) {
+        // SAFETY: promised by the caller.
+        let source = elements.and_then(|elements| unsafe { within(elements, space) });
+        match selection.and_then(|selection| Ok((selection, source?))) {
             // SAFETY: promised by the caller. Lent elements do not change until the next flush.
-            Ok((selection, elements)) => unsafe {
-                write_elements(mode, &mut file, &dataset, selection, elements)
+            Ok((selection, source)) => unsafe {
+                write_elements(mode, &mut file, &dataset, selection, source)
             },
             Err(error) => {
                 let error = error.about(format!("dataset {}", dataset.path));
@@ -267,30 +287,38 @@ unsafe fn write(
     })
 }
 
-/// Elements in the caller's memory.
-struct Elements {
-    data: *const u8,
-    count: usize,
+/// # Safety
+/// `space` is NULL, or what it is documented to be.
+unsafe fn within<'a>(
+    elements: Source<'a>,
+    space: *const h5logfs_memory_space,
+) -> Result<Source<'a>> {
+    if space.is_null() {
+        return Ok(elements);
+    }
+    let about = |e: ApiError| e.about("the memory space");
+    // SAFETY: promised by the caller.
+    let space = unsafe { input::read_struct(space).and_then(|space| space.read()) };
+    Ok(elements.within(space.map_err(about)?))
 }
 
 /// # Safety
-/// `elements` are elements of the dataset. Lent ones live and do not change until the next flush.
+/// `source` has elements of the dataset. Lent ones live and do not change until the next flush.
 unsafe fn write_elements(
     mode: DataMode,
     file: &mut FileState,
     dataset: &Dataset,
     selection: Selection<'_>,
-    elements: Elements,
+    source: Source<'_>,
 ) -> Result<()> {
     let id = dataset.dataset;
-    let Elements { data, count } = elements;
     // SAFETY: promised by the caller.
     let written = unsafe {
         match mode {
-            DataMode::Copy => file.writer.write_raw(id, selection, data, count),
+            DataMode::Copy => file.writer.write_elements(id, selection, source),
             DataMode::Lend => {
                 let mut batch = lent_batch(file);
-                let written = batch.write_raw(id, selection, data, count);
+                let written = batch.write_elements(id, selection, source);
                 file.lent = batch.into_records();
                 written
             }
@@ -299,10 +327,10 @@ unsafe fn write_elements(
     Ok(written?)
 }
 
-fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Elements> {
+fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Source<'static>> {
     if size == 0 {
         let data = NonNull::dangling().as_ptr();
-        return Ok(Elements { data, count: 0 });
+        return Ok(Source::new(data, 0));
     }
     if data.is_null() {
         return Err(ApiError::invalid("the data are NULL"));
@@ -321,6 +349,5 @@ fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Elements>
             ),
         ));
     }
-    let count = size / dataset.element_size;
-    Ok(Elements { data, count })
+    Ok(Source::new(data, size / dataset.element_size))
 }
