@@ -80,9 +80,9 @@ impl Error {
 /// What is left, and what to do.
 fn afterwards(operation: &str) -> &'static str {
     match operation {
-        "flush" => ". Earlier flushes are safe, and the call can be repeated",
+        "flush" => ". It changed nothing that was flushed before, and can be repeated",
         "close" => {
-            ". All data are safe: close again, or let the job end and close it with `h5logfs recover`"
+            ". It changed nothing that was flushed: close again, or let the job end and close it with `h5logfs recover`"
         }
         _ => "",
     }
@@ -170,12 +170,12 @@ mod tests {
                     "/scratch/run.h5.subfiles/run.h5.1: No space left on device",
                 ),
                 "/scratch/run.h5: flush failed on rank 3: /scratch/run.h5.subfiles/run.h5.1: No space left on device. \
-                 Earlier flushes are safe, and the call can be repeated",
+                 It changed nothing that was flushed before, and can be repeated",
             ),
             (
                 failed("close", "/scratch/run.h5: No space left on device"),
-                "/scratch/run.h5: close failed on rank 3: No space left on device. All data are safe: close again, or \
-                 let the job end and close it with `h5logfs recover`",
+                "/scratch/run.h5: close failed on rank 3: No space left on device. It changed nothing that was flushed: \
+                 close again, or let the job end and close it with `h5logfs recover`",
             ),
             (
                 Error::Refused {
