@@ -386,8 +386,9 @@ int h5logfs_options_init(struct h5logfs_options *options,
 
 /**
  * Creates a file that all ranks of `comm` write together. `file` receives its handle, or 0 on error.
- * The library duplicates the communicator. `options` may be NULL for the defaults. Fails on all ranks
- * or on none. Collective over `comm`.
+ * The library duplicates the communicator. `options` may be NULL for the defaults. All ranks pass the
+ * same path and options. Fails on all ranks or on none, and then leaves everything as it was.
+ * Collective over `comm`.
  */
 int h5logfs_create(MPI_Comm comm,
                    const char *path,

@@ -15,8 +15,9 @@ use crate::{Batch, Options, Writer, elements_value};
 use h5logfs_core::journal::value::Value;
 
 /// Creates a file that all ranks of `comm` write together. `file` receives its handle, or 0 on error.
-/// The library duplicates the communicator. `options` may be NULL for the defaults. Fails on all ranks
-/// or on none. Collective over `comm`.
+/// The library duplicates the communicator. `options` may be NULL for the defaults. All ranks pass the
+/// same path and options. Fails on all ranks or on none, and then leaves everything as it was.
+/// Collective over `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_create(
     comm: MPI_Comm,
