@@ -737,6 +737,32 @@ int h5logfs_lend_hyperslab_from(h5logfs_id dataset,
                                 const void *data,
                                 size_t size);
 
+/**
+ * Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all
+ * ranks, extends the dataset, and puts them behind the extent that it has then: those of a lower rank
+ * first, those of a rank in the order of the calls. `data` holds any number of whole rows, one behind the
+ * other. Copies the data. Local.
+ */
+int h5logfs_append(h5logfs_id dataset,
+                   const void *data,
+                   size_t size);
+
+/**
+ * Appends as `h5logfs_append`, but lends the data until the next flush. These rows follow those that were
+ * copied. Local.
+ */
+int h5logfs_lend_append(h5logfs_id dataset,
+                        const void *data,
+                        size_t size);
+
+/**
+ * Returns where the last complete flush put the rows that this rank had appended to a dataset: the index of
+ * the first one in `start`, and their number in `count`. Local.
+ */
+int h5logfs_appended(h5logfs_id dataset,
+                     uint64_t *start,
+                     uint64_t *count);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

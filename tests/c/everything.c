@@ -214,6 +214,29 @@ static void shapes(h5logfs_id file)
     REQUIRE(bytes == 0);
 }
 
+/* Rows that find their places themselves: rank + 1 of each rank, one of them lent. */
+static void appends(h5logfs_id file)
+{
+    const uint64_t none[2] = {0, 2}, most[2] = {H5LOGFS_UNLIMITED, 2};
+    h5logfs_dataset_spec spec = spec_of(H5LOGFS_INT32, 2, none);
+    spec.max_dims = most;
+    h5logfs_id rows;
+    CHECK(h5logfs_dataset(file, "/rows", &spec, &rows));
+    static int32_t lent[2];
+    lent[0] = rank;
+    lent[1] = -1;
+    CHECK(h5logfs_lend_append(rows, lent, sizeof lent));
+    for (int n = 0; n < rank; n++) {
+        const int32_t row[2] = {rank, n};
+        CHECK(h5logfs_append(rows, row, sizeof row));
+    }
+    CHECK(h5logfs_append(rows, NULL, 0));
+    CHECK(h5logfs_flush(file));
+    uint64_t start, count;
+    CHECK(h5logfs_appended(rows, &start, &count));
+    REQUIRE(start == (uint64_t)rank * (uint64_t)(rank + 1) / 2 && count == (uint64_t)rank + 1);
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 2);
@@ -238,6 +261,7 @@ int main(int argc, char **argv)
     selections(file, "/written", false);
     selections(file, "/lent", true);
     shapes(file);
+    appends(file);
     /* The close flushes what is lent, too. */
     const uint64_t dims = 3;
     static const float late[3] = {1.5f, 2.5f, 3.5f};

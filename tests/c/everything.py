@@ -84,4 +84,5 @@ assert s["grown"].maxshape == (None, 6) and s["grown"].chunks == (2, 4) and s["g
 assert s["grown"].compression_opts == 6 and s["grown"].shuffle and s["grown"].fletcher32
 assert s["scalar"].shape == () and s["scalar"][()] == 3.25
 same("order", s["order"][:], [[5, 5, 6]] * ranks)
+same("rows", f["rows"][:], [row for r in each for row in [[r, n] for n in range(r)] + [[r, -1]]])
 same("late", f["late"][:], [1.5, 2.5, 3.5])

@@ -149,6 +149,18 @@ class Serial:
                 at += size * count
         assert at == len(data), of
 
+    def append(self, of):
+        dataset, memory = self.datasets[of["dataset"]]
+        rows = dataset.shape[0]
+        count = tuple(of["dims"])
+        if count[0] == 0:
+            return
+        dataset.set_extent((rows + count[0],) + dataset.shape[1:])
+        target = dataset.get_space()
+        target.select_hyperslab((rows,) + (0,) * (len(count) - 1), count)
+        data = np.frombuffer(bytes.fromhex(of["data"]), np.uint8).copy()
+        dataset.write(h5s.create_simple((int(np.prod(count)),)), target, data, mtype=memory)
+
     @staticmethod
     def selections(dataset, region):
         """Selections and their elements; several where the order among them matters."""
@@ -195,6 +207,12 @@ def build(program, flushes, out):
                 if kind == "writes":
                     for write in of[rank]["list"]:
                         serial.write(write)
+        # The flush puts them behind all that the round has written.
+        for rank in range(program["ranks"]):
+            for kind, of in steps:
+                if kind == "appends":
+                    for append in of[rank]["list"]:
+                        serial.append(append)
     serial.file.close()
 
 

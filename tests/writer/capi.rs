@@ -127,7 +127,7 @@ fn header() -> String {
         cbindgen::Config::from_file(project().join("crates/writer/cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
     let parts = [
-        "status", "registry", "options", "file", "types", "dataset", "write", "memory",
+        "status", "registry", "options", "file", "types", "dataset", "write", "memory", "append",
     ];
     for part in parts {
         let source = project().join("crates/writer/src/capi").join(part);

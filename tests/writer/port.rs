@@ -160,6 +160,30 @@ with h5py.File(sys.argv[1], 'r') as f:
     }
 }
 
+/// Also after a flush that failed, and in a dataset that one rank alone appends to.
+#[test]
+fn appended_rows_lie_in_the_order_of_the_ranks() {
+    let ported = Ported::write(4, "appends");
+    let shown = ported.exported("shown.h5");
+    let check = "
+import sys, h5py
+wanted = []
+for round in range(5):
+    for rank in range(4):
+        wanted += [[rank, round, n] for n in range((3 * rank + 5 * round) % 7)]
+        if round == 3:
+            wanted += [[rank, -1, n] for n in range(rank)]
+with h5py.File(sys.argv[1], 'r') as f:
+    assert f['particles'][:].tolist() == wanted, f['particles'][:].tolist()
+    assert f['plain'][:].tolist() == 10 * [0] + [v for round in range(5) for v in (round, 7)]
+    assert f['tracked'][:].tolist() == [3 * [rank] for rank in range(4) for _ in range(rank + 1)]
+    assert f['late'][:].tolist() == [9, 1, 2, 3]
+";
+    for python in Python::all() {
+        python.run(check, &[&shown]);
+    }
+}
+
 #[test]
 fn attributes_come_from_vectors_arrays_and_slices() {
     let ported = Ported::write(2, "attributes");

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use hdf5::H5Type;
 
+use super::appends::Rows;
 use super::entries::DatasetInfo;
 use super::memory::Source;
 use super::selection::Blocks;
-use super::{Dataset, Error, MemorySpace, Result, Selection, Writer, stored};
+use super::{Dataset, Error, Lent, MemorySpace, Result, Selection, Writer, stored};
 
 /// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they
 /// follow the writes in the buffer.
@@ -28,11 +29,18 @@ use super::{Dataset, Error, MemorySpace, Result, Selection, Writer, stored};
 /// ```
 pub struct Batch<'w, 'd> {
     writer: &'w mut Writer,
+    contents: Contents<'d>,
+}
+
+/// What a batch holds.
+#[derive(Default)]
+pub(crate) struct Contents<'d> {
     records: Vec<BatchRecord<'d>>,
+    rows: Vec<Rows<'d>>,
 }
 
 /// A record whose data are not in the writer's buffer.
-pub(crate) struct BatchRecord<'d> {
+struct BatchRecord<'d> {
     dataset: Dataset,
     blocks: Blocks,
     bytes: Cow<'d, [u8]>,
@@ -40,17 +48,17 @@ pub(crate) struct BatchRecord<'d> {
 
 impl<'w, 'd> Batch<'w, 'd> {
     pub(super) fn new(writer: &'w mut Writer) -> Self {
-        Self::from_records(writer, Vec::new())
+        Self::from_contents(writer, Contents::default())
     }
 
     /// Ends the borrow of the writer, for a caller that cannot borrow it until the flush.
-    pub(crate) fn into_records(mut self) -> Vec<BatchRecord<'d>> {
-        std::mem::take(&mut self.records)
+    pub(crate) fn into_contents(mut self) -> Contents<'d> {
+        std::mem::take(&mut self.contents)
     }
 
-    /// The records must be of the same writer.
-    pub(crate) fn from_records(writer: &'w mut Writer, records: Vec<BatchRecord<'d>>) -> Self {
-        Batch { writer, records }
+    /// The contents must be of the same writer.
+    pub(crate) fn from_contents(writer: &'w mut Writer, contents: Contents<'d>) -> Self {
+        Batch { writer, contents }
     }
 
     /// Logs elements, row-major over the selection. Local.
@@ -126,7 +134,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         let layout = &self.writer.outline.datasets[dataset.0 as usize].layout;
         // SAFETY: promised by the caller.
         let bytes: Cow<'d, [u8]> = unsafe { source.packed(memory, &self.writer.memory_blocks) };
-        let records = &mut self.records;
+        let records = &mut self.contents.records;
         stored::records(layout, &self.writer.blocks, bytes, &mut |blocks, bytes| {
             records.push(BatchRecord {
                 dataset,
@@ -134,6 +142,42 @@ impl<'w, 'd> Batch<'w, 'd> {
                 bytes,
             });
         });
+        Ok(())
+    }
+
+    /// Appends rows as [`Writer::append`] does. They follow those that were copied. Local.
+    pub fn append<T: H5Type>(&mut self, dataset: Dataset, rows: &'d [T]) -> Result<()> {
+        let appended = self.writer.check_type::<T>(dataset).and_then(|()| {
+            // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
+            unsafe { self.add_rows(dataset, Source::of(rows)) }
+        });
+        self.writer.note_refusal(appended)
+    }
+
+    /// Appends rows whose type is known only when the program runs. Local.
+    ///
+    /// # Safety
+    /// `data` points to `count` elements of the dataset's datatype in memory, which do not change
+    /// during `'d`.
+    pub unsafe fn append_raw(
+        &mut self,
+        dataset: Dataset,
+        data: *const u8,
+        count: usize,
+    ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let appended = unsafe { self.add_rows(dataset, Source::new(data, count)) };
+        self.writer.note_refusal(appended)
+    }
+
+    /// # Safety
+    /// `source` has elements of the dataset's datatype, which do not change during `'d`.
+    unsafe fn add_rows(&mut self, dataset: Dataset, source: Source<'_>) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let rows = unsafe { self.writer.rows(dataset, source) }?;
+        if rows.number > 0 {
+            self.contents.rows.push(rows);
+        }
         Ok(())
     }
 
@@ -151,15 +195,23 @@ impl<'w, 'd> Batch<'w, 'd> {
     }
 
     fn flush_lent(&mut self) -> Result<()> {
-        let records = std::mem::take(&mut self.records);
-        let pieces = self.add_entries(&records);
-        let flushed = self.writer.flush_with(&pieces);
+        let Contents { records, rows } = std::mem::take(&mut self.contents);
+        let data = &self.add_entries(&records)[..];
+        let flushed = self.writer.flush_with(Lent { data, rows: &rows });
         if let Err(Error::Failed { .. } | Error::Closed { .. }) = flushed {
-            for piece in pieces {
-                self.writer.data.extend_from_slice(piece);
-            }
+            self.copy(data, rows);
         }
         flushed
+    }
+
+    /// Copies data, whose entries the writer has, and rows to its buffer.
+    fn copy(&mut self, data: &[&[u8]], rows: Vec<Rows<'d>>) {
+        for piece in data {
+            self.writer.data.extend_from_slice(piece);
+        }
+        for rows in rows {
+            self.writer.appends.push(rows);
+        }
     }
 
     /// Adds the entries of the records to those of the writer. Returns their data.
@@ -182,9 +234,8 @@ impl<'w, 'd> Batch<'w, 'd> {
 
 impl Drop for Batch<'_, '_> {
     fn drop(&mut self) {
-        let records = std::mem::take(&mut self.records);
-        for piece in self.add_entries(&records) {
-            self.writer.data.extend_from_slice(piece);
-        }
+        let Contents { records, rows } = std::mem::take(&mut self.contents);
+        let data = self.add_entries(&records);
+        self.copy(&data, rows);
     }
 }

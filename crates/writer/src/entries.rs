@@ -72,6 +72,19 @@ impl Section {
         &self.bytes[self.flushed..]
     }
 
+    /// Bytes of all entries.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Drops the entries from `len` bytes on, which are not in the file.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.bytes.len() {
+            self.bytes.truncate(len);
+            self.selections.retain(|_, at| *at < len);
+        }
+    }
+
     /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
         let record = record_of(dataset, blocks);
@@ -312,6 +325,27 @@ mod tests {
         assert_eq!(flag(false, &[4, 10], &two(9)), MUL);
         assert_eq!(flag(true, &[1 << 40, 1 << 40], &two(9)), MUL);
         assert_eq!(flag(true, &[4], &blocks(1, &[0, 2], &[1, 1])), MUL);
+    }
+
+    #[test]
+    fn entries_that_were_dropped_are_not_referred_to() {
+        let dims = [9, 50, 50];
+        let push = |section: &mut Section, start: u64| {
+            let b = blocks(3, &[0, start, 2], &[1, 5, 5]);
+            section.push(dataset(0, &dims, true), &b, 0, 25);
+        };
+        let mut section = Section::new(true, true);
+        push(&mut section, 1);
+        let len = section.len();
+        push(&mut section, 2);
+        section.truncate(len);
+        let mut without = Section::new(true, true);
+        push(&mut without, 1);
+        for start in [1, 2] {
+            push(&mut section, start);
+            push(&mut without, start);
+        }
+        assert_eq!(section.pending(), without.pending());
     }
 
     #[test]

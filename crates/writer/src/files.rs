@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::check_outcome;
 use super::creation::{Creation, FirstRank};
+use super::entries::Section;
 use super::error::{Error, Result};
 use super::options::{Fsync, Options, Subfiles};
 use super::parallel::{LocalOutcome, Ranks, SharedFile};
 use h5logfs_core::journal::definition::{Definition, Outline};
-use h5logfs_core::journal::extent::{FRONT, MOST_EXTENTS};
+use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, crc32};
 use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
@@ -44,6 +45,14 @@ struct Root {
 }
 
 type StringResult<T = ()> = std::result::Result<T, String>;
+
+/// The extent of this rank in a flush.
+pub(super) struct Written {
+    /// The offset behind it.
+    pub end: u64,
+    /// Whether it is in the file, and can be committed.
+    pub written: StringResult,
+}
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
@@ -112,7 +121,7 @@ impl Files {
     /// Fails if another file has taken the name of one of this log, or if it was moved away: what is flushed would be
     /// lost. The first rank looks after the log file and the journal, the first rank of each subfile after that. One
     /// system call for each name.
-    pub fn check_names(&self) -> StringResult {
+    fn check_names(&self) -> StringResult {
         let lost = |path: &Path, e: String| {
             format!(
                 "{}: {e}. A flush would go into a file without that name, so nothing was flushed. If the log was \
@@ -130,13 +139,8 @@ impl Files {
         })
     }
 
-    /// The number of complete flushes.
-    pub fn flushes(&self) -> u64 {
-        self.flushes
-    }
-
     /// Fails if one more flush would exceed the limits of readers.
-    pub fn check_room(&self) -> StringResult {
+    fn check_room(&self) -> StringResult {
         let extents = (self.flushes + 1).saturating_mul(u64::from(self.file_ranks.size()));
         let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
         if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
@@ -148,8 +152,47 @@ impl Files {
         Ok(())
     }
 
+    /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective
+    /// over the ranks that share the file.
+    pub fn write_extent(
+        &self,
+        rank: u32,
+        section: &mut Section,
+        data: Option<&[&[u8]]>,
+        fsync: Fsync,
+    ) -> Written {
+        let entries = section.pending().len() as u64;
+        let pieces = data.filter(|_| entries > 0).unwrap_or_default();
+        let data: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let len = match pieces {
+            [] => 0,
+            _ => ExtentHeader::SIZE + entries + data,
+        };
+        let offset = self.place(len);
+        section.set_base(offset + ExtentHeader::SIZE + entries);
+        let pending = section.pending();
+        let header = ExtentHeader {
+            rank,
+            flush: self.flushes + 1,
+            entries,
+            data,
+            entries_crc: crc32(pending),
+        };
+        let header = header.to_bytes();
+        let mut extent: Vec<&[u8]> = Vec::new();
+        if len > 0 {
+            extent.extend([&header[..], pending]);
+            extent.extend(pieces);
+        }
+        let written = self.write(offset, &extent, fsync);
+        Written {
+            end: offset + len,
+            written: self.check_names().and(written).and(self.check_room()),
+        }
+    }
+
     /// The offset in the data file for `len` bytes of this rank. Collective.
-    pub fn place(&self, len: u64) -> u64 {
+    fn place(&self, len: u64) -> u64 {
         self.ends[self.file_number] + self.file_ranks.sum_before(len)
     }
 
@@ -161,7 +204,7 @@ impl Files {
     }
 
     /// Writes this rank's part of a flush. Collective over the ranks that share the file.
-    pub fn write(&self, offset: u64, pieces: &[&[u8]], fsync: Fsync) -> StringResult {
+    fn write(&self, offset: u64, pieces: &[&[u8]], fsync: Fsync) -> StringResult {
         let written = self.data_file.write(offset, pieces);
         // Collective: a rank whose write has failed must take part, too.
         let synced = match fsync {
@@ -174,12 +217,18 @@ impl Files {
 
     /// Enters a flush, which all ranks have written up to `ends`, in the journal. Only the first rank
     /// has anything to do.
-    pub fn commit(&mut self, ends: &[u64], defined: &[Definition], fsync: Fsync) -> StringResult {
+    pub fn commit<'d>(
+        &mut self,
+        ends: &[u64],
+        defined: impl IntoIterator<Item = &'d Definition>,
+        fsync: Fsync,
+    ) -> StringResult {
         let Some(root) = &mut self.root else {
             return Ok(());
         };
         let ends = ends.to_vec();
-        let mut lines: Vec<Line> = defined.iter().cloned().map(Line::Define).collect();
+        let defined = defined.into_iter().cloned();
+        let mut lines: Vec<Line> = defined.map(Line::Define).collect();
         let flush = self.flushes + 1;
         lines.push(Line::Commit(Commit { flush, ends }));
         let sync_now = fsync == Fsync::Flush;

@@ -33,6 +33,7 @@
 //! # Ok::<(), h5logfs_writer::Error>(())
 //! ```
 
+mod appends;
 mod aside;
 mod batch;
 pub mod capi;
@@ -50,7 +51,9 @@ mod settle;
 mod spec;
 mod stored;
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ::mpi::traits::Communicator;
@@ -65,11 +68,11 @@ pub use options::{Fsync, Options, Subfiles};
 pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 
+use appends::{Appends, PlacedRows, Places, Rows, number_of_rows};
 use creation::check_same;
 use entries::{DatasetInfo, Section};
-use files::Files;
-use h5logfs_core::journal::definition::{Definition, Outline};
-use h5logfs_core::journal::extent::{ExtentHeader, crc32};
+use files::{Files, Written};
+use h5logfs_core::journal::definition::{Defined, Definition, Outline};
 use memory::Source;
 use parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use selection::Blocks;
@@ -114,6 +117,8 @@ pub struct Writer {
     section: Section,
     /// The data since the last flush.
     data: Vec<u8>,
+    /// The rows that were appended since then.
+    appends: Appends,
     /// The blocks of the current write, in the dataset and in memory. Kept to save allocations.
     blocks: Blocks,
     memory_blocks: Blocks,
@@ -155,6 +160,7 @@ impl Writer {
             defined: Vec::new(),
             left_out: LeftOut::default(),
             data: Vec::new(),
+            appends: Appends::default(),
             blocks: Blocks::default(),
             memory_blocks: Blocks::default(),
             refused: None,
@@ -335,6 +341,42 @@ impl Writer {
         self.note_refusal(written)
     }
 
+    /// Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all ranks, extends
+    /// the dataset, and puts them behind the extent that it has then: those of a lower rank first, those of a rank in
+    /// their order. Ranks may append any number of rows, or none. The data are copied. Local.
+    ///
+    /// Errors are those of [`Writer::write`].
+    pub fn append<T: H5Type>(&mut self, dataset: Dataset, rows: &[T]) -> Result<()> {
+        let appended = self.check_type::<T>(dataset).and_then(|()| {
+            // SAFETY: a `T` has the datatype of the dataset.
+            unsafe { self.buffer_rows(dataset, Source::of(rows)) }
+        });
+        self.note_refusal(appended)
+    }
+
+    /// Appends rows whose type is known only when the program runs. Local. See [`Writer::append`].
+    ///
+    /// # Safety
+    /// `data` points to `count` elements of the dataset's datatype in memory.
+    pub unsafe fn append_raw(
+        &mut self,
+        dataset: Dataset,
+        data: *const u8,
+        count: usize,
+    ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let appended = unsafe { self.buffer_rows(dataset, Source::new(data, count)) };
+        self.note_refusal(appended)
+    }
+
+    /// The indices that the last complete flush gave to the rows which this rank had appended to a dataset. Local.
+    pub fn appended(&self, dataset: Dataset) -> Result<Range<u64>> {
+        match self.outline.datasets.get(dataset.0 as usize) {
+            Some(_) => Ok(self.appends.flushed(dataset.0)),
+            None => Err(self.unknown(dataset)),
+        }
+    }
+
     /// Writes without copying: see [`Batch`].
     pub fn batch<'d>(&mut self) -> Batch<'_, 'd> {
         Batch::new(self)
@@ -342,7 +384,7 @@ impl Writer {
 
     /// Bytes in this rank's buffer, data and entries.
     pub fn buffered(&self) -> u64 {
-        (self.data.len() + self.section.pending().len()) as u64
+        (self.data.len() + self.section.pending().len()) as u64 + self.appends.bytes()
     }
 
     fn check_type<T: H5Type>(&mut self, dataset: Dataset) -> Result<()> {
@@ -372,18 +414,7 @@ impl Writer {
         let memory = &self.memory[dataset.0 as usize];
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
         let bytes = self.blocks.elements * memory.size as u64;
-        let wanted = bytes + self.blocks.max_encoded_len();
-        let (held, limit) = (self.buffered(), self.options.buffer_limit);
-        if held.saturating_add(wanted) > limit {
-            return Err(Error::BufferFull {
-                file: self.path.clone(),
-                rank: self.rank,
-                dataset: self.path_of(dataset),
-                limit,
-                held,
-                wanted,
-            });
-        }
+        self.check_room(dataset, bytes + self.blocks.max_encoded_len())?;
         // SAFETY: promised by the caller.
         let bytes = unsafe { source.packed(memory, &self.memory_blocks) };
         let (section, buffer) = (&mut self.section, &mut self.data);
@@ -393,6 +424,54 @@ impl Writer {
             buffer.extend_from_slice(&bytes);
         });
         Ok(())
+    }
+
+    /// Fails if the buffer has no room for so many bytes more.
+    fn check_room(&self, dataset: Dataset, wanted: u64) -> Result<()> {
+        let (held, limit) = (self.buffered(), self.options.buffer_limit);
+        if held.saturating_add(wanted) <= limit {
+            return Ok(());
+        }
+        Err(Error::BufferFull {
+            file: self.path.clone(),
+            rank: self.rank,
+            dataset: self.path_of(dataset),
+            limit,
+            held,
+            wanted,
+        })
+    }
+
+    /// # Safety
+    /// See [`Writer::append_raw`].
+    unsafe fn buffer_rows(&mut self, dataset: Dataset, source: Source<'_>) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let rows = unsafe { self.rows(dataset, source) }?;
+        self.check_room(dataset, rows.bytes.len() as u64)?;
+        if rows.number > 0 {
+            self.appends.push(rows);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `source` has elements of the dataset's datatype, which live and do not change as long as the result.
+    unsafe fn rows<'d>(&self, dataset: Dataset, source: Source<'_>) -> Result<Rows<'d>> {
+        if self.open.is_none() {
+            return Err(Error::closed(&self.path));
+        }
+        let defined = self.outline.datasets.get(dataset.0 as usize);
+        let Defined { layout, .. } = defined.ok_or_else(|| self.unknown(dataset))?;
+        let memory = &self.memory[dataset.0 as usize];
+        let number = source.check_size(memory);
+        let number = number.and_then(|()| number_of_rows(layout, source.count as u64));
+        Ok(Rows {
+            dataset: dataset.0,
+            number: number.map_err(|reason| self.write_error(dataset, reason))?,
+            shape: layout.dims[1..].to_vec(),
+            // SAFETY: promised by the caller.
+            bytes: unsafe { memory.packed(source.data, source.count) },
+        })
     }
 
     /// Lists the blocks of a selection in `self.blocks`, and those of the elements in memory in `self.memory_blocks`.
@@ -410,15 +489,8 @@ impl Writer {
         let defined = defined.ok_or_else(|| self.unknown(dataset))?;
         let listed = self.blocks.set(&selection, &defined.layout.dims);
         listed.map_err(|reason| self.write_error(dataset, reason))?;
-        let size = self.memory[dataset.0 as usize].size;
-        let bytes = source.count.checked_mul(size);
-        if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-            let reason = format!(
-                "{} elements are more than an address space holds",
-                source.count
-            );
-            return Err(self.write_error(dataset, reason));
-        }
+        let size = source.check_size(&self.memory[dataset.0 as usize]);
+        size.map_err(|reason| self.write_error(dataset, reason))?;
         let selected = source.select(self.blocks.elements, &mut self.memory_blocks);
         selected.map_err(|what| {
             let reason = format!(
@@ -484,37 +556,42 @@ impl Writer {
     /// Writes the buffers and definitions of all ranks to the file. Once this has returned on all ranks,
     /// they survive whatever happens to the job. Collective.
     pub fn flush(&mut self) -> Result<()> {
-        self.flush_with(&[])
+        self.flush_with(Lent::default())
     }
 
-    /// Flushes. `borrowed` are data that follow those of the buffer.
-    fn flush_with(&mut self, borrowed: &[&[u8]]) -> Result<()> {
+    fn flush_with(&mut self, lent: Lent<'_>) -> Result<()> {
+        let outcome = loop {
+            let entries = self.section.len();
+            match self.flush_round(lent)? {
+                Round::Complete(outcome) => break outcome,
+                // Rows get other places in another round.
+                Round::Failed(outcome) => {
+                    self.section.truncate(entries);
+                    break outcome;
+                }
+                Round::Again => self.section.truncate(entries),
+            }
+        };
+        check_outcome(&self.path, "flush", outcome)
+    }
+
+    fn flush_round(&mut self, lent: Lent<'_>) -> Result<Round> {
         let open = self.open.as_mut();
         let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
-        let entries = self.section.pending().len() as u64;
-        let data = self.data.len() as u64 + borrowed.iter().map(|b| b.len() as u64).sum::<u64>();
-        let header = |crc| ExtentHeader {
-            rank: ranks.rank(),
-            flush: files.flushes() + 1,
-            entries,
-            data,
-            entries_crc: crc,
-        };
-        let len = match entries {
-            0 => 0,
-            _ => ExtentHeader::SIZE + entries + data,
-        };
-        let offset = files.place(len);
-        self.section.set_base(offset + ExtentHeader::SIZE + entries);
-        let entries = self.section.pending();
-        let header = header(crc32(entries)).to_bytes();
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        if len > 0 {
-            pieces.extend([&header[..], entries, &self.data]);
-            pieces.extend(borrowed);
-        }
-        let written = files.write(offset, &pieces, self.options.fsync);
-        let written = files.check_names().and(written).and(files.check_room());
+        let uncounted = self.appends.uncounted(lent.rows);
+        let datasets = &self.outline.datasets;
+        let places = self.appends.place(ranks, datasets, lent.rows);
+        let rows = self.appends.placed(&places, lent.rows);
+        let behind = self.data.len() as u64 + lent.len();
+        let rows = row_records(&mut self.section, rows, datasets, behind);
+        let mut data: Vec<&[u8]> = vec![&self.data];
+        data.extend(lent.data);
+        data.extend(rows.iter().map(|bytes| &bytes[..]));
+        // Where another round follows, in which the rows of that dataset are counted, nothing is written in this one.
+        let data = uncounted.is_none().then_some(&data[..]);
+        let section = &mut self.section;
+        let Written { end, written } =
+            files.write_extent(self.rank, section, data, self.options.fsync);
         let outcome = match (written, &self.refused) {
             (Err(reason), _) => LocalOutcome::Failed(reason),
             (Ok(()), Some(refused)) => LocalOutcome::Refused(format!(
@@ -523,31 +600,81 @@ impl Writer {
             )),
             (Ok(()), None) => LocalOutcome::Good,
         };
-        let mut ends = files.ends_with(offset + len);
+        // The ends of the data files, the number of a dataset that is not counted, the ends of those that are.
+        let mut largest = files.ends_with(end);
+        let data_files = largest.len();
+        largest.push(uncounted.map_or(0, |dataset| u64::from(dataset) + 1));
+        largest.extend(places.ends());
+        let outcome = self.agree(outcome, &mut largest)?;
+        if matches!(outcome, GlobalOutcome::Failed { .. }) {
+            return Ok(Round::Failed(outcome));
+        }
+        if let Some(dataset) = largest[data_files].checked_sub(1) {
+            self.appends.count(dataset as u32);
+            return Ok(Round::Again);
+        }
+        let row_ends = largest.split_off(data_files + 1);
+        largest.truncate(data_files);
+        let extents = self.appends.extents(&row_ends, &self.outline.datasets);
+        let committed = self.commit(largest, &extents)?;
+        if matches!(committed, GlobalOutcome::Failed { .. }) {
+            return Ok(Round::Failed(committed));
+        }
+        self.set_flushed(places, &extents);
+        let left_out = std::mem::take(&mut self.left_out);
+        Ok(Round::Complete(left_out.added_to(outcome)))
+    }
+
+    /// Finds out whether all ranks have written their extents and made the same definitions. Raises each value of
+    /// `largest` to the largest one on any rank. Collective.
+    fn agree(&mut self, outcome: LocalOutcome, largest: &mut [u64]) -> Result<GlobalOutcome> {
+        let open = self.open.as_ref();
+        let Open { ranks, .. } = open.ok_or_else(|| Error::closed(&self.path))?;
         let mut hasher = DefaultHasher::new();
         self.defined.hash(&mut hasher);
-        let agreed = ranks.agree_on(outcome, hasher.finish(), &mut ends);
-        let mut outcome = agreed.outcome;
-        if !agreed.same && !matches!(outcome, GlobalOutcome::Failed { .. }) {
+        let agreed = ranks.agree_on(outcome, hasher.finish(), largest);
+        if agreed.same || matches!(agreed.outcome, GlobalOutcome::Failed { .. }) {
+            return Ok(agreed.outcome);
+        }
+        Ok(
             match LeftOut::find(ranks, &self.defined, &self.outline.datasets) {
                 Ok(left_out) => {
                     left_out.remove_from(&mut self.defined, &mut self.outline);
                     self.left_out.add(left_out);
+                    agreed.outcome
                 }
-                Err(failed) => outcome = failed,
-            }
+                Err(failed) => failed,
+            },
+        )
+    }
+
+    /// Writes the definitions, the new extents and the end of the flush to the journal. Collective.
+    fn commit(&mut self, ends: Vec<u64>, extents: &[Definition]) -> Result<GlobalOutcome> {
+        let open = self.open.as_mut();
+        let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
+        // The same on all ranks.
+        if let Err(reason) = self.outline.check_extents(extents) {
+            return Ok(GlobalOutcome::Failed { rank: 0, reason });
         }
-        if matches!(outcome, GlobalOutcome::Failed { .. }) {
-            return check_outcome(&self.path, "flush", outcome);
+        let defined = self.defined.iter().chain(extents);
+        let committed = files.commit(&ends, defined, self.options.fsync);
+        let committed = ranks.follow_root(committed);
+        if matches!(committed, GlobalOutcome::Good) {
+            files.set_committed(ends, &mut self.defined);
         }
-        let committed = files.commit(&ends, &self.defined, self.options.fsync);
-        check_outcome(&self.path, "flush", ranks.follow_root(committed))?;
-        files.set_committed(ends, &mut self.defined);
+        Ok(committed)
+    }
+
+    /// Takes note that all that was buffered is in the file.
+    fn set_flushed(&mut self, places: Places, extents: &[Definition]) {
+        for extent in extents {
+            let added = self.outline.add(extent);
+            debug_assert_eq!(added, Ok(()), "it was checked");
+        }
         self.section.set_flushed();
         self.data.clear();
+        self.appends.set_flushed(places);
         self.refused = None;
-        let left_out = std::mem::take(&mut self.left_out);
-        check_outcome(&self.path, "flush", left_out.added_to(outcome))
     }
 
     /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. After
@@ -595,6 +722,54 @@ impl Drop for Writer {
 }
 
 /// Errors of collective calls leave the writer through this function, which adds the file.
+/// What a batch adds to a flush.
+#[derive(Clone, Copy, Default)]
+struct Lent<'a> {
+    /// Data that follow those of the buffer.
+    data: &'a [&'a [u8]],
+    rows: &'a [Rows<'a>],
+}
+
+impl Lent<'_> {
+    /// Bytes of the data.
+    fn len(&self) -> u64 {
+        self.data.iter().map(|bytes| bytes.len() as u64).sum()
+    }
+}
+
+/// How one attempt to flush ended, on all ranks.
+enum Round {
+    Complete(GlobalOutcome),
+    Failed(GlobalOutcome),
+    /// The ranks have learned of a dataset whose rows have to be counted.
+    Again,
+}
+
+/// Adds the entries of rows to a section. Their data begin at `offset` in those of the flush. Returns the data.
+fn row_records<'a>(
+    section: &mut Section,
+    rows: impl Iterator<Item = PlacedRows<'a>>,
+    datasets: &[Defined],
+    mut offset: u64,
+) -> Vec<Cow<'a, [u8]>> {
+    let mut data = Vec::new();
+    for PlacedRows { rows, start } in rows {
+        let layout = &datasets[rows.dataset as usize].layout;
+        let info = DatasetInfo::new(rows.dataset, layout);
+        let mut first = vec![0; layout.dims.len()];
+        first[0] = start;
+        let count = [&[rows.number], &rows.shape[..]].concat();
+        let blocks = Blocks::one(&first, &count);
+        let bytes = Cow::Borrowed(&rows.bytes[..]);
+        stored::records(layout, &blocks, bytes, &mut |blocks, bytes| {
+            section.push(info, blocks, offset, bytes.len() as u64);
+            offset += bytes.len() as u64;
+            data.push(bytes);
+        });
+    }
+    data
+}
+
 fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
     match outcome {
         GlobalOutcome::Good => Ok(()),

@@ -48,6 +48,17 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Fails if no memory holds so many elements.
+    pub fn check_size(&self, memory: &MemoryType) -> Result<(), String> {
+        match self.count.checked_mul(memory.size) {
+            Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
+            _ => Err(format!(
+                "{} elements are more than an address space holds",
+                self.count
+            )),
+        }
+    }
+
     /// Lists the selected blocks in `blocks`. Fails if the array has not `count` elements, or if others than `wanted`
     /// are selected.
     pub fn select(&self, wanted: u64, blocks: &mut Blocks) -> Result<(), String> {

@@ -92,6 +92,18 @@ impl Ranks {
         if self.is_root() { 0 } else { sum }
     }
 
+    /// The sums of `values` over all lower ranks. All ranks have as many values. Collective.
+    pub fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+        let mut sums = vec![0; values.len()];
+        self.comm
+            .exclusive_scan_into(values, &mut sums[..], SystemOperation::sum());
+        // MPI leaves the result undefined on the first rank.
+        if self.is_root() {
+            sums.fill(0);
+        }
+        sums
+    }
+
     /// The sum of `value` over all ranks. Collective.
     pub fn sum(&self, value: u64) -> u64 {
         let mut sum = 0;

@@ -5,6 +5,7 @@
 //! writer-port WHAT FILE
 //! ```
 
+mod appends;
 mod attributes;
 mod ghosts;
 mod scales;
@@ -27,6 +28,7 @@ fn main() {
     let world = universe.world();
     let file = Writer::create(path, &world, Options::default()).unwrap();
     let written = match what.as_str() {
+        "appends" => appends::write(file, &world),
         "attributes" => attributes::write(file),
         "ghosts" => ghosts::write(file, &world),
         "scales" => scales::write(file, &world),
@@ -35,4 +37,13 @@ fn main() {
         other => panic!("writer-port does not know {other}"),
     };
     written.unwrap();
+}
+
+/// Else the signal would end the process; without it the write fails.
+///
+/// # Safety
+/// No other thread may handle signals.
+unsafe fn ignore_file_size_signal() {
+    // SAFETY: as the caller says.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

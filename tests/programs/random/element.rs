@@ -104,6 +104,12 @@ pub trait Sink<'d> {
         data: *const u8,
         count: usize,
     ) -> Result<()>;
+
+    fn add_rows<T: H5Type>(&mut self, to: Dataset, rows: &'d [T]) -> Result<()>;
+
+    /// # Safety
+    /// As of [`Writer::append_raw`] and [`Batch::append_raw`].
+    unsafe fn add_raw_rows(&mut self, to: Dataset, data: *const u8, count: usize) -> Result<()>;
 }
 
 impl<'d> Sink<'d> for Writer {
@@ -121,6 +127,15 @@ impl<'d> Sink<'d> for Writer {
         // SAFETY: as the caller says.
         unsafe { self.write_raw(to, at, data, count) }
     }
+
+    fn add_rows<T: H5Type>(&mut self, to: Dataset, rows: &'d [T]) -> Result<()> {
+        self.append(to, rows)
+    }
+
+    unsafe fn add_raw_rows(&mut self, to: Dataset, data: *const u8, count: usize) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.append_raw(to, data, count) }
+    }
 }
 
 impl<'d> Sink<'d> for Batch<'_, 'd> {
@@ -137,6 +152,15 @@ impl<'d> Sink<'d> for Batch<'_, 'd> {
     ) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { self.write_raw(to, at, data, count) }
+    }
+
+    fn add_rows<T: H5Type>(&mut self, to: Dataset, rows: &'d [T]) -> Result<()> {
+        self.append(to, rows)
+    }
+
+    unsafe fn add_raw_rows(&mut self, to: Dataset, data: *const u8, count: usize) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.append_raw(to, data, count) }
     }
 }
 
@@ -182,6 +206,18 @@ macro_rules! native {
                 match self {
                     // SAFETY: the elements were drawn as ones of this type.
                     $(Native::$name => sink.put(to, at, unsafe { data.values::<$rust>() })),*
+                }
+            }
+
+            fn append<'d>(
+                self,
+                sink: &mut impl Sink<'d>,
+                to: Dataset,
+                rows: &'d Bytes,
+            ) -> Result<()> {
+                match self {
+                    // SAFETY: the elements were drawn as ones of this type.
+                    $(Native::$name => sink.add_rows(to, unsafe { rows.values::<$rust>() })),*
                 }
             }
         }
@@ -334,6 +370,17 @@ impl Element {
                 let count = data.len() / datatype.size() as usize;
                 // SAFETY: the elements were drawn as ones of this type, and do not change.
                 unsafe { sink.put_raw(to, at, data.as_ptr(), count) }
+            }
+        }
+    }
+
+    pub fn append<'d>(&self, sink: &mut impl Sink<'d>, to: Dataset, rows: &'d Bytes) -> Result<()> {
+        match self {
+            Element::Native(native) => native.append(sink, to, rows),
+            Element::Described(datatype) => {
+                let count = rows.len() / datatype.size() as usize;
+                // SAFETY: the elements were drawn as ones of this type, and do not change.
+                unsafe { sink.add_raw_rows(to, rows.as_ptr(), count) }
             }
         }
     }

@@ -23,7 +23,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
 use element::Element;
-use program::{Content, NewDataset, Program, Step, Writes};
+use program::{Appends, Content, NewDataset, Program, Step, Writes};
 
 fn main() {
     // Else a rank that fails would wait for the others in MPI_Finalize.
@@ -126,6 +126,15 @@ impl Running {
                 if flush {
                     return Ok(());
                 }
+            } else if let Step::Appends(appends) = step
+                && appends[self.rank].batch
+            {
+                let last = number + 1 == steps.len();
+                let flush = last && end == End::Flush;
+                self.append_batch(&appends[self.rank], flush)?;
+                if flush {
+                    return Ok(());
+                }
             } else {
                 self.step(step)?;
             }
@@ -171,7 +180,23 @@ impl Running {
                 }
                 Ok(())
             }
+            Step::Appends(appends) => {
+                for append in &appends[self.rank].list {
+                    let (dataset, element) = &self.datasets[append.dataset];
+                    element.append(file, *dataset, &append.data)?;
+                }
+                Ok(())
+            }
         }
+    }
+
+    fn append_batch(&mut self, appends: &Appends, flush: bool) -> Result<()> {
+        let mut batch = self.file.batch();
+        for append in &appends.list {
+            let (dataset, element) = &self.datasets[append.dataset];
+            element.append(&mut batch, *dataset, &append.data)?;
+        }
+        if flush { batch.flush() } else { Ok(()) }
     }
 
     /// Lends the data of some writes; without a flush the writer gets copies of them.

@@ -46,6 +46,24 @@ pub enum Step {
     },
     /// By rank.
     Writes(Vec<Writes>),
+    /// By rank.
+    Appends(Vec<Appends>),
+}
+
+#[derive(Debug, Serialize)]
+pub struct Appends {
+    /// Lent to the writer, not copied.
+    pub batch: bool,
+    pub list: Vec<Append>,
+}
+
+/// Rows that are appended to a dataset.
+#[derive(Debug, Serialize)]
+pub struct Append {
+    pub dataset: usize,
+    /// Their extent.
+    pub dims: Vec<u64>,
+    pub data: Bytes,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -171,12 +189,67 @@ impl Drawing {
                 2..=4 => self.dataset(),
                 5..=7 => self.attribute(),
                 8..=10 => self.extend(),
+                11..=13 => Some(self.appends()),
                 _ => Some(self.writes()),
             };
             steps.push(step);
         }
-        Round {
-            steps: steps.into_iter().flatten().collect(),
+        let steps: Vec<Step> = steps.into_iter().flatten().collect();
+        self.place_rows(&steps);
+        Round { steps }
+    }
+
+    fn appends(&mut self) -> Step {
+        let ranks = 0..self.ranks;
+        Step::Appends(ranks.map(|_| self.appends_of_rank()).collect())
+    }
+
+    fn appends_of_rank(&mut self) -> Appends {
+        let number = self.random.below(4);
+        Appends {
+            batch: self.random.percent(35),
+            list: (0..number).filter_map(|_| self.append()).collect(),
+        }
+    }
+
+    /// Some rows, perhaps none, for a dataset that takes them.
+    fn append(&mut self) -> Option<Append> {
+        let number = self.random.below(self.datasets.len() as u64) as usize;
+        let dataset = self.datasets.get(number)?;
+        let mut dims = dataset.dims.clone();
+        let takes_rows = dataset.max_dims.first() == Some(&None) && !dims[1..].contains(&0);
+        if !takes_rows {
+            return None;
+        }
+        let datatype = dataset.element.datatype();
+        dims[0] = self.random.below(5);
+        let count = dims.iter().product::<u64>();
+        if count * u64::from(datatype.size()) > MOST_BYTES {
+            return None;
+        }
+        Some(Append {
+            dataset: number,
+            data: draw_elements(&datatype, count, 3, &mut self.random),
+            dims,
+        })
+    }
+
+    /// What the flush does: the rows get their places behind the extents of the round's end.
+    fn place_rows(&mut self, steps: &[Step]) {
+        for rank in 0..self.ranks {
+            let steps = steps.iter().filter_map(|step| match step {
+                Step::Appends(appends) => Some(&appends[rank as usize].list),
+                _ => None,
+            });
+            for append in steps.flatten() {
+                let mut start = vec![0; append.dims.len()];
+                start[0] = self.datasets[append.dataset].dims[0];
+                self.datasets[append.dataset].dims[0] += append.dims[0];
+                let count = append.dims.clone();
+                let region = Region::Block { start, count };
+                let is_new = self.own(append.dataset, rank, &region);
+                assert!(is_new, "no rank has written rows that did not exist");
+            }
         }
     }
 

@@ -289,7 +289,25 @@ impl Outline {
     }
 
     fn set_extent(&mut self, dataset: u32, dims: &[u64]) -> Result<()> {
-        let Some(Defined { path, layout, .. }) = self.datasets.get_mut(dataset as usize) else {
+        self.laid_out = self.extended(self.laid_out, dataset, dims)?;
+        self.datasets[dataset as usize].layout.dims = dims.to_vec();
+        Ok(())
+    }
+
+    /// Fails with the reason where these extents, each of another dataset, cannot be set together.
+    pub fn check_extents(&self, extents: &[Definition]) -> Result<()> {
+        let mut all = self.laid_out;
+        for extent in extents {
+            if let Definition::Extent { dataset, dims } = extent {
+                all = self.extended(all, *dataset, dims)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the bytes of all datasets become with a new extent of one of them.
+    fn extended(&self, all: u128, dataset: u32, dims: &[u64]) -> Result<u128> {
+        let Some(Defined { path, layout, .. }) = self.datasets.get(dataset as usize) else {
             return Err(format!("there is no dataset {dataset} in this file"));
         };
         let fault = |what: String| {
@@ -315,11 +333,8 @@ impl Outline {
             }
         }
         let (old, new) = (laid_out(layout, &layout.dims), laid_out(layout, dims));
-        let room = with_room(self.laid_out, old, new);
-        self.laid_out =
-            room.ok_or_else(|| format!("dataset {path}: {}", too_large(layout, dims)))?;
-        self.datasets[dataset as usize].layout.dims = dims.to_vec();
-        Ok(())
+        let room = with_room(all, old, new);
+        room.ok_or_else(|| format!("dataset {path}: {}", too_large(layout, dims)))
     }
 }
 
@@ -527,6 +542,30 @@ mod tests {
         for bad in [&[8, 5][..], &[9, 6], &[9], &[1 << 63, 5]] {
             assert!(outline.add(&extent(bad)).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn extents_are_checked_together() {
+        let mut outline = Outline::default();
+        for path in ["/a", "/b"] {
+            let mut layout = grid(&[0, 1 << 20]);
+            layout.max_dims[0] = None;
+            layout.chunk = Some(vec![1, 1 << 20]);
+            outline.add(&dataset(path, layout)).unwrap();
+        }
+        let extent = |dataset, rows| Definition::Extent {
+            dataset,
+            dims: vec![rows, 1 << 20],
+        };
+        let rows = 1 << 36;
+        assert!(outline.check_extents(&[extent(0, rows)]).is_ok());
+        assert!(outline.check_extents(&[extent(1, rows)]).is_ok());
+        let both = [extent(0, rows), extent(1, rows)];
+        assert!(outline.check_extents(&both).is_err());
+        // Nothing was set.
+        assert_eq!(outline.datasets[0].layout.dims, [0, 1 << 20]);
+        outline.add(&both[0]).unwrap();
+        assert!(outline.add(&both[1]).is_err());
     }
 
     #[test]

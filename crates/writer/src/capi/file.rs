@@ -245,7 +245,7 @@ fn collective(
 /// The writes with lent data since the last flush, as a batch.
 pub(super) fn lent_batch(file: &mut FileState) -> Batch<'_, 'static> {
     let lent = std::mem::take(&mut file.lent);
-    Batch::from_records(&mut file.writer, lent)
+    Batch::from_contents(&mut file.writer, lent)
 }
 
 /// Gives up a file without closing it, for example after a close has failed. The other ranks should do

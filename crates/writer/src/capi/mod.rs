@@ -16,6 +16,7 @@
 // what the caller must ensure.
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
+pub mod append;
 pub mod dataset;
 mod environment;
 pub mod file;

@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use super::status::h5logfs_status::{H5LOGFS_ERR_CLOSED, H5LOGFS_ERR_PANIC};
 use super::status::{ApiError, Result};
 use super::types;
-use crate::batch::BatchRecord;
+use crate::batch::Contents;
 use crate::{self as writer, Datatype, Writer};
 
 /// A handle of a file, a dataset or a datatype. 0 is not a valid handle.
@@ -25,7 +25,7 @@ pub(super) struct File {
 pub(super) struct FileState {
     pub writer: Writer,
     /// Writes whose data belong to the caller until the next flush.
-    pub lent: Vec<BatchRecord<'static>>,
+    pub lent: Contents<'static>,
 }
 
 // SAFETY: only the MPI handles in it are not `Send`. They belong to the process, not to a thread. Each
@@ -37,7 +37,7 @@ impl File {
         File {
             state: Mutex::new(FileState {
                 writer,
-                lent: Vec::new(),
+                lent: Contents::default(),
             }),
         }
     }

@@ -9,8 +9,8 @@ use super::memory::h5logfs_memory_space;
 use super::registry::{self, Dataset, FileState, h5logfs_id};
 use super::status::h5logfs_status::H5LOGFS_ERR_WRITE;
 use super::status::{ApiError, Result, to_status};
-use crate::Selection;
 use crate::memory::Source;
+use crate::{Selection, Writer};
 
 /// Writes the whole extent of a dataset. Copies the data. Local.
 #[unsafe(no_mangle)]
@@ -278,13 +278,16 @@ pub(super) unsafe fn write_from(
             Ok((selection, source)) => unsafe {
                 write_elements(mode, &mut file, &dataset, selection, source)
             },
-            Err(error) => {
-                let error = error.about(format!("dataset {}", dataset.path));
-                file.writer.refuse(error.message.clone());
-                Err(error.about(file.writer.place()))
-            }
+            Err(error) => Err(refuse(&mut file.writer, &dataset, error)),
         }
     })
+}
+
+/// Refuses a write whose arguments are wrong. Returns the whole error.
+pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) -> ApiError {
+    let error = error.about(format!("dataset {}", dataset.path));
+    writer.refuse(error.message.clone());
+    error.about(writer.place())
 }
 
 /// # Safety
@@ -319,7 +322,7 @@ unsafe fn write_elements(
             DataMode::Lend => {
                 let mut batch = lent_batch(file);
                 let written = batch.write_elements(id, selection, source);
-                file.lent = batch.into_records();
+                file.lent = batch.into_contents();
                 written
             }
         }
@@ -327,7 +330,7 @@ unsafe fn write_elements(
     Ok(written?)
 }
 
-fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Source<'static>> {
+pub(super) fn elements(dataset: &Dataset, data: *const u8, size: usize) -> Result<Source<'static>> {
     if size == 0 {
         let data = NonNull::dangling().as_ptr();
         return Ok(Source::new(data, 0));
