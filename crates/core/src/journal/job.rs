@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -49,22 +50,17 @@ impl Job {
     /// The job of this process.
     pub fn of_this_process() -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let batch = |name: &str| variable(name).map(|value| format!("{name}={value}"));
+        let batch = |name: &&str| variable(name).map(|value| format!("{name}={value}"));
+        let batch = BATCH_VARIABLES.iter().find_map(batch);
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let user = variable("LOGNAME").or_else(|| variable("USER"));
+        let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Job {
             host: shortened(host.unwrap_or_default().trim()),
             pid: std::process::id(),
-            user: shortened(
-                &user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string()),
-            ),
-            batch: shortened(
-                &BATCH_VARIABLES
-                    .iter()
-                    .find_map(|name| batch(name))
-                    .unwrap_or_default(),
-            ),
+            user: shortened(&user),
+            batch: shortened(&batch.unwrap_or_default()),
             since: now.map_or(0, |now| now.as_secs()),
         }
     }
@@ -92,7 +88,7 @@ fn short_text<'d, D: Deserializer<'d>>(input: D) -> Result<String, D::Error> {
     Ok(shortened(&String::deserialize(input)?))
 }
 
-/// The begin of a text, in characters that no terminal obeys.
+/// The beginning of a text. A terminal obeys none of its characters.
 fn shortened(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '?' };
     text.chars().take(LONGEST_TEXT).map(plain).collect()
@@ -103,22 +99,13 @@ struct Utc(u64);
 
 impl Display for Utc {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // Days are counted in eras of 400 years, which begin with a March, so that leap days come last.
-        let (days, seconds) = (self.0 / 86_400 + 719_468, self.0 % 86_400);
-        let (era, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let day = day - (153 * month + 2) / 5 + 1;
-        let (year, month) = match month {
-            0..10 => (400 * era + year, month + 3),
-            _ => (400 * era + year + 1, month - 9),
-        };
-        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        write!(
-            f,
-            "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC"
-        )
+        let seconds = self.0;
+        let time = i64::try_from(seconds).map(Timestamp::from_second);
+        match time {
+            Ok(Ok(time)) => write!(f, "{}", time.strftime("%Y-%m-%d %H:%M:%S UTC")),
+            // The number of a journal may be any.
+            _ => write!(f, "{seconds} seconds after 1970-01-01 UTC"),
+        }
     }
 }
 
@@ -192,7 +179,10 @@ mod tests {
             assert_eq!(Utc(seconds).to_string(), text);
         }
         // Numbers of a journal are hostile.
-        assert!(Utc(u64::MAX).to_string().ends_with("UTC"));
+        for seconds in [1 << 40, i64::MAX as u64, 1 << 63, u64::MAX] {
+            let text = format!("{seconds} seconds after 1970-01-01 UTC");
+            assert_eq!(Utc(seconds).to_string(), text);
+        }
     }
 
     #[test]
