@@ -47,8 +47,10 @@ const MAGIC: [u8; 8] = *b"h5logkep";
 const FORMAT: u32 = 6;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
-/// Names of files that are being written begin so. Names of items do not.
-const UNFINISHED: &str = "tmp-";
+/// Names of items begin with one of these words. A number may follow, behind `-`.
+const ITEMS: [&str; 3] = ["scan", "index", "selections"];
+/// Names of files that are being written begin with this word. A number follows.
+const UNFINISHED: &str = "tmp";
 /// Other users may not read items: they tell of files that those users may not read.
 const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -167,8 +169,8 @@ impl StoreEntry {
         }
     }
 
-    /// The bytes that were put under this name. `item`: letters, digits and `-`. `None` where there are none,
-    /// they are damaged, or there is no memory for them.
+    /// The bytes that were put under this name, which has the form of [`ITEMS`]. `None` where there are none, they are
+    /// damaged, or there is no memory for them.
     pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
         match self.read(task, item) {
             Ok(bytes) => {
@@ -259,7 +261,7 @@ impl StoreEntry {
         let dir = self.dir()?;
         // A random name: daemons on other machines may write to the same directory.
         let unfinished = format!(
-            "{UNFINISHED}{:016x}",
+            "{UNFINISHED}-{:016x}",
             RandomState::new().build_hasher().finish()
         );
         let written = self
@@ -323,14 +325,32 @@ impl StoreEntry {
     }
 }
 
-/// A name has to be a single path component, and not that of an unfinished file.
 fn checked(item: &str) -> io::Result<&str> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    if !item.is_empty() && item.bytes().all(plain) && !item.starts_with(UNFINISHED) {
+    if is_item(item.as_bytes()) {
         return Ok(item);
     }
     let reason = format!("{item:?} is no name for an item");
     Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+}
+
+fn is_item(name: &[u8]) -> bool {
+    let (word, number) = match name.iter().position(|b| *b == b'-') {
+        Some(at) => (&name[..at], Some(&name[at + 1..])),
+        None => (name, None),
+    };
+    ITEMS.iter().any(|item| item.as_bytes() == word) && number.is_none_or(is_number)
+}
+
+fn is_unfinished(name: &[u8]) -> bool {
+    let number = name.strip_prefix(UNFINISHED.as_bytes());
+    let number = number.and_then(|number| number.strip_prefix(b"-"));
+    number.is_some_and(|number| number.len() == 16 && is_number(number))
+}
+
+/// Whether these are hexadecimal digits, as this program writes them.
+fn is_number(digits: &[u8]) -> bool {
+    let is_digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    !digits.is_empty() && digits.iter().all(is_digit)
 }
 
 fn damage(what: &str) -> io::Error {

@@ -4,6 +4,9 @@
 //! After an eviction at least an eighth of the size is free, and each daemon may write that much until its next
 //! one. So daemons that share a directory need not know of each other, and a write does not list the
 //! directory.
+//!
+//! A user may have named a directory with other files. Only files with names of the store's own form are counted and
+//! removed.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
-use super::{FileTime, Store, UNFINISHED};
+use super::{FileTime, Store, is_item, is_number, is_unfinished};
 
 /// Bytes. Files take whole blocks, a directory takes one.
 const BLOCK: u64 = 4096;
@@ -105,7 +108,7 @@ impl Store {
         Ok(dirs)
     }
 
-    /// Counts the bytes of an entry. Removes its abandoned files.
+    /// Counts the bytes of an entry's own files. Removes its abandoned files.
     fn measure(&self, name: &[u8]) -> io::Result<EntryDir> {
         let fd = self.open_dir(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -122,7 +125,10 @@ impl Store {
             if !FileType::from_raw_mode(found.st_mode).is_file() {
                 continue;
             }
-            let unfinished = file.to_bytes().starts_with(UNFINISHED.as_bytes());
+            let unfinished = is_unfinished(file.to_bytes());
+            if !unfinished && !is_item(file.to_bytes()) {
+                continue;
+            }
             if unfinished && found.st_mtime.saturating_add(ABANDONED) < now {
                 let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
                 continue;
@@ -149,8 +155,10 @@ impl Store {
             for entry in Dir::read_from(&fd)? {
                 let entry = entry?;
                 let file = entry.file_name();
-                // Another daemon may have been faster.
-                let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
+                if is_item(file.to_bytes()) || is_unfinished(file.to_bytes()) {
+                    // Another daemon may have been faster.
+                    let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
+                }
             }
             Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
         });
@@ -163,6 +171,5 @@ impl Store {
 
 /// Whether this can be the name of an entry.
 fn is_hash(name: &CStr) -> bool {
-    let digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    name.to_bytes().len() == 32 && name.to_bytes().iter().all(digit)
+    name.to_bytes().len() == 32 && is_number(name.to_bytes())
 }

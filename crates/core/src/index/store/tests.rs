@@ -66,14 +66,14 @@ fn what_is_put_comes_back_to_every_daemon() {
     let (_parent, store, log) = store(1 << 20);
     assert_eq!(got(&log, ITEM), None);
     log.put(ITEM, b"something");
-    log.put("empty", b"");
+    log.put("index-0", b"");
     assert_eq!(got(&log, ITEM).unwrap(), b"something");
     log.put(ITEM, b"something else");
     assert_eq!(files(&store), 2);
     let again = Arc::new(Store::open(&store.path, 1 << 20).unwrap());
     let log = again.entry(&key(1));
     assert_eq!(got(&log, ITEM).unwrap(), b"something else");
-    assert_eq!(got(&log, "empty").unwrap(), b"");
+    assert_eq!(got(&log, "index-0").unwrap(), b"");
     assert_eq!(got(&again.entry(&key(2)), ITEM), None);
 }
 
@@ -198,7 +198,7 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
     fs::rename(&elsewhere, dir.join(ITEM)).unwrap();
     symlink(&dir, store.path.join(&log.dir)).unwrap();
     assert_eq!(got(&log, ITEM), None);
-    log.put("other", b"bytes");
+    log.put("scan", b"bytes");
     store.evict();
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     fs::remove_file(store.path.join(&log.dir)).unwrap();
@@ -225,7 +225,9 @@ fn neither_links_nor_files_of_others_are_read_or_written() {
 #[test]
 fn names_stay_in_their_dir() {
     let (parent, store, log) = store(1 << 20);
-    for name in ["", ".", "../x", "a/b", "tmp-1", "\0"] {
+    for name in [
+        "", ".", "../scan", "scan/1", "scan-", "scans", "index-G", "tmp-1", "\0",
+    ] {
         log.put(name, b"bytes");
         assert_eq!(got(&log, name), None, "{name:?}");
     }
@@ -284,19 +286,47 @@ fn the_bound_holds_whatever_is_put() {
 fn files_that_nobody_finished_are_removed() {
     let (_parent, store, log) = store(1 << 20);
     log.put(ITEM, b"bytes");
-    let (old, new) = (file_of(&log, "tmp-old"), file_of(&log, "tmp-new"));
-    for path in [&old, &new] {
+    let [old, new, other] = ["tmp-0123456789abcdef", "tmp-fedcba9876543210", "tmp-old"];
+    let [old, new, other] = [old, new, other].map(|name| file_of(&log, name));
+    for path in [&old, &new, &other] {
         fs::write(path, "half a f").unwrap();
     }
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
-    let file = File::options().write(true).open(&old).unwrap();
-    file.set_modified(yesterday).unwrap();
+    for path in [&old, &other] {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(yesterday).unwrap();
+    }
     // Other files in the directory stay.
     let foreign = store.path.join("notes.txt");
     fs::write(&foreign, "keep").unwrap();
     store.evict();
-    assert!(!old.exists() && new.exists() && foreign.exists());
+    assert!(!old.exists() && new.exists() && other.exists() && foreign.exists());
     assert!(got(&log, ITEM).is_some());
+}
+
+/// The directory may be one that a user has for something else.
+#[test]
+fn only_files_of_the_store_are_evicted() {
+    let (_parent, store, log) = store(1 << 20);
+    log.put(ITEM, b"bytes");
+    let names = ["notes.txt", "index", "index-7.orig", "index-7", "tmp-1"];
+    let dirs = ["0".repeat(32), "0".repeat(31), "F".repeat(32)];
+    for dir in &dirs {
+        fs::create_dir(store.path.join(dir)).unwrap();
+        for name in names {
+            fs::write(store.path.join(dir).join(name), "keep").unwrap();
+        }
+    }
+    let other = file_of(&log, "notes.txt");
+    fs::write(&other, vec![0; 1 << 20]).unwrap();
+    // It does not count: all entries fit.
+    store.evict();
+    assert!(got(&log, ITEM).is_some());
+    Store::open(&store.path, 0).unwrap().evict();
+    let left = |dir: &str| fs::read_dir(store.path.join(dir)).unwrap().count();
+    // Two of the names are those of items.
+    assert_eq!(dirs.map(|dir| left(&dir)), [3, 5, 5]);
+    assert!(other.exists() && !file_of(&log, ITEM).exists());
 }
 
 #[test]
@@ -324,7 +354,7 @@ fn many_may_write_and_tidy_at_once() {
         .flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
         .filter(|f| {
             let name = f.as_ref().unwrap().file_name();
-            name.to_string_lossy().starts_with(UNFINISHED)
+            is_unfinished(name.as_encoded_bytes())
         })
         .count();
     assert_eq!(unfinished, 0);
