@@ -104,14 +104,16 @@ fn with_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Whether the first argument is what to mount, and not a command or an option. A word that is almost a command counts as
-/// one if there is no file of that name. Then clap suggests the command.
+/// one if there is no file of that name. Then clap suggests the command. A word with a slash is a path.
 fn is_source(first: &OsStr) -> bool {
     let command = Cli::command();
     let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
     let names = shown.map(|c| c.get_name()).chain(["help"]);
     let is_command = first == "help" || command.find_subcommand(first).is_some();
-    let is_option = first.as_encoded_bytes().starts_with(b"-");
-    let is_mistyped = nearest(&first.to_string_lossy(), names).is_some()
+    let bytes = first.as_encoded_bytes();
+    let is_option = bytes.starts_with(b"-");
+    let is_mistyped = !bytes.contains(&b'/')
+        && nearest(&first.to_string_lossy(), names).is_some()
         && Path::new(first).symlink_metadata().is_err();
     !is_command && !is_option && !is_mistyped
 }
@@ -133,6 +135,8 @@ mod tests {
         assert_eq!(completed(&["h5logfs", "typo"]), ["h5logfs", "typo"]);
         let mistyped = ["h5logfs", "insepct", "a", "b"];
         assert_eq!(completed(&mistyped), mistyped);
+        let absolute = completed(&["h5logfs", "/mount", "/mnt"]);
+        assert_eq!(absolute[1], "mount");
         let relative = completed(&["h5logfs", "run42", "mnt"]);
         assert_eq!(relative[1], "mount");
         let options_first = completed(&["h5logfs", "-o", "ro", "/src", "/mnt"]);

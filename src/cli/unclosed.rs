@@ -42,9 +42,7 @@ impl Unclosed {
             file: file.to_owned(),
         })
     }
-}
 
-impl Unclosed {
     /// Whether the job ran on another node. Not every file system shows its lock here.
     fn was_elsewhere(&self) -> bool {
         let here = Job::of_this_process().host;

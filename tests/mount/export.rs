@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::people::{copy, corpus};
 use crate::common::unclosed;
-use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages, source};
+use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages};
 
 /// The state of all files below a directory: their paths, inodes and bytes.
 type State = Vec<(PathBuf, u64, Vec<u8>)>;
@@ -37,6 +37,17 @@ fn export(arguments: &[&Path]) -> Command {
     command
 }
 
+/// Logs of all layouts that have several files, and two of one file.
+const LOGS: [&str; 7] = [
+    "corpus/fill.log.h5",
+    "corpus/nd.log.h5",
+    "corpus/subfile.log.h5",
+    "corpus/subfile.log.h5.subfiles",
+    "corpus-pnetcdf/records-cdf1-np1/file.nc",
+    "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.data",
+    "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.meta",
+];
+
 /// A directory with copies of files of the corpus.
 fn logs(names: &[&str]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -60,18 +71,11 @@ fn assert_refused(dir: &Path, command: &mut Command, words: &str) {
 }
 
 const REPLACE: &str = "--force";
-const IS_READ: &str = "which is read: it is not written over";
+const IS_READ: &str = "is read, so it is not written over";
 
 #[test]
 fn no_export_replaces_its_own_log() {
-    let dir = logs(&[
-        "corpus/fill.log.h5",
-        "corpus/subfile.log.h5",
-        "corpus/subfile.log.h5.subfiles",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.data",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.meta",
-    ]);
+    let dir = logs(&LOGS);
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("below")).unwrap();
     let unclosed = unclosed::Log::usual(&at("run.h5"));
@@ -119,15 +123,7 @@ fn no_export_replaces_its_own_log() {
 
 #[test]
 fn no_export_replaces_a_part_of_another_log() {
-    let dir = logs(&[
-        "corpus/fill.log.h5",
-        "corpus/nd.log.h5",
-        "corpus/subfile.log.h5",
-        "corpus/subfile.log.h5.subfiles",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.data",
-        "corpus-pnetcdf/records-cdf1-np1/file.nc_0_0.meta",
-    ]);
+    let dir = logs(&LOGS);
     let at = |name: &str| dir.path().join(name);
     unclosed::Log::usual(&at("run.h5"));
     let log = at("fill.log.h5");
@@ -276,7 +272,6 @@ fn standard_output_must_not_lead_into_the_log() {
 
 #[test]
 fn a_terminal_gets_no_export() {
-    let source = source(User::Caller);
     let log = corpus("corpus/fill.log.h5");
     let command = format!("{PROGRAM} export {} -", log.display());
     let script = Command::new("script")
@@ -286,7 +281,6 @@ fn a_terminal_gets_no_export() {
         eprintln!("skipped: script(1) is not installed");
         return;
     };
-    drop(source);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         !output.status.success() && said.contains("a terminal cannot show HDF5"),

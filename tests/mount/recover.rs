@@ -9,17 +9,14 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::PROGRAM;
 use crate::common::people::{ALICE, BOB, can_be_others, copy, corpus, set_mode};
+use crate::common::readers::said;
 use crate::common::unclosed::{Crc, Log};
-use crate::common::{PROGRAM, messages};
 
 fn run(command: &[&str], dir: &Path) -> Output {
     let mut program = Command::new(PROGRAM);
     program.args(command).current_dir(dir).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &messages(output)
 }
 
 #[track_caller]
@@ -126,7 +123,7 @@ fn a_log_without_its_journal_or_beside_another_one_is_told() {
 }
 
 #[test]
-fn who_may_not_recover_is_told_who_may() {
+fn a_user_who_may_not_recover_is_told_of_the_owner() {
     if !can_be_others() {
         return;
     }

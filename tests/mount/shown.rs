@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::people::{ALICE, copy, corpus, open_source, ready};
+use crate::common::readers::said;
 use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages, tested_program};
 use tempfile::TempDir;
 
@@ -38,10 +39,6 @@ fn run(command: &[&str], file: &Path) -> Output {
         .arg(file)
         .output()
         .unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &messages(output)
 }
 
 /// Each command refuses the view, and says where the log is.

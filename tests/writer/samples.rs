@@ -1,8 +1,9 @@
 //! The samples of the README and of all other documents: they are run, and print what the documents show.
 //!
 //! A document says in front of a block that cannot be run why (`<!-- not run: REASON -->`), and in front of a block of
-//! Rust or of a part of a program in C, which file has its lines (`<!-- part of: PATH -->`). In the output that a document shows, `…` stands for what
-//! varies: within a line, or for any number of lines. `samples/place.rs` makes the files that samples name.
+//! Rust or of a part of a program in C, which file has its lines (`<!-- part of: PATH -->`). In the output that a document
+//! shows, `…` stands for what varies: within a line, or for any number of lines. `samples/place.rs` makes the files that
+//! samples name.
 
 mod blocks;
 mod guide_program;

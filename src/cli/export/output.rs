@@ -12,6 +12,7 @@ use tempfile::NamedTempFile;
 
 use super::ExportArgs;
 use crate::fs::shown::ShownFile;
+use h5logfs_core::error::Error;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::Identity;
 use h5logfs_core::scan::overwrite::{Originals, check_target};
@@ -89,8 +90,7 @@ impl NewFile {
         };
         let name = PathBuf::from(name);
         // Its real path: the names of directories on it may say whose file this is.
-        let parent = parent.canonicalize();
-        let parent = parent.map_err(|e| h5logfs_core::error::Error::io(&path, e))?;
+        let parent = parent.canonicalize().map_err(|e| Error::io(parent, e))?;
         let log_dirs = args.view.settings()?.log_dirs;
         Ok(NewFile {
             dir: SourceDir::open(&parent)?.with_further(&log_dirs)?,

@@ -3,6 +3,7 @@
 //! Names cannot tell whether two paths lead to the same file: there are hard links, bind mounts, and file systems that
 //! ignore case. So files are compared by device and inode. What belongs to other logs is known by its name.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::companions::{all_files, log_of, parts};
@@ -40,8 +41,10 @@ impl Originals {
         let Some((own, _)) = self.0.iter().find(|(_, own)| own.is_same_file(file)) else {
             return Ok(());
         };
-        let own = own.display();
-        let reason = format!("this is {own}, which is read: it is not written over");
+        let mut reason = "is read, so it is not written over".to_owned();
+        if own != path {
+            reason = format!("this is {}, which {reason}", own.display());
+        }
         Err(Error::bad_file(path, reason))
     }
 }
@@ -81,10 +84,10 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
 }
 
 /// Fails if text must not be appended to the file at `path`: it holds data, or its name makes it part of a log.
-pub fn check_text(path: &Path) -> Result<()> {
+pub fn check_text(path: &Path) -> io::Result<()> {
     if let Some(log) = log_of(path).filter(|log| log.exists()) {
         let reason = format!("its name makes it a file of the log {}", log.display());
-        return Err(Error::bad_file(path, reason));
+        return Err(io::Error::other(reason));
     }
     // A new file, a terminal or a pipe holds nothing.
     let opened = SourceDir::of_file(path).and_then(|(dir, name)| SourceFile::open(&dir, &name));
@@ -93,7 +96,7 @@ pub fn check_text(path: &Path) -> Result<()> {
         Ok(is_hdf5 || netcdf::has_magic(&file)? || netcdf::has_log_magic(&file)?)
     });
     if holds_data.unwrap_or(false) {
-        return Err(Error::bad_file(path, "this file holds data, not text"));
+        return Err(io::Error::other("this file holds data, not text"));
     }
     Ok(())
 }
@@ -158,7 +161,7 @@ mod tests {
         let own = ["a.h5.h5logfs-journal", "a.h5.subfiles/x.0", "a.h5_0_3.meta"];
         for (number, name) in own.iter().chain(&["a.h5"]).enumerate() {
             place.write(name);
-            place.refuses(name, "which is read");
+            place.refuses(name, &format!("/{name}: is read"));
             let link = format!("link-{number}");
             fs::hard_link(place.0.path().join(name), place.0.path().join(&link)).unwrap();
             place.refuses(&link, &format!("/{name}, which is read"));

@@ -25,7 +25,7 @@ pub struct LogFile {
 impl LogFile {
     /// Fails where the file holds data: a slip in the options must not add messages to them.
     pub fn open(path: &Path) -> io::Result<Self> {
-        check_text(path).map_err(io::Error::other)?;
+        check_text(path)?;
         Ok(LogFile {
             path: std::path::absolute(path)?,
             file: open(path)?,
