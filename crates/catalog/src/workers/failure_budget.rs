@@ -16,7 +16,8 @@ const MAX_SCANS: u32 = 4;
 
 #[derive(Debug)]
 pub struct FailureBudget {
-    budget: Duration,
+    /// Processor time of one scan.
+    cpu: Duration,
     by_owner: Mutex<HashMap<u32, Spent>>,
 }
 
@@ -30,12 +31,13 @@ impl FailureBudget {
     /// `cpu`: processor time of one scan.
     pub fn new(cpu: Duration) -> Self {
         FailureBudget {
-            budget: cpu.saturating_mul(MAX_SCANS),
+            cpu,
             by_owner: Mutex::default(),
         }
     }
 
-    /// Counts a scan of a file of `owner` that has died after `took`.
+    /// Counts a scan of a file of `owner` that has died after `took`. It counts no more than its processor time: on a
+    /// busy machine a scan lasts much longer, and one bad file must not cost its owner the whole budget.
     pub fn add(&self, owner: u32, took: Duration, now: Instant) {
         let mut by_owner = self.by_owner.lock();
         by_owner.retain(|_, spent| now.duration_since(spent.since) < WINDOW);
@@ -43,7 +45,7 @@ impl FailureBudget {
             since: now,
             time: Duration::ZERO,
         });
-        spent.time += took;
+        spent.time += took.min(self.cpu);
     }
 
     /// The reason why no file of `owner` is scanned now, if the budget is spent.
@@ -51,7 +53,7 @@ impl FailureBudget {
         let by_owner = self.by_owner.lock();
         let spent = by_owner
             .get(&owner)
-            .filter(|spent| spent.time >= self.budget)?;
+            .filter(|spent| spent.time >= self.cpu.saturating_mul(MAX_SCANS))?;
         let left = WINDOW.checked_sub(now.duration_since(spent.since))?;
         Some(format!(
             "scans of files of user {owner} have died after {} s in all: none is begun for {} s",
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_spent_his_time_waits_for_the_next_window() {
+    fn an_owner_whose_budget_is_spent_waits_for_the_next_window() {
         let budget = FailureBudget::new(Duration::from_secs(10));
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -80,6 +82,9 @@ mod tests {
         assert_eq!(budget.refusal(7, at(601)), None);
         budget.add(7, Duration::from_secs(10), at(601));
         assert_eq!(budget.refusal(7, at(602)), None);
+        // A scan that waits for a processor counts as one.
+        budget.add(10, Duration::from_secs(1000), at(603));
+        assert_eq!(budget.refusal(10, at(604)), None);
         // Scans that die at once cost little.
         for n in 0..1000 {
             budget.add(9, Duration::from_millis(10), at(603 + n / 100));
