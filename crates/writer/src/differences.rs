@@ -99,16 +99,16 @@ impl Compared<'_> {
                 self.properties(theirs, ours)
             }
             (Some(theirs), _) if !has(&own[at..], theirs) => {
-                let Deed { verb, what } = self.deed(theirs);
-                format!("rank {} does not {verb} {what}, rank 0 does", self.rank)
+                let Clause { verb, object } = self.clause(theirs);
+                format!("rank {} does not {verb} {object}, rank 0 does", self.rank)
             }
             (_, Some(ours)) if !has(&first[at..], ours) => {
-                let Deed { verb, what } = self.deed(ours);
-                format!("rank {} {verb}s {what}, rank 0 does not", self.rank)
+                let clause = self.clause(ours).third_person();
+                format!("rank {} {clause}, rank 0 does not", self.rank)
             }
             (theirs, ours) => {
-                let words = |deed: Option<&&Definition>| match deed.map(|d| self.deed(d)) {
-                    Some(Deed { verb, what }) => format!("{verb}s {what}"),
+                let words = |definition: Option<&&Definition>| match definition {
+                    Some(definition) => self.clause(definition).third_person(),
                     None => "defines nothing more".into(),
                 };
                 let (theirs, ours) = (words(theirs), words(ours));
@@ -135,27 +135,28 @@ impl Compared<'_> {
                 short.one, short.other
             );
         }
-        let (Deed { verb, what }, first) = (self.deed(own), self.deed(first));
+        let (first, own) = (self.clause(first), self.clause(own));
         format!(
-            "rank {rank} {verb}s {what}, rank 0 {}s {}",
-            first.verb, first.what
+            "rank {rank} {}, rank 0 {}",
+            own.third_person(),
+            first.third_person()
         )
     }
 
-    fn deed(&self, definition: &Definition) -> Deed {
+    fn clause(&self, definition: &Definition) -> Clause {
         match definition {
-            Definition::Group { path } => Deed::define(format!("group {path}")),
-            Definition::Dataset { path, .. } => Deed::define(format!("dataset {path}")),
+            Definition::Group { path } => Clause::define(format!("group {path}")),
+            Definition::Dataset { path, .. } => Clause::define(format!("dataset {path}")),
             Definition::Attribute { object, name, .. } => {
-                Deed::define(format!("attribute {name} of {object}"))
+                Clause::define(format!("attribute {name} of {object}"))
             }
-            Definition::Extent { dataset, dims } => Deed {
+            Definition::Extent { dataset, dims } => Clause {
                 verb: "extend",
-                what: format!("dataset {} to {dims:?}", self.path(*dataset)),
+                object: format!("dataset {} to {dims:?}", self.path(*dataset)),
             },
-            Definition::Scale { dataset, name } => Deed {
+            Definition::Scale { dataset, name } => Clause {
                 verb: "make",
-                what: format!("dataset {} the scale {name:?}", self.path(*dataset)),
+                object: format!("dataset {} the scale {name:?}", self.path(*dataset)),
             },
             Definition::Attachment {
                 dataset,
@@ -163,21 +164,21 @@ impl Compared<'_> {
                 scale,
             } => {
                 let scale = format!("the scale {}", self.path(*scale));
-                self.give(*dataset, *dimension, &scale)
+                self.give_dimension(*dataset, *dimension, &scale)
             }
             Definition::Label {
                 dataset,
                 dimension,
                 label,
-            } => self.give(*dataset, *dimension, &format!("the label {label:?}")),
+            } => self.give_dimension(*dataset, *dimension, &format!("the label {label:?}")),
         }
     }
 
-    fn give(&self, dataset: u32, dimension: u32, gift: &str) -> Deed {
+    fn give_dimension(&self, dataset: u32, dimension: u32, property: &str) -> Clause {
         let path = self.path(dataset);
-        Deed {
+        Clause {
             verb: "give",
-            what: format!("dimension {dimension} of dataset {path} {gift}"),
+            object: format!("dimension {dimension} of dataset {path} {property}"),
         }
     }
 
@@ -188,17 +189,21 @@ impl Compared<'_> {
     }
 }
 
-/// What a rank does with an object.
-struct Deed {
+/// What a rank does with an object, as the parts of a sentence.
+struct Clause {
     verb: &'static str,
-    what: String,
+    object: String,
 }
 
-impl Deed {
-    fn define(what: String) -> Self {
-        Deed {
+impl Clause {
+    fn third_person(&self) -> String {
+        format!("{}s {}", self.verb, self.object)
+    }
+
+    fn define(object: String) -> Self {
+        Clause {
             verb: "define",
-            what,
+            object,
         }
     }
 }

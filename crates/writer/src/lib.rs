@@ -721,7 +721,6 @@ impl Drop for Writer {
     }
 }
 
-/// Errors of collective calls leave the writer through this function, which adds the file.
 /// What a batch adds to a flush.
 #[derive(Clone, Copy, Default)]
 struct Lent<'a> {
@@ -770,6 +769,7 @@ fn row_records<'a>(
     data
 }
 
+/// Errors of collective calls leave the writer through this function, which adds the file.
 fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
     match outcome {
         GlobalOutcome::Good => Ok(()),

@@ -15,17 +15,22 @@ use rustix::io::Errno;
 pub struct HeldFile {
     file: File,
     path: PathBuf,
-    place: Place,
+    inode: Inode,
 }
 
-/// Device and inode.
-type Place = (u32, u32, u64);
+/// The identity of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Inode {
+    device_major: u32,
+    device_minor: u32,
+    number: u64,
+}
 
 impl HeldFile {
     /// An open file, which `path` leads to.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
-        let place = place_of(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?;
-        Ok(HeldFile { file, path, place })
+        let inode = Inode::of(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?;
+        Ok(HeldFile { file, path, inode })
     }
 
     /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then.
@@ -70,8 +75,8 @@ impl HeldFile {
     /// parallel file systems have to ask all servers for that. A file system that gives no answer proves nothing, so
     /// that is no failure.
     pub fn check_name(&self) -> io::Result<()> {
-        match place_of(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(place) if place != self.place => {
+        match Inode::of(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(inode) if inode != self.inode => {
                 Err(io::Error::other("another file has taken its name"))
             }
             Err(Errno::NOENT | Errno::NOTDIR) => Err(io::Error::new(
@@ -98,9 +103,15 @@ fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-fn place_of(dir: impl AsFd, path: &Path, flags: AtFlags) -> rustix::io::Result<Place> {
-    let found: Statx = statx(dir, path, flags, StatxFlags::INO)?;
-    Ok((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+impl Inode {
+    fn of(dir: impl AsFd, path: &Path, flags: AtFlags) -> rustix::io::Result<Self> {
+        let found: Statx = statx(dir, path, flags, StatxFlags::INO)?;
+        Ok(Inode {
+            device_major: found.stx_dev_major,
+            device_minor: found.stx_dev_minor,
+            number: found.stx_ino,
+        })
+    }
 }
 
 #[cfg(test)]
