@@ -13,8 +13,9 @@ for log in "$dir"/heat-*.h5; do
         h5logfs recover "$log" || exit
     fi
 done
+# A job that was killed while it created its log may have left the journal alone.
 attempt=1
-while [ -e "$dir/heat-$attempt.h5" ]; do
+while [ -e "$dir/heat-$attempt.h5" ] || [ -e "$dir/heat-$attempt.h5.h5logfs-journal" ]; do
     attempt=$((attempt + 1))
 done
 

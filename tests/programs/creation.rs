@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use h5logfs_writer::{Error, Fsync, Options, Result, Subfiles, Writer};
-use mpi::topology::SimpleCommunicator;
+use mpi::collective::SystemOperation;
+use mpi::topology::Color;
 use mpi::traits::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -307,25 +308,40 @@ pub fn replace(job: &Job) {
     job.pause("closed");
 }
 
-/// Each rank is a job of its own; all want the same name at once. One gets it.
+/// The first rank dies while it replaces a log: the signal of the system ends a process whose file gets more than `most`
+/// bytes. The new journal has less than the new file.
+pub fn die(job: &Job, most: u64) {
+    let before = Before::Unclosed(Subfiles::Number(2));
+    before.make(job, OLD);
+    let options = before.replacing(Subfiles::None);
+    let is_first = job.rank == 0;
+    let path = job.path(OLD);
+    let created = limited(job, &path, options, is_first, Resource::Fsize, most);
+    panic!("it lives: {:?}", created.err());
+}
+
+/// Several jobs want the same name at once: four of one rank, or two of two ranks. One gets it, and the others are told.
 pub fn contest(job: &Job) {
-    let alone = SimpleCommunicator::self_comm();
-    for round in 0..30 {
+    for round in 0..40 {
         let before = Before::ALL[round % Before::ALL.len()];
+        let subfiles = match round / 2 % 2 {
+            0 => Subfiles::None,
+            _ => Subfiles::Number(2),
+        };
         let name = format!("{round}.h5");
+        let jobs = [4, 2][round % 2];
+        let color = Color::with_value((job.rank % jobs) as i32);
+        let ranks = job.world.split_by_color(color).unwrap();
         before.make(job, &name);
-        let created = Writer::create(
-            job.path(&name),
-            &alone,
-            before.replacing(Subfiles::Number(round as u32 % 2)),
-        );
-        let mut winners = 0u32;
-        let wins = u32::from(created.is_ok());
-        let sum = mpi::collective::SystemOperation::sum();
-        job.world.all_reduce_into(&wins, &mut winners, sum);
+        let created = Writer::create(job.path(&name), &ranks, before.replacing(subfiles));
         if let Err(error) = &created {
-            assert!(matches!(error, Error::Failed { .. }), "{error:?}");
+            let error = error.to_string();
+            assert!(error.contains("hoose another name"), "{before:?}: {error}");
         }
+        let wins = u32::from(created.is_ok() && ranks.rank() == 0);
+        let mut winners = 0;
+        let sum = SystemOperation::sum();
+        job.world.all_reduce_into(&wins, &mut winners, sum);
         assert_eq!(winners, 1, "{name} over {before:?}: {:?}", created.err());
         if let Ok(mut file) = created {
             file.close().unwrap();

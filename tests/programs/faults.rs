@@ -55,6 +55,8 @@ fn main() {
         "nothing-left" => creation::leave_nothing(&job),
         "replaced" => creation::replace(&job),
         "contested" => creation::contest(&job),
+        "dies-before-its-journal" => creation::die(&job, 100),
+        "dies-before-its-file" => creation::die(&job, 4096),
         "in-use" => creation::in_use(&job),
         "taken-away" => creation::taken_away(&job),
         other => panic!("no scenario {other}"),

@@ -49,6 +49,24 @@ fn what_is_replaced_is_gone_and_its_readers_read_on() {
 }
 
 #[test]
+fn a_job_that_dies_while_it_replaces_a_log_leaves_the_old_one() {
+    for scenario in ["dies-before-its-journal", "dies-before-its-file"] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(mut run) = start(scenario, dir.path()) else {
+            return;
+        };
+        let succeeded = run.job.wait().success();
+        let said = run.job.said();
+        assert!(!succeeded && !said.contains("it lives"), "{said}");
+        let names = strange_names(dir.path());
+        let is_kept = |name: &&String| name.starts_with(".old.h5.h5logfs-old-");
+        let log = names.iter().filter(is_kept).min_by_key(|name| name.len());
+        let log = log.unwrap_or_else(|| panic!("{scenario}: {names:?}"));
+        run.shows(log, 1);
+    }
+}
+
+#[test]
 fn of_jobs_that_want_one_name_one_gets_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut run = Run::start("contested", dir.path());

@@ -29,18 +29,13 @@ pub(super) struct Creation {
     /// Sync each file when it is created. With fsync at each flush, readers need the front of every
     /// file, even of one that no flush writes to.
     sync: bool,
+    /// On the first rank. Its lock and its name keep other jobs away until all is done, or undone.
+    journal: Option<Journal>,
     files: Vec<PathBuf>,
     dir: Option<PathBuf>,
     aside: Aside,
     /// On the first rank: what was there. It keeps the old journal locked.
     existing: Option<Existing>,
-}
-
-/// What the first rank has open of a new log.
-pub(super) struct FirstRank {
-    pub journal: Journal,
-    /// The log file.
-    pub master: HeldFile,
 }
 
 impl Creation {
@@ -49,6 +44,7 @@ impl Creation {
             path: path.to_owned(),
             id,
             sync: options.fsync == Fsync::Flush,
+            journal: None,
             files: Vec::new(),
             dir: None,
             aside: Aside::default(),
@@ -56,34 +52,41 @@ impl Creation {
         }
     }
 
-    /// On the first rank: creates the journal, the file itself, and the directory for its subfiles.
-    pub fn begin(&mut self, header: &Header, options: &Options) -> StringResult<FirstRank> {
+    /// On the first rank: creates the journal, the directory of the subfiles, and the log file, which it returns.
+    pub fn begin(&mut self, header: &Header, options: &Options) -> StringResult<HeldFile> {
         let path = self.path.clone();
-        let (journal_path, dir) = (journal::path_of(&path), subfile_dir(&path));
         let existing = Existing::look(&path, options)?;
-        let existing = self.existing.insert(existing);
-        let (old_file, old_journal) = (existing.has_file(), existing.has_journal());
-        let old_subfiles = existing.has_subfiles();
-        if old_journal {
-            self.aside.keep(&path, &journal_path, &self.id)?;
+        let is_locked = existing.has_journal();
+        let existing = self.existing.insert(existing).parts();
+        // What is there moves only while a journal keeps other jobs away: the old one, which is locked, or the new one.
+        if is_locked {
+            self.keep_aside(&existing)?;
         }
-        let journal = Journal::create(&journal_path, header, old_journal);
+        self.create_journal(header)?;
+        if !is_locked {
+            self.keep_aside(&existing)?;
+        }
+        if header.subfiles > 0 {
+            self.create_dir(&subfile_dir(&path))?;
+        }
+        self.create_file(&path)
+    }
+
+    fn keep_aside(&mut self, existing: &[PathBuf]) -> StringResult {
+        let mut parts = existing.iter();
+        parts.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))
+    }
+
+    fn create_journal(&mut self, header: &Header) -> StringResult {
+        let path = journal::path_of(&self.path);
+        let replace = self.aside.has(&path);
+        let journal = Journal::create(&path, header, replace);
         let journal = journal.map_err(|e| match e {
             h5logfs_core::error::Error::Io { path, cause } => failed(&path, cause),
             e => e.to_string(),
         })?;
-        self.files.push(journal_path);
-        if old_subfiles {
-            self.aside.keep(&path, &dir, &self.id)?;
-        }
-        if header.subfiles > 0 {
-            self.create_dir(&dir)?;
-        }
-        if old_file {
-            self.aside.keep(&path, &path, &self.id)?;
-        }
-        let master = self.create_file(&path)?;
-        Ok(FirstRank { journal, master })
+        self.journal = Some(journal);
+        Ok(())
     }
 
     /// Creates the directory of the subfiles. An empty one may be there, made with properties that the user wants.
@@ -137,16 +140,7 @@ impl Creation {
     pub fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
         let mut result = check_outcome(&self.path, "create", outcome);
         if let Err(Error::Failed { reason, .. }) = &mut result {
-            let created = self.files.drain(..).rev();
-            for path in created.filter(|path| !self.aside.has(path)) {
-                let _ = std::fs::remove_file(path);
-            }
-            // The directory is empty when all ranks have removed their files in it.
-            ranks.sum(0);
-            if let Some(dir) = self.dir.take() {
-                let _ = std::fs::remove_dir(dir);
-            }
-            let left = ranks.broadcast_text(0, self.aside.put_back());
+            let left = self.undo(ranks);
             if !left.is_empty() {
                 *reason = format!("{reason}. {left}");
             }
@@ -154,9 +148,29 @@ impl Creation {
         result
     }
 
-    /// All ranks have the new log open: removes what was there before.
-    pub fn complete(mut self) {
+    /// Returns what could not be put back, in words. Collective.
+    fn undo(&mut self, ranks: &Ranks) -> String {
+        let created = self.files.drain(..).rev();
+        for path in created.filter(|path| !self.aside.has(path)) {
+            let _ = std::fs::remove_file(path);
+        }
+        // The directory is empty when all ranks have removed their files in it.
+        ranks.wait();
+        if let Some(dir) = self.dir.take() {
+            let _ = std::fs::remove_dir(dir);
+        }
+        let left = self.aside.put_back();
+        // Where the old journal is back, the new one has lost its name, and this does nothing.
+        if let Some(journal) = self.journal.take() {
+            let _ = journal.remove();
+        }
+        ranks.broadcast_text(0, left)
+    }
+
+    /// All ranks have the new log open: removes what was there before. Returns the journal on the first rank.
+    pub fn complete(mut self) -> Option<Journal> {
         self.aside.remove();
+        self.journal
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::options::Options;
@@ -45,6 +46,7 @@ struct OldJournal {
 impl Existing {
     /// Looks what is there. Fails where it may not be replaced, with a message that says what to do.
     pub fn look(path: &Path, options: &Options) -> StringResult<Self> {
+        check_name(path)?;
         check_directory(parent(path))?;
         let journal_path = journal::path_of(path);
         let existing = Existing {
@@ -60,16 +62,17 @@ impl Existing {
         Ok(existing)
     }
 
-    pub fn has_file(&self) -> bool {
-        self.file.is_some()
-    }
-
     pub fn has_journal(&self) -> bool {
         self.journal.is_some()
     }
 
-    pub fn has_subfiles(&self) -> bool {
-        !self.subfiles.is_empty()
+    /// What is there: the file, its journal, the directory of its subfiles. The directory comes last, as it cannot have
+    /// two names: the log is complete under the old name until it moves, and under the new one from then on.
+    pub fn parts(&self) -> Vec<PathBuf> {
+        let file = self.file.as_ref().map(|_| self.path.clone());
+        let journal = self.journal.as_ref().map(|j| j.held.path().to_owned());
+        let dir = (!self.subfiles.is_empty()).then(|| subfile_dir(&self.path));
+        [file, journal, dir].into_iter().flatten().collect()
     }
 
     fn check(&self, options: &Options) -> StringResult {
@@ -82,28 +85,53 @@ impl Existing {
                  together destroy what is there"
             ));
         }
-        if !options.overwrite && (self.file.is_some() || self.journal.is_some()) {
-            return Err(format!(
-                "{shown}: it exists already: choose another name, or set the option `overwrite` to replace it"
-            ));
+        if !options.overwrite {
+            self.check_absent()?;
         }
+        self.parts().iter().try_for_each(|part| check_owner(part))?;
         self.check_subfiles()
+    }
+
+    fn check_absent(&self) -> StringResult {
+        let shown = self.path.display();
+        match (&self.file, &self.journal) {
+            (None, None) => Ok(()),
+            (None, Some(journal)) => Err(format!(
+                "{shown}: its journal {} is there, without the file and without a flush: a job ended while it created \
+                 the file. Remove the journal, choose another name, or set the option `overwrite`",
+                journal.held.path().display()
+            )),
+            (Some(_), _) => Err(format!(
+                "{shown}: it exists already: choose another name, or set the option `overwrite` to replace it"
+            )),
+        }
     }
 
     /// Why the option `overwrite` alone does not replace what is there, and how to keep it: it may hold flushes of a job
     /// that did not close it.
     fn why_to_keep(&self) -> Option<String> {
+        let journal = self.journal.as_ref();
+        let from_journal = journal.and_then(|journal| self.why_to_keep_flushes(journal));
+        from_journal.or_else(|| self.why_to_keep_file())
+    }
+
+    /// Without its journal, nothing tells the flushes of a file that was not closed.
+    fn why_to_keep_file(&self) -> Option<String> {
+        let file = self.file.as_ref().filter(|file| file.unclosed)?;
+        let journal = self.journal.as_ref().and_then(|j| j.read.as_ref().ok());
+        if journal.is_some_and(|journal| file.id == Some(journal.id)) {
+            return None;
+        }
+        Some(format!(
+            "it was not closed, and its journal is not there, so nothing tells its flushes. If its journal was moved, \
+             move it back to {}, and let `h5logfs recover {}` close the file",
+            journal::path_of(&self.path).display(),
+            self.path.display()
+        ))
+    }
+
+    fn why_to_keep_flushes(&self, journal: &OldJournal) -> Option<String> {
         let shown = self.path.display();
-        let Some(journal) = &self.journal else {
-            let unclosed = self.file.as_ref().is_some_and(|file| file.unclosed);
-            return unclosed.then(|| {
-                format!(
-                    "it was not closed, and its journal is not there, so nothing tells its flushes. If {} was moved, \
-                     move it back, and let `h5logfs recover {shown}` close the file",
-                    journal::path_of(&self.path).display()
-                )
-            });
-        };
         let recorded = match &journal.read {
             Ok(recorded) => recorded,
             Err(reason) => {
@@ -224,6 +252,38 @@ fn in_use(log: &Path, path: &Path) -> String {
          choose another name. If that job is dead, `h5logfs recover` is working on the file",
         path.display()
     )
+}
+
+/// Fails where a path does not end as that of a file does.
+fn check_name(path: &Path) -> StringResult {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let name = path.file_name().map(OsStr::as_encoded_bytes);
+    if name.is_some_and(|name| bytes.ends_with(name)) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: the path does not end with the name of a file",
+        path.display()
+    ))
+}
+
+/// Fails where a file may not be replaced although its directory can be written to: in a sticky directory, as /tmp is
+/// one, that is up to the owner.
+fn check_owner(path: &Path) -> StringResult {
+    const STICKY: u32 = 0o1000;
+    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    let dir = parent(path).metadata().map_err(failed)?;
+    let owner = path.symlink_metadata().map_err(failed)?.uid();
+    let user = rustix::process::geteuid();
+    let may = [owner, dir.uid()].contains(&user.as_raw()) || user.is_root();
+    if may || dir.mode() & STICKY == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: user {owner} owns it, and only the owner can replace a file in {}: choose another name or directory",
+        path.display(),
+        parent(path).display()
+    ))
 }
 
 /// Fails where a new file cannot have this directory.
@@ -388,8 +448,7 @@ mod tests {
         assert!(place.look(CAREFUL).is_ok());
         // The user has made it, with properties that it should have.
         fs::create_dir(subfile_dir(&place.log())).unwrap();
-        let existing = place.look(CAREFUL).unwrap();
-        assert!(!existing.has_file() && !existing.has_journal() && !existing.has_subfiles());
+        assert!(place.look(CAREFUL).unwrap().parts().is_empty());
     }
 
     #[test]
@@ -400,7 +459,7 @@ mod tests {
             CAREFUL,
             &["it exists already", "another name", "`overwrite`"],
         );
-        assert!(place.look(REPLACE).unwrap().has_file());
+        assert_eq!(place.look(REPLACE).unwrap().parts(), [place.log()]);
     }
 
     #[test]
@@ -421,7 +480,11 @@ mod tests {
         fs::remove_file(journal::path_of(&place.log())).unwrap();
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
         drop(place.journal(&ID, 0));
+        // This is the journal of the file, and says that there is nothing to lose.
         place.refuses(CAREFUL, &["it exists already"]);
+        place.file(&OTHER);
+        place.refuses(REPLACE, &["was not closed", "journal is not there"]);
+        place.file(&ID);
         fs::write(journal::path_of(&place.log()), "torn").unwrap();
         place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
     }
@@ -453,6 +516,36 @@ mod tests {
         place.refuses(REPLACE, &["the journal of another log", "2 flushes"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["the journal of another log"]);
+    }
+
+    #[test]
+    fn a_job_that_ended_before_it_made_the_file_leaves_a_journal() {
+        let place = Place::new();
+        drop(place.journal(&ID, 0));
+        place.refuses(
+            CAREFUL,
+            &[
+                "a.h5.h5logfs-journal is there, without the file",
+                "Remove the journal",
+            ],
+        );
+        let journal = journal::path_of(&place.log());
+        assert_eq!(place.look(REPLACE).unwrap().parts(), [journal]);
+    }
+
+    #[test]
+    fn a_path_ends_with_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for end in ["a.h5/", "a.h5/.", "..", "a.h5//"] {
+            let path = dir.path().join(end);
+            let reason = Existing::look(&path, &Options::default()).map(drop);
+            let reason = reason.unwrap_err();
+            assert!(
+                reason.ends_with("does not end with the name of a file"),
+                "{reason}"
+            );
+        }
+        assert!(Existing::look(Path::new(""), &Options::default()).is_err());
     }
 
     #[test]
@@ -518,6 +611,10 @@ mod tests {
         fs::write(&notes, unclosed_front(&ID)).unwrap();
         foreign("notes.txt");
         fs::remove_file(notes).unwrap();
-        assert!(place.look(DISCARD).unwrap().has_subfiles());
+        let (log, parts) = (place.log(), place.look(DISCARD).unwrap().parts());
+        assert_eq!(
+            parts,
+            [log.clone(), journal::path_of(&log), subfile_dir(&log)]
+        );
     }
 }

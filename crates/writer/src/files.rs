@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::check_outcome;
-use super::creation::{Creation, FirstRank};
+use super::creation::Creation;
 use super::entries::Section;
 use super::error::{Error, Result};
 use super::options::{Fsync, Options, Subfiles};
@@ -74,12 +74,8 @@ impl Files {
         } else {
             Ok(None)
         };
-        let (outcome, begun) = outcome_of(begun);
+        let (outcome, master) = outcome_of(begun);
         creation.keep_if(ranks.agree(outcome), ranks)?;
-        let (journal, mut held) = match begun.flatten() {
-            Some(FirstRank { journal, master }) => (Some(journal), vec![master]),
-            None => (None, Vec::new()),
-        };
 
         // Readers find a rank's data file by this rule (section 10 of the format page).
         let file_number =
@@ -95,10 +91,10 @@ impl Files {
         }
         let (outcome, created) = outcome_of(subfile_created);
         creation.keep_if(ranks.agree(outcome), ranks)?;
-        held.extend(created.flatten());
+        let held = [master, created].into_iter().flatten().flatten().collect();
 
         let data_file = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
-        creation.complete();
+        let journal = creation.complete();
         let data_files = header.data_files() as usize;
         Ok(Files {
             path: path.to_owned(),
