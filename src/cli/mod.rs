@@ -144,7 +144,7 @@ impl ViewArgs {
 fn options_help() -> String {
     let option = |o: LayoutOption| format!("{}={}, {}", o.name, o.form, o.help);
     let list = LAYOUT_OPTIONS.map(option).join("; ");
-    format!("Options of single layouts, as for mount: {list}")
+    format!("Options of layouts, as for mount: {list}")
 }
 
 /// Limits of the option `chunk`, in bytes.

@@ -140,7 +140,16 @@ fn each_case_reads_as_expected() {
     cases.retain(|case| shown(case) && case.name != ELSEWHERE);
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");
-    let got = |case: &Case| mounted.join(&case.name).join("file.nc");
+    let without = Mounted::new(dir.path(), "incomplete_attribute=off");
+    // Files that lack something have an attribute that the expected ones have not.
+    let got = |case: &Case| {
+        let mounted = if case.expect == "same" {
+            &mounted
+        } else {
+            &without
+        };
+        mounted.join(&case.name).join("file.nc")
+    };
     let jobs = cases.iter().map(|case| {
         let mut job = case.job(&got(case));
         job["expect"] = "same".into();
@@ -261,6 +270,65 @@ fn what_is_missing_is_told_and_never_made_up() {
             Ok(())
         }
     });
+}
+
+/// Readers see what is missing where they look, in the mount and in an export; nothing else differs.
+#[test]
+fn what_is_missing_is_told_by_an_attribute() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let cases = ["cutmeta-cdf1-np1", "badcount-cdf1-np1"].map(case);
+    let dir = lay_out(&cases);
+    let on = Mounted::new(dir.path(), "");
+    let off = Mounted::new(dir.path(), "incomplete_attribute=off");
+    let out = tempfile::tempdir().unwrap();
+    for case in &cases {
+        let below = Path::new(&case.name).join("file.nc");
+        let (shown, without) = (on.join(&below), off.join(&below));
+        for (view, option) in [(&shown, "on"), (&without, "off")] {
+            let option = format!("incomplete_attribute={option}");
+            let exported = export(&dir.path().join(&below), &["-o", &option]);
+            assert!(exported == fs::read(view).unwrap(), "{option}");
+        }
+        // To netCDF-C and xarray, and to tools of both generations of libhdf5.
+        let code = "
+import h5py, netCDF4, sys, xarray
+name = '_h5logfs_incomplete'
+for path in sys.argv[1:]:
+    with netCDF4.Dataset(path) as f:
+        text = f.getncattr(name) if name in f.ncattrs() else None
+    for engine in ('netcdf4', 'h5netcdf'):
+        assert xarray.open_dataset(path, engine=engine).attrs.get(name) == text, engine
+    with h5py.File(path) as f:
+        own = f.attrs.get(name)
+        assert (own and own.decode()) == text
+    print(text)
+";
+        let told = python.run(code, &[&shown, &without]);
+        let start = "Data that were logged are missing here. They read as if they had not been written, or cannot be \
+                     read.\nfile.nc_0_0.meta: of ";
+        let end = "\n`h5logfs check` tells more when it is given the log.\nNone\n";
+        assert!(told.starts_with(start) && told.ends_with(end), "{told}");
+        assert_eq!(told.lines().count(), 4, "{told}");
+        assert!(header(&shown).contains(":_h5logfs_incomplete = \"Data"));
+        assert!(!header(&without).contains("_h5logfs_incomplete"));
+        // The same file but for the attribute, to all that netCDF knows of it.
+        let copy = out.path().join(&case.name);
+        fs::copy(&shown, &copy).unwrap();
+        let delete = "
+import h5py, sys
+with h5py.File(sys.argv[1], 'r+') as f:
+    del f.attrs['_h5logfs_incomplete']
+";
+        python.run(delete, &[&copy]);
+        let diff = Command::new("h5diff").arg(&copy).arg(&without).output();
+        let diff = diff.unwrap();
+        assert!(diff.status.success(), "{}", said(&diff));
+    }
 }
 
 /// Payloads of the last entries are lost: their variables cannot be read, or only in part; the others can.

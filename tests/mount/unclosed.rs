@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
+use crate::common::readers::Python;
 use crate::common::unclosed::{self, FRONT};
 use crate::common::{Mounted, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
@@ -15,6 +16,7 @@ use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
 use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::scan::incomplete::INCOMPLETE;
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
@@ -134,6 +136,16 @@ fn a_torn_journal_shows_the_flush_before() {
             .what
             .contains("line 6 of the journal is torn")
     );
+    // That flush did not return, so nothing is missing.
+    assert!(!has_attribute(&view) && !view.snapshot().has_losses());
+}
+
+/// Whether the root has the attribute that says what is missing.
+fn has_attribute(view: &View) -> bool {
+    let mut metadata = vec![0; view.len().min(4096) as usize];
+    view.read_at(0, &mut metadata).unwrap();
+    let name = INCOMPLETE.as_bytes();
+    metadata.windows(name.len()).any(|bytes| bytes == name)
 }
 
 #[test]
@@ -148,12 +160,72 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
             .what
             .contains("line 4 of the journal is damaged")
     );
+    assert!(
+        view.snapshot().has_losses(),
+        "{:?}",
+        view.snapshot().diagnostics
+    );
+    assert!(has_attribute(&view));
     let (good, said) = log.recover(&[]);
     assert!(
         !good && said.contains("`--last-flush 0` drops them"),
         "{said}"
     );
     assert!(log.recover(&["--last-flush", "0"]).0);
+}
+
+/// In a mount, and in an export; a program's own attribute of this name keeps the one that it has in the layout.
+#[test]
+fn a_damaged_journal_is_told_by_an_attribute() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut log = Log::begin();
+    log.line(
+        r#"{"define":{"attribute":{"object":"/","name":"_h5logfs_incomplete","value":{"text":"mine"}}}}"#,
+    );
+    log.extend(2);
+    log.extent(0, &[(0, b"aa")]);
+    log.commit();
+    log.extend(4);
+    log.extent(0, &[(2, b"bb")]);
+    log.commit();
+    let mounted = Mounted::new(log.dir.path(), "index_dir=none");
+    let code = "
+import h5py, sys
+for path in sys.argv[1:]:
+    with h5py.File(path) as f:
+        print(*f['d'][()], *(f'{name}={value}' for name, value in sorted(f.attrs.items())))
+";
+    let own = "97 97 98 98 _h5logfs_incomplete=mine\n";
+    assert_eq!(python.run(code, &[&mounted.join("log.h5")]), own);
+    drop(mounted);
+    log.journal = log.journal.replacen(r#""flush":2"#, r#""flush":3"#, 1);
+    log.extend(6);
+    log.save();
+    let out = tempfile::tempdir().unwrap();
+    let exported = out.path().join("exported.h5");
+    let export = |option: &str| {
+        let mut command = Command::new(tested_program());
+        command.args(["export", "-o", option, "--force"]);
+        let output = command.arg(log.path()).arg(&exported).output().unwrap();
+        assert!(output.status.success(), "{}", messages(&output));
+        python.run(code, &[&exported])
+    };
+    let told = export("incomplete_attribute=on");
+    let start =
+        "97 97 __h5logfs_incomplete=mine _h5logfs_incomplete=b'Data that were logged are missing";
+    assert!(told.starts_with(start), "{told}");
+    assert!(told.contains("line 7 of the journal is damaged"), "{told}");
+    let mounted = Mounted::new(log.dir.path(), "index_dir=none");
+    assert_eq!(python.run(code, &[&mounted.join("log.h5")]), told);
+    assert_eq!(
+        export("incomplete_attribute=off"),
+        "97 97 _h5logfs_incomplete=mine\n"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ Each line of standard input is a request in JSON, each line of standard output i
   bytes of the log: is there any difference?
 
 A difference has `object`, and in `what`: `failed` (it cannot be read), `missing`, `extra`, `kind` (of a link or an
-object), `attributes`, `type`, `shape`, or `data`, with the `elements` that differ, by their numbers in row-major
+object), `attributes`, `incomplete` (BAD has the attribute that says what it lacks, which is no other difference), `type`, `shape`, or `data`, with the `elements` that differ, by their numbers in row-major
 order, and in `values` those of them that are not zeros now. Where a dataset cannot be read as a whole it is read by the
 indices of its first dimension: one difference says `failed`, another one what the others have.
 """
@@ -18,6 +18,8 @@ import sys
 import h5py
 import numpy as np
 
+#: The attribute of a root that says what is missing.
+INCOMPLETE = "_h5logfs_incomplete"
 #: Indices that are read one by one.
 MOST_INDICES = 64
 #: Bytes of a dataset that are read: damage may make one of any size.
@@ -199,6 +201,10 @@ def differing(path, good, bad, first, number):
                "values": [first + int(n) for n in values]}
 
 
+def others(attrs):
+    return attrs and {name: value for name, value in attrs.items() if name != INCOMPLETE}
+
+
 def compare(good, bad):
     if good.get("/") is None:
         return
@@ -216,7 +222,9 @@ def compare(good, bad):
         if kind != other_kind:
             yield {"object": path, "what": "kind"}
             continue
-        if attrs != other_attrs:
+        if path == "/" and INCOMPLETE in other_attrs:
+            yield {"object": path, "what": "incomplete"}
+        if others(attrs) != others(other_attrs):
             yield {"object": path, "what": "attributes"}
         if data is not None:
             yield from compare_data(path, data, other_data)

@@ -6,16 +6,17 @@ use super::sources::Sources;
 use super::tree;
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
-use h5logfs_core::diagnostic::Diagnostic;
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::Recorded;
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
+use h5logfs_core::journal::{Recorded, Torn};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::{self, Extent};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::incomplete::{self, INCOMPLETE};
 use h5logfs_core::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_core::snapshot::{Snapshot, Source};
 
@@ -28,7 +29,15 @@ pub fn scan(
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
+    let mut diagnostics = Vec::new();
+    let shown = format!("not closed: shown as flush {} left it", journal.flushes());
+    diagnostics.push(Diagnostic::note(shown));
+    diagnostics.extend(journal.torn.map(torn));
     let objects = objects_in_memory(&journal).map_err(bad)?;
+    let incomplete = request.settings.incomplete_attribute;
+    if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
+        add_incomplete(&objects, &text).map_err(bad)?;
+    }
     let mut sources = Sources::default();
     let mut tables = logvol::Tables {
         config: journal.header.config,
@@ -63,10 +72,7 @@ pub fn scan(
     });
     let copied = copied.map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &copied.datasets);
-    let mut diagnostics = copied.diagnostics;
-    let shown = format!("not closed: shown as flush {} left it", journal.flushes());
-    diagnostics.push(Diagnostic::note(shown));
-    diagnostics.extend(journal.torn.map(|torn| Diagnostic::note(torn.to_string())));
+    diagnostics.extend(copied.diagnostics);
     Ok(Snapshot {
         sources: sources.describe(),
         journal: Some(Source {
@@ -90,6 +96,27 @@ fn objects_in_memory(journal: &Recorded) -> std::result::Result<h5::Id, String> 
     let file = h5::create_in_memory(&h5::new_file_creation()?)?;
     make_objects(&file, &journal.definitions, &journal.outline.datasets)?;
     Ok(file)
+}
+
+/// What is to be said about a line that is not valid. A flush that did not return is no loss.
+fn torn(torn: Torn) -> Diagnostic {
+    let severity = if torn.hides_flushes() {
+        Severity::Lost
+    } else {
+        Severity::Note
+    };
+    Diagnostic::new(severity, torn.to_string())
+}
+
+/// Adds the attribute that says what is missing. A program's own attribute of this name has another one in the
+/// layout, and keeps that in the view.
+fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), String> {
+    let root = h5::open_group(file, c"/")?;
+    let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
+    let datatype = h5::text_type(size, !text.is_ascii())?;
+    let scalar = h5::Space::scalar().create()?;
+    let name = h5::Name::ascii(INCOMPLETE);
+    h5::write_plain_attribute(&root, name, &datatype, &scalar, text.as_bytes())
 }
 
 /// Adds what the data file `log` holds to the tables. `number` is the source number of the file. Returns the file up

@@ -158,6 +158,7 @@ impl<'a> Broker<'a> {
             companions: companions.map(<[SourcePath]>::to_vec),
             chunking: settings.chunking,
             without_logs: settings.without_logs,
+            incomplete_attribute: settings.incomplete_attribute,
             most: self.max_snapshot,
         }
     }

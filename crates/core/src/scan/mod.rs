@@ -4,12 +4,14 @@
 //! * [`damage`] tells whether elements cannot be read, where that costs little.
 //! * [`companions`] knows which files make a log of another one.
 //! * [`overwrite`] keeps files of logs from being written over.
+//! * [`incomplete`] is the attribute that tells readers what is missing.
 //! * [`settings`] holds the options that decide the outcome of a scan.
 //! * [`shape`] chooses chunk shapes where the log records none.
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
 pub mod companions;
 pub mod damage;
+pub mod incomplete;
 mod listings;
 pub mod overwrite;
 pub mod protocol;

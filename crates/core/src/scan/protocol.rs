@@ -44,6 +44,8 @@ pub struct ScanTask {
     pub chunking: Chunking,
     /// See [`Settings::without_logs`](super::Settings::without_logs).
     pub without_logs: bool,
+    /// See [`Settings::incomplete_attribute`](super::Settings::incomplete_attribute).
+    pub incomplete_attribute: bool,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::shape::Chunking;
 
 /// All options that decide the outcome of a scan.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Chunk shapes where the log records none.
     pub chunking: Chunking,
@@ -17,9 +17,22 @@ pub struct Settings {
     pub log_dirs: Vec<PathBuf>,
     /// Present files that could have a log and have none, too.
     pub without_logs: bool,
+    /// Where data are known to be missing, an attribute of the root says so.
+    pub incomplete_attribute: bool,
 }
 
-/// An option of one layout. It takes a value.
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            chunking: Chunking::default(),
+            log_dirs: Vec::new(),
+            without_logs: false,
+            incomplete_attribute: true,
+        }
+    }
+}
+
+/// An option of layouts, of one or of several. It takes a value.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutOption {
     /// As it is given on the command line.
@@ -35,7 +48,7 @@ pub struct LayoutOption {
 }
 
 /// All options of layouts.
-pub const LAYOUT_OPTIONS: [LayoutOption; 2] = [
+pub const LAYOUT_OPTIONS: [LayoutOption; 3] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
@@ -51,10 +64,19 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 2] = [
         default: "plain",
         adds_up: false,
     },
+    LayoutOption {
+        name: INCOMPLETE_ATTRIBUTE,
+        form: "on|off",
+        help: "on: where data of a log are known to be missing, the root group has the attribute \
+               _h5logfs_incomplete, which says what is missing",
+        default: "on",
+        adds_up: false,
+    },
 ];
 
 const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";
+const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
 
 impl Settings {
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
@@ -74,6 +96,14 @@ impl Settings {
             (NETCDF, _) => {
                 let value = String::from_utf8_lossy(value);
                 return Err(format!("{NETCDF}={value}: neither `hdf5` nor `plain`"));
+            }
+            (INCOMPLETE_ATTRIBUTE, b"on") => self.incomplete_attribute = true,
+            (INCOMPLETE_ATTRIBUTE, b"off") => self.incomplete_attribute = false,
+            (INCOMPLETE_ATTRIBUTE, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!(
+                    "{INCOMPLETE_ATTRIBUTE}={value}: neither `on` nor `off`"
+                ));
             }
             _ => return Err(format!("unknown option {option}")),
         }
@@ -95,6 +125,7 @@ impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "chunk={}", self.chunking)?;
         write!(f, ", without_logs={}", self.without_logs)?;
+        write!(f, ", {INCOMPLETE_ATTRIBUTE}={}", self.incomplete_attribute)?;
         write!(f, ", log_folders={:?}", self.log_dirs)
     }
 }
@@ -113,8 +144,17 @@ mod tests {
         settings.set("netcdf", b"hdf5").unwrap();
         assert!(settings.without_logs);
         settings.set("netcdf", b"plain").unwrap();
-        assert!(!settings.without_logs);
-        for (option, value) in [("burst_dir", ":"), ("netcdf", "4"), ("other", "1")] {
+        assert!(!settings.without_logs && settings.incomplete_attribute);
+        settings.set("incomplete_attribute", b"off").unwrap();
+        assert!(!settings.incomplete_attribute);
+        settings.set("incomplete_attribute", b"on").unwrap();
+        assert!(settings.incomplete_attribute);
+        for (option, value) in [
+            ("burst_dir", ":"),
+            ("netcdf", "4"),
+            ("incomplete_attribute", "1"),
+            ("other", "1"),
+        ] {
             let complaint = settings.set(option, value.as_bytes()).unwrap_err();
             assert!(complaint.contains(option), "{complaint}");
         }
@@ -124,13 +164,18 @@ mod tests {
     fn settings_that_differ_are_written_differently() {
         let mut written = vec![Settings::default().to_string()];
         written.push(Settings::from(Chunking::Size(4096)).to_string());
-        for (option, value) in [("burst_dir", "a"), ("burst_dir", "a:b"), ("netcdf", "hdf5")] {
+        for (option, value) in [
+            ("burst_dir", "a"),
+            ("burst_dir", "a:b"),
+            ("netcdf", "hdf5"),
+            ("incomplete_attribute", "off"),
+        ] {
             let mut settings = Settings::default();
             settings.set(option, value.as_bytes()).unwrap();
             written.push(settings.to_string());
         }
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 5);
+        assert_eq!(written.len(), 6);
     }
 }

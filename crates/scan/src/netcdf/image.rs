@@ -21,8 +21,10 @@ use crate::dataset::DatasetPlan;
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
 use crate::scales::{ScaleAttributes, ScaleUse};
 use crate::tree::Copied;
-use h5logfs_core::log::netcdf::header::{Dimension, Header, Type, Variable};
+use h5logfs_core::diagnostic::Diagnostic;
+use h5logfs_core::log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
 use h5logfs_core::log::numbers::NumberType;
+use h5logfs_core::scan::incomplete::INCOMPLETE;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
 
@@ -30,7 +32,13 @@ type Result<T> = std::result::Result<T, String>;
 
 /// Makes the image of a file with so many records. The IDs of the datasets are the numbers of their variables. Elements
 /// that were never written read as zeros in the view; the image has the fill values of netCDF for its readers.
-pub fn make(header: &Header, records: u64, chooser: &Chooser<'_>) -> Result<Copied> {
+/// `incomplete`: what the view lacks, for its attribute.
+pub fn make(
+    header: &Header,
+    records: u64,
+    chooser: &Chooser<'_>,
+    incomplete: Option<&str>,
+) -> Result<Copied> {
     let creation = h5::new_file_creation()?;
     h5::order_links(&creation)?;
     h5::order_attributes(&creation)?;
@@ -41,6 +49,7 @@ pub fn make(header: &Header, records: u64, chooser: &Chooser<'_>) -> Result<Copi
         header,
         records,
         chooser,
+        incomplete,
         root: h5::open_group(&image, c"/")?,
         attributes: Attributes::new()?,
         scale_attributes: ScaleAttributes::new()?,
@@ -75,6 +84,7 @@ struct Maker<'a> {
     header: &'a Header,
     records: u64,
     chooser: &'a Chooser<'a>,
+    incomplete: Option<&'a str>,
     root: Id,
     attributes: Attributes,
     scale_attributes: ScaleAttributes,
@@ -181,7 +191,7 @@ impl<'a> Maker<'a> {
         let of = lossy(&variable.name);
         let diagnostics = &mut self.out.diagnostics;
         self.attributes
-            .user_attributes(object, &variable.attributes, &of, diagnostics)
+            .user_attributes(object, variable.attributes.iter(), &of, diagnostics)
     }
 
     fn plan(&self, variable: &Variable) -> DatasetPlan {
@@ -244,8 +254,18 @@ impl<'a> Maker<'a> {
             self.attributes.number(root, "_nc3_strict", 1)?;
         }
         let diagnostics = &mut self.out.diagnostics;
+        let (name, incomplete) = (INCOMPLETE.as_bytes(), self.incomplete);
+        let is_replaced = |a: &Attribute| incomplete.is_some() && a.name == name;
+        let shown = header.attributes.iter().filter(|a| !is_replaced(a));
         self.attributes
-            .user_attributes(root, &header.attributes, "the file", diagnostics)
+            .user_attributes(root, shown, "the file", diagnostics)?;
+        if header.attributes.iter().any(is_replaced) {
+            let text = "is not shown: the view needs its name to say what is missing";
+            let text = format!("attribute {INCOMPLETE} of the file {text}");
+            diagnostics.push(Diagnostic::note(text));
+        }
+        let write = |text: &str| self.attributes.text(root, name, text.as_bytes());
+        incomplete.map_or(Ok(()), write)
     }
 }
 

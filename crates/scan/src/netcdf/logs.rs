@@ -209,8 +209,8 @@ fn gaps(
     );
     let mut files = std::iter::once(metadata).chain(data);
     if files.all(|file| channels.has_first_blocks_only(file)) {
-        let text = format!("{}: {text}", metadata.path().display());
-        Ok(Some(Diagnostic::lost(text)))
+        let place = metadata.path().display().to_string();
+        Ok(Some(Diagnostic::lost(text).at(place)))
     } else {
         let reason = format!("{text}: where the blocks of the others lie is not known");
         Err(Error::bad_file(metadata.path(), reason))
@@ -222,9 +222,8 @@ fn without_metadata(data: SourceFile) -> Option<Diagnostic> {
     // A file that cannot be read may be a log.
     let is_log = has_log_magic(&data).unwrap_or(true);
     is_log.then(|| {
-        let name = data.path().display();
-        let text = format!("{name}: its metadata log is not there, which says what it holds");
-        Diagnostic::lost(text)
+        let text = "its metadata log is not there, which says what it holds";
+        Diagnostic::lost(text).at(data.path().display().to_string())
     })
 }
 

@@ -21,7 +21,7 @@ use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::companions::companions;
 use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::scan::{Listings, ScanRequest, damage};
+use h5logfs_core::scan::{Listings, ScanRequest, damage, incomplete};
 use h5logfs_core::snapshot::Snapshot;
 
 /// Scans a netCDF file, which is empty or has the magic of such a file. [`Error::NotALog`] says that it has no logs
@@ -81,7 +81,10 @@ fn present(
     let in_file = header.records_in(files[0].len());
     let log = Tables::Netcdf(tables);
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
-    let made = image::make(header, in_file.max(summary.records), &chooser);
+    let records = in_file.max(summary.records);
+    let incomplete = request.settings.incomplete_attribute;
+    let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
+    let made = image::make(header, records, &chooser, incomplete.as_deref());
     let made = made.map_err(|e| Error::bad_file(path, e))?;
     let has_unreadable = damage::is_known(&chooser, &made.datasets);
     sources.check_unchanged()?;

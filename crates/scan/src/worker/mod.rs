@@ -183,6 +183,7 @@ fn scan(daemon: &Arc<Channel<Forever>>, task: ScanTask) -> Result<Vec<u8>> {
         chunking: task.chunking,
         log_dirs: further.clone(),
         without_logs: task.without_logs,
+        incomplete_attribute: task.incomplete_attribute,
     };
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
     let dir = SourceDir::remote(path, further, opener);

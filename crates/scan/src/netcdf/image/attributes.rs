@@ -56,10 +56,10 @@ impl Attributes {
     }
 
     /// Writes the user's attributes of the file or of a variable, which `of` names.
-    pub(super) fn user_attributes(
+    pub(super) fn user_attributes<'a>(
         &mut self,
         object: &Id,
-        attributes: &[Attribute],
+        attributes: impl Iterator<Item = &'a Attribute>,
         of: &str,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<()> {

@@ -29,12 +29,13 @@ fn header_of(path: &Path) -> (Header, u64) {
 }
 
 fn image_of(header: &Header, records: u64) -> Result<Copied> {
+    incomplete_image_of(header, records, None)
+}
+
+fn incomplete_image_of(header: &Header, records: u64, text: Option<&str>) -> Result<Copied> {
     let tables = Tables::default();
-    make(
-        header,
-        records,
-        &Chooser::new(Chunking::default(), tables.layout(), &[]),
-    )
+    let chooser = Chooser::new(Chunking::default(), tables.layout(), &[]);
+    make(header, records, &chooser, text)
 }
 
 /// Writes the image of a netCDF file to a file.
@@ -264,6 +265,27 @@ fn what_netcdf4_has_no_name_for_is_left_out_with_a_warning() {
     }
     if let Some(seen) = seen(&made, "print(f['z'].ncattrs(), f.ncattrs(), f.data_model)") {
         assert_eq!(seen, "['other'] [] NETCDF4");
+    }
+}
+
+#[test]
+fn the_attribute_of_what_is_missing_takes_the_place_of_one_of_its_name() {
+    let own = [
+        attribute(b"_h5logfs_incomplete", Type::Char, b"own"),
+        attribute(b"title", Type::Char, b"t"),
+    ];
+    let mut copied = header(vec![], vec![]);
+    copied.attributes = own.into();
+    for (text, shown, notes) in [
+        (None, "own t", 0),
+        (Some("2 of 3 \u{e9}"), "2 of 3 \u{e9} t", 1),
+    ] {
+        let made = incomplete_image_of(&copied, 0, text).unwrap();
+        assert_eq!(made.diagnostics.len(), notes);
+        let code = "print(f.getncattr('_h5logfs_incomplete'), f.title)";
+        if let Some(seen) = seen(&made, code) {
+            assert_eq!(seen, shown);
+        }
     }
 }
 
