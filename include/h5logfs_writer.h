@@ -412,7 +412,9 @@ int h5logfs_group(h5logfs_id file, const char *path);
 /**
  * Creates an attribute of the group or dataset at the path `object`. "/" is the root group. The value
  * is an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is
- * the number of bytes in `value`. Collective, without communication.
+ * the number of bytes in `value`. An attribute that is not the same on all ranks is left out, and the
+ * next flush returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without
+ * communication.
  */
 int h5logfs_attribute(h5logfs_id file,
                       const char *object,

@@ -113,7 +113,9 @@ pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) ->
 
 /// Creates an attribute of the group or dataset at the path `object`. "/" is the root group. The value
 /// is an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is
-/// the number of bytes in `value`. Collective, without communication.
+/// the number of bytes in `value`. An attribute that is not the same on all ranks is left out, and the
+/// next flush returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without
+/// communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute(
     file: h5logfs_id,
