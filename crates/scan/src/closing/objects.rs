@@ -23,7 +23,7 @@ pub(crate) fn make_objects(
     let mut maker = Maker {
         root: h5::open_group(file, c"/")?,
         null: Space::Null.create()?,
-        creation: h5::default_dataset_creation()?,
+        creation: new_creation()?,
         int64: h5::integer_type(8, true, false)?,
         int32: h5::integer_type(4, true, false)?,
         uint32: h5::integer_type(4, false, false)?,
@@ -74,7 +74,7 @@ fn stored_name(name: &str) -> String {
 struct Maker {
     root: Id,
     null: Id,
-    /// Default creation properties.
+    /// Creation properties of most datasets.
     creation: Id,
     int64: Id,
     int32: Id,
@@ -110,7 +110,7 @@ impl Maker {
         let creation = if layout.fill.is_empty() && !has_large_attribute {
             self.creation.clone()
         } else {
-            new_creation(&datatype, &layout.fill, has_large_attribute)?
+            creation_with(&datatype, &layout.fill, has_large_attribute)?
         };
         let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
         let (int64, int32) = (self.int64.clone(), self.int32.clone());
@@ -241,8 +241,16 @@ fn to_bytes(numbers: &[u64]) -> Vec<u8> {
 }
 
 /// Creation properties of an anchor. An empty fill value is none.
-fn new_creation(datatype: &Id, fill: &[u8], has_large_attribute: bool) -> Result<Id> {
+/// Creation properties without times: each scan of a log that is not closed makes its objects anew, and they must have
+/// the same bytes.
+fn new_creation() -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
+    h5::track_times(&creation, false)?;
+    Ok(creation)
+}
+
+fn creation_with(datatype: &Id, fill: &[u8], has_large_attribute: bool) -> Result<Id> {
+    let creation = new_creation()?;
     if !fill.is_empty() {
         h5::set_fill_value(&creation, datatype, fill)?;
     }
@@ -264,10 +272,46 @@ fn link(path: &str) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_core::journal::definition::Outline;
 
     #[test]
     fn underscores_are_escaped_name_by_name() {
         assert_eq!(stored_path("/a/_b/__c/d_"), "/a/__b/___c/d_");
         assert_eq!(stored_path("/_LOG"), "/__LOG");
+    }
+
+    /// Two scans of one state of a log that is not closed make the same bytes.
+    #[test]
+    fn objects_have_no_times() {
+        let layout = |fill: &[u8]| DatasetLayout {
+            datatype: Datatype::integer(1, false),
+            dims: vec![4],
+            max_dims: vec![Some(4)],
+            chunk: None,
+            filters: Vec::new(),
+            fill: fill.to_vec(),
+        };
+        let mut outline = Outline::default();
+        let mut definitions = vec![Definition::Group { path: "/g".into() }];
+        definitions.extend(
+            [("/a", layout(&[])), ("/b", layout(&[7]))].map(|(path, layout)| Definition::Dataset {
+                path: path.into(),
+                layout: Box::new(layout),
+            }),
+        );
+        for definition in &definitions {
+            outline.add(definition).unwrap();
+        }
+        let file = h5::create_in_memory(&h5::new_file_creation().unwrap()).unwrap();
+        make_objects(&file, &definitions, &outline.datasets).unwrap();
+        let root = h5::open_group(&file, c"/").unwrap();
+        let objects = [
+            h5::open_group(&file, c"/g").unwrap(),
+            h5::open_dataset(&root, c"a").unwrap(),
+            h5::open_dataset(&root, c"b").unwrap(),
+        ];
+        for object in &objects {
+            assert_eq!(h5::object_info(object).unwrap().times, [0; 4]);
+        }
     }
 }

@@ -56,13 +56,6 @@ pub fn new_dataset_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_DATASET_CREATE)))
 }
 
-/// The unchanged creation properties of libhdf5 itself. It need not copy these for each dataset.
-pub fn default_dataset_creation() -> Result<Id> {
-    let shared = *H5P_LST_DATASET_CREATE;
-    h5!(H5Iinc_ref(shared))?;
-    Ok(Id(shared))
-}
-
 /// `value` is one element of the type.
 pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
     if value.len() != type_size(datatype)? {
