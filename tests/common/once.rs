@@ -12,13 +12,17 @@ pub fn shared_dir(name: &str) -> PathBuf {
     dir
 }
 
-/// Lets one test make what belongs into `dir`, and the others wait for it. It is made again if `source` was changed
-/// since.
-pub fn once(dir: &Path, source: &Path, make: impl FnOnce()) {
+/// Lets one test make what belongs into `dir`, and the others wait for it. It is made again if one of the `sources`
+/// was changed since.
+pub fn once(dir: &Path, sources: &[&Path], make: impl FnOnce()) {
     let lock = File::create(dir.with_extension("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let (done, source) = (dir.with_extension("done"), fs::metadata(source).unwrap());
-    let state = format!("{:?} {}", source.modified().unwrap(), source.len());
+    let done = dir.with_extension("done");
+    let states = sources.iter().map(|source| {
+        let source = fs::metadata(source).unwrap();
+        format!("{:?} {}", source.modified().unwrap(), source.len())
+    });
+    let state = states.collect::<Vec<_>>().join("\n");
     if fs::read_to_string(&done).is_ok_and(|made_of| made_of == state) {
         return;
     }

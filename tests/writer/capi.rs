@@ -43,7 +43,7 @@ impl Installed {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
             let (root, library) = (shared_dir("capi"), built_library());
-            once(&root, &library, || {
+            once(&root, &[&library, &project().join(HEADER)], || {
                 // What `make build-writer` leaves there: cargo has built it for the tests.
                 let built = Path::new(PROGRAM).parent().unwrap();
                 let version = env!("CARGO_PKG_VERSION");

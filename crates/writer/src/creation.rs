@@ -18,6 +18,7 @@ use super::parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use h5logfs_core::journal::extent::{check_id, unclosed_front};
 use h5logfs_core::journal::{self, FileId, Header, HeldFile, Journal};
 use h5logfs_core::log::logvol::names::subfile_dir;
+use h5logfs_scan::closing::parent;
 
 type StringResult<T = ()> = std::result::Result<T, String>;
 
@@ -180,6 +181,10 @@ fn failed(path: &Path, error: io::Error) -> String {
         io::ErrorKind::AlreadyExists => {
             format!("{shown}: another process has just created it: choose another name")
         }
+        io::ErrorKind::PermissionDenied => format!(
+            "{shown}: {error}: this user needs the right to write to {}",
+            parent(path).display()
+        ),
         _ => format!("{shown}: {error}"),
     }
 }
@@ -204,4 +209,19 @@ pub(super) fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> Local
     LocalOutcome::Failed(format!(
         "its {name} is {own}, and that of rank 0 is {first}: all ranks must give the same path and the same options"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_the_right_to_write_is_named() {
+        let message = failed(
+            Path::new("/runs/a.h5"),
+            io::ErrorKind::PermissionDenied.into(),
+        );
+        assert!(message.starts_with("/runs/a.h5: "), "{message}");
+        assert!(message.ends_with("write to /runs"), "{message}");
+    }
 }

@@ -4,7 +4,7 @@
 //! Definitions and flushes are collective: all ranks of the communicator make the same calls in the
 //! same order. Definitions need no communication. Every rank keeps an outline of the file and comes to
 //! the same result, and the first rank writes the definitions to the journal with the next flush, in which the
-//! ranks compare a hash of them. Where it differs, `settle` finds out what.
+//! ranks compare a hash of them. Where it differs, `left_out` finds out what.
 //! Writes are local and only fill a buffer.
 //!
 //! A flush consists of an exclusive scan for the offsets, a write in which each rank adds one
@@ -43,11 +43,11 @@ mod entries;
 mod error;
 mod existing;
 mod files;
+mod left_out;
 mod memory;
 mod options;
 mod parallel;
 mod selection;
-mod settle;
 mod spec;
 mod stored;
 
@@ -73,10 +73,10 @@ use creation::check_same;
 use entries::{DatasetInfo, Section};
 use files::{Files, Written};
 use h5logfs_core::journal::definition::{Defined, Definition, Outline};
+use left_out::LeftOut;
 use memory::Source;
 use parallel::{GlobalOutcome, LocalOutcome, Ranks};
 use selection::Blocks;
-use settle::LeftOut;
 use spec::MemoryType;
 
 /// The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable.

@@ -1,5 +1,4 @@
-//! Settles what the ranks do with definitions that are not the same on all of them. A flush that finds no difference
-//! does nothing of this.
+//! Attributes that are not the same on all ranks, and are left out. A flush that finds no difference does nothing of this.
 
 use std::collections::HashSet;
 
