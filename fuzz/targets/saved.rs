@@ -126,15 +126,15 @@ pub fn item(bytes: &[u8]) {
     let (item, edits) = Input(bytes).two_parts();
     let test_dir = TestDir::new();
     let entry: StoreEntry = empty_store(&test_dir);
-    entry.put("item", item);
-    let path = dir(&test_dir).join("item");
+    entry.put("scan", item);
+    let path = dir(&test_dir).join("scan");
     let whole = fs::read(&path).expect("an item that was put");
     let mut damaged = whole.clone();
     for edit in Edit::all(Input(edits)) {
         edit.apply(&mut damaged);
     }
     fs::write(&path, &damaged).expect("the item");
-    let got = entry.get(&memory::task(MEMORY), "item");
+    let got = entry.get(&memory::task(MEMORY), "scan");
     let wanted = (damaged == whole).then_some(item);
     assert_eq!(got.as_ref().map(|item| item.as_slice()), wanted);
 }

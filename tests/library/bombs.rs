@@ -102,11 +102,11 @@ fn kept_items_that_are_too_large() {
         name: b"log.h5".to_vec(),
         settings: String::new(),
     });
-    entry.put("item", &vec![7; BUDGET as usize]);
+    entry.put("scan", &vec![7; BUDGET as usize]);
     let get = |limit: u64| {
         measured(|| {
             let task = &task(limit);
-            let len = entry.get(task, "item").map(|item| item.len() as u64);
+            let len = entry.get(task, "scan").map(|item| item.len() as u64);
             task.finish().map(|()| len)
         })
     };
