@@ -169,7 +169,7 @@ impl StoreEntry {
         }
     }
 
-    /// The bytes that were put under this name, which has the form of [`ITEMS`]. `None` where there are none, they are
+    /// The bytes that were put under this name, which has the form of `ITEMS`. `None` where there are none, they are
     /// damaged, or there is no memory for them.
     pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
         match self.read(task, item) {

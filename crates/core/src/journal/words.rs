@@ -196,7 +196,7 @@ impl Shortened {
     }
 }
 
-/// A text of a message, at most [`LONGEST`] characters long.
+/// A text of a message, at most `LONGEST` characters long.
 pub fn shortened(text: &str) -> String {
     cut(text, 0)
 }
