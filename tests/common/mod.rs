@@ -301,3 +301,12 @@ pub fn source(user: User) -> TempDir {
 pub fn errno<T>(outcome: io::Result<T>) -> Option<Errno> {
     outcome.err().and_then(|e| Errno::from_io_error(&e))
 }
+
+/// Names in a directory, sorted.
+pub fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}

@@ -75,20 +75,7 @@ impl Job {
         let dir = tempfile::tempdir().unwrap();
         let output = File::create(dir.path().join("output")).unwrap();
         script.env(TOKEN, &token);
-        let settings = [
-            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-            ("OMPI_MCA_mpi_yield_when_idle", "1"),
-            // Else all small jobs share the first core.
-            ("OMPI_MCA_hwloc_base_binding_policy", "none"),
-            ("OMPI_MCA_btl", "self,vader"),
-            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-        ];
-        script.envs(settings);
-        for variable in ["orte_tmpdir_base", "btl_vader_backing_directory"] {
-            script.env(format!("OMPI_MCA_{variable}"), dir.path());
-        }
+        configure(&mut script, dir.path());
         script.stdin(Stdio::null());
         script.stdout(output.try_clone().unwrap()).stderr(output);
         // A signal from the terminal goes to the tests alone: they end the job.

@@ -216,15 +216,6 @@ pub fn header(file: &Path) -> String {
     said(&output)
 }
 
-pub fn names_in(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 pub fn export(file: &Path, options: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out.nc");

@@ -16,7 +16,7 @@ use crate::common::people::{
     ALICE, BOB, CAROL, Person, copy, corpus, open_source, ready, set_mode,
 };
 use crate::common::readers::said;
-use crate::common::{Mounted, tested_program, wait_until};
+use crate::common::{Mounted, names_in, tested_program, wait_until};
 
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 const CLASSIC: &str = "corpus-pnetcdf/records-cdf1-np1";
@@ -92,15 +92,6 @@ impl Shared {
         run.args([command, "-o", &self.options()]);
         run.arg(self.at(file)).output().unwrap()
     }
-}
-
-fn names_in(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 /// Fails where `text` does not name the file and both users.

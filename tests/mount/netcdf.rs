@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::pnetcdf::*;
 use crate::common::readers::said;
-use crate::common::{Mounted, User, can_mount, wait_until};
+use crate::common::{Mounted, User, can_mount, names_in, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -19,7 +19,8 @@ use crate::common::clock::settle;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::readers::{Python, corpus, said};
 use crate::common::{
-    Mounted, PROGRAM, User, can_act, can_mount, errno, is_running, mount, mount_type, wait_until,
+    Mounted, PROGRAM, User, can_act, can_mount, errno, is_running, mount, mount_type, names_in,
+    wait_until,
 };
 
 const JSON: &str = ".h5logfs/stats";
@@ -401,15 +402,6 @@ fn a_virtual_file_is_as_it_was_when_it_was_opened() {
     assert_eq!(number(&stats(&mounted), "/opens/plain"), 1);
 }
 
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn the_directory_is_found_by_name_and_not_listed() {
     if !can_mount(User::Caller) {
@@ -423,13 +415,13 @@ fn the_directory_is_found_by_name_and_not_listed() {
     let (_logs, _, mounted) = with_log(dir.path());
     for _ in 0..2 {
         assert_eq!(
-            names(mounted.path()),
+            names_in(mounted.path()),
             ["broken.h5", "inner", "plain", "view.h5"]
         );
-        assert_eq!(names(&mounted.join(".h5logfs")), ["stats", "stats.prom"]);
+        assert_eq!(names_in(&mounted.join(".h5logfs")), ["stats", "stats.prom"]);
     }
-    assert_eq!(names(&mounted.join("inner")), [".h5logfs"]);
-    assert_eq!(names(&mounted.join("inner/.h5logfs")), [""; 0]);
+    assert_eq!(names_in(&mounted.join("inner")), [".h5logfs"]);
+    assert_eq!(names_in(&mounted.join("inner/.h5logfs")), [""; 0]);
     stats(&mounted);
     let own = rustix::process::geteuid().as_raw();
     for (name, mode) in [
@@ -472,7 +464,7 @@ fn a_single_file_has_them_too() {
     }
     let dir = dir();
     let mounted = Mounted::new(&dir.path().join("plain"), "index_dir=none");
-    assert_eq!(names(mounted.path()), ["plain"]);
+    assert_eq!(names_in(mounted.path()), ["plain"]);
     fs::read(mounted.join("plain")).unwrap();
     assert_eq!(number(&stats(&mounted), "/opens/plain"), 1);
 }

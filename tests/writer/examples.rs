@@ -11,22 +11,13 @@ use tempfile::TempDir;
 use crate::capi::Bench;
 use crate::common::mpirun::{Job, program};
 use crate::common::readers::{Python, project, said};
-use crate::common::{PROGRAM, wait_until};
+use crate::common::{PROGRAM, names_in, wait_until};
 
 const RANKS: u32 = 4;
 
 /// Enough that a job still runs when it has written a few frames.
 const STEPS: &str = "4000";
 const FRAMES: u64 = 200;
-
-fn names(dir: &Path) -> Vec<String> {
-    let found = fs::read_dir(dir).unwrap().flatten();
-    let mut names: Vec<String> = found
-        .map(|f| f.file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
 
 // --- arguments -----------------------------------------------------------------------------------
 
@@ -38,7 +29,12 @@ fn says(program: &Path, arguments: &[&str]) -> (bool, String) {
     script.current_dir(&dir);
     let mut job = Job::launch(script);
     let status = job.wait();
-    assert_eq!(names(dir.path()), [""; 0], "{arguments:?}: {}", job.said());
+    assert_eq!(
+        names_in(dir.path()),
+        [""; 0],
+        "{arguments:?}: {}",
+        job.said()
+    );
     (status.success(), job.said())
 }
 
@@ -199,7 +195,7 @@ fn a_killed_job_that_is_submitted_again_loses_nothing() {
     }
     assert!(place.bytes("heat.h5") == before, "the log has changed");
     assert_eq!(
-        names(place.dir.path()),
+        names_in(place.dir.path()),
         ["heat.h5", "heat.h5.h5logfs-journal"]
     );
     let said = place.recover("heat.h5");
@@ -233,7 +229,7 @@ fn a_job_that_is_submitted_while_it_runs_goes_on() {
     assert!(place.bytes("heat.h5") == before, "the log has changed");
     job.signal(&place.heat, Signal::CONT);
     job.succeed();
-    assert_eq!(names(place.dir.path()), ["heat.h5"]);
+    assert_eq!(names_in(place.dir.path()), ["heat.h5"]);
     place.shows("heat.h5", FRAMES);
 }
 
@@ -244,7 +240,7 @@ fn the_script_of_the_guide_may_be_submitted_any_number_of_times() {
     let flushes = place.killed("heat-2.h5");
     place.submit().succeed();
     let logs = ["heat-1.h5", "heat-2.h5", "heat-3.h5"];
-    assert_eq!(names(place.dir.path()), logs);
+    assert_eq!(names_in(place.dir.path()), logs);
     // While a job runs, the script ends, and starts no other one.
     let mut job = place.start("heat-4.h5");
     place.stop_midway(&mut job, "heat-4.h5");
@@ -253,7 +249,7 @@ fn the_script_of_the_guide_may_be_submitted_any_number_of_times() {
         said.contains("heat-4.h5") && said.contains("running"),
         "{said}"
     );
-    assert_eq!(names(place.dir.path()).len(), 5);
+    assert_eq!(names_in(place.dir.path()).len(), 5);
     job.signal(&place.heat, Signal::CONT);
     job.succeed();
     for (name, frames) in [("heat-1.h5", 10), ("heat-2.h5", flushes), ("heat-3.h5", 10)] {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::common::mpirun::{Job, program};
 use crate::common::readers::said;
-use crate::common::{Mounted, PROGRAM, User, can_mount, errno, is_root};
+use crate::common::{Mounted, PROGRAM, User, can_mount, errno, is_root, names_in};
 
 const RANKS: u64 = 4;
 const COLUMNS: u64 = 1024;
@@ -116,16 +116,6 @@ impl Run {
     }
 }
 
-/// Names in a directory, sorted.
-fn names(dir: &Path) -> Vec<String> {
-    let found = fs::read_dir(dir).unwrap().flatten();
-    let mut names: Vec<String> = found
-        .map(|f| f.file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 // --- full disks ----------------------------------------------------------------------------------
 
 /// A small disk of its own, gone when dropped.
@@ -189,7 +179,7 @@ fn full_disk(scenario: &str) {
     let mut run = Run::start(scenario, disk.dir.path());
     let attempts = with_ever_more_room(&mut run, &disk, "create", "created", |run| {
         // A file that could not be made is not there, and neither is what belongs to it.
-        assert!(names(&run.dir).iter().all(|name| name == BALLAST));
+        assert!(names_in(&run.dir).iter().all(|name| name == BALLAST));
     });
     assert!(attempts > 1, "created with {attempts} pages");
     disk.free();
@@ -317,7 +307,7 @@ fn files_that_are_in_the_way() {
             "subfile",
             &|run| fs::create_dir_all(run.path("subfile.h5.subfiles/subfile.h5.1")),
             &|run| {
-                assert_eq!(names(&run.path("subfile.h5.subfiles")), ["subfile.h5.1"]);
+                assert_eq!(names_in(&run.path("subfile.h5.subfiles")), ["subfile.h5.1"]);
                 fs::remove_dir(run.path("subfile.h5.subfiles/subfile.h5.1"))
             },
         ),
@@ -357,10 +347,10 @@ fn files_that_are_in_the_way() {
         };
         run.at(&format!("{name}-block"));
         block(&run).unwrap();
-        let before = names(&run.dir);
+        let before = names_in(&run.dir);
         run.go(&format!("{name}-block"));
         run.at(&format!("{name}-free"));
-        assert_eq!(names(&run.dir), before);
+        assert_eq!(names_in(&run.dir), before);
         free(&run).unwrap();
         run.go(&format!("{name}-free"));
         run.at(&format!("{name}-closed"));

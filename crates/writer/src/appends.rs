@@ -187,12 +187,8 @@ mod tests {
 
     fn layout(dims: &[u64], max_dims: &[Option<u64>]) -> DatasetLayout {
         DatasetLayout {
-            datatype: Datatype::integer(1, false),
-            dims: dims.to_vec(),
             max_dims: max_dims.to_vec(),
-            chunk: None,
-            filters: Vec::new(),
-            fill: Vec::new(),
+            ..DatasetLayout::fixed(Datatype::integer(1, false), dims)
         }
     }
 

@@ -314,14 +314,7 @@ mod tests {
     }
 
     fn layout(dims: &[u64]) -> DatasetLayout {
-        DatasetLayout {
-            datatype: Datatype::float(8),
-            dims: dims.to_vec(),
-            max_dims: dims.iter().map(|d| Some(*d)).collect(),
-            chunk: None,
-            filters: Vec::new(),
-            fill: Vec::new(),
-        }
+        DatasetLayout::fixed(Datatype::float(8), dims)
     }
 
     fn dataset(path: &str, layout: DatasetLayout) -> Definition {

@@ -180,14 +180,7 @@ impl DatasetSpec {
     /// A dataset with a datatype that is known only when the program runs.
     pub fn of(memory: Datatype, dims: &[u64]) -> Self {
         DatasetSpec {
-            layout: DatasetLayout {
-                datatype: memory.packed(),
-                dims: dims.to_vec(),
-                max_dims: dims.iter().map(|d| Some(*d)).collect(),
-                chunk: None,
-                filters: Vec::new(),
-                fill: Vec::new(),
-            },
+            layout: DatasetLayout::fixed(memory.packed(), dims),
             memory,
             error: None,
             shuffle: false,

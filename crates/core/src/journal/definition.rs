@@ -107,6 +107,20 @@ pub struct DatasetLayout {
     pub fill: Vec<u8>,
 }
 
+impl DatasetLayout {
+    /// A dataset of a fixed extent, without filters, whose chunk shape the view chooses.
+    pub fn fixed(datatype: Datatype, dims: &[u64]) -> Self {
+        DatasetLayout {
+            datatype,
+            dims: dims.to_vec(),
+            max_dims: dims.iter().map(|d| Some(*d)).collect(),
+            chunk: None,
+            filters: Vec::new(),
+            fill: Vec::new(),
+        }
+    }
+}
+
 /// Bytes as text of two hexadecimal digits each, so that a person can read a journal.
 pub(super) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -488,14 +502,7 @@ mod tests {
     use super::*;
 
     pub fn grid(dims: &[u64]) -> Box<DatasetLayout> {
-        Box::new(DatasetLayout {
-            datatype: Datatype::float(8),
-            dims: dims.to_vec(),
-            max_dims: dims.iter().map(|d| Some(*d)).collect(),
-            chunk: None,
-            filters: Vec::new(),
-            fill: Vec::new(),
-        })
+        Box::new(DatasetLayout::fixed(Datatype::float(8), dims))
     }
 
     fn dataset(path: &str, layout: Box<DatasetLayout>) -> Definition {

@@ -164,14 +164,7 @@ mod tests {
     fn outline(datasets: &[(&str, &[u64])]) -> Outline {
         let mut outline = Outline::default();
         for (path, dims) in datasets {
-            let layout = DatasetLayout {
-                datatype: Datatype::float(8),
-                dims: dims.to_vec(),
-                max_dims: dims.iter().map(|d| Some(*d)).collect(),
-                chunk: None,
-                filters: Vec::new(),
-                fill: Vec::new(),
-            };
+            let layout = DatasetLayout::fixed(Datatype::float(8), dims);
             let (path, layout) = ((*path).to_owned(), Box::new(layout));
             outline.add(&Definition::Dataset { path, layout }).unwrap();
         }

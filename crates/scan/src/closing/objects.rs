@@ -284,12 +284,8 @@ mod tests {
     #[test]
     fn objects_have_no_times() {
         let layout = |fill: &[u8]| DatasetLayout {
-            datatype: Datatype::integer(1, false),
-            dims: vec![4],
-            max_dims: vec![Some(4)],
-            chunk: None,
-            filters: Vec::new(),
             fill: fill.to_vec(),
+            ..DatasetLayout::fixed(Datatype::integer(1, false), &[4])
         };
         let mut outline = Outline::default();
         let mut definitions = vec![Definition::Group { path: "/g".into() }];
