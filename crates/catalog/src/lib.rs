@@ -35,6 +35,7 @@
 
 #![deny(missing_docs)]
 
+pub mod direct;
 mod entry;
 mod reported;
 mod stored_scan;
