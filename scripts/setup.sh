@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh build|mpi|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
 # benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages, current Python readers
-# in .venv (bench, demo, test) and cargo-deb (deb, test). It leaves alone what is there already, so a second run does
-# nothing and needs no network.
+# in .venv (bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 (test). It leaves alone what is there
+# already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,13 +15,16 @@ readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py pytho
 packing=(binutils dpkg-dev)
 # autofs mounts on demand; systemd checks the units.
 administration=(autofs systemd)
+# scripts/parallel-hdf5.sh compiles HDF5.
+compiling=(cmake make zlib1g-dev)
 case $purpose in
 build) ;;
 deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
-test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}") ;;
+test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}"
+    "${compiling[@]}") ;;
 *)
     echo "usage: setup.sh build|mpi|bench|demo|deb|test" >&2
     exit 2
@@ -107,6 +110,11 @@ install_cargo_deb() {
     cargo install --quiet --locked --no-default-features --version "$version" cargo-deb
 }
 
+# Without it the tests of parallel programs are skipped.
+build_parallel_hdf5() {
+    scripts/parallel-hdf5.sh >/dev/null || echo "setup: there is no parallel HDF5: tests that need it will be skipped" >&2
+}
+
 # The tests run with cargo test as well. To build cargo-nextest takes longer than it saves, so that is left to users.
 look_for_nextest() {
     cargo nextest --version >/dev/null 2>&1 && return
@@ -136,10 +144,18 @@ provide_mtab() {
 
 install_packages
 check_cargo
-# cargo-deb is compiled while the readers are downloaded.
+# What is compiled is compiled while the readers are downloaded.
+compilations=()
 case $purpose in
-deb | test) install_cargo_deb & ;;
+deb | test)
+    install_cargo_deb &
+    compilations+=($!)
+    ;;
 esac
+if [ "$purpose" = test ]; then
+    build_parallel_hdf5 &
+    compilations+=($!)
+fi
 case $purpose in
 bench | demo | test)
     install_readers
@@ -147,7 +163,7 @@ bench | demo | test)
     provide_mtab
     ;;
 esac
-case $purpose in
-deb | test) wait $! ;;
-esac
+for compilation in "${compilations[@]}"; do
+    wait "$compilation"
+done
 [ "$purpose" != test ] || look_for_nextest
