@@ -1,1 +1,57 @@
-//! An HDF5 file driver that is loaded at run time: it shows logs as their canonical HDF5 files.
+//! An HDF5 file driver that is loaded at run time: any program with HDF5 1.14.0 to 2.x opens a log by its own path.
+//!
+//! ```sh
+//! export HDF5_DRIVER=h5logfs HDF5_PLUGIN_PATH=/usr/lib/h5logfs/plugins
+//! h5dump run42/output.h5
+//! ```
+//!
+//! A log that is opened for reading is its canonical file: the same bytes as a mount shows. All other files, and a log
+//! whose program replaces it, are passed on to libhdf5's own default driver. A log that is opened for writing is
+//! refused. `HDF5_DRIVER_CONFIG`, or the configuration of `H5Pset_driver_by_name`, takes options as `mount -o` does.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `class` | the structures that HDF5 declares, and the table of callbacks |
+//! | `caller` | the libhdf5 that calls, found by the return address |
+//! | `library` | its functions and error numbers, nested calls, its error stack |
+//! | `open` | what a path is opened as |
+//! | `file` | an open file |
+//! | `callbacks` | what libhdf5 calls |
+//!
+//! **Several libhdf5 in one process.** Python wheels carry a libhdf5 of their own, under a changed name, loaded locally.
+//! Two of them share one copy of this object. So it links none and keeps no state outside its files. Each file keeps
+//! the library that opened it, and calls no other.
+//!
+//! **The host.** No threads, no signal handlers, no lines on standard error. Errors go to the error stack of the library
+//! that called. A panic becomes an error.
+
+#![warn(missing_docs)]
+
+mod callbacks;
+mod caller;
+mod class;
+mod file;
+mod library;
+mod open;
+
+use std::ffi::{c_int, c_void};
+use std::panic;
+use std::sync::Once;
+
+/// `H5PL_TYPE_VFD`.
+const TYPE_FILE_DRIVER: c_int = 2;
+
+/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
+#[unsafe(no_mangle)]
+pub extern "C" fn H5PLget_plugin_type() -> c_int {
+    TYPE_FILE_DRIVER
+}
+
+/// Returns the table of callbacks, an `H5FD_class_t` that lives as long as the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn H5PLget_plugin_info() -> *const c_void {
+    static QUIET: Once = Once::new();
+    // Standard error is the host's. This is the hook of our own copy of the runtime. What a panic says becomes an error.
+    QUIET.call_once(|| panic::set_hook(Box::new(|_| {})));
+    (&raw const class::DRIVER).cast()
+}

@@ -1,0 +1,453 @@
+//! What libhdf5 calls.
+//!
+//! libhdf5 guards its calls of a file driver by its own lock, or leaves that to the program.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::class::{
+    Address, FAILURE, FEATURES, Id, POSIX_HANDLE, PublicPart, SUCCESS, Status, UNDEFINED, Usage,
+};
+use crate::file::{Content, File, Log};
+use crate::library::{DEFAULT, Functions, Kind, Library};
+use crate::open::{self, Request};
+
+/// Declares a callback that no file tells the library of: it goes on in another function, with its own return address
+/// as one more argument.
+macro_rules! with_return_address {
+    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $go_on:path, $x86:literal, $arm:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// Only for libhdf5, with what `H5FD_class_t` says.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!("endbr64", $x86, "jmp {go_on}", go_on = sym $go_on);
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!("bti c", $arm, "b {go_on}", go_on = sym $go_on);
+        }
+    };
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the file driver needs a few lines of assembly for this processor");
+
+with_return_address! {
+    /// Opens a file.
+    open(_name: *const c_char, _flags: c_uint, _fapl: Id, _last: Address) -> *mut File = open_for,
+    "mov r8, [rsp]", "mov x4, x30"
+}
+
+with_return_address! {
+    /// Deletes a file.
+    delete(_name: *const c_char, _fapl: Id) -> Status = delete_for,
+    "mov rdx, [rsp]", "mov x2, x30"
+}
+
+unsafe extern "C" fn open_for(
+    name: *const c_char,
+    flags: c_uint,
+    fapl: Id,
+    last_address: Address,
+    caller: usize,
+) -> *mut File {
+    let opened = from_library(caller, Kind::Open, |library| {
+        if name.is_null() {
+            return Err("no name of a file".into());
+        }
+        // SAFETY: libhdf5 passes a C string.
+        let name = unsafe { CStr::from_ptr(name) };
+        let request = Request {
+            name,
+            flags,
+            fapl,
+            last_address,
+        };
+        let content = open::open(library, &request)?;
+        Ok(content.map(|content| Box::new(File::new(*library, content))))
+    });
+    opened.flatten().map_or(std::ptr::null_mut(), Box::into_raw)
+}
+
+unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) -> Status {
+    let deleted = from_library(caller, Kind::Delete, |library| {
+        if name.is_null() {
+            return Err("no name of a file".into());
+        }
+        // SAFETY: libhdf5 passes a C string.
+        let path = open::path_of(unsafe { CStr::from_ptr(name) });
+        if path.is_file() {
+            open::check_replaceable(path).map_err(|e| format!("it is not deleted: {e}"))?;
+        }
+        Ok(
+            library.with_default_driver(fapl, FAILURE, |f, fapl| unsafe {
+                // SAFETY: `fapl` is a list of this library, and `name` is what it gave us.
+                (f.H5FDdelete)(name, fapl)
+            }),
+        )
+    });
+    deleted.unwrap_or(FAILURE)
+}
+
+/// Does something for the libhdf5 that holds the code at `caller`; what goes wrong is put on its error stack. `None` if
+/// something goes wrong, or if that library cannot be called.
+fn from_library<R>(
+    caller: usize,
+    kind: Kind,
+    act: impl FnOnce(&Library) -> Result<R, String>,
+) -> Option<R> {
+    let found = panic::catch_unwind(|| Library::of_code(caller));
+    let library = found.ok().flatten()?;
+    caught(&library, kind, || act(&library))
+}
+
+/// Does something with a file; what goes wrong is put on the error stack of its library.
+///
+/// # Safety
+///
+/// `file` is a file of [`open`] that was not closed.
+unsafe fn with<R>(
+    file: *const File,
+    kind: Kind,
+    failed: R,
+    act: impl FnOnce(&File) -> Result<R, String>,
+) -> R {
+    // SAFETY: the caller says so. libhdf5 changes only the public part, which we never look at.
+    let file = unsafe { &*file };
+    caught(&file.library, kind, || act(file)).unwrap_or(failed)
+}
+
+fn caught<R>(library: &Library, kind: Kind, act: impl FnOnce() -> Result<R, String>) -> Option<R> {
+    let done = panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(format!(
+            "an error in h5logfs itself: {}",
+            text.unwrap_or_default()
+        ))
+    });
+    // A panic may have been one of this, too.
+    let push = |sentence: String| {
+        let _ = panic::catch_unwind(|| library.push(kind, &sentence));
+    };
+    done.map_err(push).ok()
+}
+
+impl File {
+    /// Calls the default driver for a plain file, and something of ours for a log.
+    fn pass<R>(
+        &self,
+        plain: impl FnOnce(&Functions, *mut PublicPart) -> R,
+        log: impl FnOnce(&Log) -> Result<R, String>,
+    ) -> Result<R, String> {
+        match &self.content {
+            Content::Plain(inner) => Ok(self.library.nested(|f| plain(f, inner.as_ptr()))),
+            Content::Log(own) => log(own),
+        }
+    }
+}
+
+// Each `unsafe` block below that has no reason of its own calls a function of the library that opened the file, with
+// the file that its default driver opened for it, and with the arguments that it gave us.
+
+/// Closes a file, and frees it.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn close(file: *mut File) -> Status {
+    // SAFETY: libhdf5 gives up the file. It was made by `Box::into_raw`.
+    let file = unsafe { Box::from_raw(file) };
+    let library = file.library;
+    let closed = caught(&library, Kind::Open, || {
+        match &file.content {
+            // SAFETY: see above. The default driver's file is closed once.
+            Content::Plain(inner) => {
+                Ok(library.nested(|f| unsafe { (f.H5FDclose)(inner.as_ptr()) }))
+            }
+            Content::Log(_) => Ok(SUCCESS),
+        }
+        .inspect(|_| drop(file))
+    });
+    closed.unwrap_or(FAILURE)
+}
+
+/// Orders two files of one library; equal ones are the same.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int {
+    // SAFETY: both are files of ours.
+    let (one, other) = unsafe { (&*one, &*other) };
+    let compared = caught(&one.library, Kind::Open, || {
+        Ok(match (&one.content, &other.content) {
+            (Content::Plain(a), Content::Plain(b)) => {
+                // SAFETY: see above.
+                one.library
+                    .nested(|f| unsafe { (f.H5FDcmp)(a.as_ptr(), b.as_ptr()) })
+            }
+            (Content::Log(a), Content::Log(b)) => a.identity.cmp(&b.identity) as c_int,
+            (Content::Log(_), Content::Plain(_)) => -1,
+            (Content::Plain(_), Content::Log(_)) => 1,
+        })
+    });
+    compared.unwrap_or(-1)
+}
+
+/// Tells the features of a file, or of the driver.
+///
+/// # Safety
+///
+/// As [`open`]; `file` may be null.
+pub unsafe extern "C" fn query(file: *const File, flags: *mut c_ulong) -> Status {
+    if flags.is_null() {
+        return SUCCESS;
+    }
+    if file.is_null() {
+        // SAFETY: libhdf5 gives a place for the flags.
+        unsafe { flags.write(FEATURES) };
+        return SUCCESS;
+    }
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Open, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDquery)(inner, flags),
+                |_| {
+                    flags.write(FEATURES & !POSIX_HANDLE);
+                    Ok(SUCCESS)
+                },
+            )
+        })
+    }
+}
+
+/// Tells the end of what libhdf5 has allocated.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn allocated(file: *const File, usage: Usage) -> Address {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Read, UNDEFINED, |file| {
+            file.pass(
+                |f, inner| (f.H5FDget_eoa)(inner, usage),
+                |log| Ok(log.allocated()),
+            )
+        })
+    }
+}
+
+/// Sets the end of what libhdf5 has allocated.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn set_allocated(file: *mut File, usage: Usage, address: Address) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Read, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDset_eoa)(inner, usage, address),
+                |log| {
+                    log.set_allocated(address);
+                    Ok(SUCCESS)
+                },
+            )
+        })
+    }
+}
+
+/// Tells the end of the file.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn end(file: *const File, usage: Usage) -> Address {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Read, UNDEFINED, |file| {
+            file.pass(
+                |f, inner| (f.H5FDget_eof)(inner, usage),
+                |log| Ok(log.open.len()),
+            )
+        })
+    }
+}
+
+/// Gives the descriptor of a plain file.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn handle(file: *mut File, fapl: Id, handle: *mut *mut c_void) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Unsupported, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDget_vfd_handle)(inner, fapl, handle),
+                |log| Err(log.no_descriptor()),
+            )
+        })
+    }
+}
+
+/// Reads bytes. What lies past the end of the file reads as zeros.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn read(
+    file: *mut File,
+    usage: Usage,
+    _transfer: Id,
+    at: Address,
+    size: usize,
+    buf: *mut c_void,
+) -> Status {
+    // SAFETY: see above. The transfer properties mean nothing to the default driver.
+    unsafe {
+        with(file, Kind::Read, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDread)(inner, usage, DEFAULT, at, size, buf),
+                |log| {
+                    let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
+                        return Err("no place for the bytes that are read".into());
+                    };
+                    // libhdf5 gives `size` bytes. They may never have been written to; nothing reads them before that.
+                    let buf = slice::from_raw_parts_mut(buf.as_ptr(), size);
+                    log.read(at, buf).map(|()| SUCCESS)
+                },
+            )
+        })
+    }
+}
+
+/// Writes bytes to a plain file.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn write(
+    file: *mut File,
+    usage: Usage,
+    _transfer: Id,
+    at: Address,
+    size: usize,
+    buf: *const c_void,
+) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Write, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDwrite)(inner, usage, DEFAULT, at, size, buf),
+                |log| Err(log.read_only()),
+            )
+        })
+    }
+}
+
+/// Writes what the driver holds back, which the default driver does not do.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn flush(file: *mut File, _transfer: Id, is_closing: bool) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Write, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDflush)(inner, DEFAULT, is_closing),
+                |_| Ok(SUCCESS),
+            )
+        })
+    }
+}
+
+/// Gives a plain file the length that libhdf5 has allocated.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn truncate(file: *mut File, _transfer: Id, is_closing: bool) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Write, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDtruncate)(inner, DEFAULT, is_closing),
+                |log| Err(log.read_only()),
+            )
+        })
+    }
+}
+
+/// Locks a plain file. A log is not locked: those who read it must not stop the job that writes it.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn lock(file: *mut File, is_exclusive: bool) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Open, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDlock)(inner, is_exclusive),
+                |log| {
+                    if log.is_refused {
+                        return Err(log.read_only());
+                    }
+                    Ok(SUCCESS)
+                },
+            )
+        })
+    }
+}
+
+/// Unlocks a plain file.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn unlock(file: *mut File) -> Status {
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Open, FAILURE, |file| {
+            file.pass(|f, inner| (f.H5FDunlock)(inner), |_| Ok(SUCCESS))
+        })
+    }
+}
+
+/// Does something that only some drivers know.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn control(
+    file: *mut File,
+    operation: u64,
+    flags: u64,
+    input: *const c_void,
+    output: *mut *mut c_void,
+) -> Status {
+    /// `H5FD_CTL_FAIL_IF_UNKNOWN_FLAG`.
+    const FAIL_IF_UNKNOWN: u64 = 1;
+    // SAFETY: see above.
+    unsafe {
+        with(file, Kind::Unsupported, FAILURE, |file| {
+            file.pass(
+                |f, inner| (f.H5FDctl)(inner, operation, flags, input, output),
+                |log| match flags & FAIL_IF_UNKNOWN {
+                    0 => Ok(SUCCESS),
+                    _ => Err(format!("{}: no such operation", log.path.display())),
+                },
+            )
+        })
+    }
+}

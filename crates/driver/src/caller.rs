@@ -1,0 +1,91 @@
+//! The object of a process that an address lies in, and the symbols that it defines itself.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::Range;
+
+/// An object of the process: a shared library, or the program itself.
+#[derive(Debug)]
+pub struct Object {
+    handle: *mut c_void,
+    addresses: Range<usize>,
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: `handle` is of `dlopen`, and closed once. Who called us from this object keeps it loaded.
+        unsafe { libc::dlclose(self.handle) };
+    }
+}
+
+impl Object {
+    /// The object that holds the code at `address`.
+    pub fn of_code(address: usize) -> Option<Self> {
+        let (name, addresses) = containing(address)?;
+        // The name of the program itself is empty.
+        let name = Some(name).filter(|name| !name.is_empty());
+        let path = name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        // SAFETY: `path` is null or a C string. Nothing is loaded: the object is there.
+        let handle = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        (!handle.is_null()).then_some(Object { handle, addresses })
+    }
+
+    /// Where the object defines a symbol. A search goes on in the libraries that it needs, so what is found elsewhere
+    /// is another library's.
+    pub fn symbol(&self, name: &CStr) -> Option<*const c_void> {
+        // SAFETY: `handle` is open, and `name` is a C string.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        let is_own = self.addresses.contains(&found.addr());
+        is_own.then_some(found.cast_const())
+    }
+
+    /// Where the process sees a variable that the object declares. A program that names a variable of a library may
+    /// hold it in itself, and the library uses it there.
+    pub fn shared_variable(&self, name: &CStr) -> Option<*const c_void> {
+        self.symbol(name)?;
+        // SAFETY: `name` is a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!found.is_null()).then_some(found.cast_const())
+    }
+}
+
+struct Search {
+    address: usize,
+    found: Option<(CString, Range<usize>)>,
+}
+
+/// Name and addresses of the object that holds an address.
+fn containing(address: usize) -> Option<(CString, Range<usize>)> {
+    let mut search = Search {
+        address,
+        found: None,
+    };
+    // SAFETY: `visit` takes a `Search` as its last argument, and is called only before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: the C library passes a description that is valid during the call, and what `containing` gave it.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    // SAFETY: `dlpi_phdr` are `dlpi_phnum` headers.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    // Addresses wrap around where a program says so; they are only compared.
+    let base = info.dlpi_addr as usize;
+    let ranges = loaded.map(|h| {
+        let start = base.wrapping_add(h.p_vaddr as usize);
+        start..start.wrapping_add(h.p_memsz as usize)
+    });
+    let whole = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
+    let Some(addresses) = whole.filter(|all| all.contains(&search.address)) else {
+        return 0;
+    };
+    // SAFETY: a null pointer, or a C string that is valid during the call.
+    let name = unsafe { info.dlpi_name.as_ref().map(|name| CStr::from_ptr(name)) };
+    search.found = Some((name.unwrap_or(c"").to_owned(), addresses));
+    1
+}

@@ -1,0 +1,178 @@
+//! The structures of `H5FDdevelop.h`, and our table of callbacks. They are the same in HDF5 1.14.0 to 2.2.
+
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+
+use crate::callbacks;
+use crate::file::File;
+
+/// `hid_t`: an identifier of one libhdf5.
+pub type Id = i64;
+/// `haddr_t`: a byte of a file.
+pub type Address = u64;
+/// `herr_t`: negative for a failure.
+pub type Status = c_int;
+/// `H5FD_mem_t`: what bytes of a file are used for.
+pub type Usage = c_int;
+
+/// `SUCCEED`.
+pub const SUCCESS: Status = 0;
+/// `FAIL`.
+pub const FAILURE: Status = -1;
+/// `HADDR_UNDEF`.
+pub const UNDEFINED: Address = Address::MAX;
+/// `H5FD_MAXADDR`, the last address that fits into an `off_t`.
+const LAST_ADDRESS: Address = i64::MAX as Address;
+
+/// Bits of the flags with which a file is opened.
+pub mod access {
+    use std::ffi::c_uint;
+
+    /// `H5F_ACC_RDWR`.
+    pub const WRITE: c_uint = 0x01;
+    /// `H5F_ACC_TRUNC`.
+    pub const TRUNCATE: c_uint = 0x02;
+    /// `H5F_ACC_EXCL`.
+    pub const EXCLUSIVE: c_uint = 0x04;
+}
+
+/// What the default driver says of itself in these versions: metadata and small data are put together, data are
+/// sieved, files have a POSIX descriptor, allow one writer with several readers, and are of the default format.
+pub const FEATURES: c_ulong = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | POSIX_HANDLE | 0x1000 | 0x8000;
+/// `H5FD_FEAT_POSIX_COMPAT_HANDLE`.
+pub const POSIX_HANDLE: c_ulong = 0x80;
+
+/// `H5FD_t`: the part of an open file that libhdf5 fills in and uses.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PublicPart {
+    driver: Id,
+    class: *const Class,
+    number: c_ulong,
+    access: c_uint,
+    features: c_ulong,
+    last_address: Address,
+    base: Address,
+    threshold: u64,
+    alignment: u64,
+    is_paged: bool,
+}
+
+impl PublicPart {
+    /// What libhdf5 expects of a file that was not handed over yet: zeros.
+    pub const fn new() -> Self {
+        PublicPart {
+            driver: 0,
+            class: std::ptr::null(),
+            number: 0,
+            access: 0,
+            features: 0,
+            last_address: 0,
+            base: 0,
+            threshold: 0,
+            alignment: 0,
+            is_paged: false,
+        }
+    }
+}
+
+/// A callback that we leave out, as the default driver does. It has the size of a pointer.
+type Absent = Option<unsafe extern "C" fn()>;
+
+/// `H5FD_class_t`, version 1.
+#[repr(C)]
+pub struct Class {
+    version: c_uint,
+    value: c_int,
+    name: *const c_char,
+    last_address: Address,
+    close_degree: c_int,
+    terminate: Absent,
+    superblock_size: Absent,
+    superblock_encode: Absent,
+    superblock_decode: Absent,
+    fapl_size: usize,
+    fapl_get: Absent,
+    fapl_copy: Absent,
+    fapl_free: Absent,
+    dxpl_size: usize,
+    dxpl_copy: Absent,
+    dxpl_free: Absent,
+    open: unsafe extern "C" fn(*const c_char, c_uint, Id, Address) -> *mut File,
+    close: unsafe extern "C" fn(*mut File) -> Status,
+    compare: unsafe extern "C" fn(*const File, *const File) -> c_int,
+    query: unsafe extern "C" fn(*const File, *mut c_ulong) -> Status,
+    type_map: Absent,
+    allocate: Absent,
+    free: Absent,
+    allocated: unsafe extern "C" fn(*const File, Usage) -> Address,
+    set_allocated: unsafe extern "C" fn(*mut File, Usage, Address) -> Status,
+    end: unsafe extern "C" fn(*const File, Usage) -> Address,
+    handle: unsafe extern "C" fn(*mut File, Id, *mut *mut c_void) -> Status,
+    read: unsafe extern "C" fn(*mut File, Usage, Id, Address, usize, *mut c_void) -> Status,
+    write: unsafe extern "C" fn(*mut File, Usage, Id, Address, usize, *const c_void) -> Status,
+    read_vector: Absent,
+    write_vector: Absent,
+    read_selection: Absent,
+    write_selection: Absent,
+    flush: unsafe extern "C" fn(*mut File, Id, bool) -> Status,
+    truncate: unsafe extern "C" fn(*mut File, Id, bool) -> Status,
+    lock: unsafe extern "C" fn(*mut File, bool) -> Status,
+    unlock: unsafe extern "C" fn(*mut File) -> Status,
+    delete: unsafe extern "C" fn(*const c_char, Id) -> Status,
+    control: unsafe extern "C" fn(*mut File, u64, u64, *const c_void, *mut *mut c_void) -> Status,
+    free_lists: [Usage; 7],
+}
+
+// SAFETY: the table is never written to, and its one pointer is to a text that lives as long as the process.
+unsafe impl Sync for Class {}
+
+/// The driver.
+///
+/// Vectors and selections are left out, as in the default driver. With them libhdf5 would read each piece of a
+/// selection by itself where it otherwise reads through its sieve buffer, and plain files would be read and written in
+/// another way than without us.
+pub static DRIVER: Class = Class {
+    version: 1,
+    // Not reserved by the HDF Group (256 and more), and at most 65535: "H5".
+    value: 0x4835,
+    name: c"h5logfs".as_ptr(),
+    last_address: LAST_ADDRESS,
+    // H5F_CLOSE_WEAK
+    close_degree: 1,
+    terminate: None,
+    superblock_size: None,
+    superblock_encode: None,
+    superblock_decode: None,
+    fapl_size: 0,
+    fapl_get: None,
+    fapl_copy: None,
+    fapl_free: None,
+    dxpl_size: 0,
+    dxpl_copy: None,
+    dxpl_free: None,
+    open: callbacks::open,
+    close: callbacks::close,
+    compare: callbacks::compare,
+    query: callbacks::query,
+    type_map: None,
+    allocate: None,
+    free: None,
+    allocated: callbacks::allocated,
+    set_allocated: callbacks::set_allocated,
+    end: callbacks::end,
+    handle: callbacks::handle,
+    read: callbacks::read,
+    write: callbacks::write,
+    read_vector: None,
+    write_vector: None,
+    read_selection: None,
+    write_selection: None,
+    flush: callbacks::flush,
+    truncate: callbacks::truncate,
+    lock: callbacks::lock,
+    unlock: callbacks::unlock,
+    delete: callbacks::delete,
+    control: callbacks::control,
+    // H5FD_FLMAP_DICHOTOMY: data and heaps, and all else. The files that are made look like those of the default driver.
+    free_lists: [1, 1, 1, 3, 3, 1, 1],
+};

@@ -1,0 +1,99 @@
+//! An open file.
+
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use h5logfs_catalog::direct::OpenLog;
+
+use crate::class::{Address, PublicPart};
+use crate::library::Library;
+
+/// An open file, of which libhdf5 knows the first part.
+#[repr(C)]
+#[derive(Debug)]
+pub struct File {
+    public: PublicPart,
+    /// The libhdf5 that opened it. Identifiers and files of another one must not reach it.
+    pub library: Library,
+    pub content: Content,
+}
+
+/// What the file shows.
+#[derive(Debug)]
+pub enum Content {
+    /// Its own bytes, through the default driver of the library.
+    Plain(NonNull<PublicPart>),
+    /// The canonical file of a log.
+    Log(Log),
+}
+
+/// The canonical file of a log.
+#[derive(Debug)]
+pub struct Log {
+    pub path: PathBuf,
+    pub open: OpenLog,
+    /// Device and inode number of the log file: the same log is the same file, whatever its path.
+    pub identity: (u64, u64),
+    /// A program wants to write to it, so nothing of it is read.
+    pub is_refused: bool,
+    /// The end of what libhdf5 has allocated. It keeps its files' ends in the drivers.
+    allocated: AtomicU64,
+}
+
+impl File {
+    pub fn new(library: Library, content: Content) -> Self {
+        File {
+            public: PublicPart::new(),
+            library,
+            content,
+        }
+    }
+}
+
+impl Log {
+    pub fn new(path: PathBuf, open: OpenLog, identity: (u64, u64), is_refused: bool) -> Self {
+        Log {
+            path,
+            open,
+            identity,
+            is_refused,
+            allocated: AtomicU64::new(0),
+        }
+    }
+
+    pub fn allocated(&self) -> Address {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    pub fn set_allocated(&self, address: Address) {
+        self.allocated.store(address, Ordering::Relaxed);
+    }
+
+    /// Fills `buf`, past the end of the file with zeros, as the default driver does.
+    pub fn read(&self, at: Address, buf: &mut [u8]) -> Result<(), String> {
+        if self.is_refused {
+            return Err(self.read_only());
+        }
+        let count = self.open.read_at(at, buf).map_err(|e| e.to_string())?;
+        buf[count..].fill(0);
+        Ok(())
+    }
+
+    /// Why nothing is written to it.
+    pub fn read_only(&self) -> String {
+        format!(
+            "{}: this is a log, which HDF5 programs can only read: open it for reading, or make an HDF5 file of it \
+             with `h5logfs export`",
+            self.path.display()
+        )
+    }
+
+    /// Why it has no descriptor.
+    pub fn no_descriptor(&self) -> String {
+        format!(
+            "{}: this is a log: a descriptor would give its own bytes, not those of the HDF5 file that is read",
+            self.path.display()
+        )
+    }
+}

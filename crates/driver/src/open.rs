@@ -1,0 +1,103 @@
+//! What a path is opened as, and which files may be replaced or deleted.
+
+use std::ffi::{CStr, OsStr, OsString, c_uint};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use h5logfs_catalog::direct::{self, Opened, Options};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::scan::overwrite::{Originals, check_target};
+
+use crate::class::{Address, Id, access};
+use crate::file::{Content, Log};
+use crate::library::Library;
+
+/// What a program asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub name: &'a CStr,
+    pub flags: c_uint,
+    /// The file access property list.
+    pub fapl: Id,
+    pub last_address: Address,
+}
+
+impl<'a> Request<'a> {
+    fn path(&self) -> &'a Path {
+        path_of(self.name)
+    }
+
+    fn has(&self, flag: c_uint) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The path that a name of HDF5 is.
+pub fn path_of(name: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(name.to_bytes()))
+}
+
+/// Opens a file. `None` if the default driver could not: then the reason is on the error stack.
+pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>, String> {
+    if let Some(log) = open_log(library, request)? {
+        return Ok(Some(Content::Log(log)));
+    }
+    let file = library.with_default_driver(request.fapl, std::ptr::null_mut(), |f, fapl| {
+        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        unsafe {
+            (f.H5FDopen)(
+                request.name.as_ptr(),
+                request.flags,
+                fapl,
+                request.last_address,
+            )
+        }
+    });
+    Ok(NonNull::new(file).map(Content::Plain))
+}
+
+/// The log at the path. `None` if the default driver is to open what is there, or to make a file.
+fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, String> {
+    let path = request.path();
+    let options = OsString::from_vec(library.configuration(request.fapl));
+    let options = Options::parse(&options).map_err(|e| format!("HDF5_DRIVER_CONFIG: {e}"))?;
+    let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
+        return Ok(None);
+    };
+    // What is there makes an exclusive creation fail.
+    if request.has(access::TRUNCATE) && !request.has(access::EXCLUSIVE) {
+        return check_replaceable(path).map(|()| None);
+    }
+    match direct::open(path, &options) {
+        Ok(Opened::Plain) => Ok(None),
+        Ok(Opened::Log(open)) => {
+            let identity = (found.dev(), found.ino());
+            // Before libhdf5 truncates a file it opens it for writing without that, to see whether it has it open
+            // already. So opening it for writing cannot fail; all that is done with such a file does.
+            let is_refused = request.has(access::WRITE);
+            let log = Log::new(path.into(), open, identity, is_refused);
+            if request.has(access::EXCLUSIVE) {
+                // In the words of the default driver, in which h5py looks for the number.
+                let exists = "errno = 17, error message = 'File exists'";
+                return Err(format!("{}; {exists}", log.read_only()));
+            }
+            Ok(Some(log))
+        }
+        // The default driver says in its own words that a file may not be read.
+        Err(_) if fs::File::open(path).is_err() => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Fails if the file at `path` is needed by a log, or is a log that other files are part of.
+pub fn check_replaceable(path: &Path) -> Result<(), String> {
+    // What a link leads to is truncated, not the link.
+    let Ok(path) = fs::canonicalize(path) else {
+        return Ok(());
+    };
+    let (dir, name) = SourceDir::of_file(&path).map_err(|e| e.to_string())?;
+    check_target(&dir, &name, &Originals::default()).map_err(|e| e.to_string())
+}
