@@ -24,3 +24,4 @@ mod netcdf {
     mod model;
 }
 mod read_dataset;
+mod references;

@@ -5,16 +5,18 @@
 pub mod filter;
 pub mod raw;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
+use h5logfs_core::snapshot::{Content, Snapshot};
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_core::view::{Form, View};
 use h5logfs_scan::scan;
 
 use hdf5_metno_sys::h5p::*;
@@ -778,6 +780,76 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
         paint(&mut contents, &dataset.dims, size, &[block], &raw);
     }
     Ok(contents)
+}
+
+/// Reads the chunks of a dataset that the view refers to in the files of the log, as a reader that knows nothing of logs
+/// does. Each has to have the elements that it has in the view, and each chunk that is not listed the fill value. Returns
+/// what the referenced bytes are, and the number of chunks that have to be read from the view.
+pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize)> {
+    let dataset = &view.snapshot().datasets[number];
+    let grid = view.grid(number);
+    let size = dataset.element_size as usize;
+    let bounds_of = |chunk| {
+        let bounds = grid.bounds(chunk);
+        let count: Vec<u64> = bounds.count().collect();
+        (bounds.start, count)
+    };
+    let filters = filters_of(view, number);
+    let mut listed = BTreeSet::new();
+    let (mut forms, mut assembled) = (Vec::new(), 0);
+    for found in view.references(number)? {
+        let (chunk, reference) = found?;
+        assert!(listed.insert(chunk), "chunk {chunk} twice");
+        let Some(reference) = reference else {
+            assembled += 1;
+            continue;
+        };
+        forms.push(reference.form);
+        let source = view.files().nth(usize::from(reference.source)).unwrap().1;
+        let mut bytes = vec![0; reference.len as usize];
+        let file = fs::File::open(source.path()).unwrap();
+        file.read_exact_at(&mut bytes, reference.offset).unwrap();
+        let raw = match reference.form {
+            Form::Elements => bytes,
+            Form::Swapped => {
+                bytes.chunks_mut(size).for_each(<[u8]>::reverse);
+                bytes
+            }
+            Form::Filtered => filter::undo(&filters, &bytes),
+            Form::Deflated => filter::inflate(&bytes),
+        };
+        assert_eq!(raw.len() as u64, grid.elements() * dataset.element_size);
+        let mut expected = vec![0; raw.len()];
+        let stored = match dataset.content {
+            Content::Extent { .. } => {
+                let address = view.chunk_place(number, chunk)?.0;
+                view.read_at(address, &mut expected)?;
+                expected
+            }
+            _ => filter::undo(&filters, &view.chunk(number, chunk)?),
+        };
+        let (start, count) = bounds_of(chunk);
+        let inside = |bytes: &[u8]| {
+            if count == grid.chunk {
+                return bytes.to_vec();
+            }
+            let mut own = vec![0; count.iter().product::<u64>() as usize * size];
+            let block = (vec![0; count.len()], grid.chunk.clone());
+            paint(&mut own, &count, size, &[block], bytes);
+            own
+        };
+        assert!(inside(&raw) == inside(&stored), "chunk at {start:?}");
+    }
+    for chunk in (0..grid.len()).filter(|chunk| !listed.contains(chunk)) {
+        let raw = filter::undo(&filters, &view.chunk(number, chunk)?);
+        let filled = match dataset.fill.as_slice() {
+            [] => vec![0; raw.len()],
+            fill => fill.repeat(raw.len() / size),
+        };
+        assert!(raw == filled, "chunk {chunk}");
+    }
+    view.check_sources()?;
+    Ok((forms, assembled))
 }
 
 /// All bytes of the canonical file.

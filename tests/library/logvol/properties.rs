@@ -546,6 +546,8 @@ fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
         let by_chunks = read_by_chunks(&view, number);
         let by_chunks = by_chunks.map_err(|e| TestCaseError::fail(e.to_string()))?;
         prop_assert!(by_chunks == contents, "{}: by its chunks", dataset.name);
+        let followed = follow_references(&view, number);
+        followed.map_err(|e| TestCaseError::fail(e.to_string()))?;
         check_with_libhdf5(recipe, dataset, &contents, &exported)?;
     }
     check_reads(recipe, &view)

@@ -313,6 +313,7 @@ fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
             prop_assert_eq!(raw::chunk_shape(&dataset_shown), chunk);
             let contents = file.contents(dataset);
             prop_assert!(read_by_chunks(&view, number).unwrap() == contents);
+            follow_references(&view, number).unwrap();
             prop_assert!(raw::read(&dataset_shown) == contents, "by libhdf5");
         }
     }

@@ -12,7 +12,7 @@ use crate::common::burst::log::{
 use crate::common::burst::model::Model;
 use crate::common::burst::random::{Numbers, job};
 use crate::common::burst::{Classic, Type, Variable};
-use crate::common::encoder::{BUDGET, export, read_by_chunks};
+use crate::common::encoder::{BUDGET, export, follow_references, read_by_chunks};
 use crate::common::mpirun::{cases, first_seed};
 use crate::common::pnetcdf::compare;
 use crate::common::readers::{Python, said};
@@ -128,6 +128,9 @@ fn check_variable(
         Err(_) if may_fail => return None,
         Err(e) => return Some(format!("{name}: {e}")),
     };
+    if let Err(e) = follow_references(view, number) {
+        return Some(format!("{name} by references: {e}"));
+    }
     let expected = model.contents(variable);
     let different = contents.iter().zip(&expected).position(|(a, b)| a != b);
     let size = variable.kind.size();

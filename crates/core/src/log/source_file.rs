@@ -212,6 +212,14 @@ impl SourceFile {
         self.arrangement.locate(offset).map_or(0, |(_, left)| left)
     }
 
+    /// The file offset of `len` bytes at `offset`; `None` where the source has fewer, or where they do not lie in
+    /// the file in one piece.
+    pub fn one_piece(&self, offset: u64, len: u64) -> Option<u64> {
+        let (place, contiguous) = self.arrangement.locate(offset)?;
+        let end = place.checked_add(len)?;
+        (len <= contiguous && end <= self.identity.size).then_some(place)
+    }
+
     /// Whether the source has `len` bytes at `offset`. This does not read the file.
     pub fn has(&self, offset: u64, len: u64) -> bool {
         let end = offset.checked_add(len);

@@ -5,6 +5,7 @@
 //! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
 //! * `indexes`: record tables and indexes. `holes`, `inspect`: questions other than "which bytes?".
+//! * `references`: where chunks lie in the files of the log, for other readers of these.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
 
 mod assemble;
@@ -21,6 +22,7 @@ mod preamble;
 mod read;
 mod readahead;
 mod reader;
+mod references;
 mod resolve;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +48,7 @@ pub use inspect::StoredBlock;
 use map::{AddressMap, Placement};
 use readahead::Readers;
 pub use reader::ViewReader;
+pub use references::{ChunkReference, Form, PlacedChunk, References};
 
 /// One state of one log file, presented as canonical HDF5. Reads run in parallel.
 #[derive(Debug)]

@@ -61,7 +61,10 @@ impl ChunkResolver<'_> {
     }
 
     /// Calls `found` where the last block that touches the chunk covers all of it.
-    fn if_covered<T>(&self, found: impl FnOnce(&Record<'_>, &Block<'_>) -> T) -> Option<T> {
+    pub(super) fn if_covered<T>(
+        &self,
+        found: impl FnOnce(&Record<'_>, &Block<'_>) -> T,
+    ) -> Option<T> {
         let mut found = Some(found);
         let last = self.index.visit_back(&self.bounds, |record| {
             record.visit_back(&self.bounds, |block| {
@@ -95,20 +98,30 @@ impl ChunkResolver<'_> {
 
     /// Whether the block is the whole chunk, is all that the record has, and fits into the chunk's slot.
     fn is_stored_chunk(&self, record: &Record<'_>, block: &Block<'_>) -> bool {
+        record.stored.len <= self.place.slot && self.is_all_of(record, block)
+    }
+
+    /// Whether the block is the whole chunk, with what lies past the dataset's edge, and is all that the record has.
+    pub(super) fn is_all_of(&self, record: &Record<'_>, block: &Block<'_>) -> bool {
         record.selection.is_none()
-            && record.stored.len <= self.place.slot
             && block.start == self.bounds.start
             && block.count == self.place.grid.chunk
     }
 
-    fn in_place(&self, record: &Record<'_>, block: &Block<'_>) -> Option<InPlace> {
+    /// The run of all elements of the dataset that the chunk has, of a block that covers them; `None` where they do
+    /// not follow each other from the start of the chunk on.
+    pub(super) fn only_run(&self, block: &Block<'_>) -> Option<Run> {
         let mut first = None;
         Overlap::new(&self.place.grid, &self.bounds).runs(block, |run| {
             first = Some(run);
             false
         });
+        first.filter(|run| run.in_chunk == 0 && run.len == self.elements())
+    }
+
+    fn in_place(&self, record: &Record<'_>, block: &Block<'_>) -> Option<InPlace> {
         let elements = self.place.grid.elements();
-        let run = first.filter(|run| run.len == elements)?;
+        let run = self.only_run(block).filter(|run| run.len == elements)?;
         let size = element_in_log(record, self.dataset.element_size);
         let start = run.in_record.checked_mul(size)?;
         let offset = record.stored.offset.checked_add(start)?;

@@ -1,0 +1,177 @@
+//! Where the bytes of a chunk lie in the files of the log, for readers that read these files without this crate, such as
+//! those of Zarr.
+
+use serde::Serialize;
+
+use super::View;
+use super::resolve::ChunkResolver;
+use crate::error::Result;
+use crate::filters;
+use crate::log::model::{Block, Encoding, Record};
+use crate::log::numbers::Conversion;
+use crate::snapshot::Content;
+
+/// What the bytes of a chunk in a file of the log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// The elements, as the dataset has them.
+    Elements,
+    /// The elements, with the bytes of each in the opposite order.
+    Swapped,
+    /// The elements after all filters of the dataset.
+    Filtered,
+    /// The elements as a zlib stream, which the filters of the dataset do not tell of.
+    Deflated,
+}
+
+/// One chunk in one piece of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ChunkReference {
+    /// Number of the source file.
+    pub source: u16,
+    /// The first byte, counted from the start of the file, whatever the arrangement of the source is.
+    pub offset: u64,
+    /// Bytes of the whole chunk. Of a chunk at the edge of its dataset, those behind the last element mean nothing.
+    pub len: u64,
+    /// What they are.
+    pub form: Form,
+}
+
+/// Chunks, by their numbers in the grid, and where each of them lies.
+pub type References<'a> = Box<dyn Iterator<Item = Result<PlacedChunk>> + 'a>;
+/// A chunk. `None`: it does not lie in the files of the log in one piece.
+pub type PlacedChunk = (u64, Option<ChunkReference>);
+
+impl View {
+    /// The chunks of a dataset that were written, by ascending number, and where each lies. `None` for a chunk that
+    /// does not lie in the log in one piece: it has to be read from the view. Chunks that are left out have the fill
+    /// value. Fails where elements of the dataset cannot be read.
+    ///
+    /// After the last one, call [`View::check_sources`].
+    pub fn references(&self, number: usize) -> Result<References<'_>> {
+        match &self.snapshot.datasets[number].content {
+            Content::Unreadable(reason) => Err(self.bad_data(number, "all of it".into(), reason)),
+            Content::Extent { source, offset, .. } => {
+                let raw = self.map.datasets[number].raw;
+                let place = self.one_piece(*source, *offset, raw);
+                let reference = place.map(|offset| ChunkReference {
+                    source: *source,
+                    offset,
+                    len: raw,
+                    form: Form::Elements,
+                });
+                let only = (raw > 0).then_some(Ok((0, reference)));
+                Ok(Box::new(only.into_iter()))
+            }
+            Content::Logged { .. } => {
+                let index = self.index(number)?;
+                self.checked_resolver(&index, number, 0)?;
+                let chunks = self.touched(number, 0)?;
+                Ok(Box::new(chunks.map(move |chunk| {
+                    let resolver = self.resolver(&index, number, chunk);
+                    let found = self.reference(&resolver);
+                    let found = found.map_err(|reason| self.bad_chunk(number, chunk, reason));
+                    Ok((chunk, found?))
+                })))
+            }
+        }
+    }
+
+    /// Fails where a file of the log is no longer what the scan saw.
+    pub fn check_sources(&self) -> Result<()> {
+        self.check_unchanged(0..self.sources.len())
+    }
+
+    /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
+    pub fn compressed_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
+        let (dataset, place) = self.dataset(number);
+        let stored = self.chunk(number, chunk)?;
+        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        let raw = filters::decode(&stored, place.raw, &dataset.filters).map_err(bad_chunk)?;
+        filters::compress(&raw, &dataset.filters).map_err(|e| bad_chunk(e.to_string()))
+    }
+
+    /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.
+    fn reference(&self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, String> {
+        let found = resolver.if_covered(|record, block| match record.fault {
+            Some(reason) => Err(reason.to_owned()),
+            // Object references are translated where chunks are assembled.
+            None if !resolver.dataset.references.is_empty() => Ok(None),
+            None => Ok(self.reference_in(resolver, record, block)),
+        });
+        found.unwrap_or(Ok(None))
+    }
+
+    /// The same for a chunk that `block` covers.
+    fn reference_in(
+        &self,
+        resolver: &ChunkResolver<'_>,
+        record: &Record<'_>,
+        block: &Block<'_>,
+    ) -> Option<ChunkReference> {
+        let stored = record.stored;
+        let form = match stored.encoding {
+            Encoding::Raw => Form::Elements,
+            Encoding::Converted => form_of(record.conversion?)?,
+            Encoding::Pipeline if can_apply_all(&resolver.dataset.filters) => Form::Filtered,
+            Encoding::Deflate => Form::Deflated,
+            // What these bytes are, and how many, shows only where they are read.
+            Encoding::Pipeline | Encoding::RawOrDeflate | Encoding::DeflateStream => return None,
+        };
+        match form {
+            Form::Filtered | Form::Deflated => {
+                if !resolver.is_all_of(record, block) {
+                    return None;
+                }
+                Some(ChunkReference {
+                    source: stored.source,
+                    offset: self.one_piece(stored.source, stored.offset, stored.len)?,
+                    len: stored.len,
+                    form,
+                })
+            }
+            Form::Elements | Form::Swapped => {
+                let size = resolver.dataset.element_size;
+                let run = resolver.only_run(block)?;
+                let start = stored
+                    .offset
+                    .checked_add(run.in_record.checked_mul(size)?)?;
+                let offset = self.one_piece(stored.source, start, run.len.checked_mul(size)?)?;
+                // Behind a run that ends at the edge of the dataset, the file has other bytes, or none.
+                let len = resolver.place.raw;
+                let end = offset.checked_add(len)?;
+                let file = &self.sources[usize::from(stored.source)];
+                (end <= file.identity().size).then_some(ChunkReference {
+                    source: stored.source,
+                    offset,
+                    len,
+                    form,
+                })
+            }
+        }
+    }
+
+    /// The offset in its file of so many bytes of a source; `None` where they do not lie there in one piece.
+    fn one_piece(&self, source: u16, offset: u64, len: u64) -> Option<u64> {
+        self.sources[usize::from(source)].one_piece(offset, len)
+    }
+}
+
+fn can_apply_all(pipeline: &[filters::Filter]) -> bool {
+    pipeline.iter().all(filters::Filter::can_apply)
+}
+
+/// What numbers are that this conversion makes those of the dataset of, where it changes at most their byte order.
+fn form_of(conversion: &Conversion) -> Option<Form> {
+    let (from, to) = (conversion.from, conversion.to);
+    if from.kind != to.kind {
+        return None;
+    }
+    let is_same = from.big_endian == to.big_endian || from.kind.size() == 1;
+    Some(if is_same {
+        Form::Elements
+    } else {
+        Form::Swapped
+    })
+}
