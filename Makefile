@@ -52,7 +52,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test soak attack bench bench-writer fuzz lint install install-program \
-	install-writer uninstall deb deb-writer setup setup-build setup-mpi setup-demo setup-bench setup-deb clean
+	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount;'
@@ -69,6 +69,8 @@ help:
 	@echo "              TARGETS='journal snapshot' for some of them"
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
 	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'
+	@echo 'make python   build the wheel of the Python package in $(TARGET_DIR)/python/wheels, with an HDF5 of its'
+	@echo '              own, and install it into .venv'
 	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
 	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
@@ -83,6 +85,9 @@ build: setup-build
 build-writer: setup-mpi
 	$(CARGO) build -p h5logfs-writer --profile $(PROFILE) --locked
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
+
+python: setup-python
+	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/python.sh install
 
 # In one go, so that dependencies are compiled once. The program makes no use of MPI.
 demo: setup-demo
@@ -200,6 +205,9 @@ setup-build:
 
 setup-mpi:
 	@scripts/setup.sh mpi
+
+setup-python:
+	@scripts/setup.sh python
 
 setup-demo:
 	@scripts/setup.sh demo

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
-# benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages, current Python readers
-# in .venv (bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 (test). It leaves alone what is there
-# already, so a second run does nothing and needs no network.
+# setup.sh build|mpi|python|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
+# Python package, the benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages,
+# current Python readers in .venv (python, bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 (test). It
+# leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,11 @@ packages=(gcc libc6-dev pkg-config libhdf5-dev)
 # bindgen uses libclang to make the Rust binding from the header of MPI.
 mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
-# cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps.
+# cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
+# with objdump.
 packing=(binutils dpkg-dev)
+# HDF5 is compiled for the Python package.
+python=(binutils make python3 python3-venv)
 # autofs mounts on demand; systemd checks the units.
 administration=(autofs systemd)
 # scripts/parallel-hdf5.sh compiles HDF5.
@@ -21,12 +24,13 @@ case $purpose in
 build) ;;
 deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
+python) packages+=("${python[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
-test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}"
+test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
     "${compiling[@]}") ;;
 *)
-    echo "usage: setup.sh build|mpi|bench|demo|deb|test" >&2
+    echo "usage: setup.sh build|mpi|python|bench|demo|deb|test" >&2
     exit 2
     ;;
 esac
@@ -92,7 +96,7 @@ check_cargo() {
 # Uses Debian's interpreter: the virtual environment must not depend on another one in PATH.
 install_readers() {
     local list=tests/requirements.txt done=.venv/installed.txt
-    if cmp -s "$list" "$done" && .venv/bin/python -c 'import h5py, netCDF4, xarray, h5netcdf' 2>/dev/null; then
+    if cmp -s "$list" "$done" && .venv/bin/python -c 'import h5py, netCDF4, xarray, h5netcdf, pyfive, fsspec, pytest' 2>/dev/null; then
         return
     fi
     echo "setup: installing the Python readers of $list in .venv"
@@ -157,6 +161,7 @@ if [ "$purpose" = test ]; then
     compilations+=($!)
 fi
 case $purpose in
+python) install_readers ;;
 bench | demo | test)
     install_readers
     check_fuse

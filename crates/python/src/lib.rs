@@ -1,9 +1,26 @@
-//! The native module of the Python package.
+//! The native module of the Python package `h5logfs`: open files, and their errors as Python knows them.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `file` | an open log or plain file, read at offsets without the interpreter's lock |
+//! | `buffer` | memory of Python objects, into which files are read |
+//! | `error` | errors as Python exceptions |
+//!
+//! All else of the package is in Python: `python/h5logfs`.
+
+mod buffer;
+mod error;
+mod file;
 
 use pyo3::prelude::*;
 
 /// The native module of the package `h5logfs`.
 #[pymodule]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<file::OpenFile>()?;
+    module.add_function(wrap_pyfunction!(file::open, module)?)?;
+    module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
+    module.add_function(wrap_pyfunction!(file::check_options, module)?)?;
+    module.add("LogError", module.py().get_type::<error::LogError>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -128,12 +128,14 @@ pub fn select_none(space: &Id) -> Result<()> {
 
 /// A reference to the selected elements of a dataset.
 pub fn create_region_reference(dataset: &Id, space: &Id) -> Result<[u8; 12]> {
+    // SAFETY: this is the number of region references of 12 bytes. It is a variant in all versions, under two names.
+    let kind = unsafe { std::mem::transmute::<c_int, H5R_type_t>(1) };
     let mut reference = [0u8; 12];
     h5!(H5Rcreate(
         reference.as_mut_ptr().cast(),
         dataset.0,
         c".".as_ptr(),
-        H5R_type_t::H5R_DATASET_REGION,
+        kind,
         space.0
     ))?;
     Ok(reference)

@@ -91,7 +91,8 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
     };
     let mut found: Vec<RawLink> = Vec::new();
     let mut position = 0;
-    h5!(H5Literate(
+    #[allow(deprecated)] // libhdf5 1.10 has no other.
+    h5!(H5Literate1(
         group.0,
         index,
         H5_iter_order_t::H5_ITER_INC,
@@ -247,6 +248,7 @@ pub fn hard_link_exists(group: &Id, name: &CStr) -> Result<bool> {
         return Ok(false);
     }
     let mut info = H5L_info1_t::default();
+    #[allow(deprecated)] // libhdf5 1.10 has no other.
     h5!(H5Lget_info1(group.0, name.as_ptr(), &mut info, DEFAULT))?;
     // SAFETY: `info` is a local variable; the class is read as a number, because it may lie outside the enumeration.
     match unsafe { (&raw const info.type_).cast::<c_int>().read() } {

@@ -28,6 +28,9 @@ pub fn open_path(group: &Id, path: &CStr) -> Result<Id> {
     Id::new(h5!(H5Oopen(group.0, path.as_ptr(), DEFAULT)))
 }
 
+/// `H5O_INFO_HDR`, which the binding has for libhdf5 1.10 alone. Later versions know it in the functions of 1.10, too.
+const H5O_INFO_HDR: c_uint = 8;
+
 pub fn object_info(object: &Id) -> Result<ObjectInfo> {
     const FIELDS: c_uint = H5O_INFO_BASIC | H5O_INFO_TIME | H5O_INFO_HDR;
     let mut info = H5O_info1_t::default();

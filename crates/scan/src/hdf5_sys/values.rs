@@ -102,6 +102,7 @@ impl Drop for Values {
         if self.shape.has_pointers() && !self.bytes.is_empty() {
             let buffer = self.bytes.as_mut_ptr().cast();
             // libhdf5 frees what it allocated. A destructor cannot report an error.
+            #[allow(deprecated)] // libhdf5 1.10 has no other.
             let _ = h5!(H5Dvlen_reclaim(
                 self.datatype.0,
                 self.space.0,

@@ -1,0 +1,38 @@
+"""Reads log-layout files of HPC programs as HDF5 files, without a mount.
+
+A log is what a parallel program leaves that appends its data to a log instead of writing an ordinary HDF5 or netCDF
+file. Here it reads as the canonical, chunked HDF5 file that the program meant. Nothing is converted or copied.
+
+    import h5logfs, h5py
+
+    with h5logfs.File("run42/output.h5") as file:           # an h5py.File
+        print(file["T"][-1].mean())
+
+    with h5py.File(h5logfs.open("run42/output.h5")) as file:    # the same through a file object
+        ...
+
+    h5logfs.inspect("run42/output.h5")                      # what the log holds; a table in a notebook
+
+`open` and `inspect` need nothing but this package; `File` needs h5py.
+"""
+
+from ._native import LogError, __version__
+from . import _program
+
+_program.announce()
+
+from ._file import LogFile, is_log, open  # noqa: E402
+from ._h5py import File, register_driver  # noqa: E402
+from ._inspect import Inspection, inspect  # noqa: E402
+
+__all__ = [
+    "File",
+    "Inspection",
+    "LogError",
+    "LogFile",
+    "inspect",
+    "is_log",
+    "open",
+    "register_driver",
+    "__version__",
+]

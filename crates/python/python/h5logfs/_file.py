@@ -1,0 +1,176 @@
+"""Logs as binary files."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from . import _native, _options
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def open(path: Path, **options: Any) -> LogFile:
+    """Opens a log as a read-only binary file: the bytes of its canonical HDF5 file.
+
+    A file that is no log reads as its own bytes, as it does in a mount; `LogFile.is_log` tells. What the options mean
+    is what they mean for a mount: `cache_size` and `index_memory` (bytes, or "1G"), `chunk`, `index_dir` (a directory
+    for what is found in a scan, or "none"), `burst_dir` (a directory or a list of them), …
+
+    Raises FileNotFoundError, PermissionError and the like for errors of the system; LogError for a log that cannot be
+    presented; ValueError for an option that is not known, or whose value is none.
+    """
+    return LogFile(path, **options)
+
+
+def is_log(path: Path, **options: Any) -> bool:
+    """Whether the file is a log, also one that is damaged. Takes the options of `open`, and raises what it does."""
+    return _native.is_log(_fspath(path), _options.text(options))
+
+
+class LogFile(io.RawIOBase):
+    """A log, or a plain file, open for reading as bytes. `h5logfs.open` makes it.
+
+    Offsets and sizes are in bytes. Several threads may use one object. They share its position: each `read` gets
+    bytes of its own. `read_at` and `readinto_at` leave the position alone. No read holds the interpreter's lock. A
+    pickled LogFile opens the same path with the same options and position where it is unpickled.
+
+    A read fails with LogError where the log is damaged, or has changed since it was opened; the text names file,
+    dataset, place and reason.
+    """
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__()
+        self._file: Optional[_native.OpenFile] = None
+        self._name = _fspath(path)
+        # A process that unpickles this may have another working directory.
+        self._absolute = os.path.abspath(self._name)
+        self._options = dict(options)
+        self._file = _native.open(self._name, _options.text(options))
+
+    @property
+    def name(self) -> str:
+        """The path, as it was given."""
+        return self._name
+
+    @property
+    def mode(self) -> str:
+        """How the file is open: always "rb"."""
+        return "rb"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether this is a log, which reads as its canonical HDF5 file. Otherwise the bytes are those of the file."""
+        return self._open_file().is_log
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._open_file().size()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the file was opened with."""
+        return dict(self._options)
+
+    def readable(self) -> bool:
+        self._open_file()
+        return True
+
+    def seekable(self) -> bool:
+        self._open_file()
+        return True
+
+    def tell(self) -> int:
+        return self._open_file().position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        file = self._open_file()
+        if whence == io.SEEK_SET:
+            position = offset
+        elif whence == io.SEEK_CUR:
+            position = file.position + offset
+        elif whence == io.SEEK_END:
+            position = file.size() + offset
+        else:
+            raise ValueError(f"whence is {whence}, which is none of SEEK_SET, SEEK_CUR, SEEK_END")
+        if not 0 <= position < 1 << 63:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._name)
+        file.position = position
+        return position
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        """Up to `size` bytes from the position on, or all of them; fewer than `size` only at the end of the file."""
+        if size is None or size < 0:
+            return self.readall()
+        return self._open_file().read(size)
+
+    def readall(self) -> bytes:
+        file = self._open_file()
+        return file.read(max(file.size() - file.position, 0))
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+        """Fills `buffer` from the position on. Returns the number of bytes: fewer than there is room for only at the
+        end of the file."""
+        return self._open_file().readinto(buffer)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from the byte `offset` on; fewer only at the end of the file. The position stays."""
+        _check_range(offset, size)
+        return self._open_file().read_at(offset, size)
+
+    def readinto_at(self, offset: int, buffer: Buffer) -> int:
+        """Fills `buffer` from the byte `offset` on. Returns the number of bytes: fewer than there is room for only at
+        the end of the file. The position stays."""
+        _check_range(offset, 0)
+        return self._open_file().readinto_at(offset, buffer)
+
+    def close(self) -> None:
+        # A read of another thread ends with the file open.
+        self._file = None
+        super().close()
+
+    def __reduce__(self) -> Any:
+        file = self._open_file()
+        return _reopened, (self._absolute, self._name, self._options, file.position)
+
+    def __repr__(self) -> str:
+        file = self._file
+        if file is None:
+            return f"<h5logfs.LogFile closed {self._name!r}>"
+        kind = "log" if file.is_log else "plain file"
+        # h5py takes this for the name of the file, and what follows the last slash for its short name.
+        return f"<h5logfs.LogFile {kind}, {file.size()} bytes, {self._name!r}>"
+
+    def _repr_html_(self) -> str:
+        """What the file holds, as a table for notebooks."""
+        from ._html import of_file
+
+        return of_file(self)
+
+    def _open_file(self) -> _native.OpenFile:
+        file = self._file
+        if file is None:
+            raise ValueError("I/O operation on closed file")
+        return file
+
+
+def _reopened(absolute: str, name: str, options: dict[str, Any], position: int) -> LogFile:
+    file = LogFile(absolute, **options)
+    file._name = name
+    file.seek(position)
+    return file
+
+
+def _check_range(offset: int, size: int) -> None:
+    if offset < 0 or size < 0:
+        raise ValueError(f"offset {offset} and size {size}: neither may be negative")
+
+
+def _fspath(path: Path) -> str:
+    return os.fsdecode(os.fspath(path))

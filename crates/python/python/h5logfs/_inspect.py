@@ -1,0 +1,170 @@
+"""What a log holds, as plain data: the JSON of `h5logfs inspect --json`, with types."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _native, _options
+from ._file import Path, _fspath
+from ._program import program
+
+
+@dataclass(frozen=True)
+class Record:
+    """One logged write."""
+
+    source: int
+    """The source in which its bytes lie: an index into `Inspection.sources`."""
+    offset: int
+    """Where they begin in the source, in bytes."""
+    stored: int
+    """How many there are."""
+    encoding: str
+    """"raw", "deflate", "filtered", …"""
+    blocks: List[Tuple[List[int], List[int]]]
+    """Start and count of each hyperslab that was written."""
+    fault: Optional[str] = None
+    """Why it cannot be read."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The records of one dataset."""
+
+    records: int
+    blocks: int
+    """Hyperslabs of all records."""
+    bytes: int
+    """Stored bytes of all records."""
+    base: Optional[int] = None
+    """Bytes of the plain array in the file, if there is one. Records override it."""
+    covered: Optional[float] = None
+    """Fraction of the elements, from 0 to 1, that some record wrote. None if it was not counted."""
+    list: Optional[List[Record]] = None
+    """The records themselves, where `inspect` was asked for them."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset of the canonical file."""
+
+    name: str
+    """Its path, from the root group on."""
+    datatype: str
+    shape: Tuple[int, ...]
+    max_shape: Tuple[Optional[int], ...]
+    """None is unlimited."""
+    chunk: Optional[Tuple[int, ...]]
+    """None for contiguous storage."""
+    filters: Tuple[int, ...]
+    """Numbers of HDF5 filters, in the order in which they apply."""
+    logged: Optional[Logged] = None
+    """None for a dataset that was never logged."""
+    faults: Tuple[str, ...] = ()
+    """Why it, or a part of it, cannot be read."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a log holds. A notebook shows it as a table."""
+
+    file: str
+    layout: str
+    """The name of the log layout."""
+    sources: Tuple[str, ...]
+    """The files in which the bytes of the log lie, one for each source."""
+    canonical_bytes: int
+    """Length of the canonical file."""
+    metadata_bytes: int
+    """How many bytes of it are metadata in front of the data."""
+    datasets: Tuple[Dataset, ...]
+    losses: Tuple[str, ...] = ()
+    """Parts of the log that are missing."""
+    warnings: Tuple[str, ...] = ()
+    complaints: Tuple[str, ...] = ()
+    """Faults of the log that make no dataset unreadable."""
+    unclosed: Optional[Dict[str, Any]] = None
+    """For a log that is not closed: "flush", the number of the last complete flush; "state" of its job: "running",
+    "ended" or "unknown"; "job" with "host", "pid", "user", "batch" and "since" (seconds since 1970), where it is
+    known."""
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of this path. KeyError if there is none."""
+        for dataset in self.datasets:
+            if dataset.name.lstrip("/") == name.lstrip("/"):
+                return dataset
+        raise KeyError(f"{self.file} has no dataset {name}")
+
+    def _repr_html_(self) -> str:
+        from ._html import of_inspection
+
+        return of_inspection(self)
+
+
+def inspect(path: Path, *, records: bool = False, **options: Any) -> Inspection:
+    """Tells what the log holds: datasets, records, how much of each dataset they cover, what is missing or damaged.
+    With `records`, each record is listed, too. Takes the options of `open`.
+
+    Raises LogError for a file that is no log, or that cannot be presented, FileNotFoundError and the like for errors
+    of the system, ValueError for an option that is not known.
+    """
+    path = _fspath(path)
+    _native.check_options(_options.text(options))
+    with open(path, "rb"):
+        pass  # Errors of the system as they are.
+    command = [program(), "inspect", "--json", *(["--records"] if records else []), *_arguments(options), "--", path]
+    outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+    if outcome.returncode != 0:
+        said = os.fsdecode(outcome.stderr).strip()
+        raise _native.LogError(said.split("h5logfs: ", 1)[-1] or f"{path}: h5logfs inspect failed")
+    return _inspection(json.loads(outcome.stdout))
+
+
+# Of the options of `open`, those that the program takes as arguments of their own. Options of layouts go in `-o`, and
+# the others concern only what is kept.
+_OWN_ARGUMENTS = ("cache_size", "index_memory", "chunk", "scan_memory", "scan_cpu")
+_LAYOUT_OPTIONS = ("burst_dir", "netcdf", "incomplete_attribute")
+
+
+def _arguments(options: Dict[str, Any]) -> List[str]:
+    arguments = []
+    for name, value in _options.pairs(options):
+        if name in _OWN_ARGUMENTS:
+            arguments += [f"--{name.replace('_', '-')}={value}"]
+        elif name in _LAYOUT_OPTIONS:
+            arguments += ["-o", f"{name}={value}"]
+    return arguments
+
+
+def _inspection(data: Dict[str, Any]) -> Inspection:
+    datasets = tuple(map(_dataset, data["datasets"]))
+    return _made(Inspection, {**data, "datasets": datasets})
+
+
+def _dataset(data: Dict[str, Any]) -> Dataset:
+    logged = data.get("logged")
+    return _made(Dataset, {**data, "logged": None if logged is None else _logged(logged)})
+
+
+def _logged(data: Dict[str, Any]) -> Logged:
+    records = data.get("list")
+    return _made(Logged, {**data, "list": None if records is None else [_record(record) for record in records]})
+
+
+def _record(data: Dict[str, Any]) -> Record:
+    return _made(Record, {**data, "blocks": [(start, count) for start, count in data["blocks"]]})
+
+
+def _made(kind: Any, data: Dict[str, Any]) -> Any:
+    """An object of a data class from the members that it knows: another program may tell more."""
+    fields = {field.name: field.type for field in dataclasses.fields(kind)}
+    known = {name: value for name, value in data.items() if name in fields}
+    for name, value in known.items():
+        if isinstance(value, list) and "Tuple" in fields[name]:
+            known[name] = tuple(value)
+    return kind(**known)

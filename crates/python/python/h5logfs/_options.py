@@ -1,0 +1,38 @@
+"""Options, which are keyword arguments here and text for the native module, as `mount -o` takes them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable, Union
+
+Value = Union[str, int, bool, "os.PathLike[str]", "Iterable[Union[str, os.PathLike[str]]]", None]
+
+
+def text(options: dict[str, Any]) -> str:
+    """`cache_size="1G", burst_dir=["a", "b"]` as `cache_size=1G,burst_dir=a,burst_dir=b`."""
+    return ",".join(f"{name}={value}" for name, value in pairs(options))
+
+
+def pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Each option with its value as text. A list gives one pair for each of its values, None gives none."""
+    return [(name, single) for name, value in options.items() for single in _values(name, value)]
+
+
+def _values(name: str, value: Value) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return ["on" if value else "off"]
+    if isinstance(value, int):
+        return [str(value)]
+    if isinstance(value, (str, os.PathLike)):
+        return [_single(name, os.fspath(value))]
+    if isinstance(value, (list, tuple)):
+        return [_single(name, os.fspath(each)) for each in value]
+    raise TypeError(f"{name}={value!r}: expected a text, a path, a whole number, or a list of texts or paths")
+
+
+def _single(name: str, value: str) -> str:
+    if not isinstance(value, str) or "," in value:
+        raise ValueError(f"{name}={value!r}: a value is a text without a comma")
+    return value

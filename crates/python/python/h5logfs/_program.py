@@ -1,0 +1,30 @@
+"""The program h5logfs, which scans logs in a process of its own, and the HDF5 file driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_BUNDLED = _HERE / "bin" / "h5logfs"
+_VARIABLE = "H5LOGFS_PROGRAM"
+
+PLUGIN_DIRECTORY = _HERE / "plugins"
+DRIVER = PLUGIN_DIRECTORY / "libh5logfs_driver.so"
+
+
+def program() -> str:
+    """The path of the program: the one that the environment variable H5LOGFS_PROGRAM names, or else the one of this
+    package. FileNotFoundError if there is none."""
+    named = os.environ.get(_VARIABLE)
+    if named:
+        return named
+    if _BUNDLED.is_file():
+        return str(_BUNDLED)
+    raise FileNotFoundError(f"{_BUNDLED}: this package has been built without the program; {_VARIABLE} can name one")
+
+
+def announce() -> None:
+    """Lets the native module, and a driver that HDF5 loads, know the program of this package."""
+    if not os.environ.get(_VARIABLE) and _BUNDLED.is_file():
+        os.environ[_VARIABLE] = str(_BUNDLED)

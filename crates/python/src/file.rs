@@ -1,0 +1,240 @@
+//! An open log, or a plain file, which is read as it is.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use h5logfs_core::error::Error;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::buffer::WritableBuffer;
+use crate::error::{exception, of_plain_file, unlocked};
+
+/// An open file. Threads share it: no read waits for another one, or holds the interpreter's lock. There is no mutex
+/// either, so a process that is forked while a thread reads can use the file, too.
+#[pyclass(frozen, module = "h5logfs._native")]
+pub struct OpenFile {
+    path: PathBuf,
+    content: Content,
+    /// Where the next `readinto` begins, in bytes.
+    position: AtomicU64,
+}
+
+enum Content {
+    Plain(File),
+    Log(OpenLog),
+}
+
+/// Opens what is at `path`. `options` are spelled as `mount -o` takes them; ValueError for those that are not known.
+#[pyfunction]
+pub fn open(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<OpenFile> {
+    let options = parsed(&options)?;
+    unlocked(py, || {
+        let content = Content::open(&path, &options)?;
+        let position = AtomicU64::new(0);
+        Ok(OpenFile {
+            path,
+            content,
+            position,
+        })
+    })
+}
+
+/// Whether there is a log at `path`, also one that cannot be presented.
+#[pyfunction]
+pub fn is_log(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<bool> {
+    let options = parsed(&options)?;
+    unlocked(py, || {
+        std::fs::metadata(&path).map_err(|e| of_plain_file(&path, e))?;
+        match direct::open(&path, &options) {
+            Ok(opened) => Ok(matches!(opened, Opened::Log(_))),
+            Err(error) if is_about_a_log(&error) => Ok(true),
+            Err(error) => Err(exception(&error)),
+        }
+    })
+}
+
+fn is_about_a_log(error: &Error) -> bool {
+    match error {
+        Error::Remembered(error) => is_about_a_log(error),
+        error => matches!(error, Error::BadFile { .. }),
+    }
+}
+
+/// Fails with ValueError if `options` are not those of [`open`].
+#[pyfunction]
+pub fn check_options(options: OsString) -> PyResult<()> {
+    parsed(&options).map(drop)
+}
+
+fn parsed(options: &OsStr) -> PyResult<Options> {
+    Options::parse(options).map_err(PyValueError::new_err)
+}
+
+impl Content {
+    fn open(path: &Path, options: &Options) -> PyResult<Self> {
+        match direct::open(path, options).map_err(|e| exception(&e))? {
+            Opened::Log(log) => Ok(Content::Log(log)),
+            Opened::Plain => match open_plain(path) {
+                Ok(file) => Ok(Content::Plain(file)),
+                Err(e) => Err(of_plain_file(path, e)),
+            },
+        }
+    }
+}
+
+fn open_plain(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    // A directory can be opened, and not read.
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    Ok(file)
+}
+
+#[pymethods]
+impl OpenFile {
+    /// Whether this is a log, shown as its canonical file; else the bytes are those of the file.
+    #[getter]
+    fn is_log(&self) -> bool {
+        matches!(self.content, Content::Log(_))
+    }
+
+    /// Length in bytes. That of a plain file may change.
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        match &self.content {
+            Content::Log(log) => Ok(log.len()),
+            Content::Plain(file) => unlocked(py, || match file.metadata() {
+                Ok(metadata) => Ok(metadata.len()),
+                Err(e) => Err(of_plain_file(&self.path, e)),
+            }),
+        }
+    }
+
+    /// Where the next `read` or `readinto` begins, in bytes.
+    #[getter]
+    fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    /// Up to `size` bytes from the position on, which moves past them: fewer only at the end of the file.
+    fn read<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let (begin, taken) = self.advance(py, size)?;
+        let outcome = self.bytes(py, begin, taken);
+        outcome.inspect_err(|_| self.go_back(begin, taken))
+    }
+
+    /// Fills the contiguous memory of `buffer` from the position on, which moves past what was read. Returns the number
+    /// of bytes: fewer than it has room for only at the end of the file.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut buffer = WritableBuffer::of(buffer)?;
+        let bytes = buffer.bytes();
+        let (begin, taken) = self.advance(py, bytes.len())?;
+        let outcome = unlocked(py, || self.fill(begin, &mut bytes[..taken]));
+        outcome.inspect_err(|_| self.go_back(begin, taken))
+    }
+
+    /// Up to `size` bytes from the byte `offset` on: fewer only at the end of the file.
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        size: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let size = self.there(py, offset, size)?;
+        self.bytes(py, offset, size)
+    }
+
+    /// Fills the contiguous memory of `buffer` from the byte `offset` on. Returns the number of bytes: fewer than it
+    /// has room for only at the end of the file.
+    fn readinto_at(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let mut buffer = WritableBuffer::of(buffer)?;
+        let bytes = buffer.bytes();
+        unlocked(py, || self.fill(offset, bytes))
+    }
+}
+
+impl OpenFile {
+    /// How many of `wanted` bytes there are from the byte `offset` on.
+    fn there(&self, py: Python<'_>, offset: u64, wanted: usize) -> PyResult<usize> {
+        let left = self.size(py)?.saturating_sub(offset);
+        Ok(usize::try_from(left).map_or(wanted, |left| left.min(wanted)))
+    }
+
+    /// Takes the next `wanted` bytes for one reader, or as many as there are: returns where they begin, and how many.
+    fn advance(&self, py: Python<'_>, wanted: usize) -> PyResult<(u64, usize)> {
+        let mut begin = self.position.load(Ordering::Relaxed);
+        loop {
+            let taken = self.there(py, begin, wanted)?;
+            let end = begin + taken as u64;
+            match self.exchange(begin, end) {
+                Ok(_) => return Ok((begin, taken)),
+                Err(now) => begin = now,
+            }
+        }
+    }
+
+    /// After a failure: the position is as before, unless another thread has moved it.
+    fn go_back(&self, begin: u64, taken: usize) {
+        let _ = self.exchange(begin + taken as u64, begin);
+    }
+
+    fn exchange(&self, from: u64, to: u64) -> Result<u64, u64> {
+        let order = Ordering::Relaxed;
+        self.position.compare_exchange(from, to, order, order)
+    }
+
+    fn bytes<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        len: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut filled = 0;
+        let bytes = PyBytes::new_with(py, len, |buf| {
+            filled = unlocked(py, || self.fill(offset, buf))?;
+            Ok(())
+        })?;
+        match bytes.as_bytes().get(..filled) {
+            // The file has become shorter.
+            Some(start) if filled < len => Ok(PyBytes::new(py, start)),
+            _ => Ok(bytes),
+        }
+    }
+
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> PyResult<usize> {
+        match &self.content {
+            Content::Log(log) => log.read_at(offset, buf).map_err(|e| exception(&e)),
+            Content::Plain(file) => self.fill_plain(file, offset, buf),
+        }
+    }
+
+    fn fill_plain(&self, file: &File, offset: u64, buf: &mut [u8]) -> PyResult<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match file.read_at(&mut buf[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(of_plain_file(&self.path, e)),
+            }
+        }
+        Ok(filled)
+    }
+}
