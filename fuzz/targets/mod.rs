@@ -10,6 +10,7 @@
 //! | `saved_index` | an index from the disk | it is the same after it was saved again |
 //! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same |
+//! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
 //! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here
@@ -21,6 +22,7 @@ mod header;
 mod input;
 mod journal;
 pub mod memory;
+mod plain;
 mod reading;
 mod samples;
 mod saved;
@@ -41,7 +43,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 9] = [
+pub const ALL: [Target; 10] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -81,6 +83,11 @@ pub const ALL: [Target; 9] = [
         name: "journal",
         run: journal::run,
         seeds: journal::seeds,
+    },
+    Target {
+        name: "plain",
+        run: plain::run,
+        seeds: plain::seeds,
     },
     Target {
         name: "damaged",

@@ -23,5 +23,6 @@ mod netcdf {
     mod hostile;
     mod model;
 }
+mod plain;
 mod read_dataset;
 mod references;

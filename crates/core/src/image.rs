@@ -315,7 +315,7 @@ struct PrefixV2 {
 }
 
 /// The checksum of HDF5 metadata: Bob Jenkins' lookup3, `hashlittle` with an initial value of 0.
-fn lookup3(bytes: &[u8]) -> u32 {
+pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
     let word = |b: &[u8]| {
         let mut padded = [0; 4];
         padded[..b.len()].copy_from_slice(b);

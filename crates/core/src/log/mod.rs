@@ -14,6 +14,7 @@ pub mod model;
 pub mod netcdf;
 pub mod numbers;
 pub mod ownership;
+pub mod plain;
 pub mod records;
 pub mod source_dir;
 pub mod source_file;

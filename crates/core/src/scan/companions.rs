@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use super::{Listings, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
-use crate::journal::{self, extent::is_unclosed};
-use crate::log::find_signature;
+use crate::journal::{self, extent};
 use crate::log::log_files::{LogFiles, foreign};
 use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
 use crate::log::netcdf::{self, names::LogName};
 use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
+use crate::log::{find_signature, plain};
 use crate::memory::Reserved;
 use crate::snapshot::Snapshot;
 
@@ -147,7 +147,7 @@ pub fn look(
             foreign,
         });
     }
-    let may_be_log = find_signature(source)?.is_some() || is_unclosed(source)?;
+    let may_be_log = may_be_log(source)?;
     let mut foreign = ForeignFiles::default();
     if may_be_log {
         for path in [journal::path_of(relative), subfile_dir(relative)] {
@@ -159,6 +159,19 @@ pub fn look(
         companions: None,
         foreign,
     })
+}
+
+/// Whether a scan may find a log in a file that is no netCDF classic file.
+fn may_be_log(source: &SourceFile) -> Result<bool> {
+    let Some(signature) = find_signature(source)? else {
+        return extent::is_unclosed(source);
+    };
+    // Of a file that our writer made, the journal decides.
+    let may_be_log = extent::file_id(source)?.is_some() || !plain::is_certain(source, signature);
+    if !may_be_log {
+        log::debug!("{}: passed through: plain HDF5", source.path().display());
+    }
+    Ok(may_be_log)
 }
 
 /// The companion files of a log that come and go, and the files that only have the names of such. Their contents are not
