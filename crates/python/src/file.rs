@@ -171,6 +171,14 @@ impl OpenFile {
 }
 
 impl OpenFile {
+    /// The log; `None` for a plain file.
+    pub fn log(&self) -> Option<&OpenLog> {
+        match &self.content {
+            Content::Log(log) => Some(log),
+            Content::Plain(_) => None,
+        }
+    }
+
     /// How many of `wanted` bytes there are from the byte `offset` on.
     fn there(&self, py: Python<'_>, offset: u64, wanted: usize) -> PyResult<usize> {
         let left = self.size(py)?.saturating_sub(offset);

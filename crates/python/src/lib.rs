@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `file` | an open log or plain file, read at offsets without the interpreter's lock |
 //! | `buffer` | memory of Python objects, into which files are read |
+//! | `references` | where the chunks of an open log lie in its files |
 //! | `error` | errors as Python exceptions |
 //!
 //! All else of the package is in Python: `python/h5logfs`.
@@ -11,6 +12,7 @@
 mod buffer;
 mod error;
 mod file;
+mod references;
 
 use pyo3::prelude::*;
 
@@ -21,6 +23,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(file::open, module)?)?;
     module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
     module.add_function(wrap_pyfunction!(file::check_options, module)?)?;
+    module.add_function(wrap_pyfunction!(references::source_files, module)?)?;
+    module.add_function(wrap_pyfunction!(references::datasets, module)?)?;
+    module.add_function(wrap_pyfunction!(references::chunk_references, module)?)?;
+    module.add_function(wrap_pyfunction!(references::chunk, module)?)?;
     module.add("LogError", module.py().get_type::<error::LogError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

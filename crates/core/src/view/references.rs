@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::View;
 use super::resolve::ChunkResolver;
+use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
 use crate::log::model::{Block, Encoding, Record};
@@ -83,13 +84,26 @@ impl View {
         self.check_unchanged(0..self.sources.len())
     }
 
+    /// The elements of a chunk, without the filters of its dataset. Those past the dataset's edge have the fill value.
+    pub fn chunk_elements(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
+        let (dataset, place) = self.dataset(number);
+        if let Content::Extent { .. } = dataset.content {
+            let address = self.snapshot.user_block + place.chunk_address(chunk);
+            let mut raw = zeroed(place.raw as usize)
+                .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+            self.read_at(address, &mut raw)?;
+            return Ok(raw);
+        }
+        let stored = self.chunk(number, chunk)?;
+        filters::decode(&stored, place.raw, &dataset.filters)
+            .map_err(|reason| self.bad_chunk(number, chunk, reason))
+    }
+
     /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
     pub fn compressed_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
-        let (dataset, place) = self.dataset(number);
-        let stored = self.chunk(number, chunk)?;
-        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
-        let raw = filters::decode(&stored, place.raw, &dataset.filters).map_err(bad_chunk)?;
-        filters::compress(&raw, &dataset.filters).map_err(|e| bad_chunk(e.to_string()))
+        let raw = self.chunk_elements(number, chunk)?;
+        filters::compress(&raw, &self.snapshot.datasets[number].filters)
+            .map_err(|e| self.bad_chunk(number, chunk, e))
     }
 
     /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.

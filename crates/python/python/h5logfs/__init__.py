@@ -13,6 +13,9 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
 
     h5logfs.inspect("run42/output.h5")                      # what the log holds; a table in a notebook
 
+    xarray.open_dataset("run42/output.h5", engine="h5logfs", chunks={})
+    h5logfs.references("run42/output.h5")                   # for readers of Zarr, which need no h5logfs
+
 `open` and `inspect` need nothing but this package; `File` needs h5py.
 """
 
@@ -24,15 +27,18 @@ _program.announce()
 from ._file import LogFile, is_log, open  # noqa: E402
 from ._h5py import File, register_driver  # noqa: E402
 from ._inspect import Inspection, inspect  # noqa: E402
+from ._references import References, references  # noqa: E402
 
 __all__ = [
     "File",
     "Inspection",
     "LogError",
     "LogFile",
+    "References",
     "inspect",
     "is_log",
     "open",
+    "references",
     "register_driver",
     "__version__",
 ]

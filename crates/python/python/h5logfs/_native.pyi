@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Union
+from typing import Optional, TypedDict, Union
 
 from typing_extensions import Buffer
 
@@ -23,3 +23,20 @@ class OpenFile:
 def open(path: Union[str, bytes, PathLike[str]], options: str) -> OpenFile: ...
 def is_log(path: Union[str, bytes, PathLike[str]], options: str) -> bool: ...
 def check_options(options: str) -> None: ...
+
+class Dataset(TypedDict):
+    """A dataset whose elements lie outside the metadata of the canonical file."""
+
+    address: int
+    """Of its object header, as h5py tells it."""
+    chunk: list[int]
+    filters: list[tuple[int, list[int]]]
+    """Numbers and parameters, as HDF5 has them."""
+
+Piece = tuple[int, int, int, str]
+"""Number of the file, byte offset, bytes, and what they are: "elements", "swapped", "filtered" or "deflated"."""
+
+def source_files(file: OpenFile) -> list[str]: ...
+def datasets(file: OpenFile) -> list[Dataset]: ...
+def chunk_references(file: OpenFile, number: int) -> list[tuple[int, Optional[Piece]]]: ...
+def chunk(file: OpenFile, number: int, chunk: int, filtered: bool) -> bytes: ...

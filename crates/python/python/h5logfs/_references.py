@@ -1,0 +1,137 @@
+"""Kerchunk references into the files of a log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from ._file import Path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ._zarr import Array, Url
+
+INLINE_THRESHOLD = 4 << 20
+
+
+class References(dict[str, Any]):
+    """References of kerchunk, version 1: a dictionary that `json.dump` writes, and fsspec, zarr and xarray read.
+
+        references = h5logfs.references("run42/output.h5", url="s3://bucket/run42")
+        xarray.open_dataset(references, engine="kerchunk", chunks={})
+    """
+
+    def to_parquet(
+        self,
+        url: Union[str, os.PathLike[str]],
+        *,
+        record_size: int = 100_000,
+        storage_options: Optional[dict[str, Any]] = None,
+    ) -> None:
+        """Writes the references as a directory of Parquet files, which readers load in parts. `record_size` counts the
+        references of one file. Needs kerchunk and fastparquet."""
+        import fsspec
+        from fsspec.implementations.reference import LazyReferenceMapper
+
+        root = os.fspath(url)
+        fs, below = fsspec.core.url_to_fs(root, **(storage_options or {}))
+        mapper = LazyReferenceMapper.create(root=below, fs=fs, record_size=record_size)
+        for key, value in self["refs"].items():
+            mapper[key] = _decoded(value)
+        mapper.flush()
+
+
+def references(
+    path: Path,
+    *,
+    url: Url = None,
+    inline_threshold: int = INLINE_THRESHOLD,
+    drop_variables: Iterable[str] = (),
+    **options: Any,
+) -> References:
+    """References of kerchunk to the chunks of a log, where they lie in the log's own files: readers of Zarr read these
+    on any machine, without h5logfs.
+
+    `url` replaces the directory of the log in the references, for example by "s3://bucket/run42"; it can be a function
+    from the absolute path of a file to its URL. Without it they have absolute paths. What does not lie in the log in one
+    piece becomes part of the references, up to `inline_threshold` bytes for each dataset. `drop_variables` are paths of
+    groups or datasets that are left out. Other options are those of `h5logfs.open`; `chunk` sets the shape of
+    chunks that the log does not have of its own.
+
+    Groups and datasets are Zarr arrays of version 2, in xarray's dialect: dimension scales name the dimensions, and
+    `_FillValue` is the fill value. A dataset whose elements have the other byte order in the log has it in Zarr, too.
+    Links to other files are left out.
+
+    Raises LogError, with the name of the dataset, for one that cannot be referenced; ValueError for a file that is no
+    log; and what `h5logfs.open` raises. The references describe the log as it is now: a log that is written again needs
+    new ones.
+    """
+    from . import _zarr
+
+    tree = _zarr.read(
+        path,
+        url=url,
+        inline_threshold=inline_threshold,
+        drop_variables=drop_variables,
+        format=2,
+        options=options,
+    )
+    refs: dict[str, Any] = {}
+    for name, attributes in tree.groups.items():
+        below = f"{name}/" if name else ""
+        refs[f"{below}.zgroup"] = _json({"zarr_format": 2})
+        refs[f"{below}.zattrs"] = _json(attributes)
+    for name, array in tree.arrays.items():
+        refs[f"{name}/.zarray"] = _json(_metadata(array))
+        refs[f"{name}/.zattrs"] = _json({**array.attributes, "_ARRAY_DIMENSIONS": array.dimensions})
+        for position, piece in array.pieces.items():
+            key = ".".join(map(str, position)) or "0"
+            refs[f"{name}/{key}"] = _encoded(piece) if isinstance(piece, bytes) else list(piece)
+    return References(version=1, refs=refs)
+
+
+def _metadata(array: Array) -> dict[str, Any]:
+    return {
+        "zarr_format": 2,
+        "shape": list(array.shape),
+        "chunks": list(array.chunks),
+        "dtype": "|O" if array.dtype is None else _type(array.dtype),
+        "fill_value": _fill(array.fill),
+        "order": "C",
+        "filters": array.filters or None,
+        "compressor": None,
+    }
+
+
+def _type(dtype: np.dtype[Any]) -> Any:
+    if dtype.names is None:
+        return dtype.str
+    return [[name, dtype[name].str] for name in dtype.names]
+
+
+def _fill(value: Any) -> Any:
+    if value is None:
+        return None
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _encoded(data: bytes) -> str:
+    return "base64:" + base64.b64encode(data).decode("ascii")
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("base64:"):
+        return base64.b64decode(value[len("base64:") :])
+    return value

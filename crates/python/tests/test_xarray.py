@@ -1,0 +1,129 @@
+"""The engine "h5logfs" of xarray, and dask on threads, processes and a cluster."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import h5logfs
+
+xarray = pytest.importorskip("xarray")
+pytest.importorskip("h5netcdf")
+
+CORPUS = Path(__file__).resolve().parents[3] / "tests" / "corpus"
+LOG = CORPUS / "netcdf4_wrf.log.h5"
+EXPECTED = CORPUS / "netcdf4_wrf.expected.h5"
+WITHOUT_DIMENSIONS = CORPUS / "groups_attrs.log.h5"
+
+
+@pytest.fixture
+def expected():
+    with xarray.open_dataset(EXPECTED, engine="h5netcdf") as dataset:
+        yield dataset.load()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Logs of several runs."""
+    copies = [tmp_path / f"run{number}" for number in range(4)]
+    return [Path(shutil.copyfile(LOG, copy)) for copy in copies]
+
+
+def test_a_dataset_is_what_the_log_holds(expected) -> None:
+    with xarray.open_dataset(LOG, engine="h5logfs") as dataset:
+        xarray.testing.assert_identical(dataset.load(), expected)
+
+
+def test_options_reach_the_log_and_unknown_ones_are_refused() -> None:
+    with pytest.raises(ValueError, match="no_such_option"):
+        xarray.open_dataset(LOG, engine="h5logfs", backend_kwargs={"no_such_option": 1})
+
+
+def test_values_are_decoded_as_asked(expected) -> None:
+    arguments = {"decode_times": False, "mask_and_scale": False, "drop_variables": [next(iter(expected.data_vars))]}
+    with xarray.open_dataset(EXPECTED, engine="h5netcdf", **arguments) as raw:
+        with xarray.open_dataset(LOG, engine="h5logfs", **arguments) as dataset:
+            xarray.testing.assert_identical(dataset, raw)
+
+
+def test_the_content_tells_a_log_whatever_its_name_is(runs: list[Path]) -> None:
+    backend = xarray.backends.list_engines()["h5logfs"]
+    assert all(backend.guess_can_open(run) for run in runs)
+    assert not backend.guess_can_open(EXPECTED)
+    assert not backend.guess_can_open(runs[0].parent)
+    assert not backend.guess_can_open("http://example.org/run")
+
+
+def test_a_plain_file_is_read_as_it_is(expected) -> None:
+    with xarray.open_dataset(EXPECTED, engine="h5logfs") as dataset:
+        xarray.testing.assert_identical(dataset, expected)
+
+
+def test_groups_are_opened_alone_and_as_a_tree() -> None:
+    groups = []
+    with h5py.File(h5logfs.open(WITHOUT_DIMENSIONS)) as file:
+        file.visititems(lambda path, item: groups.append(path) if isinstance(item, h5py.Group) else None)
+        tree = xarray.open_datatree(WITHOUT_DIMENSIONS, engine="h5logfs")
+        with tree:
+            assert sorted(f"/{group}" for group in groups) == sorted(set(tree.groups) - {"/"})
+            for group in groups:
+                names = {name for name, item in file[group].items() if isinstance(item, h5py.Dataset)}
+                with xarray.open_dataset(WITHOUT_DIMENSIONS, engine="h5logfs", group=group) as dataset:
+                    assert set(dataset.variables) == names
+                    assert set(tree[group].to_dataset(inherit=False).variables) == names
+
+
+def test_an_error_of_the_log_names_it(tmp_path: Path) -> None:
+    with pytest.raises(h5logfs.LogError, match="truncated"):
+        xarray.open_dataset(CORPUS / "truncated.log.h5", engine="h5logfs")
+    with pytest.raises(FileNotFoundError):
+        xarray.open_dataset(tmp_path / "missing", engine="h5logfs")
+
+
+def test_a_pickled_dataset_opens_the_log_by_its_path(expected, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(CORPUS)
+    with xarray.open_dataset(LOG.name, engine="h5logfs", chunks={}) as dataset:
+        copied = pickle.dumps(dataset)
+    monkeypatch.chdir(tmp_path)
+    with pickle.loads(copied) as again:
+        xarray.testing.assert_identical(again.load(), expected)
+
+
+def means(runs: list[Path]):
+    """The mean of all numbers of some runs, which dask works out."""
+    dataset = xarray.open_mfdataset(
+        runs, engine="h5logfs", combine="nested", concat_dim="run", chunks={}, data_vars="all", coords="minimal",
+        compat="override", join="override",
+    )
+    numbers = dataset[[name for name, variable in dataset.data_vars.items() if variable.dtype.kind in "if"]]
+    return numbers.mean()
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_dask_reads_many_logs(scheduler: str, runs: list[Path], expected) -> None:
+    dask = pytest.importorskip("dask")
+    with dask.config.set(scheduler=scheduler, num_workers=2):
+        found = means(runs).compute()
+    assert_means(found, expected)
+
+
+def test_a_cluster_of_two_processes_reads_many_logs(runs: list[Path], expected) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster, distributed.Client(cluster) as client:
+        found = means(runs).compute()
+        workers = {worker for worker in client.run(lambda: None)}
+    assert len(workers) == 2
+    assert_means(found, expected)
+
+
+def assert_means(found, expected) -> None:
+    assert len(found.data_vars) > 2
+    for name, mean in found.data_vars.items():
+        np.testing.assert_allclose(mean, expected[name].mean(), rtol=1e-6)
