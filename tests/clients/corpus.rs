@@ -4,17 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::readers::{Python, cases, check_all, corpus, said, whole_corpus};
+use crate::common::readers::{
+    Python, check_all, corpus, reads_the_rest, said, sound_cases, whole_corpus,
+};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
-
-/// Valid logs that cannot come out as expected: the writer lost the data before it was logged.
-const LOST_BY_THE_WRITER: [&str; 2] = ["damaged_interleave", "damaged_vlen"];
-
-fn sound_cases(corpus: &Path) -> Vec<String> {
-    let mut names = cases(corpus);
-    names.retain(|n| !LOST_BY_THE_WRITER.contains(&n.as_str()));
-    names
-}
 
 /// Every sound case by every Python, and by h5dump.
 fn reads_as_expected(corpus: &Path) {
@@ -129,83 +122,18 @@ fn netcdf_files_are_the_same_as_netcdf() {
     }
 }
 
-/// Files of the corpus that are damaged, and one that is not.
-const DAMAGED: [&str; 13] = [
-    "bad_foff",
-    "bad_nproc",
-    "bad_nsel",
-    "bad_refself",
-    "bad_roff",
-    "bad_size0",
-    "bad_step0",
-    "crash_flush",
-    "crash_md",
-    "crash_noflush",
-    "damaged_vlen",
-    "truncated",
-    "tiny",
-];
-
-/// What each dataset of each of them gives.
-const REFUSED: &str = "\
-bad_foff a refused
-bad_foff r ok
-bad_nproc a refused
-bad_nproc r refused
-bad_nsel a refused
-bad_nsel r refused
-bad_refself a ok
-bad_refself r refused
-bad_roff a ok
-bad_roff r refused
-bad_size0 a refused
-bad_size0 r refused
-bad_step0 a refused
-bad_step0 r ok
-crash_flush not opened
-crash_md not opened
-crash_noflush not opened
-damaged_vlen vl refused
-truncated not opened
-tiny a ok
-tiny r ok
-";
-
-/// Reads all of them. `open`: from a path to a mapping of names to datasets. `error`: the exception of a read.
-fn reads_the_rest(python: &Python, import: &str, open: &str, error: &str) {
+fn reads_the_rest_mounted(python: &Python, import: &str, open: &str, error: &str) {
     if !can_mount(User::Caller) {
         return;
     }
     let mounted = Mounted::new(&corpus(), "");
-    let code = format!(
-        "
-import sys
-{import}
-for path in sys.argv[1:]:
-    name = path.rsplit('/', 1)[1].split('.')[0]
-    try:
-        f = {open}
-    except OSError as e:
-        print(name, 'not opened')
-        continue
-    for n in sorted(f):
-        try:
-            f[n][()]
-            print(name, n, 'ok')
-        except {error} as e:
-            print(name, n, 'refused')
-"
-    );
-    let path = |name: &&str| mounted.join(format!("{name}.log.h5"));
-    let files: Vec<_> = DAMAGED.iter().map(path).collect();
-    let paths: Vec<&Path> = files.iter().map(|p| p.as_path()).collect();
-    assert_eq!(python.run(&code, &paths), REFUSED);
+    reads_the_rest(python, &mounted.join(""), import, open, error);
 }
 
 #[test]
 fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
     if let Some(python) = Python::old() {
-        reads_the_rest(&python, "import h5py", "h5py.File(path, 'r')", "OSError");
+        reads_the_rest_mounted(&python, "import h5py", "h5py.File(path, 'r')", "OSError");
     }
 }
 
@@ -214,6 +142,6 @@ fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
 fn netcdf_reads_the_rest_of_damaged_files_too() {
     if let Some(python) = Python::new() {
         let open = "netCDF4.Dataset(path).variables";
-        reads_the_rest(&python, "import netCDF4", open, "RuntimeError");
+        reads_the_rest_mounted(&python, "import netCDF4", open, "RuntimeError");
     }
 }

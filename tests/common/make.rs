@@ -24,6 +24,14 @@ pub fn make(target: &str) -> Command {
 
 /// The library of the writer for programs of C, which cargo builds together with the one for Rust.
 pub fn built_library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.with_file_name("libh5logfs_writer.so")
+    beside_the_tests("libh5logfs_writer.so")
+}
+
+/// The file driver, which cargo builds in the same way.
+pub fn built_driver() -> PathBuf {
+    beside_the_tests("libh5logfs_driver.so")
+}
+
+fn beside_the_tests(name: &str) -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name(name)
 }

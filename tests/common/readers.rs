@@ -1,6 +1,7 @@
 //! The programs that read what is mounted, old and new, and the corpus that they read.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -10,6 +11,8 @@ use std::sync::Mutex;
 pub struct Python {
     pub name: &'static str,
     program: PathBuf,
+    /// Environment variables of all that it runs.
+    variables: Vec<(&'static str, OsString)>,
 }
 
 impl Python {
@@ -34,10 +37,9 @@ impl Python {
     fn find(name: &'static str, variable: &str, usual: impl Into<PathBuf>) -> Option<Self> {
         if let Some(program) = std::env::var_os(variable) {
             let program = program.into();
-            return Some(Python { name, program });
+            return Some(Python::of(name, program));
         }
-        let program = usual.into();
-        let python = Python { name, program };
+        let python = Python::of(name, usual.into());
         let works = python.command().args(["-c", "import h5py"]).output();
         if works.is_ok_and(|output| output.status.success()) {
             return Some(python);
@@ -47,13 +49,29 @@ impl Python {
         None
     }
 
+    fn of(name: &'static str, program: PathBuf) -> Self {
+        Python {
+            name,
+            program,
+            variables: Vec::new(),
+        }
+    }
+
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // The caller's settings for Python must not apply.
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         // Otherwise tools that import each other leave files among the sources.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.envs(self.variables.iter().cloned());
         command
+    }
+
+    /// The same with further environment variables.
+    pub fn with_variables(&self, variables: Vec<(&'static str, OsString)>) -> Self {
+        let mut python = self.clone();
+        python.variables.extend(variables);
+        python
     }
 
     /// Runs a script of `tests/tools`.
@@ -152,4 +170,84 @@ pub fn check_all<T: Send>(items: Vec<T>, check: impl Fn(T) -> Result<(), String>
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Valid logs that cannot come out as expected: the writer lost the data before it was logged.
+const LOST_BY_THE_WRITER: [&str; 2] = ["damaged_interleave", "damaged_vlen"];
+
+/// The names of the others that have an expected file.
+pub fn sound_cases(corpus: &Path) -> Vec<String> {
+    let mut names = cases(corpus);
+    names.retain(|n| !LOST_BY_THE_WRITER.contains(&n.as_str()));
+    names
+}
+
+/// Files of the corpus that are damaged, and one that is not.
+const DAMAGED: [&str; 13] = [
+    "bad_foff",
+    "bad_nproc",
+    "bad_nsel",
+    "bad_refself",
+    "bad_roff",
+    "bad_size0",
+    "bad_step0",
+    "crash_flush",
+    "crash_md",
+    "crash_noflush",
+    "damaged_vlen",
+    "truncated",
+    "tiny",
+];
+
+/// What each dataset of each of them gives.
+const REFUSED: &str = "\
+bad_foff a refused
+bad_foff r ok
+bad_nproc a refused
+bad_nproc r refused
+bad_nsel a refused
+bad_nsel r refused
+bad_refself a ok
+bad_refself r refused
+bad_roff a ok
+bad_roff r refused
+bad_size0 a refused
+bad_size0 r refused
+bad_step0 a refused
+bad_step0 r ok
+crash_flush not opened
+crash_md not opened
+crash_noflush not opened
+damaged_vlen vl refused
+truncated not opened
+tiny a ok
+tiny r ok
+";
+
+/// Reads all of them. `open`: from a path to a mapping of names to datasets. `error`: the exception of a read.
+/// `dir` is where the corpus lies, or is mounted.
+pub fn reads_the_rest(python: &Python, dir: &Path, import: &str, open: &str, error: &str) {
+    let code = format!(
+        "
+import sys
+{import}
+for path in sys.argv[1:]:
+    name = path.rsplit('/', 1)[1].split('.')[0]
+    try:
+        f = {open}
+    except OSError as e:
+        print(name, 'not opened')
+        continue
+    for n in sorted(f):
+        try:
+            f[n][()]
+            print(name, n, 'ok')
+        except {error} as e:
+            print(name, n, 'refused')
+"
+    );
+    let path = |name: &&str| dir.join(format!("{name}.log.h5"));
+    let files: Vec<_> = DAMAGED.iter().map(path).collect();
+    let paths: Vec<&Path> = files.iter().map(|p| p.as_path()).collect();
+    assert_eq!(python.run(&code, &paths), REFUSED);
 }

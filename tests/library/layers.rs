@@ -53,10 +53,11 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 5] = [
+const CRATES: [(&str, &[&str]); 6] = [
     ("h5logfs-core", &[]),
     ("h5logfs-catalog", &["h5logfs-core"]),
     ("h5logfs-scan", &["h5logfs-core"]),
+    ("h5logfs-driver", &["h5logfs-core", "h5logfs-catalog"]),
     ("h5logfs-writer", &["h5logfs-core", "h5logfs-scan"]),
     (
         "h5logfs",
@@ -69,7 +70,7 @@ const CRATES: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// What the core and the catalog do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
+/// What the core, the catalog and the driver do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
 const FOREIGN: [&str; 8] = [
     "hdf5-metno",
     "hdf5-metno-sys",
@@ -111,8 +112,8 @@ fn crates_use_only_what_is_below_them() {
 }
 
 #[test]
-fn the_core_and_the_catalog_need_no_c_library_and_no_program() {
-    for name in ["h5logfs-core", "h5logfs-catalog"] {
+fn the_core_the_catalog_and_the_driver_need_no_c_library_and_no_program() {
+    for name in ["h5logfs-core", "h5logfs-catalog", "h5logfs-driver"] {
         let needed = needed_by(name);
         let foreign = FOREIGN.iter().find(|foreign| needed.contains(**foreign));
         assert_eq!(foreign, None, "{name} needs it");

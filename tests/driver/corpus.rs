@@ -1,0 +1,110 @@
+//! Logs of every layout, read by their own paths: each is what the program meant.
+
+use std::path::Path;
+
+use crate::common::driver::Driver;
+use crate::common::pnetcdf::{Case, ELSEWHERE, compare, lay_out};
+use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
+use crate::common::unclosed::Log;
+use serde_json::Value;
+
+fn reads_as_expected(corpus: &Path) {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    check_all(sound_cases(corpus), |name| {
+        let log = corpus.join(format!("{name}.log.h5"));
+        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
+    });
+}
+
+#[test]
+fn the_small_cases_read_as_expected() {
+    reads_as_expected(&corpus());
+}
+
+#[test]
+fn the_whole_corpus_reads_as_expected() {
+    if let Some(corpus) = whole_corpus() {
+        reads_as_expected(&corpus);
+    }
+}
+
+/// netCDF-C looks at the first bytes of a file itself: it gets to the driver where these are HDF5's.
+#[test]
+fn netcdf_reads_logs_that_begin_as_hdf5() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let corpus = corpus();
+    for name in ["netcdf4_wrf", "netcdf4_sub"] {
+        let mut command = python.tool("ncsame.py");
+        command.arg(corpus.join(format!("{name}.log.h5")));
+        command.arg(corpus.join(format!("{name}.expected.h5")));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+    }
+}
+
+#[test]
+fn netcdf_files_with_logs_read_as_expected() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let mut cases = Case::that_expect("same");
+    cases.retain(|case| case.name != ELSEWHERE);
+    let dir = lay_out(&cases);
+    let got = |case: &Case| dir.path().join(&case.name).join("file.nc");
+    let jobs: Vec<Value> = cases.iter().map(|case| case.job(&got(case))).collect();
+    let output = compare(&python, "h5py", &jobs);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn classic_logs_read_as_expected() {
+    let driver = Driver::new();
+    let (Some(python), Some(plain)) = (driver.python(), Python::new()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: String| dir.path().join(name);
+    let mut make = plain.tool("classic.py");
+    for seed in 0..8 {
+        make.arg(seed.to_string());
+        make.args([at(format!("{seed}.log.h5")), at(format!("{seed}.h5"))]);
+    }
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    check_all((0..8).collect(), |seed| {
+        python.same(&at(format!("{seed}.log.h5")), &at(format!("{seed}.h5")))
+    });
+}
+
+/// A log that a job still writes: what is there when it is opened, as often as it is opened.
+#[test]
+fn a_log_that_grows_reads_as_far_as_it_was_written() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let mut log = Log::usual(&path);
+    let read = || {
+        let code = "
+import h5py, sys
+with h5py.File(sys.argv[1]) as f:
+    print(bytes(f['d'][...]))
+";
+        python.run(code, &[&path])
+    };
+    assert_eq!(read(), "b'aabbaacc'\n");
+    log.commit();
+    assert_eq!(
+        read(),
+        "b'xxxxxxxxyyyy\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'\n"
+    );
+}

@@ -1,0 +1,103 @@
+//! What cannot be read is an exception that says why, and nothing else is said.
+
+use crate::common::driver::Driver;
+use crate::common::readers::{corpus, project, reads_the_rest};
+
+#[test]
+fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
+    let driver = Driver::new();
+    if let Some(python) = driver.python() {
+        let open = "h5py.File(path, 'r')";
+        reads_the_rest(&python, &corpus(), "import h5py", open, "OSError");
+    }
+}
+
+#[test]
+fn netcdf_reads_the_rest_too() {
+    let driver = Driver::new();
+    if let Some(python) = driver.python() {
+        let open = "netCDF4.Dataset(path).variables";
+        reads_the_rest(&python, &corpus(), "import netCDF4", open, "RuntimeError");
+    }
+}
+
+/// Each of two libhdf5 in one process reads, and has its own errors, in any order of use.
+#[test]
+fn an_error_goes_to_the_library_that_called() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let code = "
+import sys
+import h5py, netCDF4
+assert h5py.version.hdf5_version != netCDF4.__hdf5libversion__, 'one libhdf5 is there twice'
+good, bad = sys.argv[1:]
+def by_h5py():
+    with h5py.File(good) as f, h5py.File(bad) as g:
+        assert f['T'][...].shape
+        for name in ('a', 'r'):
+            try:
+                g[name][...]
+                sys.exit('no error')
+            except OSError as e:
+                assert bad in str(e) and f'dataset /{name}: chunk [0, 0]: ' in str(e), e
+def by_netcdf():
+    with netCDF4.Dataset(good) as f, netCDF4.Dataset(bad) as g:
+        assert f['T'][...].shape
+        for name in ('a', 'r'):
+            try:
+                g[name][...]
+                sys.exit('no error')
+            except RuntimeError as e:
+                assert str(e) == 'NetCDF: HDF error', e
+for _ in range(3):
+    by_h5py()
+    by_netcdf()
+    by_netcdf()
+    by_h5py()
+# Files of both are open at the same time.
+one, other = h5py.File(good), netCDF4.Dataset(good)
+assert (one['T'][...] == other['T'][...]).all()
+other.close()
+assert one['T'][...].shape
+";
+    let corpus = corpus();
+    let files = ["netcdf4_wrf.log.h5", "bad_size0.log.h5"].map(|name| corpus.join(name));
+    let output = python.command().args(["-c", code]).args(files).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said, "");
+}
+
+/// libhdf5 prints an error by itself where a program leaves that on: once, and when the call fails that the program made.
+#[test]
+fn errors_are_printed_once_and_by_libhdf5() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let code = "
+import sys
+sys.path.insert(0, sys.argv[1])
+from libhdf5 import lib
+path = sys.argv[2].encode()
+assert lib.H5Fopen(path, 0, 0) < 0
+assert lib.H5Fopen(path + b'-', 0, 0) < 0
+";
+    let tools = project().join("tests/tools");
+    let output = python
+        .command()
+        .args(["-c", code])
+        .arg(tools)
+        .arg(corpus().join("truncated.log.h5"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let count = |text: &str| said.matches(text).count();
+    assert_eq!(count("HDF5-DIAG"), 2, "{said}");
+    assert_eq!(count("truncated.log.h5: "), 1, "{said}");
+    assert_eq!(count("truncated.log.h5-', errno = 2"), 1, "{said}");
+}

@@ -1,0 +1,144 @@
+//! Logs are read only, and no part of a log is lost by a program that makes a new file.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::driver::Driver;
+use crate::common::pnetcdf;
+use crate::common::readers::{corpus, project};
+use crate::common::unclosed::Log;
+
+/// What comes of each way to open each file for writing, to replace it, or to delete it: what a program is told, or how
+/// long the file is then.
+const TRY: &str = "
+import os, shutil, sys
+import h5py
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+def told(path, act):
+    before = open(path, 'rb').read()
+    try:
+        act()
+    except OSError as e:
+        assert open(path, 'rb').read() == before, 'it is refused and changed'
+        return type(e).__name__ + ': ' + str(e).replace(os.path.realpath(os.path.dirname(path)) + '/', '')
+    return os.path.getsize(path) if os.path.exists(path) else 'gone'
+def delete(path):
+    if libhdf5.lib.H5Fdelete(path.encode(), 0) < 0:
+        raise OSError(libhdf5.errors()[0])
+def write(path, mode):
+    with h5py.File(path, mode) as f:
+        f['new'] = 1
+os.chdir(os.path.dirname(sys.argv[2]))
+for path in map(os.path.basename, sys.argv[2:]):
+    for mode in ('r+', 'a', 'x', 'w'):
+        print(path, mode, told(path, lambda: write(path, mode)))
+    print(path, 'delete', told(path, lambda: delete(path)))
+";
+
+fn tried(files: &[&Path]) -> Option<String> {
+    let driver = Driver::new();
+    let python = driver.python()?;
+    let tools = project().join("tests/tools");
+    Some(python.run(TRY, &[&[tools.as_path()], files].concat()))
+}
+
+const READ_ONLY: &str = "this is a log, which HDF5 programs can only read: open it for reading, or make an HDF5 file of \
+                         it with `h5logfs export`";
+
+#[test]
+fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &path).unwrap();
+    let Some(told) = tried(&[&path]) else { return };
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        lines[0],
+        format!("tiny.h5 r+ OSError: Unable to synchronously open file (tiny.h5: {READ_ONLY})")
+    );
+    for (line, mode) in lines[1..3].iter().zip(["a", "x"]) {
+        let begin = format!("tiny.h5 {mode} FileExistsError: ");
+        assert!(
+            line.starts_with(&begin) && line.contains(READ_ONLY),
+            "{line}"
+        );
+    }
+    let new: u64 = lines[3]
+        .strip_prefix("tiny.h5 w ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(new > 500, "{told}");
+    assert_eq!(lines[4..], ["tiny.h5 delete gone"]);
+}
+
+#[test]
+fn a_log_with_other_files_and_one_that_is_not_closed_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // Subfiles.
+    fs::copy(corpus().join("subfile.log.h5"), at("sub.h5")).unwrap();
+    let subfiles = corpus().join("subfile.log.h5.subfiles");
+    fs::create_dir(at("sub.h5.subfiles")).unwrap();
+    for subfile in fs::read_dir(subfiles).unwrap().flatten() {
+        let name = subfile.file_name().into_string().unwrap();
+        let name = name.replace("subfile.log.h5", "sub.h5");
+        fs::copy(subfile.path(), at("sub.h5.subfiles").join(name)).unwrap();
+    }
+    // The logs of a burst buffer, a journal, and a log that lost its journal.
+    let netcdf = pnetcdf::case("rand-cdf5-np4").lay_out(dir.path());
+    let unclosed = Log::usual(&at("unclosed.h5"));
+    let lost = Log::usual(&at("lost.h5"));
+    fs::remove_file(lost.journal_path()).unwrap();
+    let files = [at("sub.h5"), netcdf, unclosed.path(), lost.path()];
+    for file in &files {
+        let Some(told) = tried(&[file]) else { return };
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), 5, "{told}");
+        // libhdf5 opens a file before it deletes it: one that cannot be opened stays for that reason.
+        let reasons = [
+            "is part of it",
+            "a log that was not closed",
+            "its journal lost.h5.h5logfs-journal is not there",
+        ];
+        for line in &lines[3..] {
+            assert!(reasons.iter().any(|reason| line.contains(reason)), "{line}");
+        }
+        assert!(file.exists());
+    }
+    // Through a link, too.
+    let link = at("link.h5");
+    std::os::unix::fs::symlink(&files[0], &link).unwrap();
+    let Some(told) = tried(&[&link]) else { return };
+    assert!(
+        told.lines().nth(3).unwrap().contains("is part of it"),
+        "{told}"
+    );
+}
+
+/// As with the default driver, a file that is open is not truncated.
+#[test]
+fn a_log_that_is_open_is_not_replaced() {
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &path).unwrap();
+    let code = "
+import h5py, sys
+with h5py.File(sys.argv[1]) as f, h5py.File(sys.argv[1]) as g:
+    for mode in ('w', 'r+'):
+        try:
+            h5py.File(sys.argv[1], mode)
+        except OSError as e:
+            print(e)
+    print(f['r'].shape == g['r'].shape, h5py.h5g.get_objinfo(f.id).fileno == h5py.h5g.get_objinfo(g.id).fileno)
+    f['r'][...]
+";
+    let expected = "Unable to synchronously create file (unable to truncate a file which is already open)\n\
+                    Unable to synchronously open file (file is already open for read-only)\nTrue True\n";
+    assert_eq!(python.run(code, &[&path]), expected);
+}
