@@ -8,11 +8,9 @@
 //!
 //! * [`fs`] serves a catalog of log files through FUSE.
 //! * [`cli`] has one module for each subcommand.
-//! * `directories` tells where a user's configuration and indexes are.
 //!
 //! Other programs can build on the crates `h5logfs-core` (views of logs), `h5logfs-catalog` (from paths
 //! to views), `h5logfs-scan` (libhdf5) and `h5logfs-writer` (MPI).
 
 pub mod cli;
-mod directories;
 pub mod fs;

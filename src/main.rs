@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
-use h5logfs::cli::{check, examples, export, inspect, pages, recover, scan_zygote};
+use h5logfs::cli::{check, examples, export, inspect, pages, recover, scan_server};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -34,7 +34,9 @@ enum Command {
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
     #[command(hide = true)]
-    ScanZygote(scan_zygote::ScanZygoteArgs),
+    ScanZygote(scan_server::ScanArgs),
+    #[command(hide = true)]
+    ScanWorker(scan_server::OneScanArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
     Config(h5logfs::cli::config::ConfigArgs),
 }
@@ -71,7 +73,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Mount(args) => h5logfs::cli::mount::run(args),
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
-        Command::ScanZygote(args) => scan_zygote::run(&args),
+        Command::ScanZygote(args) => scan_server::zygote(&args),
+        Command::ScanWorker(args) => scan_server::worker(&args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Inspect(args) => with_log(|| inspect::run(args)),

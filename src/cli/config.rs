@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::directories;
+use h5logfs_catalog::directories;
 
 pub(super) use command::no_source;
 pub use command::{ConfigArgs, run};

@@ -9,7 +9,7 @@ pub mod mount;
 pub mod output;
 pub mod pages;
 pub mod recover;
-pub mod scan_zygote;
+pub mod scan_server;
 pub mod suggest;
 mod unclosed;
 
@@ -23,6 +23,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::fs::shown::ShownFile;
+use h5logfs_catalog::options::{parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::error::Error;
 use h5logfs_core::log::descriptors;
@@ -145,40 +146,4 @@ fn options_help() -> String {
     let option = |o: LayoutOption| format!("{}={}, {}", o.name, o.form, o.help);
     let list = LAYOUT_OPTIONS.map(option).join("; ");
     format!("Options of layouts, as for mount: {list}")
-}
-
-/// Limits of the option `chunk`, in bytes.
-const SMALLEST_CHUNK: u64 = 4 << 10;
-const LARGEST_CHUNK: u64 = 1 << 30;
-
-/// Parses `auto`, or the size of chunks.
-pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
-    if text == "auto" {
-        return Ok(Chunking::Auto);
-    }
-    match parse_size(text) {
-        Ok(bytes) if (SMALLEST_CHUNK..=LARGEST_CHUNK).contains(&bytes) => Ok(Chunking::Size(bytes)),
-        _ => Err(format!(
-            "`{text}` is neither `auto` nor a size from 4K to 1G"
-        )),
-    }
-}
-
-/// Parses a number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: expected a number, or one with K, M, G or T");
-    let shift = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
-        Some(b'K') => 10,
-        Some(b'M') => 20,
-        Some(b'G') => 30,
-        Some(b'T') => 40,
-        _ => 0,
-    };
-    let digits = if shift > 0 {
-        &text[..text.len() - 1]
-    } else {
-        text
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
 }

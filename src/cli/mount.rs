@@ -193,10 +193,6 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         auto_unmount: options.auto_unmount,
         threads: options.threads,
         read_cpu: options.read_cpu,
-        memory: options.memory,
-        settings: options.settings.clone(),
-        scans: options.scans.clone(),
-        index_dir: options.index_dir.clone(),
-        index_dir_size: options.index_dir_size,
+        read: options.read.clone(),
     }
 }

@@ -62,4 +62,4 @@ mod xattr;
 pub use auto_unmount::run_watcher;
 pub use mounting::{NOTIFY_SOCKET, unmount_dead};
 pub use mounts::MountId;
-pub use session::{IndexDir, Options, Running, start};
+pub use session::{Options, Running, start};

@@ -1,8 +1,7 @@
 //! The life of one mount: start, serve, end.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,15 +13,11 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use h5logfs_catalog::Catalog;
-use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_catalog::options::ReadOptions;
+use h5logfs_catalog::workers::WorkerPool;
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::Store;
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::view::cache::MemoryLimits;
-
-use crate::directories;
 
 use super::allocator;
 use super::auto_unmount::Watcher;
@@ -61,23 +56,7 @@ pub struct Options {
     pub threads: usize,
     /// The processor time that one request may take.
     pub read_cpu: Duration,
-    pub memory: MemoryLimits,
-    /// How log files are scanned.
-    pub settings: Settings,
-    /// The limits of a scan.
-    pub scans: workers::Limits,
-    pub index_dir: IndexDir,
-    /// The maximum size of the index directory in bytes.
-    pub index_dir_size: u64,
-}
-
-/// Where the outcomes of scans and the indexes are stored for the next daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IndexDir {
-    /// In the usual directory of the user. Where that is impossible: nowhere, with a warning.
-    Usual,
-    At(PathBuf),
-    None,
+    pub read: ReadOptions,
 }
 
 /// A mount that answers. Unmounts on drop.
@@ -108,7 +87,7 @@ pub fn start(options: &Options) -> Result<Running> {
     let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
     allocator::bound_spare_memory();
-    if let Some(shortage) = memory_limit::shortage(options.memory) {
+    if let Some(shortage) = memory_limit::shortage(options.read.memory) {
         log::warn!("{shortage}");
     }
     expect_source(&options.source)?;
@@ -187,54 +166,18 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
             "only a directory or a regular file can be mounted",
         ));
     };
-    let dir = dir.with_further(&options.settings.log_dirs)?;
-    let scanner = WorkerPool::start(workers::Limits {
-        metadata: options.memory.index_memory,
-        ..options.scans.clone()
-    })?;
-    let mut catalog =
-        Catalog::new(dir, options.memory, scanner).with_settings(options.settings.clone());
-    if let Some(store) = open_store(options)? {
+    let read = &options.read;
+    let dir = dir.with_further(&read.settings.log_dirs)?;
+    let scanner = WorkerPool::start(read.scan_limits())?;
+    let mut catalog = Catalog::new(dir, read.memory, scanner).with_settings(read.settings.clone());
+    // Before the mount, which may cover its directory.
+    if let Some(store) = read.index_dir.open(read.index_dir_size)? {
         let tidied = Arc::clone(&store);
         // This may take long, and the mount does not wait for it.
         spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
     Ok((real, SourceTree::new(catalog, filter)))
-}
-
-/// Opens the store. Must be called before the mount, which may cover its directory.
-fn open_store(options: &Options) -> Result<Option<Arc<Store>>> {
-    let size = options.index_dir_size;
-    match &options.index_dir {
-        IndexDir::None => Ok(None),
-        IndexDir::At(path) => match Store::open(path, size) {
-            Ok(store) => Ok(Some(Arc::new(store))),
-            Err(e) => Err(Error::io(format!("index_dir={}", path.display()), e)),
-        },
-        IndexDir::Usual => Ok(open_usual_store(size)),
-    }
-}
-
-/// The store of a mount for which no directory was named. Without one the next mount takes longer, and nothing else.
-fn open_usual_store(size: u64) -> Option<Arc<Store>> {
-    let Some(path) = directories::indexes() else {
-        log::warn!("there is no home to keep indexes in: the next mount will make them again");
-        return None;
-    };
-    let parents = path.parent().map_or(Ok(()), |parent| {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)
-    });
-    match parents.and_then(|()| Store::open(&path, size)) {
-        Ok(store) => Some(Arc::new(store)),
-        Err(e) => {
-            let path = path.display();
-            log::warn!(
-                "{path}: indexes cannot be kept there, the next mount will make them again: {e}"
-            );
-            None
-        }
-    }
 }
 
 /// The path of `inner` below `dir`. `None` also for `dir` itself: a mount over it does no harm, because the daemon has

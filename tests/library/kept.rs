@@ -15,7 +15,7 @@ use crate::common::encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
 use crate::common::{Mounted, User, can_mount, is_root, messages};
-use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
+use h5logfs_catalog::{BUILD, Catalog, Lookup, Presented, Wait};
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::Settings;
@@ -23,7 +23,6 @@ use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::InProcess;
-use h5logfs_scan::library;
 use tempfile::TempDir;
 
 const LOGS: [&str; 4] = [
@@ -346,11 +345,7 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
         let log = store.entry(&StoreKey {
             main: FileState::from(&fs::metadata(site.run().join(name)).unwrap()),
             name: name.into(),
-            settings: format!(
-                "{}, {}, companions=[], at=None",
-                library(),
-                Settings::default()
-            ),
+            settings: format!("{BUILD}, {}, companions=[], at=None", Settings::default()),
         });
         let sound = log.get(&Task::unlimited(), "scan").unwrap();
         // Each byte but for the image, of which a few are enough.

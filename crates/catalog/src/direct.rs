@@ -1,35 +1,38 @@
 //! Opens single logs in the process that reads them: for plug-ins and libraries, in a host that does not know us.
+//!
+//! A host forks, waits for its children, closes descriptors that it does not know, and ends without a word. So nothing
+//! here lives longer than an open log: no thread, no process, no descriptor, no handler of a signal.
+//!
+//! * `fork_gate` keeps the process from forking while a thread is at work here.
+//! * `program` looks for the program that scans.
 
-use std::ffi::OsStr;
-use std::path::Path;
-use std::sync::Arc;
+mod fork_gate;
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::Listings;
+use h5logfs_core::scan::companions;
 use h5logfs_core::view::View;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
 
-use crate::Catalog;
-use crate::workers::{Limits, WorkerPool};
+use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
+use crate::options::ReadOptions;
+use crate::workers::{Limits, OneScan};
+use fork_gate::Inside;
 
-/// How logs are opened and scanned. Two lists of options that say the same are equal.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {}
-
-impl Options {
-    /// Parses options as `mount -o` takes them: `cache_size=1G,chunk=4M`. Fails with a sentence that names the option.
-    pub fn parse(list: &OsStr) -> Result<Self, String> {
-        if list.is_empty() {
-            return Ok(Options::default());
-        }
-        Err(format!("unknown option {}", list.display()))
-    }
-}
+pub use crate::options::ReadOptions as Options;
 
 /// What a path leads to.
 #[derive(Debug)]
 pub enum Opened {
-    /// No log: the file is what its bytes are. Also a path that leads to no regular file, or to nothing.
+    /// No log: the file is what its bytes are. Also a path that leads to no regular file.
     Plain,
     /// A log, open as its canonical HDF5 file.
     Log(OpenLog),
@@ -38,18 +41,20 @@ pub enum Opened {
 /// An open log. Threads share it.
 #[derive(Debug)]
 pub struct OpenLog {
-    view: Arc<View>,
+    /// `None` only while it is dropped.
+    view: Option<Arc<View>>,
 }
 
 impl OpenLog {
-    /// The canonical file.
+    /// The canonical file. A caller that reads it by itself must not let the process fork meanwhile.
     pub fn view(&self) -> &Arc<View> {
-        &self.view
+        let view = self.view.as_ref();
+        view.unwrap_or_else(|| unreachable!("a log that is being dropped is not used"))
     }
 
     /// Bytes of the canonical file.
     pub fn len(&self) -> u64 {
-        self.view.len()
+        self.view().len()
     }
 
     /// Whether the canonical file has no bytes, which none has.
@@ -60,21 +65,110 @@ impl OpenLog {
     /// Fills `buf` from the byte `offset` of the canonical file on. Returns how many bytes were read: fewer than asked
     /// for only at the end of the file.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.view.read_at(offset, buf)
+        let _inside = self.enter()?;
+        self.view().read_at(offset, buf)
+    }
+
+    /// Works with the canonical file, in ways other than reads of bytes. The process does not fork meanwhile.
+    pub fn with_view<T>(&self, work: impl FnOnce(&Arc<View>) -> Result<T>) -> Result<T> {
+        let _inside = self.enter()?;
+        work(self.view())
+    }
+
+    fn enter(&self) -> Result<Inside> {
+        fork_gate::enter().map_err(|broken| Error::bad_file(self.view().path(), broken.to_string()))
     }
 }
 
-/// Opens what is at `path`, in its present state. Fails for a log that cannot be presented.
-pub fn open(path: &Path, _options: &Options) -> Result<Opened> {
-    if !path.is_file() {
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        let Some(view) = self.view.take() else {
+            return;
+        };
+        match fork_gate::enter() {
+            Ok(_inside) => {
+                view.budget().forget(view.generation());
+                drop(view);
+            }
+            // A lock may be held by a thread that this process does not have.
+            Err(_) => std::mem::forget(view),
+        }
+    }
+}
+
+/// The memory that open logs with the same limits share. It lives as long as one of them is open.
+static BUDGETS: Mutex<Vec<(MemoryLimits, Weak<Budget>)>> = Mutex::new(Vec::new());
+
+fn budget(limits: MemoryLimits) -> Arc<Budget> {
+    let mut budgets = BUDGETS.lock();
+    budgets.retain(|(_, budget)| budget.strong_count() > 0);
+    let known = budgets.iter().find(|(known, _)| *known == limits);
+    if let Some(budget) = known.and_then(|(_, budget)| budget.upgrade()) {
+        return budget;
+    }
+    let budget = Arc::new(Budget::new(limits).without_threads());
+    budgets.push((limits, Arc::downgrade(&budget)));
+    budget
+}
+
+/// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
+    let inside = fork_gate::enter();
+    let _inside = inside.map_err(|broken| Error::bad_file(path, broken.to_string()))?;
+    let metadata = path.metadata().map_err(|e| Error::io(path, e))?;
+    if !metadata.is_file() {
         return Ok(Opened::Plain);
     }
-    let (dir, name) = SourceDir::of_file(path)?;
-    let pool = WorkerPool::start(Limits::default())?;
-    let catalog = Catalog::new(dir, MemoryLimits::default(), pool);
-    match catalog.open(&name) {
-        Ok(view) => Ok(Opened::Log(OpenLog { view })),
+    let (dir, relative) = SourceDir::of_file(path)?;
+    let dir = dir.with_further(&options.settings.log_dirs)?;
+    for _ in 1..SCAN_ATTEMPTS {
+        match open_once(&dir, &relative, options) {
+            Err(Error::Changed { .. }) => {}
+            outcome => return outcome,
+        }
+    }
+    open_once(&dir, &relative, options)
+}
+
+fn open_once(dir: &SourceDir, relative: &Path, options: &ReadOptions) -> Result<Opened> {
+    let source = SourceFile::open(dir, relative)?;
+    let settings = &options.settings;
+    let look = companions::look(dir, relative, &source, settings, &Listings::default())?;
+    if !look.may_be_log {
+        return Ok(Opened::Plain);
+    }
+    let companions = companion_states(dir, &look);
+    let opened = opener(options)?.open(Candidate {
+        dir,
+        relative,
+        source: &source,
+        look: &look,
+        companions: &companions,
+        before: None,
+    });
+    match opened {
+        Ok(opened) => Ok(Opened::Log(OpenLog {
+            view: Some(opened.view),
+        })),
         Err(Error::NotALog { .. }) => Ok(Opened::Plain),
         Err(error) => Err(error),
     }
+}
+
+fn opener(options: &ReadOptions) -> Result<Opener> {
+    let limits = Limits {
+        program: program(options),
+        ..options.scan_limits()
+    };
+    Ok(Opener {
+        settings: options.settings.clone(),
+        budget: budget(options.memory),
+        scanner: Box::new(OneScan::new(limits)),
+        store: options.index_dir.open(options.index_dir_size)?,
+    })
+}
+
+/// The program that scans: one that is set on purpose, or else the one that belongs to this library.
+fn program(options: &ReadOptions) -> PathBuf {
+    program::beside_this_code().unwrap_or_else(|| options.scans.program.clone())
 }

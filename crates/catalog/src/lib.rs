@@ -36,7 +36,11 @@
 #![deny(missing_docs)]
 
 pub mod direct;
+pub mod directories;
 mod entry;
+pub mod index_dir;
+mod opening;
+pub mod options;
 mod reported;
 mod stored_scan;
 mod superseded;
@@ -54,22 +58,21 @@ use quick_cache::{OptionsBuilder, Weighter};
 use rustix::fs::OFlags;
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::{Store, StoreEntry};
-use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::index::store::Store;
 use h5logfs_core::log::log_files::may_hide;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::messages;
 use h5logfs_core::scan::companions::{self, Look};
-use h5logfs_core::scan::{Listings, ScanRequest, Scanner, Settings};
+use h5logfs_core::scan::{Listings, Scanner, Settings};
 use h5logfs_core::single_flight::SingleFlight;
-use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
 
 use entry::{CatalogEntry, CompanionStates};
-use reported::{Opened, Reported};
-use stored_scan::{ScanInputs, StoredScan};
+use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states, source_without_log};
+use reported::Reported;
 use superseded::Superseded;
 
 /// To look up names in a directory.
@@ -80,8 +83,9 @@ const MEMORY: usize = 32 << 20;
 /// What an entry takes besides: its place in the table, the allocator's share.
 const OVERHEAD: usize = 128;
 
-/// How often a scan is tried where the file changes meanwhile.
-const SCAN_ATTEMPTS: usize = 3;
+/// Tells builds apart that may read logs differently: a number that the sources give. What one of them keeps in an index
+/// directory, others do not use.
+pub const BUILD: &str = env!("H5LOGFS_BUILD");
 
 /// Whether a request may wait for a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,16 +141,6 @@ impl Presented {
     }
 }
 
-/// The source of a file that holds no log data, in the state `identity`.
-fn source_without_log(place: SourcePath, identity: Identity) -> Source {
-    Source {
-        place,
-        identity,
-        grows: false,
-        arrangement: Arrangement::Whole,
-    }
-}
-
 /// Whether `view` shows the log at `relative`.
 fn is_at(view: &View, relative: &Path) -> bool {
     let main = view.snapshot().sources.first();
@@ -182,64 +176,64 @@ fn new_entries() -> Cache<PathBuf, Arc<CatalogEntry>, Memory> {
 #[derive(Debug)]
 pub struct Catalog {
     dir: SourceDir,
-    settings: Settings,
+    opener: Opener,
     /// The names in directories, for companion files.
     listings: Listings,
-    budget: Arc<Budget>,
     entries: Cache<PathBuf, Arc<CatalogEntry>, Memory>,
     superseded: Superseded,
-    scanner: Box<dyn Scanner>,
     /// Of several threads that want the same file scanned, one scans it.
     scanning: SingleFlight<PathBuf>,
     /// What was logged of which file.
     reported: Reported,
-    /// The outcomes of scans on disk.
-    store: Option<Arc<Store>>,
 }
 
 impl Catalog {
     /// A catalog of the files below `dir`. `memory` limits what it keeps of all files together, in bytes.
     pub fn new(dir: SourceDir, memory: MemoryLimits, scanner: impl Scanner + 'static) -> Self {
+        let opener = Opener {
+            settings: Settings::default(),
+            budget: Arc::new(Budget::new(memory)),
+            scanner: Box::new(scanner),
+            store: None,
+        };
         Catalog {
             dir,
-            settings: Settings::default(),
+            opener,
             listings: Listings::default(),
-            budget: Arc::new(Budget::new(memory)),
             entries: new_entries(),
             superseded: Superseded::default(),
-            scanner: Box::new(scanner),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
-            store: None,
         }
     }
 
     /// Sets how files are scanned; the default is [`Settings::default`]. The directories in
     /// [`Settings::log_dirs`] must have been added to the source directory before.
-    pub fn with_settings(self, settings: Settings) -> Self {
-        Catalog { settings, ..self }
+    pub fn with_settings(mut self, settings: Settings) -> Self {
+        self.opener.settings = settings;
+        self
     }
 
     /// Keeps the outcomes of scans in `store`, and looks there before it scans. Without a store they are kept
     /// in memory only.
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
-        self.store = Some(store);
+        self.opener.store = Some(store);
         self
     }
 
     /// The number of scans so far. An outcome from the store does not count.
     pub fn scans(&self) -> u64 {
-        self.budget.stats().scans.get()
+        self.budget().stats().scans.get()
     }
 
     /// The memory that the views of this catalog share, and their statistics.
     pub fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.opener.budget
     }
 
     /// Empties the caches in memory, and forgets all files that are not open.
     pub fn drop_caches(&self) {
-        self.budget.clear();
+        self.budget().clear();
         self.superseded.remove(|_| true);
         self.reported.clear();
         // A view that is open stays usable, and the next open of the file shares it.
@@ -304,7 +298,7 @@ impl Catalog {
         match &entry.presented {
             // The budget keeps views that are opened often, so it must see each open.
             Presented::View { generation, .. } => {
-                let kept = self.budget.view(*generation);
+                let kept = self.budget().view(*generation);
                 Ok(kept.or_else(|| entry.view.upgrade()))
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
@@ -387,7 +381,8 @@ impl Catalog {
     }
 
     fn look(&self, relative: &Path, source: &SourceFile) -> Result<Look> {
-        companions::look(&self.dir, relative, source, &self.settings, &self.listings)
+        let settings = &self.opener.settings;
+        companions::look(&self.dir, relative, source, settings, &self.listings)
     }
 
     /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
@@ -400,7 +395,7 @@ impl Catalog {
         let is_unchanged = |file: &Source| {
             let is_main = file.place.dir == 0 && file.place.path == relative;
             let now = identity.filter(|_| is_main);
-            let now = now.or_else(|| self.identity(&file.place));
+            let now = now.or_else(|| opening::identity(&self.dir, &file.place));
             now.is_some_and(|now| file.is_still(now))
         };
         let is_current = entry.files.iter().all(is_unchanged)
@@ -426,7 +421,7 @@ impl Catalog {
             if let Some(view) = entry.view.upgrade().filter(|_| grows) {
                 self.superseded.keep(view);
             }
-            self.budget.drop_view(generation);
+            self.budget().drop_view(generation);
         }
     }
 
@@ -435,7 +430,7 @@ impl Catalog {
     ///
     /// A job may have flushed since a look-up. The open that follows gets the state of the look-up here.
     pub fn looked_up(&self, relative: &Path, generation: Generation) -> Option<Arc<View>> {
-        let kept = self.budget.view(generation);
+        let kept = self.budget().view(generation);
         let current = || {
             let entry = self.entries.get(relative)?;
             let view = entry.view.upgrade()?;
@@ -453,15 +448,10 @@ impl Catalog {
             return false;
         };
         let has_grown = |file: &Source| {
-            let now = self.identity(&file.place);
+            let now = opening::identity(&self.dir, &file.place);
             now.is_some_and(|now| file.identity.is_still(now, true))
         };
         is_at(view, relative) && snapshot.sources.iter().chain([journal]).all(has_grown)
-    }
-
-    fn identity(&self, place: &SourcePath) -> Option<Identity> {
-        let stat = self.dir.of(place).ok()?.stat(&place.path).ok()?;
-        Some(Identity::from(&stat))
     }
 
     fn scan_for_view(&self, relative: &Path) -> Result<Arc<View>> {
@@ -510,8 +500,15 @@ impl Catalog {
         let path = source.path().display();
         let (opened, companions) = match self.look(relative, &source) {
             Ok(look) => {
-                let states = self.states(&look);
-                let opened = self.open_view(relative, before, &source, &look, &states);
+                let states = companion_states(&self.dir, &look);
+                let opened = self.opener.open(Candidate {
+                    dir: &self.dir,
+                    relative,
+                    source: &source,
+                    look: &look,
+                    companions: &states,
+                    before,
+                });
                 let companions = look.companions;
                 (opened, CompanionStates { companions, states })
             }
@@ -521,7 +518,7 @@ impl Catalog {
             Ok(opened) => {
                 self.reported.opened(&file, &opened);
                 let view = opened.view;
-                self.budget.keep_view(&view);
+                self.budget().keep_view(&view);
                 let mut entry = CatalogEntry::of_view(since, &view, companions);
                 self.keep_own_names(relative, &mut entry);
                 return Ok((self.remember(relative, entry), Some(view)));
@@ -533,11 +530,11 @@ impl Catalog {
             // Nothing is known of the file, and the next request may find memory for it.
             Err(error @ Error::NoMemory { .. }) => return Err(error),
             Err(error) => {
-                self.budget.stats().failed_scans.count();
+                self.budget().stats().failed_scans.count();
                 if matches!(error, Error::ScanDied { .. }) {
                     // The file may be hostile. That is worth a line even if it is never opened.
                     log::error!("{error}");
-                    self.budget.stats().worker_failures.count();
+                    self.budget().stats().worker_failures.count();
                 } else {
                     // Each open of the file reports the error and logs it.
                     log::debug!("{error}");
@@ -563,124 +560,6 @@ impl Catalog {
         self.remember(relative, entry)
     }
 
-    /// The present states of the companion files.
-    fn states(&self, look: &Look) -> Vec<Source> {
-        let state = |path: &SourcePath| {
-            let identity = self.identity(path)?;
-            Some(source_without_log(path.clone(), identity))
-        };
-        let own = look.companions.iter().flat_map(|found| &found.own);
-        own.filter_map(state).collect()
-    }
-
-    fn open_view(
-        &self,
-        relative: &Path,
-        before: Option<&CatalogEntry>,
-        source: &SourceFile,
-        look: &Look,
-        companions: &[Source],
-    ) -> Result<Opened> {
-        let stored = match &self.store {
-            Some(store) => {
-                let inputs = ScanInputs {
-                    library: self.scanner.library(),
-                    settings: &self.settings,
-                    companions,
-                };
-                Some(StoredScan::new(store, inputs, &self.dir, relative, source)?)
-            }
-            None => None,
-        };
-        if let Some(opened) = stored
-            .as_ref()
-            .and_then(|stored| self.open_stored(stored, before, source, look))
-        {
-            return Ok(opened);
-        }
-        let request = ScanRequest {
-            dir: &self.dir,
-            relative,
-            companions: look.companions.as_ref().map(|found| &*found.own),
-            settings: &self.settings,
-        };
-        self.scan_file(request, before, look, stored.as_ref())
-    }
-
-    /// `None` where the store has no snapshot that can be used.
-    fn open_stored(
-        &self,
-        stored: &StoredScan<'_>,
-        before: Option<&CatalogEntry>,
-        source: &SourceFile,
-        look: &Look,
-    ) -> Option<Opened> {
-        let start = Instant::now();
-        let task = self.budget.task(None);
-        let (snapshot, log) = stored.find(&task, source)?;
-        let (mut snapshot, _memory) = snapshot.into_parts();
-        snapshot.diagnostics.extend(look.foreign_diagnostic());
-        match self.view_of(before, snapshot, Some(log)) {
-            Ok(view) => {
-                self.budget.stats().kept_scans.count();
-                Some(Opened {
-                    view,
-                    how: "known from an earlier scan, opened",
-                    time: start.elapsed(),
-                })
-            }
-            Err(e) => {
-                log::debug!("what was kept is not used: {e}");
-                None
-            }
-        }
-    }
-
-    fn scan_file(
-        &self,
-        request: ScanRequest<'_>,
-        before: Option<&CatalogEntry>,
-        look: &Look,
-        stored: Option<&StoredScan<'_>>,
-    ) -> Result<Opened> {
-        let (start, stats) = (Instant::now(), self.budget.stats());
-        stats.scans.count();
-        let task = self.budget.task(None);
-        let scan = || task.retry(|| self.scanner.scan(&task, request));
-        let scanned = stats.scan_time.time(scan);
-        // What is kept does not tell of foreign files, which come and go.
-        let kept = scanned.as_ref().ok().zip(stored);
-        let (packed, log) = kept
-            .and_then(|(snapshot, stored)| stored.pack(&task, snapshot))
-            .unzip();
-        let (snapshot, _memory) = look.complete(scanned)?.into_parts();
-        let view = self.view_of(before, snapshot, log)?;
-        let time = start.elapsed();
-        match stored.zip(packed) {
-            Some((stored, packed)) => stored.store(&packed),
-            None => log::debug!("{}: not kept", view.path().display()),
-        }
-        Ok(Opened {
-            view,
-            how: "scanned",
-            time,
-        })
-    }
-
-    /// The view of a snapshot. `before`: what is known of the state of the file, whose view is in memory no more.
-    fn view_of(
-        &self,
-        before: Option<&CatalogEntry>,
-        snapshot: Snapshot,
-        log: Option<StoreEntry>,
-    ) -> Result<Arc<View>> {
-        let budget = Arc::clone(&self.budget);
-        match before.and_then(|before| before.generation_of(&snapshot)) {
-            Some(before) => View::open_again(before, &self.dir, snapshot, budget, log),
-            None => View::open(&self.dir, snapshot, budget, log),
-        }
-    }
-
     fn remember(&self, relative: &Path, entry: CatalogEntry) -> Arc<CatalogEntry> {
         let entry = Arc::new(entry);
         self.entries.insert(relative.to_owned(), Arc::clone(&entry));
@@ -694,7 +573,7 @@ impl Catalog {
         if let Some((_, entry)) = self.entries.remove(relative)
             && let Presented::View { generation, .. } = entry.presented
         {
-            self.budget.drop_view(generation);
+            self.budget().drop_view(generation);
         }
     }
 

@@ -5,14 +5,13 @@ use std::collections::hash_map::RandomState;
 use std::fs::Metadata;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use log::Level;
 use quick_cache::sync::Cache;
 
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::view::View;
+
+use crate::opening::Opened;
 
 /// How many lines are remembered, of all files. A forgotten one is said once more.
 const MOST: usize = 16 << 10;
@@ -22,14 +21,6 @@ const MOST: usize = 16 << 10;
 pub struct Reported {
     lines: Cache<u64, ()>,
     hasher: RandomState,
-}
-
-/// The view of a log in a state that was not known before.
-pub struct Opened {
-    pub view: Arc<View>,
-    /// What was done for it, and how long that took.
-    pub how: &'static str,
-    pub time: Duration,
 }
 
 impl Default for Reported {

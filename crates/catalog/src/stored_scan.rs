@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use h5logfs_core::error::Result;
-use h5logfs_core::index::store::{FileState, FileTime, Store, StoreEntry, StoreKey};
+use h5logfs_core::index::store::{FileState, FileTime, Flight, Store, StoreEntry, StoreKey};
 use h5logfs_core::journal;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
@@ -22,6 +22,8 @@ use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::task::Task;
+
+use crate::BUILD;
 
 const ITEM: &str = "scan";
 
@@ -36,8 +38,6 @@ struct Item<'a> {
 
 /// What decides the outcome of a scan, apart from the main file.
 pub(super) struct ScanInputs<'a> {
-    /// Name and version of the library that makes the image.
-    pub library: String,
     pub settings: &'a Settings,
     /// The companion files in their present states.
     pub companions: &'a [Source],
@@ -72,13 +72,13 @@ impl<'a> StoredScan<'a> {
             .collect();
         // Only with further log directories does the path of a file decide which companions it has.
         let has_log_dirs = !inputs.settings.log_dirs.is_empty();
-        let at = has_log_dirs.then(|| (dir.path(), relative));
+        let at = has_log_dirs.then(|| dir.full_path(relative));
         let key = StoreKey {
             main,
             name: name.as_encoded_bytes().to_owned(),
             settings: format!(
-                "{}, {}, companions={companions:?}, at={at:?}",
-                inputs.library, inputs.settings
+                "{BUILD}, {}, companions={companions:?}, at={at:?}",
+                inputs.settings
             ),
         };
         Ok(StoredScan {
@@ -163,6 +163,15 @@ impl<'a> StoredScan<'a> {
         let packed = postcard::to_stdvec(&item).ok()?;
         let log = self.log_of(&item.changed);
         Some((Reserved::new(packed, reservation), log))
+    }
+
+    /// Lets one process at a time make what the store lacks. `None` where it could not be kept: then others need not wait
+    /// for it.
+    pub fn flight(&self, source: &SourceFile, longest: Duration) -> Option<Flight> {
+        let files = LogFiles::of(self.dir, self.relative, source);
+        let may_be_kept = self.main.was_settled(self.since)
+            && !journal::may_belong_to(&files, source).unwrap_or(true);
+        may_be_kept.then(|| self.log.flight(longest)).flatten()
     }
 
     pub fn store(&self, packed: &[u8]) {

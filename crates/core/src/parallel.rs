@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::thread;
 
+use nix::sys::signal::{SigSet, SigmaskHow};
+
 /// The most threads, the calling one included. On a node with many cores other readers need some of them, and
 /// limits bound the threads of a process.
 const MOST: usize = 16;
@@ -22,6 +24,8 @@ pub fn shares() -> usize {
 
 /// Runs `work` for the shares `0..shares`; returns the results in this order. The calling thread does the first
 /// share, and those whose thread could not start or has panicked.
+///
+/// The threads take no signals: those are for the threads of the host.
 pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = |number| {
         let _marked = Marked::new();
@@ -33,7 +37,7 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
             let thread = thread::Builder::new().spawn_scoped(scope, move || work(number));
             (number, thread)
         };
-        let others: Vec<_> = (1..shares).map(start).collect();
+        let others: Vec<_> = without_signals(|| (1..shares).map(start).collect());
         let mut done = vec![work(0)];
         done.extend(others.into_iter().map(|(number, thread)| {
             let outcome = thread.ok().and_then(|thread| thread.join().ok());
@@ -41,6 +45,17 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
         }));
         done
     })
+}
+
+/// Does something, such as starting threads, with all signals blocked. Threads inherit what is blocked.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let started = start();
+    if let Ok(before) = before {
+        // It was in force before, so it is valid.
+        let _ = before.thread_set_mask();
+    }
+    started
 }
 
 /// Marks the thread as one that works on a share, for as long as it lives.

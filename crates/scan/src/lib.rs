@@ -69,16 +69,6 @@ impl Scanner for InProcess {
         let reservation = reservation.map_err(|reason| Error::no_memory(path(), reason))?;
         Ok(Reserved::new(snapshot, reservation))
     }
-
-    fn library(&self) -> String {
-        library()
-    }
-}
-
-/// Name and version of the library that makes images.
-pub fn library() -> String {
-    let (major, minor, release) = hdf5::library_version();
-    format!("libhdf5 {major}.{minor}.{release}")
 }
 
 /// Scans one file.

@@ -9,7 +9,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use super::{Config, ConfigErrors, Section, Setting};
 use crate::cli::mount::options::{self, MountOption, MountOptions, Value};
 use crate::cli::suggest::did_you_mean;
-use crate::fs::IndexDir;
+use h5logfs_catalog::index_dir::IndexDir;
 
 const DEFAULTS: &str = "defaults";
 const MOUNT: &str = "mount";
@@ -190,14 +190,14 @@ impl Parser<'_> {
 }
 
 fn has_relative_path(options: &MountOptions) -> bool {
-    let index_dir = match &options.index_dir {
+    let index_dir = match &options.read.index_dir {
         IndexDir::At(path) => Some(path),
         IndexDir::Usual | IndexDir::None => None,
     };
     let mut paths = index_dir
         .into_iter()
         .chain(&options.log_file)
-        .chain(&options.settings.log_dirs);
+        .chain(&options.read.settings.log_dirs);
     paths.any(|path| path.is_relative())
 }
 
@@ -299,9 +299,9 @@ mod tests {
             .collect();
         let options = MountOptions::parse(options).unwrap();
         assert!(options.allow_other && !options.auto_unmount);
-        assert_eq!(options.memory.cache_size, 32 << 20);
+        assert_eq!(options.read.memory.cache_size, 32 << 20);
         assert_eq!(options.log_file, Some("/var/log/a,b".into()));
-        assert_eq!(options.settings.log_dirs.len(), 3);
+        assert_eq!(options.read.settings.log_dirs.len(), 3);
     }
 
     #[test]

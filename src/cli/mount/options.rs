@@ -4,7 +4,7 @@
 //! A test compares it with the table in docs/operations.md.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -13,12 +13,9 @@ use anyhow::{Context, bail, ensure};
 
 use crate::cli::THIS_PROGRAM;
 use crate::cli::suggest::did_you_mean;
-use crate::fs::IndexDir;
+use h5logfs_catalog::options::{self, ReadOption, ReadOptions};
 use h5logfs_catalog::workers;
-use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
-use h5logfs_core::view::cache::MemoryLimits;
 
-const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
 const DEFAULT_READ_CPU: Duration = Duration::from_secs(60);
 const MAX_THREADS: usize = 64;
 
@@ -63,22 +60,20 @@ const IGNORED: [&str; 31] = [
 pub struct MountOptions {
     pub allow_other: bool,
     pub auto_unmount: bool,
-    pub memory: MemoryLimits,
-    pub settings: Settings,
-    pub scans: workers::Limits,
     pub threads: usize,
     pub read_cpu: Duration,
     pub log_file: Option<PathBuf>,
-    pub index_dir: IndexDir,
-    /// Bytes.
-    pub index_dir_size: u64,
+    pub read: ReadOptions,
 }
 
-/// The default limits. Scan workers run this very program.
-fn scan_limits() -> workers::Limits {
-    workers::Limits {
-        program: THIS_PROGRAM.into(),
-        ..workers::Limits::default()
+/// The default options of reading. Scan workers run this very program.
+fn read_options() -> ReadOptions {
+    ReadOptions {
+        scans: workers::Limits {
+            program: THIS_PROGRAM.into(),
+            ..workers::Limits::default()
+        },
+        ..ReadOptions::default()
     }
 }
 
@@ -87,14 +82,10 @@ impl Default for MountOptions {
         MountOptions {
             allow_other: false,
             auto_unmount: false,
-            memory: MemoryLimits::default(),
-            settings: Settings::default(),
-            scans: scan_limits(),
             threads: default_threads(),
             read_cpu: DEFAULT_READ_CPU,
             log_file: None,
-            index_dir: IndexDir::Usual,
-            index_dir_size: DEFAULT_INDEX_DIR_SIZE,
+            read: read_options(),
         }
     }
 }
@@ -139,7 +130,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 15] = [
+const OWN: [MountOption; 6] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -153,34 +144,6 @@ const OWN: [MountOption; 15] = [
         default: "off",
     },
     MountOption {
-        name: "cache_size",
-        value: given(SIZE, |options, name, value| {
-            options.memory.cache_size = size(name, value)?;
-            Ok(())
-        }),
-        help: "memory for chunks; K, M, G, T are powers of 1024; at least 16M",
-        default: "256M",
-    },
-    MountOption {
-        name: "index_memory",
-        value: given(SIZE, |options, name, value| {
-            options.memory.index_memory = size(name, value)?;
-            Ok(())
-        }),
-        help: "memory for metadata and indexes; at least 16M",
-        default: "256M",
-    },
-    MountOption {
-        name: "chunk",
-        value: given("auto|SIZE", |options, _, value| {
-            options.settings.chunking = chunking(value)?;
-            Ok(())
-        }),
-        help: "chunk shapes of datasets that do not record one: auto, or about SIZE each, from 4K \
-               to 1G and at most half of cache_size",
-        default: "auto",
-    },
-    MountOption {
         name: "threads",
         value: given("N", |options, _, value| {
             options.threads = threads(value)?;
@@ -191,8 +154,8 @@ const OWN: [MountOption; 15] = [
     },
     MountOption {
         name: "read_cpu",
-        value: given("SECONDS", |options, name, value| {
-            options.read_cpu = seconds(name, value)?;
+        value: given("SECONDS", |mount, name, value| {
+            mount.read_cpu = options::seconds(name, value).map_err(anyhow::Error::msg)?;
             Ok(())
         }),
         help: "processor time of one read, or of one extended attribute",
@@ -200,94 +163,38 @@ const OWN: [MountOption; 15] = [
     },
     MountOption {
         name: "log_file",
-        value: given("PATH", |options, name, value| {
-            options.log_file = Some(path(name, value)?);
+        value: given("PATH", |mount, name, value| {
+            mount.log_file = Some(options::path(name, value).map_err(anyhow::Error::msg)?);
             Ok(())
         }),
         help: "file to which messages are appended",
         default: "the system's log",
     },
     MountOption {
-        name: "index_dir",
-        value: given("DIR|none", |options, name, value| {
-            options.index_dir = index_dir(name, value)?;
-            Ok(())
-        }),
-        help: "directory for the indexes of log files, which later mounts use; none: keep no indexes",
-        default: "/var/cache/h5logfs for root, else h5logfs in the user's cache directory",
-    },
-    MountOption {
-        name: "index_dir_size",
-        value: given(SIZE, |options, name, value| {
-            options.index_dir_size = size(name, value)?;
-            Ok(())
-        }),
-        help: "size that the index directory may reach; at least 16M",
-        default: "1G",
-    },
-    MountOption {
-        name: "scan_memory",
-        value: given(SIZE, |options, _, value| {
-            options.scans.memory = scan_memory(value)?;
-            Ok(())
-        }),
-        help: "address space of a process that scans a file; at least 256M",
-        default: "2G",
-    },
-    MountOption {
-        name: "scan_cpu",
-        value: given("SECONDS", |options, name, value| {
-            options.scans.cpu = seconds(name, value)?;
-            Ok(())
-        }),
-        help: "processor time of a scan",
-        default: "60",
-    },
-    MountOption {
-        name: "scan_time",
-        value: given("SECONDS", |options, name, value| {
-            options.scans.time = seconds(name, value)?;
-            Ok(())
-        }),
-        help: "time of a scan by the clock",
-        default: "300",
-    },
-    MountOption {
         name: "scan_workers",
         value: given("N", |options, _, value| {
-            options.scans.workers = scan_workers(value)?;
+            options.read.scans.workers = scan_workers(value)?;
             Ok(())
         }),
         help: "scans at once, 1 to 256; all but one of them for files of one owner",
         default: "one more than cores, at most 16",
     },
-    MountOption {
-        name: "scan_user",
-        value: given("NAME", |options, name, value| {
-            options.scans.user = Some(text(name, value)?);
-            Ok(())
-        }),
-        help: "user as which scans run on mounts of root",
-        default: "h5logfs if this user exists, else nobody",
-    },
 ];
-
-const SIZE: &str = "SIZE";
 
 /// Every option that has an effect.
 pub fn all() -> impl Iterator<Item = MountOption> {
-    OWN.into_iter().chain(LAYOUT_OPTIONS.map(MountOption::from))
+    OWN.into_iter().chain(options::all().map(MountOption::from))
 }
 
-impl From<LayoutOption> for MountOption {
-    fn from(option: LayoutOption) -> Self {
+impl From<ReadOption> for MountOption {
+    fn from(option: ReadOption) -> Self {
         MountOption {
             name: option.name,
             value: Value::Given {
                 form: option.form,
                 adds_up: option.adds_up,
                 set: |options, name, value| {
-                    let outcome = options.settings.set(name, value);
+                    let outcome = options.read.set(name, value);
                     outcome.map_err(anyhow::Error::msg)
                 },
             },
@@ -327,20 +234,8 @@ impl MountOptions {
         for item in items {
             options.set(item)?;
         }
-        options.check_chunk()?;
+        options.read.check().map_err(anyhow::Error::msg)?;
         Ok(options)
-    }
-
-    /// Checks that at least two chunks fit into the cache.
-    fn check_chunk(&self) -> anyhow::Result<()> {
-        if let Chunking::Size(bytes) = self.settings.chunking {
-            ensure!(
-                bytes <= self.memory.cache_size / 2,
-                "chunk={bytes}: more than half of cache_size, which is {}",
-                self.memory.cache_size
-            );
-        }
-        Ok(())
     }
 
     /// Sets one option, given as `name` or `name=value`.
@@ -403,41 +298,6 @@ impl UnknownOption {
     }
 }
 
-/// Enough for some chunks of the usual size and the tables that lead to them.
-const SMALLEST_SIZE: u64 = 16 << 20;
-
-/// Parses a number of bytes, with or without a binary suffix.
-fn size(name: &str, value: &[u8]) -> anyhow::Result<u64> {
-    let text = String::from_utf8_lossy(value);
-    let size = crate::cli::parse_size(&text).map_err(|e| anyhow::anyhow!("{name}={e}"))?;
-    ensure!(
-        size >= SMALLEST_SIZE,
-        "{name}={text}: less than 16M, with which little can be done"
-    );
-    Ok(size)
-}
-
-fn index_dir(name: &str, value: &[u8]) -> anyhow::Result<IndexDir> {
-    match value {
-        b"none" => Ok(IndexDir::None),
-        _ => Ok(IndexDir::At(path(name, value)?)),
-    }
-}
-
-fn chunking(value: &[u8]) -> anyhow::Result<Chunking> {
-    let text = String::from_utf8_lossy(value);
-    crate::cli::parse_chunking(&text).map_err(|e| anyhow::anyhow!("chunk={e}"))
-}
-
-fn scan_memory(value: &[u8]) -> anyhow::Result<u64> {
-    let memory = size("scan_memory", value)?;
-    ensure!(
-        memory >= workers::SMALLEST_MEMORY,
-        "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
-    );
-    Ok(memory)
-}
-
 fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
     let text = String::from_utf8_lossy(value);
     text.parse()
@@ -449,26 +309,6 @@ fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
         })
 }
 
-/// A week. A larger limit is no limit.
-const MOST_SECONDS: u64 = 7 * 24 * 3600;
-
-fn seconds(option: &str, value: &[u8]) -> anyhow::Result<Duration> {
-    let text = String::from_utf8_lossy(value);
-    let seconds = text.parse().ok();
-    seconds
-        .filter(|n| (1..=MOST_SECONDS).contains(n))
-        .map(Duration::from_secs)
-        .with_context(|| {
-            format!("{option}={text}: not a number of seconds from 1 to {MOST_SECONDS}")
-        })
-}
-
-fn text(option: &str, value: &[u8]) -> anyhow::Result<String> {
-    let text = std::str::from_utf8(value).with_context(|| format!("{option}=: not a text"))?;
-    ensure!(!text.is_empty(), "{option}= has no value");
-    Ok(text.to_owned())
-}
-
 fn threads(value: &[u8]) -> anyhow::Result<usize> {
     let text = String::from_utf8_lossy(value);
     text.parse()
@@ -477,13 +317,12 @@ fn threads(value: &[u8]) -> anyhow::Result<usize> {
         .with_context(|| format!("threads={text}: not a number from 1 to {MAX_THREADS}"))
 }
 
-fn path(option: &str, value: &[u8]) -> anyhow::Result<PathBuf> {
-    ensure!(!value.is_empty(), "{option}= has no path");
-    Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
-}
-
 #[cfg(test)]
 mod tests {
+    use h5logfs_catalog::index_dir::IndexDir;
+    use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS};
+    use h5logfs_core::view::cache::MemoryLimits;
+
     use super::*;
 
     fn parse(lists: &[&str]) -> anyhow::Result<MountOptions> {
@@ -499,8 +338,8 @@ mod tests {
     fn nothing_given_means_the_defaults() {
         let options = parse(&[]).unwrap();
         assert_eq!(options, MountOptions::default());
-        assert_eq!(options.memory.cache_size, 256 * 1024 * 1024);
-        assert_eq!(options.memory.index_memory, 256 * 1024 * 1024);
+        assert_eq!(options.read.memory.cache_size, 256 * 1024 * 1024);
+        assert_eq!(options.read.memory.index_memory, 256 * 1024 * 1024);
         assert!((4..=64).contains(&options.threads));
     }
 
@@ -517,17 +356,19 @@ mod tests {
             MountOptions {
                 allow_other: true,
                 auto_unmount: true,
-                memory: MemoryLimits {
-                    cache_size: 2 << 30,
-                    index_memory: 1 << 30,
-                },
-                settings: Chunking::Size(8 << 20).into(),
-                scans: scan_limits(),
                 threads: 3,
                 read_cpu: Duration::from_secs(7),
                 log_file: Some("/tmp/a=b".into()),
-                index_dir: IndexDir::At("/scratch/kept".into()),
-                index_dir_size: 20 << 20,
+                read: ReadOptions {
+                    memory: MemoryLimits {
+                        cache_size: 2 << 30,
+                        index_memory: 1 << 30,
+                    },
+                    settings: Chunking::Size(8 << 20).into(),
+                    index_dir: IndexDir::At("/scratch/kept".into()),
+                    index_dir_size: 20 << 20,
+                    ..read_options()
+                },
             }
         );
     }
@@ -539,7 +380,7 @@ mod tests {
             let MemoryLimits {
                 cache_size,
                 index_memory,
-            } = parse(&[&both]).unwrap().memory;
+            } = parse(&[&both]).unwrap().read.memory;
             assert_eq!(cache_size, index_memory);
             cache_size
         };
@@ -560,7 +401,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_where_that_is_said() {
-        let dir = |list: &str| parse(&[list]).unwrap().index_dir;
+        let dir = |list: &str| parse(&[list]).unwrap().read.index_dir;
         assert_eq!(dir("ro"), IndexDir::Usual);
         assert_eq!(dir("index_dir=none"), IndexDir::None);
         assert_eq!(dir("index_dir=./none"), IndexDir::At("./none".into()));
@@ -570,7 +411,7 @@ mod tests {
     fn chunks_are_chosen_or_have_a_size() {
         let chunk_of = |text: &str| {
             let options = parse(&[&format!("chunk={text}")]).unwrap();
-            options.settings.chunking
+            options.read.settings.chunking
         };
         assert_eq!(chunk_of("auto"), Chunking::Auto);
         assert_eq!(chunk_of("4K"), Chunking::Size(4 << 10));

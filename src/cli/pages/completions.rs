@@ -34,7 +34,8 @@ fn mount_options() -> Vec<MountOption> {
 }
 
 fn layout_options() -> Vec<MountOption> {
-    LAYOUT_OPTIONS.map(MountOption::from).into()
+    let options = LAYOUT_OPTIONS.iter();
+    options.filter_map(|o| MountOption::named(o.name)).collect()
 }
 
 fn form(option: &MountOption) -> &'static str {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use h5logfs::cli::parse_size;
+use h5logfs_catalog::options::parse_size;
 use rustix::process::Signal;
 use tempfile::TempDir;
 

@@ -62,7 +62,7 @@ impl Default for Limits {
 }
 
 /// The environment variable with the path of the program, for callers that are not `h5logfs`.
-const PROGRAM_VARIABLE: &str = "H5LOGFS_PROGRAM";
+pub const PROGRAM_VARIABLE: &str = "H5LOGFS_PROGRAM";
 
 fn find_program() -> PathBuf {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {

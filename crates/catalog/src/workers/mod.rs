@@ -7,10 +7,12 @@
 //!    └───────── asks for files; sends a Snapshot ───────┘
 //! ```
 //!
-//! A [`WorkerPool`] starts the zygote, a small process that forks a worker for each scan. Both run the program
-//! `h5logfs`; the serving side is in the crate `h5logfs-scan`.
+//! A [`WorkerPool`] starts the zygote, a small process that forks a worker for each scan. [`OneScan`] starts a worker
+//! itself, where nothing may be left between scans. All of them run the program `h5logfs`; the serving side is in the
+//! crate `h5logfs-scan`.
 //!
 //! * `zygote` starts and ends the zygote and the workers.
+//! * `hidden_child` starts a worker that a host does not see among its children.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
 //! * `limits` holds the limits of a scan.
 //! * `slots` limits the number of workers, in all and for each owner of files.
@@ -18,7 +20,9 @@
 
 mod broker;
 mod failure_budget;
+mod hidden_child;
 mod limits;
+mod one_scan;
 mod slots;
 mod zygote;
 
@@ -32,11 +36,12 @@ use h5logfs_core::scan::{ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 use parking_lot::Mutex;
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::Signal;
 
 use broker::{Broker, NoSnapshot};
 use failure_budget::FailureBudget;
-pub use limits::{Limits, MOST_WORKERS, SMALLEST_MEMORY};
+pub use limits::{Limits, MOST_WORKERS, PROGRAM_VARIABLE, SMALLEST_MEMORY};
+pub use one_scan::OneScan;
 use slots::Slots;
 use zygote::{NoWorker, Worker, Zygote};
 
@@ -51,8 +56,6 @@ pub struct WorkerPool {
     failures: FailureBudget,
     /// A new one replaces it when it dies.
     zygote: Mutex<Zygote>,
-    /// That of the zygote. A look-up of a stored scan asks for it, and does not wait for a fork.
-    library: Mutex<String>,
 }
 
 /// How long a worker may take to end after it has sent its outcome.
@@ -69,7 +72,6 @@ impl WorkerPool {
         Ok(WorkerPool {
             slots: Slots::new(limits.workers),
             failures: FailureBudget::new(limits.cpu),
-            library: Mutex::new(zygote.library.clone()),
             zygote: Mutex::new(zygote),
             limits,
         })
@@ -80,13 +82,12 @@ impl WorkerPool {
         task: &Task,
         request: ScanRequest<'_>,
     ) -> Result<Reserved<Snapshot>> {
-        let path = request.dir.full_path(request.relative);
-        let owner = request.dir.stat(request.relative);
-        let owner = owner.map_err(|e| Error::io(&path, e))?.st_uid;
+        let owner = owner_of(&request)?;
         let _slot = self.slots.take(owner);
         // Earlier scans may have spent the budget of the owner while this one waited.
         let start = Instant::now();
         if let Some(reason) = self.failures.refusal(owner, start) {
+            let path = request.dir.full_path(request.relative);
             return Err(Error::bad_file(path, reason));
         }
         let (worker, socket) = self.worker()?;
@@ -102,8 +103,10 @@ impl WorkerPool {
                 Err(error)
             }
             Err(cause) => {
-                let reason = self.describe(cause, worker);
+                let end = || worker.end(EXIT_TIMEOUT)?.terminating_signal();
+                let reason = describe(&self.limits, cause, end);
                 self.failures.add(owner, start.elapsed(), Instant::now());
+                let path = request.dir.full_path(request.relative);
                 Err(Error::ScanDied { path, reason })
             }
         }
@@ -116,7 +119,6 @@ impl WorkerPool {
         if matches!(made, Err(NoWorker::ZygoteDied)) {
             log::warn!("the zygote of the scan workers has died; it is started again");
             *zygote = start_zygote(&self.limits)?;
-            self.library.lock().clone_from(&zygote.library);
             made = zygote.worker();
         }
         made.map_err(|e| match e {
@@ -124,41 +126,44 @@ impl WorkerPool {
             NoWorker::ZygoteDied => Error::io("scan worker", io::ErrorKind::BrokenPipe.into()),
         })
     }
+}
 
-    /// Tells why there is no snapshot. Ends the worker.
-    fn describe(&self, cause: NoSnapshot, worker: Worker) -> String {
-        let limits = &self.limits;
-        let status = match cause {
-            NoSnapshot::TimedOut => {
-                return format!("it took more than {} s (scan_time)", limits.time.as_secs());
-            }
-            NoSnapshot::BadMessage(reason) => {
-                return format!("the worker does not make sense: {reason}");
-            }
-            NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => worker.end(EXIT_TIMEOUT),
-        };
-        let signal = status.and_then(WaitStatus::terminating_signal);
-        match signal {
-            Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
-                let cpu = limits.cpu.as_secs();
-                format!(
-                    "it needs more than {cpu} s of processor time (scan_cpu), or memory ran out"
-                )
-            }
-            Some(signal) if signal == Signal::ABORT.as_raw() => format!(
-                "the worker gave up (signal {signal}); it may need more than {} bytes of memory (scan_memory)",
-                limits.memory
-            ),
-            // libhdf5 does not always notice that there is no memory.
-            Some(signal) if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => {
-                format!(
-                    "the worker crashed (signal {signal}): the file is damaged, or needs more than {} bytes of memory (scan_memory)",
-                    limits.memory
-                )
-            }
-            Some(signal) => format!("the worker was killed by signal {signal}"),
-            None => "the worker ended without a word".to_owned(),
+/// The owner of the file that is to be scanned.
+fn owner_of(request: &ScanRequest<'_>) -> Result<u32> {
+    let found = request.dir.stat(request.relative);
+    let found = found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))?;
+    Ok(found.st_uid)
+}
+
+/// Tells why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.
+fn describe(limits: &Limits, cause: NoSnapshot, end: impl FnOnce() -> Option<i32>) -> String {
+    let signal = match cause {
+        NoSnapshot::TimedOut => {
+            return format!("it took more than {} s (scan_time)", limits.time.as_secs());
         }
+        NoSnapshot::BadMessage(reason) => {
+            return format!("the worker does not make sense: {reason}");
+        }
+        NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => end(),
+    };
+    match signal {
+        Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
+            let cpu = limits.cpu.as_secs();
+            format!("it needs more than {cpu} s of processor time (scan_cpu), or memory ran out")
+        }
+        Some(signal) if signal == Signal::ABORT.as_raw() => format!(
+            "the worker gave up (signal {signal}); it may need more than {} bytes of memory (scan_memory)",
+            limits.memory
+        ),
+        // libhdf5 does not always notice that there is no memory.
+        Some(signal) if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => {
+            format!(
+                "the worker crashed (signal {signal}): the file is damaged, or needs more than {} bytes of memory (scan_memory)",
+                limits.memory
+            )
+        }
+        Some(signal) => format!("the worker was killed by signal {signal}"),
+        None => "the worker ended without a word".to_owned(),
     }
 }
 
@@ -169,9 +174,5 @@ fn start_zygote(limits: &Limits) -> Result<Zygote> {
 impl Scanner for WorkerPool {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
         self.scan_with_worker(task, request)
-    }
-
-    fn library(&self) -> String {
-        self.library.lock().clone()
     }
 }

@@ -7,13 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::limits::{Limits, ScanUser};
-use h5logfs_core::scan::protocol::{Direction, READY, poll};
+use h5logfs_core::scan::protocol::{self, Direction, READY, poll};
 
 /// The hidden subcommand of the program `h5logfs` that runs the zygote.
 const SUBCOMMAND: &str = "scan-zygote";
@@ -26,8 +24,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Zygote {
     control: OwnedFd,
     process: Child,
-    /// Name and version of the library that makes images in its workers.
-    pub library: String,
     /// The means of confinement that the system lacks.
     pub lacking: Option<String>,
 }
@@ -43,19 +39,16 @@ pub enum NoWorker {
 
 impl Zygote {
     pub fn start(limits: &Limits) -> io::Result<Self> {
-        let (control, theirs) = pair(SocketType::SEQPACKET)?;
+        let (control, theirs) = protocol::pair(SocketType::SEQPACKET)?;
         let process = command(limits)?.stdin(Stdio::from(theirs)).spawn()?;
         let mut zygote = Zygote {
             control,
             process,
-            library: String::new(),
             lacking: None,
         };
         let message = String::from_utf8_lossy(&zygote.receive()?).into_owned();
-        let ready = message.strip_prefix(READY);
-        match ready.and_then(|rest| rest.split_once('\n')) {
-            Some((library, lacking)) => {
-                zygote.library = library.to_owned();
+        match message.strip_prefix(READY) {
+            Some(lacking) => {
                 zygote.lacking = Some(lacking.to_owned()).filter(|lacking| !lacking.is_empty());
                 Ok(zygote)
             }
@@ -66,7 +59,7 @@ impl Zygote {
 
     /// Starts a worker. Returns it with the socket for messages to it.
     pub fn worker(&self) -> Result<(Worker, OwnedFd), NoWorker> {
-        let (ours, theirs) = pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
+        let (ours, theirs) = protocol::pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
         let number = self
             .ask_for_worker(theirs)
             .map_err(|_| NoWorker::ZygoteDied)?;
@@ -134,15 +127,6 @@ fn command(limits: &Limits) -> io::Result<Command> {
         command.arg(format!("--user={uid}:{gid}"));
     }
     Ok(command)
-}
-
-fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(
-        AddressFamily::UNIX,
-        kind,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
 }
 
 /// A running worker. Killed on drop. It is a child of this process, because the zygote forks with `CLONE_PARENT`.

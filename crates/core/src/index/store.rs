@@ -17,9 +17,11 @@
 //! * `directory` opens DIR, and refuses one that other users can write to.
 //! * `key` tells the states of log files apart.
 //! * `evict` keeps the store within its size limit.
+//! * `flight` lets one process make what several processes lack.
 
 mod directory;
 mod evict;
+mod flight;
 mod key;
 
 use std::fs::File;
@@ -28,8 +30,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW};
@@ -39,12 +41,13 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::memory::Reserved;
 use crate::task::Task;
 
+pub use flight::Flight;
 pub use key::{FileState, FileTime, StoreKey};
 
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Goes up with every change of what is written, here or inside the items.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Names of items begin with one of these words. A number may follow, behind `-`.
@@ -115,18 +118,9 @@ fn header(key: &StoreKey) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     header.extend_from_slice(&FORMAT.to_le_bytes());
     put_text(&mut header, env!("CARGO_PKG_VERSION").as_bytes());
-    put_text(&mut header, &PROGRAM);
     put_text(&mut header, &key.to_bytes());
     header
 }
-
-/// Tells this build of the program from others, by size and time of its file: builds of one version may
-/// decode a log differently.
-static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let file = std::fs::metadata("/proc/self/exe");
-    let numbers = file.map_or([0; 3], |f| [f.size() as i64, f.mtime(), f.mtime_nsec()]);
-    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
-});
 
 fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());

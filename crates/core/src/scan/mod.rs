@@ -68,9 +68,6 @@ pub trait Scanner: fmt::Debug + Send + Sync {
     ///
     /// The memory of the snapshot is reserved by `task`.
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>>;
-
-    /// Name and version of the library that makes images. A kept snapshot is good for the same library only.
-    fn library(&self) -> String;
 }
 
 /// Looks for the companion files of one file, and scans it.

@@ -13,8 +13,8 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,8 +26,7 @@ use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
 use crate::memory::Reservation;
 
-/// Begins the first message of a zygote that is confined. The name of its library, a line feed, and the means of
-/// confinement that the system lacks follow. Any other first message is the reason why the zygote failed.
+/// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any other first message is the reason why the zygote failed.
 pub const READY: &str = "ready:";
 
 /// The scan that a worker has to do.
@@ -182,6 +181,17 @@ impl ScanOutcome {
             ScanOutcome::Changed { path } => Error::Changed { path: path.0 },
         })
     }
+}
+
+/// Two sockets of this kind, connected to each other. A program that this process starts inherits neither.
+pub fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        kind,
+        flags,
+        None,
+    )?)
 }
 
 /// Receives bytes: returns their number, and the descriptor that was sent with them. Zero bytes mean that the other end

@@ -153,6 +153,11 @@ impl View {
         self.generation
     }
 
+    /// The memory that it shares with other views.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// What the scan found, without the image of the file metadata: the view has completed it.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot

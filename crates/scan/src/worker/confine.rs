@@ -31,6 +31,12 @@ pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("setresuid"))
 }
 
+/// The kernel ends this process when the thread ends that has started it.
+pub fn end_with_parent() -> Result<()> {
+    let signal = Some(rustix::process::Signal::KILL);
+    rustix::process::set_parent_process_death_signal(signal).map_err(failed("PR_SET_PDEATHSIG"))
+}
+
 /// Drops all capabilities for good, whatever user the process has.
 pub fn drop_capabilities() -> Result<()> {
     rustix::thread::clear_ambient_capability_set().map_err(failed("ambient capabilities"))?;

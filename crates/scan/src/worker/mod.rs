@@ -4,6 +4,8 @@
 //! up its rights, and then forks a worker whenever the daemon asks. A fork takes less than a millisecond; a new
 //! program needs five to load libhdf5 and its libraries. Each worker does one scan and ends, so no file can affect
 //! the scan of another one.
+//!
+//! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
 
 mod confine;
 
@@ -11,6 +13,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use confine::NoFork;
@@ -29,6 +32,9 @@ use h5logfs_core::task::Task;
 /// The largest response of the daemon, in bytes. Listings of directories are the large ones.
 const LARGEST_RESPONSE: usize = 64 << 20;
 
+/// The first descriptor behind standard input, output and error.
+const FIRST: i32 = 3;
+
 /// How a zygote confines itself and its workers.
 #[derive(Debug, Clone)]
 pub struct Confinement {
@@ -38,22 +44,45 @@ pub struct Confinement {
     pub cpu: u64,
     /// User and group to become.
     pub user: Option<(u32, u32)>,
+    /// The kernel ends the process when the thread ends that has started it.
+    pub ends_with_parent: bool,
 }
 
 /// Runs the zygote: serves the daemon at the other end of standard input until that closes. The first message is
-/// [`READY`], the library, and what the system lacks for the confinement. If the confinement fails, the first message
+/// [`READY`] and what the system lacks for the confinement. If the confinement fails, the first message
 /// is the reason, and the last message, too.
 pub fn serve(confinement: &Confinement) -> io::Result<()> {
     let control = rustix::stdio::stdin();
-    match confine(confinement) {
+    match close_inherited().and_then(|()| confine(confinement)) {
         Ok(confined) => {
             let missing = confined.missing.unwrap_or_default();
-            let ready = format!("{READY}{}\n{missing}", crate::library());
+            let ready = format!("{READY}{missing}");
             send(control, ready.as_bytes())?;
             fork_workers(control, confinement, &confined.no_fork)
         }
         Err(reason) => send(control, reason.as_bytes()),
     }
+}
+
+/// Runs a worker without a zygote: serves one scan to the process at the other end of standard input. It ends with the
+/// process that has started it. If the confinement fails, the outcome of the scan is the reason.
+pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
+    close_inherited().map_err(io::Error::other)?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
+    match confine(confinement) {
+        Ok(confined) => work(socket, confinement, &confined.no_fork),
+        Err(reason) => refuse(format!("a scan needs confinement, which fails: {reason}")),
+    }
+}
+
+/// Answers the process at the other end of standard input with the reason why this one does not scan.
+pub fn refuse(reason: String) -> io::Result<()> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
+    let client = Channel::new(socket, Forever);
+    let (task, _) = client.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
+    let dir = task.dirs.first().map_or(Path::new(""), |dir| &dir.0);
+    let error = Error::bad_file(dir.join(&task.relative), reason);
+    client.send(&Request::Done(ScanOutcome::from(&error)), None)
 }
 
 /// The outcome of the confinement.
@@ -65,14 +94,17 @@ struct Confined {
 }
 
 fn confine(confinement: &Confinement) -> confine::Result<Confined> {
-    close_inherited()?;
     // Before the change of the user, after which this process may not write below /proc.
     let unranked = confine::die_first();
     // This loads what libhdf5 loads lazily. Later nothing can be opened.
-    crate::library();
+    hdf5::library_version();
     let no_fork = NoFork::prepare()?;
     if let Some((uid, gid)) = confinement.user {
         confine::become_user(uid, gid)?;
+    }
+    if confinement.ends_with_parent {
+        // A change of the user takes this back.
+        confine::end_with_parent()?;
     }
     confine::drop_capabilities()?;
     confine::limit_memory(confinement.memory)?;
@@ -89,9 +121,8 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
 
 /// Closes the descriptors that this process inherited through the daemon. They are not for workers.
 fn close_inherited() -> confine::Result<()> {
-    const FIRST: libc::c_uint = 3;
     // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
-    match unsafe { libc::close_range(FIRST, libc::c_uint::MAX, 0) } {
+    match unsafe { libc::close_range(FIRST as libc::c_uint, libc::c_uint::MAX, 0) } {
         0 => Ok(()),
         _ => Err(format!("close_range: {}", io::Error::last_os_error())),
     }

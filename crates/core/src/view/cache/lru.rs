@@ -139,6 +139,16 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         drop(gone);
     }
 
+    /// Removes the entries whose keys `is_meant`.
+    pub fn remove_all(&self, is_meant: impl Fn(&K) -> bool) {
+        let mut inner = self.inner.lock();
+        let keys = inner.entries.iter().map(|(key, _)| key);
+        let keys: Vec<K> = keys.filter(|key| is_meant(key)).cloned().collect();
+        let gone: Vec<V> = keys.iter().filter_map(|key| inner.remove(key)).collect();
+        drop(inner);
+        drop(gone);
+    }
+
     /// The value, made if it is missing: by one of the threads that want it, while the others wait. An error is its
     /// maker's own; another thread then tries. A value that is evicted at once is made again by each of them. A thread
     /// whose task has to stop does not wait: it makes the value, and fails at once.

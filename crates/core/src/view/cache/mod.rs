@@ -73,6 +73,22 @@ enum IndexKey {
     Index(Generation, u32),
 }
 
+impl BytesKey {
+    fn generation(&self) -> Generation {
+        let (BytesKey::Chunk(generation, ..) | BytesKey::Record(generation, ..)) = self;
+        *generation
+    }
+}
+
+impl IndexKey {
+    fn generation(&self) -> Generation {
+        let (IndexKey::View(generation)
+        | IndexKey::Table(generation)
+        | IndexKey::Index(generation, _)) = self;
+        *generation
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Indexed {
     View(Arc<View>),
@@ -101,7 +117,8 @@ impl Weight for Indexed {
 pub struct Budget {
     memory: Arc<Memory>,
     caches: Arc<Caches>,
-    ahead: Pool,
+    /// `None` where there may be no threads.
+    ahead: Option<Pool>,
     too_long: TooLong,
     limits: MemoryLimits,
     stats: Arc<Stats>,
@@ -132,11 +149,27 @@ impl Budget {
         Budget {
             memory: Memory::new(all, Some(evict)),
             caches,
-            ahead: Pool::default(),
+            ahead: Some(Pool::default()),
             too_long: TooLong::default(),
             limits,
             stats: Arc::default(),
         }
+    }
+
+    /// The same without read-ahead: for hosts that may fork, which a thread would not survive.
+    pub fn without_threads(self) -> Self {
+        Budget {
+            ahead: None,
+            ..self
+        }
+    }
+
+    /// Drops all that is kept for a view.
+    pub fn forget(&self, view: Generation) {
+        self.caches.bytes.remove_all(|key| key.generation() == view);
+        self.caches
+            .indexes
+            .remove_all(|key| key.generation() == view);
     }
 
     /// Work that takes its memory from this budget: of `user`, where users share it.
@@ -264,8 +297,8 @@ impl Budget {
     }
 
     /// The threads that make chunks ahead of their readers.
-    pub(super) fn ahead(&self) -> &Pool {
-        &self.ahead
+    pub(super) fn ahead(&self) -> Option<&Pool> {
+        self.ahead.as_ref()
     }
 }
 
@@ -303,6 +336,22 @@ mod tests {
             assert!(budget.used() <= limits.cache_size);
             assert_eq!(budget.counts().misses, misses);
         }
+    }
+
+    #[test]
+    fn what_is_kept_for_one_view_is_forgotten_alone() {
+        let budget = Budget::new(MemoryLimits::each(1 << 20)).without_threads();
+        let keys = [1, 2].map(|view| BytesKey::Chunk(view, 0, 0));
+        for key in &keys {
+            let made = budget
+                .bytes()
+                .get_or_make(&Task::unlimited(), key, || Ok::<_, ()>(bytes(1000)));
+            assert_eq!(made.unwrap().len(), 1000);
+        }
+        let both = budget.used();
+        budget.forget(1);
+        assert_eq!(budget.used(), both / 2);
+        assert!(!budget.bytes().contains(&keys[0]) && budget.bytes().contains(&keys[1]));
     }
 
     #[test]

@@ -64,6 +64,9 @@ struct Job {
 impl View {
     /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
     pub(super) fn read_ahead(&self, task: &Task, number: usize, chunk: u64) {
+        let Some(pool) = self.budget.ahead() else {
+            return;
+        };
         let streams = self.readers.datasets.get(number);
         let streams = streams.and_then(|s| s.get_or_init(|| self.streams(number)).as_ref());
         let Some(ahead) = streams.and_then(|s| s.lock().next_after(chunk)) else {
@@ -78,7 +81,7 @@ impl View {
         };
         let missing = |chunk: &u64| !self.has_chunk(number, *chunk);
         let jobs = ahead.filter(missing).map(job);
-        self.budget.ahead().push(&job(chunk), jobs);
+        pool.push(&job(chunk), jobs);
     }
 
     fn streams(&self, number: usize) -> Option<Box<Mutex<Streams>>> {

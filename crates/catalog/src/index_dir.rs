@@ -1,0 +1,55 @@
+//! The directory in which outcomes of scans and indexes are kept for later readers.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::index::store::Store;
+
+use crate::directories;
+
+/// Where the outcomes of scans and the indexes are stored for the next reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexDir {
+    /// In the usual directory of the user. Where that is impossible: nowhere, with a warning.
+    Usual,
+    /// In this directory.
+    At(PathBuf),
+    /// Nowhere.
+    None,
+}
+
+impl IndexDir {
+    /// Opens the store. `size`: bytes that it may grow to.
+    pub fn open(&self, size: u64) -> Result<Option<Arc<Store>>> {
+        match self {
+            IndexDir::None => Ok(None),
+            IndexDir::At(path) => match Store::open(path, size) {
+                Ok(store) => Ok(Some(Arc::new(store))),
+                Err(e) => Err(Error::io(format!("index_dir={}", path.display()), e)),
+            },
+            IndexDir::Usual => Ok(open_usual(size)),
+        }
+    }
+}
+
+/// The store where no directory was named. Without one the next reader takes longer, and nothing else.
+fn open_usual(size: u64) -> Option<Arc<Store>> {
+    let Some(path) = directories::indexes() else {
+        log::warn!("there is no home to keep indexes in: they will be made again");
+        return None;
+    };
+    let parents = path.parent().map_or(Ok(()), |parent| {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)
+    });
+    match parents.and_then(|()| Store::open(&path, size)) {
+        Ok(store) => Some(Arc::new(store)),
+        Err(e) => {
+            let path = path.display();
+            log::warn!("{path}: indexes cannot be kept there, they will be made again: {e}");
+            None
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens the view of a log file: from what the store has of it, or by a scan.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use h5logfs_core::error::Result;
+use h5logfs_core::index::store::{Store, StoreEntry};
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::source_file::{Identity, SourceFile};
+use h5logfs_core::scan::companions::Look;
+use h5logfs_core::scan::{ScanRequest, Scanner, Settings};
+use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::Budget;
+
+use crate::entry::CatalogEntry;
+use crate::stored_scan::{ScanInputs, StoredScan};
+
+/// How often a scan is tried where the file changes meanwhile.
+pub(crate) const SCAN_ATTEMPTS: usize = 3;
+
+/// How long a process waits for another one that scans the same log for the same store.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What the opening of logs needs besides the log.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub settings: Settings,
+    pub budget: Arc<Budget>,
+    pub scanner: Box<dyn Scanner>,
+    /// The outcomes of scans on disk.
+    pub store: Option<Arc<Store>>,
+}
+
+/// A file that may be a log.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub dir: &'a SourceDir,
+    pub relative: &'a Path,
+    pub source: &'a SourceFile,
+    pub look: &'a Look,
+    /// The companion files in their present states.
+    pub companions: &'a [Source],
+    /// What is known of this state of the file, whose view is in memory no more.
+    pub before: Option<&'a CatalogEntry>,
+}
+
+/// The view of a log in a state that was not known before.
+pub(crate) struct Opened {
+    pub view: Arc<View>,
+    /// What was done for it, and how long that took.
+    pub how: &'static str,
+    pub time: Duration,
+}
+
+/// The source of a file that holds no log data, in the state `identity`.
+pub(crate) fn source_without_log(place: SourcePath, identity: Identity) -> Source {
+    Source {
+        place,
+        identity,
+        grows: false,
+        arrangement: Arrangement::Whole,
+    }
+}
+
+/// The state of the file at `place`; `None` where there is none.
+pub(crate) fn identity(dir: &SourceDir, place: &SourcePath) -> Option<Identity> {
+    let stat = dir.of(place).ok()?.stat(&place.path).ok()?;
+    Some(Identity::from(&stat))
+}
+
+/// The present states of the companion files that a look has found.
+pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> Vec<Source> {
+    let state = |path: &SourcePath| {
+        let identity = identity(dir, path)?;
+        Some(source_without_log(path.clone(), identity))
+    };
+    let own = look.companions.iter().flat_map(|found| &found.own);
+    own.filter_map(state).collect()
+}
+
+impl Opener {
+    /// Opens the view from the store, or else scans the file. Fails with [`Error::NotALog`] for another file.
+    ///
+    /// Of several processes with the same store one scans.
+    ///
+    /// [`Error::NotALog`]: h5logfs_core::error::Error::NotALog
+    pub fn open(&self, candidate: Candidate<'_>) -> Result<Opened> {
+        let Some(store) = &self.store else {
+            return self.scan(candidate, None);
+        };
+        let inputs = ScanInputs {
+            settings: &self.settings,
+            companions: candidate.companions,
+        };
+        let Candidate {
+            dir,
+            relative,
+            source,
+            ..
+        } = candidate;
+        let stored = StoredScan::new(store, inputs, dir, relative, source)?;
+        if let Some(opened) = self.open_stored(candidate, &stored) {
+            return Ok(opened);
+        }
+        let flight = stored.flight(source, LONGEST_WAIT);
+        if flight.as_ref().is_some_and(|flight| flight.has_waited) {
+            if let Some(opened) = self.open_stored(candidate, &stored) {
+                return Ok(opened);
+            }
+            // The other process could not keep what it found. Those that still wait need not do so one by one.
+            drop(flight);
+            return self.scan(candidate, Some(&stored));
+        }
+        self.scan(candidate, Some(&stored))
+    }
+
+    /// `None` where the store has no snapshot that can be used.
+    fn open_stored(&self, candidate: Candidate<'_>, stored: &StoredScan<'_>) -> Option<Opened> {
+        let start = Instant::now();
+        let task = self.budget.task(None);
+        let (snapshot, log) = stored.find(&task, candidate.source)?;
+        let (mut snapshot, _memory) = snapshot.into_parts();
+        snapshot
+            .diagnostics
+            .extend(candidate.look.foreign_diagnostic());
+        match self.view_of(candidate, snapshot, Some(log)) {
+            Ok(view) => {
+                self.budget.stats().kept_scans.count();
+                Some(Opened {
+                    view,
+                    how: "known from an earlier scan, opened",
+                    time: start.elapsed(),
+                })
+            }
+            Err(e) => {
+                log::debug!("what was kept is not used: {e}");
+                None
+            }
+        }
+    }
+
+    fn scan(&self, candidate: Candidate<'_>, stored: Option<&StoredScan<'_>>) -> Result<Opened> {
+        let Candidate {
+            dir,
+            relative,
+            look,
+            ..
+        } = candidate;
+        let request = ScanRequest {
+            dir,
+            relative,
+            companions: look.companions.as_ref().map(|found| &*found.own),
+            settings: &self.settings,
+        };
+        let (start, stats) = (Instant::now(), self.budget.stats());
+        stats.scans.count();
+        let task = self.budget.task(None);
+        let scan = || task.retry(|| self.scanner.scan(&task, request));
+        let scanned = stats.scan_time.time(scan);
+        // What is kept does not tell of foreign files, which come and go.
+        let kept = scanned.as_ref().ok().zip(stored);
+        let (packed, log) = kept
+            .and_then(|(snapshot, stored)| stored.pack(&task, snapshot))
+            .unzip();
+        let (snapshot, _memory) = look.complete(scanned)?.into_parts();
+        let view = self.view_of(candidate, snapshot, log)?;
+        let time = start.elapsed();
+        match stored.zip(packed) {
+            Some((stored, packed)) => stored.store(&packed),
+            None => log::debug!("{}: not kept", view.path().display()),
+        }
+        Ok(Opened {
+            view,
+            how: "scanned",
+            time,
+        })
+    }
+
+    fn view_of(
+        &self,
+        candidate: Candidate<'_>,
+        snapshot: Snapshot,
+        log: Option<StoreEntry>,
+    ) -> Result<Arc<View>> {
+        let (dir, budget) = (candidate.dir, Arc::clone(&self.budget));
+        let before = candidate.before;
+        match before.and_then(|before| before.generation_of(&snapshot)) {
+            Some(before) => View::open_again(before, dir, snapshot, budget, log),
+            None => View::open(dir, snapshot, budget, log),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Options of reading, which all readers of logs share: mounts, the file driver, the Python package.
+//!
+//! [`all`] is the one list of them. Parsers and help texts use it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::view::cache::MemoryLimits;
+
+use crate::index_dir::IndexDir;
+use crate::workers;
+
+/// How logs are read and scanned, and what is kept of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// What is kept in memory.
+    pub memory: MemoryLimits,
+    /// What decides the outcome of a scan.
+    pub settings: Settings,
+    /// The limits of a scan.
+    pub scans: workers::Limits,
+    /// Where the outcomes of scans are kept.
+    pub index_dir: IndexDir,
+    /// The size that this directory may reach, in bytes.
+    pub index_dir_size: u64,
+}
+
+const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            memory: MemoryLimits::default(),
+            settings: Settings::default(),
+            scans: workers::Limits::default(),
+            index_dir: IndexDir::Usual,
+            index_dir_size: DEFAULT_INDEX_DIR_SIZE,
+        }
+    }
+}
+
+/// An option of reading. It takes a value.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadOption {
+    /// As it is given.
+    pub name: &'static str,
+    /// The form of the value, for the help.
+    pub form: &'static str,
+    /// One sentence for the help.
+    pub help: &'static str,
+    /// The default, in words.
+    pub default: &'static str,
+    /// Repeated options add up. Of other options the last one counts.
+    pub adds_up: bool,
+    set: Setter,
+}
+
+type Setter = fn(&mut ReadOptions, &str, &[u8]) -> Result<(), String>;
+
+const SIZE: &str = "SIZE";
+
+const fn option(
+    name: &'static str,
+    form: &'static str,
+    help: &'static str,
+    default: &'static str,
+    set: Setter,
+) -> ReadOption {
+    ReadOption {
+        name,
+        form,
+        help,
+        default,
+        adds_up: false,
+        set,
+    }
+}
+
+const OWN: [ReadOption; 9] = [
+    option(
+        "cache_size",
+        SIZE,
+        "memory for chunks; K, M, G, T are powers of 1024; at least 16M",
+        "256M",
+        |options, name, value| {
+            options.memory.cache_size = size(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "index_memory",
+        SIZE,
+        "memory for metadata and indexes; at least 16M",
+        "256M",
+        |options, name, value| {
+            options.memory.index_memory = size(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "chunk",
+        "auto|SIZE",
+        "chunk shapes of datasets that do not record one: auto, or about SIZE each, from 4K to 1G \
+         and at most half of cache_size",
+        "auto",
+        |options, _, value| {
+            options.settings.chunking = chunking(value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "index_dir",
+        "DIR|none",
+        "directory for the indexes of log files, which later readers use; none: keep no indexes",
+        "/var/cache/h5logfs for root, else h5logfs in the user's cache directory",
+        |options, name, value| {
+            options.index_dir = index_dir(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "index_dir_size",
+        SIZE,
+        "size that the index directory may reach; at least 16M",
+        "1G",
+        |options, name, value| {
+            options.index_dir_size = size(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "scan_memory",
+        SIZE,
+        "address space of a process that scans a file; at least 256M",
+        "2G",
+        |options, _, value| {
+            options.scans.memory = scan_memory(value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "scan_cpu",
+        "SECONDS",
+        "processor time of a scan",
+        "60",
+        |options, name, value| {
+            options.scans.cpu = seconds(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "scan_time",
+        "SECONDS",
+        "time of a scan by the clock",
+        "300",
+        |options, name, value| {
+            options.scans.time = seconds(name, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        "scan_user",
+        "NAME",
+        "user as which scans run that root starts",
+        "h5logfs if this user exists, else nobody",
+        |options, name, value| {
+            options.scans.user = Some(text(name, value)?);
+            Ok(())
+        },
+    ),
+];
+
+/// Every option of reading, those of layouts last.
+pub fn all() -> impl Iterator<Item = ReadOption> {
+    OWN.into_iter().chain(LAYOUT_OPTIONS.map(ReadOption::from))
+}
+
+impl From<LayoutOption> for ReadOption {
+    fn from(option: LayoutOption) -> Self {
+        ReadOption {
+            name: option.name,
+            form: option.form,
+            help: option.help,
+            default: option.default,
+            adds_up: option.adds_up,
+            set: |options, name, value| options.settings.set(name, value),
+        }
+    }
+}
+
+impl ReadOptions {
+    /// Parses options, separated by commas, each as `name=value`: `cache_size=1G,chunk=4M`. Later ones win. Fails with a
+    /// sentence that names the option.
+    pub fn parse(list: &OsStr) -> Result<Self, String> {
+        let mut options = ReadOptions::default();
+        let items = list.as_bytes().split(|b| *b == b',');
+        for item in items.filter(|item| !item.is_empty()) {
+            let at = item.iter().position(|b| *b == b'=');
+            let (name, value) = item.split_at(at.unwrap_or(item.len()));
+            let name = String::from_utf8_lossy(name);
+            match value.strip_prefix(b"=") {
+                Some(value) => options.set(&name, value)?,
+                None => return Err(without_value(&name)),
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// The limits of a scan for readers with these options.
+    pub fn scan_limits(&self) -> workers::Limits {
+        workers::Limits {
+            metadata: self.memory.index_memory,
+            ..self.scans.clone()
+        }
+    }
+
+    /// Sets one option. Fails with a sentence that names it.
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
+        match all().find(|option| option.name == name) {
+            Some(option) => (option.set)(self, name, value),
+            None => Err(unknown(name)),
+        }
+    }
+
+    /// Checks options that depend on each other: at least two chunks must fit into the cache.
+    pub fn check(&self) -> Result<(), String> {
+        match self.settings.chunking {
+            Chunking::Size(bytes) if bytes > self.memory.cache_size / 2 => Err(format!(
+                "chunk={bytes}: more than half of cache_size, which is {}",
+                self.memory.cache_size
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn without_value(name: &str) -> String {
+    if all().any(|option| option.name == name) {
+        return format!("option {name} needs a value: {name}=…");
+    }
+    unknown(name)
+}
+
+fn unknown(name: &str) -> String {
+    let known: Vec<&str> = all().map(|option| option.name).collect();
+    format!(
+        "unknown option {name}: expected one of {}",
+        known.join(", ")
+    )
+}
+
+/// Enough for some chunks of the usual size and the tables that lead to them.
+const SMALLEST_SIZE: u64 = 16 << 20;
+
+/// The value of the option `name`: a number of bytes of at least 16 MiB.
+fn size(name: &str, value: &[u8]) -> Result<u64, String> {
+    let text = String::from_utf8_lossy(value);
+    let size = parse_size(&text).map_err(|e| format!("{name}={e}"))?;
+    if size < SMALLEST_SIZE {
+        return Err(format!(
+            "{name}={text}: less than 16M, with which little can be done"
+        ));
+    }
+    Ok(size)
+}
+
+fn index_dir(name: &str, value: &[u8]) -> Result<IndexDir, String> {
+    match value {
+        b"none" => Ok(IndexDir::None),
+        _ => Ok(IndexDir::At(path(name, value)?)),
+    }
+}
+
+fn chunking(value: &[u8]) -> Result<Chunking, String> {
+    let text = String::from_utf8_lossy(value);
+    parse_chunking(&text).map_err(|e| format!("chunk={e}"))
+}
+
+fn scan_memory(value: &[u8]) -> Result<u64, String> {
+    let memory = size("scan_memory", value)?;
+    if memory < workers::SMALLEST_MEMORY {
+        return Err(format!(
+            "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
+        ));
+    }
+    Ok(memory)
+}
+
+/// A week. A larger limit is no limit.
+const MOST_SECONDS: u64 = 7 * 24 * 3600;
+
+/// The value of the option `name`: a whole number of seconds from 1 to those of a week.
+pub fn seconds(name: &str, value: &[u8]) -> Result<Duration, String> {
+    let text = String::from_utf8_lossy(value);
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|n| (1..=MOST_SECONDS).contains(n));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("{name}={text}: not a number of seconds from 1 to {MOST_SECONDS}"))
+}
+
+fn text(name: &str, value: &[u8]) -> Result<String, String> {
+    match std::str::from_utf8(value) {
+        Ok("") => Err(format!("{name}= has no value")),
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(format!("{name}=: not a text")),
+    }
+}
+
+/// The value of the option `name`: a path.
+pub fn path(name: &str, value: &[u8]) -> Result<PathBuf, String> {
+    if value.is_empty() {
+        return Err(format!("{name}= has no path"));
+    }
+    Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
+}
+
+/// Limits of the option `chunk`, in bytes.
+const SMALLEST_CHUNK: u64 = 4 << 10;
+const LARGEST_CHUNK: u64 = 1 << 30;
+
+/// Parses `auto`, or the size of chunks.
+pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
+    if text == "auto" {
+        return Ok(Chunking::Auto);
+    }
+    match parse_size(text) {
+        Ok(bytes) if (SMALLEST_CHUNK..=LARGEST_CHUNK).contains(&bytes) => Ok(Chunking::Size(bytes)),
+        _ => Err(format!(
+            "`{text}` is neither `auto` nor a size from 4K to 1G"
+        )),
+    }
+}
+
+/// Parses a number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size: expected a number, or one with K, M, G or T");
+    let shift = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        _ => 0,
+    };
+    let digits = if shift > 0 {
+        &text[..text.len() - 1]
+    } else {
+        text
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(list: &str) -> Result<ReadOptions, String> {
+        ReadOptions::parse(list.as_ref())
+    }
+
+    #[test]
+    fn a_list_sets_what_it_names() {
+        assert_eq!(parse("").unwrap(), ReadOptions::default());
+        let options = parse("cache_size=1G,,chunk=4M,index_dir=none,scan_cpu=7").unwrap();
+        assert_eq!(options.memory.cache_size, 1 << 30);
+        assert_eq!(options.settings.chunking, Chunking::Size(4 << 20));
+        assert_eq!(options.index_dir, IndexDir::None);
+        assert_eq!(options.scans.cpu, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn a_bad_option_is_named() {
+        for (list, words) in [
+            (
+                "cache_sise=1G",
+                "unknown option cache_sise: expected one of cache_size,",
+            ),
+            ("allow_other", "unknown option allow_other"),
+            (
+                "cache_size",
+                "option cache_size needs a value: cache_size=…",
+            ),
+            ("cache_size=1M", "cache_size=1M: less than 16M"),
+            ("chunk=1G", "more than half of cache_size"),
+            ("index_dir=", "index_dir= has no path"),
+            ("scan_user=", "scan_user= has no value"),
+            ("scan_memory=17M", "less than 256M"),
+            ("scan_time=0", "scan_time=0: not a number of seconds"),
+        ] {
+            let complaint = parse(list).unwrap_err();
+            assert!(complaint.contains(words), "{list}: {complaint}");
+        }
+        for option in LAYOUT_OPTIONS {
+            let complaint = parse(option.name).unwrap_err();
+            assert!(complaint.contains("needs a value"), "{complaint}");
+        }
+    }
+}
