@@ -34,7 +34,10 @@ class References(dict[str, Any]):
         storage_options: Optional[dict[str, Any]] = None,
     ) -> None:
         """Writes the references as a directory of Parquet files, which readers load in parts. `record_size` counts the
-        references of one file. Needs kerchunk and fastparquet."""
+        references of one file. Needs kerchunk and fastparquet.
+
+        With pandas 3, fsspec (seen in 2026.9) fails with a TypeError where it meets a chunk that was never written. The
+        dictionary and its JSON have no such problem."""
         import fsspec
         from fsspec.implementations.reference import LazyReferenceMapper
 
