@@ -5,6 +5,7 @@
 
 pub mod burst;
 pub mod clock;
+pub mod damaged;
 pub mod driver;
 pub mod encoder;
 pub mod layer;

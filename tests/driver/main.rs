@@ -4,6 +4,7 @@
 mod common;
 
 mod corpus;
+mod damaged;
 mod errors;
 mod options;
 mod plain;

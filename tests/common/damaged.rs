@@ -1,0 +1,870 @@
+//! The whole corpus, damaged: each file cut off anywhere, and with single bits turned over, mounted or opened by the
+//! file driver, and read whole by h5py. The daemon, or the process with the driver, survives all of it, in bounded
+//! memory, and what is read is what was there, or an error.
+//!
+//! Neither layout has checksums over its data, nor over its tables, and HDF5 has none over most of its structures.
+//! So a turned bit may say something else than before, and what it says is shown. What has to hold depends on where
+//! the damage is, which is told by the good log's own tables and records:
+//!
+//! | damage | what readers may see, beside errors |
+//! |---|---|
+//! | a bit of data that a record has, as they are | elements differ in which this byte has the last word, and no others; no errors |
+//! | a bit of deflated data | no difference but in elements of this record (a stream that is as long as its data cannot be told from them) |
+//! | a bit of the log that no record has | no difference, and no error |
+//! | a bit of a table | elements may differ; names, attributes, types and shapes do not (but for the number of records of a netCDF file, which only the tables say) |
+//! | a bit of the rest of an HDF5 file | no difference, unless libhdf5 sees one in the log itself, or cannot read it: who changes an attribute has changed it |
+//! | a bit of the header of a netCDF file | no difference, unless the header reads differently |
+//! | an HDF5 file, or a subfile, cut off; a data log cut off | no difference |
+//! | a metadata log cut off | elements that it wrote read as if it had not, and the scan and an attribute of the root say what was lost |
+//! | a netCDF file cut off | bytes in it are zeros: bytes that are cut off cannot be told from those that were not written yet |
+//!
+//! `H5LOGFS_TEST_CASES` sets the number of turned bits for each log, each in a copy of its own; it is cut off at a
+//! quarter as many places. `H5LOGFS_TEST_SEED` decides which. `H5LOGFS_TEST_ONLY` takes logs whose names contain it.
+//!
+//! Left out are logs of netCDF that several processes share: they are sparse files of 16 MiB and more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use h5logfs_core::boxes::Bounds;
+use h5logfs_core::log::Tables;
+use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::model::{Block, Encoding, Record, StoredBytes};
+use h5logfs_core::log::netcdf::header::Header;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_scan::scan;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::driver::Driver;
+use super::mpirun::{cases, first_seed};
+use super::pnetcdf::{Case, copy_logs};
+use super::readers::{Python, corpus, project};
+use super::{Mounted, is_running};
+
+/// Turned bits, unless the environment asks for another number.
+const FLIPS: usize = 4;
+/// A metadata log whose number of entries looks like the mark of an unknown number: missing entries cannot be
+/// noticed.
+const NOT_COUNTED: &str = "exactly-cdf1-np1";
+/// What a reader may take beside that, in KiB: Python, numpy, and all of two logs.
+const READER_MEMORY: u64 = 256 << 10;
+/// How long one file may take to be read.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What the daemon is given for chunks, and for indexes, in MiB.
+const LIMIT: u64 = 64;
+/// What it may have taken at most, in KiB: both limits; beside them what is not charged, the chunk that our one reader
+/// waits for, and two that are made ahead, each no larger than the limit; what libhdf5 makes of some hundred KB of
+/// metadata, and the program itself. A size from a file that was believed would be far above.
+const MOST_MEMORY: u64 = (5 * LIMIT + 64) << 10;
+
+// --- logs ----------------------------------------------------------------------------------------
+
+/// A good log: its files, by paths. The first is the one that is opened.
+struct Log {
+    name: String,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Log {
+    /// All files below a directory.
+    fn of_dir(name: &str, dir: &Path, first: &str) -> Log {
+        let mut files = Vec::new();
+        let mut dirs = vec![PathBuf::new()];
+        while let Some(below) = dirs.pop() {
+            for entry in fs::read_dir(dir.join(&below)).unwrap().flatten() {
+                let path = below.join(entry.file_name());
+                if entry.path().is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let bytes = fs::read(entry.path()).unwrap();
+                files.push((path.to_str().unwrap().to_owned(), bytes));
+            }
+        }
+        files.sort_by_key(|(path, _)| (path != first, path.clone()));
+        Log {
+            name: name.to_owned(),
+            files,
+        }
+    }
+
+    fn hdf5(path: &Path) -> Log {
+        let dir = tempfile::tempdir().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        fs::copy(path, dir.path().join(name)).unwrap();
+        let subfiles = format!("{name}.subfiles");
+        if let Ok(all) = fs::read_dir(path.with_file_name(&subfiles)) {
+            fs::create_dir(dir.path().join(&subfiles)).unwrap();
+            for entry in all.flatten() {
+                let to = dir.path().join(&subfiles).join(entry.file_name());
+                fs::copy(entry.path(), to).unwrap();
+            }
+        }
+        Log::of_dir(name, dir.path(), name)
+    }
+
+    fn netcdf(case: &Case) -> Log {
+        let dir = tempfile::tempdir().unwrap();
+        copy_logs(case.file("file.nc").parent().unwrap(), dir.path());
+        Log::of_dir(&case.name, dir.path(), "file.nc")
+    }
+
+    fn all() -> Vec<Log> {
+        let dirs = [corpus(), project().join("fuzz/samples")];
+        let files = dirs.iter().flat_map(|f| fs::read_dir(f).unwrap());
+        let mut paths: Vec<PathBuf> = files.flatten().map(|f| f.path()).collect();
+        paths.retain(|path| path.to_str().unwrap().ends_with(".log.h5"));
+        paths.sort();
+        let hdf5 = paths.iter().map(|path| Log::hdf5(path));
+        let netcdf = Case::all();
+        let netcdf = netcdf.iter().filter(|c| !c.name.starts_with("shared"));
+        let mut logs: Vec<Log> = hdf5.chain(netcdf.map(Log::netcdf)).collect();
+        // There is nothing to be damaged in an empty file.
+        logs.retain(|log| log.files.iter().any(|(_, bytes)| !bytes.is_empty()));
+        if let Ok(only) = std::env::var("H5LOGFS_TEST_ONLY") {
+            logs.retain(|log| log.name.contains(&only));
+        }
+        logs
+    }
+
+    fn is_netcdf(&self) -> bool {
+        self.files[0].0.ends_with(".nc")
+    }
+
+    fn lay_out(&self, dir: &Path) {
+        for (path, bytes) in &self.files {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+    }
+
+    fn damaged(&self, damage: Damage) -> Log {
+        let mut files = self.files.clone();
+        let bytes = &mut files[damage.file].1;
+        match damage.kind {
+            Kind::Cut => bytes.truncate(damage.at),
+            Kind::Flip(bit) => bytes[damage.at] ^= 1 << bit,
+        }
+        Log {
+            name: self.name.clone(),
+            files,
+        }
+    }
+
+    /// The seed of its damages, which does not depend on what other logs there are.
+    fn seed(&self) -> u64 {
+        let mix = |seed: u64, byte: u8| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
+        self.name.bytes().fold(first_seed(), mix)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Damage {
+    file: usize,
+    at: usize,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cut,
+    Flip(u8),
+}
+
+/// splitmix64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+/// Any byte of a log is as likely as any other.
+fn damages(log: &Log, flips: usize) -> Vec<Damage> {
+    let mut random = Random(log.seed());
+    let total = log.files.iter().map(|(_, bytes)| bytes.len()).sum();
+    let damage = |number: usize| {
+        let mut at = random.below(total);
+        let mut file = 0;
+        while at >= log.files[file].1.len() {
+            at -= log.files[file].1.len();
+            file += 1;
+        }
+        let kind = if number < flips {
+            Kind::Flip(random.below(8) as u8)
+        } else {
+            Kind::Cut
+        };
+        Damage { file, at, kind }
+    };
+    (0..flips + flips.div_ceil(4)).map(damage).collect()
+}
+
+// --- what lies where -----------------------------------------------------------------------------
+
+/// Source, offset and length of the stored bytes of a record.
+type Placed = (u16, u64, u64);
+
+fn placed(stored: &StoredBytes) -> Placed {
+    (stored.source, stored.offset, stored.len)
+}
+
+/// Which element of which record has the last word on each element of a dataset.
+type Owners = Vec<Option<(StoredBytes, u64)>>;
+
+/// What the good log says of itself; nothing where it is not good.
+struct Map {
+    view: Option<Arc<View>>,
+    /// By datasets.
+    owners: Vec<Owners>,
+    /// All that records say where their bytes are: the dataset, the place, and the bytes of an element there.
+    stored: BTreeSet<(usize, Placed, u64)>,
+}
+
+impl Map {
+    fn of(log: &Log, dir: &Path) -> Map {
+        let view = open(log, dir).ok();
+        let mut map = Map {
+            view: view.clone(),
+            owners: Vec::new(),
+            stored: BTreeSet::new(),
+        };
+        if let Some(view) = view {
+            (0..view.snapshot().datasets.len()).for_each(|number| map.add(&view, number));
+        }
+        map
+    }
+
+    fn add(&mut self, view: &View, number: usize) {
+        let dataset = &view.snapshot().datasets[number];
+        let all = Bounds {
+            start: vec![0; dataset.dims.len()],
+            end: dataset.dims.clone(),
+        };
+        let mut owners = vec![None; dataset.elements().unwrap() as usize];
+        if let Ok(index) = view.index(number)
+            && !owners.is_empty()
+        {
+            let _ = index.visit_back(&all, |record| {
+                record.visit_back(&all, |block| {
+                    own(&mut owners, &all, record, &block);
+                    ControlFlow::<()>::Continue(())
+                })
+            });
+        }
+        self.owners.push(owners);
+        let mut put = |record: &Record<'_>| {
+            let converted = record.conversion.map(|c| c.from.kind.size() as u64);
+            let element = converted.unwrap_or(dataset.element_size);
+            self.stored
+                .insert((number, placed(&record.stored), element));
+            ControlFlow::<()>::Continue(())
+        };
+        if let Ok(found) = view.records(number) {
+            let _ = found.records.iter().try_for_each(|record| put(&record));
+            if let Some(base) = found.records.base() {
+                let _ = base.visit_back(&all, put);
+            }
+        }
+    }
+}
+
+fn own(owners: &mut Owners, all: &Bounds, record: &Record<'_>, block: &Block<'_>) {
+    let Some(common) = block.bounds().intersection(all) else {
+        return;
+    };
+    let mut index = common.start.clone();
+    loop {
+        let place = |sides: &[u64], start: &[u64]| {
+            let steps = index.iter().zip(start).zip(sides);
+            steps.fold(0, |at, ((i, start), side)| at * side + (i - start))
+        };
+        let at = place(&all.end, &all.start) as usize;
+        let within = block.elements_before + place(block.count, block.start);
+        owners[at].get_or_insert((record.stored, within));
+        let Some(d) = (0..index.len()).rposition(|d| index[d] + 1 < common.end[d]) else {
+            return;
+        };
+        index[d] += 1;
+        index[d + 1..].copy_from_slice(&common.start[d + 1..]);
+    }
+}
+
+fn open(log: &Log, dir: &Path) -> h5logfs_core::error::Result<Arc<View>> {
+    let dir = SourceDir::open(dir)?;
+    let settings = Settings {
+        without_logs: true,
+        ..Settings::default()
+    };
+    let snapshot = scan(ScanRequest::alone(
+        &dir,
+        Path::new(&log.files[0].0),
+        &settings,
+    ))?;
+    let budget = Budget::new(MemoryLimits::each(LIMIT << 20));
+    View::open(&dir, snapshot, Arc::new(budget), None)
+}
+
+/// Where damage is.
+#[derive(Debug, PartialEq, Eq)]
+enum Region {
+    /// Data of records: elements that may differ, by datasets.
+    Data {
+        elements: BTreeMap<usize, BTreeSet<u64>>,
+        raw: bool,
+    },
+    /// Of the log, but no record has it.
+    Unused,
+    Table,
+    /// Everything else.
+    Structure,
+}
+
+impl Region {
+    /// Whether the elements that a difference lists are in it.
+    fn has(&self, view: &View, difference: &Value, list: &str) -> bool {
+        let mut datasets = view.snapshot().datasets.iter();
+        let number = datasets.position(|d| difference["object"] == d.name);
+        let own = match (self, number) {
+            (Region::Data { elements, .. }, Some(number)) => elements.get(&number),
+            _ => None,
+        };
+        let mut listed = numbers(&difference[list]).into_iter();
+        listed.all(|n| own.is_some_and(|own| own.contains(&n)))
+    }
+}
+
+impl Map {
+    fn region(&self, log: &Log, damage: Damage) -> Region {
+        let Some(view) = &self.view else {
+            return Region::Structure;
+        };
+        let snapshot = view.snapshot();
+        let path = log.files[damage.file].0.as_str();
+        let sources = snapshot.sources.iter().zip(0u16..);
+        let places: Vec<(u16, u64)> = sources
+            .filter(|(source, _)| source.place.path.as_os_str() == path)
+            .filter_map(|(source, number)| {
+                Some((number, in_source(&source.arrangement, damage.at as u64)?))
+            })
+            .collect();
+        let mut places_of = places.iter();
+        let data = self.data(&places);
+        let other = || places_of.find_map(|(source, at)| region_of(&snapshot.log, *source, *at));
+        data.or_else(other).unwrap_or(Region::Structure)
+    }
+
+    /// What records say of a byte; `None` where no record has it.
+    fn data(&self, places: &[(u16, u64)]) -> Option<Region> {
+        let mut elements: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+        let (mut has_record, mut raw) = (false, true);
+        for (dataset, (source, offset, len), size) in &self.stored {
+            let has = |(of, at): &&(u16, u64)| of == source && (*offset..offset + len).contains(at);
+            let Some((_, at)) = places.iter().find(has) else {
+                continue;
+            };
+            has_record = true;
+            let number = (at - offset) / size;
+            for (element, owner) in self.owners[*dataset].iter().enumerate() {
+                let Some((stored, own)) =
+                    owner.filter(|(s, _)| placed(s) == (*source, *offset, *len))
+                else {
+                    continue;
+                };
+                let is_plain = matches!(stored.encoding, Encoding::Raw | Encoding::Converted);
+                if !is_plain || own == number {
+                    elements.entry(*dataset).or_default().insert(element as u64);
+                    raw &= is_plain;
+                }
+            }
+        }
+        has_record.then_some(Region::Data { elements, raw })
+    }
+}
+
+fn in_source(arrangement: &Arrangement, at: u64) -> Option<u64> {
+    match arrangement {
+        Arrangement::Whole | Arrangement::ZerosAfter => Some(at),
+        Arrangement::Blocks {
+            block,
+            at: blocks,
+            len,
+        } => {
+            let has = |(_, begin): &&(u64, u64)| (*begin..begin + block).contains(&at);
+            let found = blocks.iter().find(has);
+            let place = found.map(|(number, begin)| number * block + (at - begin));
+            place.filter(|place| place < len)
+        }
+        Arrangement::Striped { .. } => None,
+    }
+}
+
+/// Where no record has the byte of a source.
+fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
+    match tables {
+        Tables::LogVol(tables) => {
+            let has =
+                |e: &&Extent| e.source == source && (e.offset..e.offset + e.len).contains(&at);
+            let table = tables.metadata.iter().find(has).map(|_| Region::Table);
+            table.or(tables.data.iter().find(has).map(|_| Region::Unused))
+        }
+        Tables::Classic(tables) if source == tables.metadata => Some(Region::Table),
+        // It begins with magic bytes and numbers, 16 of them.
+        Tables::Classic(tables) if source == tables.data && at >= 16 => Some(Region::Unused),
+        Tables::Classic(_) => None,
+        Tables::Netcdf(_) if source == 0 => None,
+        Tables::Netcdf(tables) if tables.logs.iter().any(|log| log.metadata == source) => {
+            Some(Region::Table)
+        }
+        // Its magic bytes.
+        Tables::Netcdf(_) if at < 8 => Some(Region::Table),
+        Tables::Netcdf(_) => Some(Region::Unused),
+    }
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+/// How the reader comes to the logs.
+pub enum Way {
+    /// A daemon serves them.
+    Mount,
+    /// The reader itself opens them, by the file driver.
+    Driver(Driver),
+}
+
+impl Way {
+    fn is_mount(&self) -> bool {
+        matches!(self, Way::Mount)
+    }
+
+    /// The most memory that the process with the views may take, in KiB.
+    fn most_memory(&self) -> u64 {
+        match self {
+            Way::Mount => MOST_MEMORY,
+            Way::Driver(_) => MOST_MEMORY + READER_MEMORY,
+        }
+    }
+}
+
+/// A reader, and the daemon that serves it.
+struct Session {
+    mounted: Option<Mounted>,
+    reader: Reader,
+}
+
+struct Reader {
+    child: Child,
+    questions: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Reader {
+    fn new(python: &Python) -> Reader {
+        let mut command = python.tool("damaged.py");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let questions = child.stdin.take().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let (tell, answers) = channel();
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        Reader {
+            child,
+            questions,
+            answers,
+        }
+    }
+
+    /// What differs; fails where the reader died, or had to be given up.
+    fn ask(&mut self, question: &Value) -> Result<Vec<Value>, String> {
+        let sent = writeln!(self.questions, "{question}");
+        sent.map_err(|e| format!("the reader is gone: {e}"))?;
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(line) => Ok(serde_json::from_str(&line).unwrap()),
+            Err(e) => Err(format!("the reader says nothing: {e}")),
+        }
+    }
+}
+
+impl Session {
+    fn new(way: &Way, python: &Python, source: &Path) -> Session {
+        let options =
+            format!("cache_size={LIMIT}M,index_memory={LIMIT}M,netcdf=hdf5,index_dir=none");
+        let (mounted, reader) = match way {
+            Way::Mount => (Some(Mounted::new(source, &options)), Reader::new(python)),
+            Way::Driver(driver) => {
+                let mut variables = driver.used();
+                variables.push(("HDF5_DRIVER_CONFIG", options.into()));
+                (None, Reader::new(&python.with_variables(variables)))
+            }
+        };
+        Session { mounted, reader }
+    }
+
+    /// Where readers find a file below the source.
+    fn path(&self, source: &Path, file: &Path) -> PathBuf {
+        let below = file.strip_prefix(source).unwrap();
+        match &self.mounted {
+            Some(mounted) => mounted.join(below),
+            None => file.to_owned(),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.mounted.as_ref().is_none_or(|m| is_running(m.daemon))
+    }
+
+    /// The most memory that the process with the views ever had, in KiB; `None` where it is gone.
+    fn memory(&self) -> Option<u64> {
+        let process = match &self.mounted {
+            Some(mounted) => mounted.daemon.as_raw_pid().to_string(),
+            None => self.reader.child.id().to_string(),
+        };
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse().ok()
+    }
+}
+
+// --- the test ------------------------------------------------------------------------------------
+
+/// What came of it all.
+#[derive(Debug, Default)]
+struct Tally {
+    equal: usize,
+    failed: usize,
+    differs: usize,
+    /// The file itself is another one than before to those who know its format: nothing was compared.
+    not_judged: usize,
+    /// The process with the views died, hung, or took too much memory, and another one took its place.
+    lost: Vec<String>,
+    /// The reader died or hung, of what it was shown.
+    readers: Vec<String>,
+    wrong: Vec<String>,
+    memory: u64,
+}
+
+struct Run<'a> {
+    way: &'a Way,
+    /// Reads what is shown.
+    python: &'a Python,
+    /// Reads the logs themselves.
+    native: &'a Python,
+    source: TempDir,
+    session: Option<Session>,
+    tally: Tally,
+}
+
+/// A copy of a log, what was done to it, and where it lies.
+struct Copy<'a> {
+    log: &'a Log,
+    map: &'a Map,
+    damage: Damage,
+    region: Region,
+    bad: Log,
+    dir: PathBuf,
+}
+
+impl Copy<'_> {
+    fn name(&self) -> String {
+        let Damage { file, at, kind } = self.damage;
+        let (file, _) = &self.log.files[file];
+        format!("{}: {file} {kind:?} at {at}", self.log.name)
+    }
+
+    /// The damaged file.
+    fn path(&self) -> &str {
+        &self.log.files[self.damage.file].0
+    }
+
+    fn good_dir(&self) -> PathBuf {
+        self.dir.with_file_name("good")
+    }
+}
+
+impl Run<'_> {
+    fn log(&mut self, log: &Log, damages: &[Damage]) {
+        let own = self.source.path().join(&log.name);
+        log.lay_out(&own.join("good"));
+        let map = Map::of(log, &own.join("good"));
+        for (number, damage) in damages.iter().enumerate() {
+            let copy = Copy {
+                log,
+                map: &map,
+                damage: *damage,
+                region: map.region(log, *damage),
+                bad: log.damaged(*damage),
+                dir: own.join(number.to_string()),
+            };
+            copy.bad.lay_out(&copy.dir);
+            self.one(&copy);
+            fs::remove_dir_all(&copy.dir).unwrap();
+        }
+        fs::remove_dir_all(&own).unwrap();
+    }
+
+    fn one(&mut self, copy: &Copy<'_>) {
+        let source = self.source.path();
+        let make = || Session::new(self.way, self.python, source);
+        let session = self.session.get_or_insert_with(make);
+        let first = |dir: &Path| session.path(source, &dir.join(&copy.log.files[0].0));
+        let (good, bad) = (first(&copy.good_dir()), first(&copy.dir));
+        let answer = session.reader.ask(&json!({"good": good, "bad": bad}));
+        let is_there = session.is_there();
+        let memory = session.memory().unwrap_or(0);
+        if memory > self.way.most_memory() {
+            self.session = None;
+            return self.lose(copy, format!("{memory} KiB were taken"));
+        }
+        self.tally.memory = self.tally.memory.max(memory);
+        match answer {
+            Ok(mut differences) if is_there => {
+                let number = differences.len();
+                differences.retain(|d| d["what"] != "incomplete");
+                let has_attribute = differences.len() < number;
+                self.count(&differences);
+                let judged = self.judge(copy, &differences);
+                let judged = judged
+                    .and_then(|()| expect_attribute_of_losses(copy, has_attribute, &differences));
+                if let Err(reason) = judged {
+                    let wrong = format!("{}: {reason}", copy.name());
+                    self.tally.wrong.push(wrong);
+                }
+            }
+            // A daemon that hangs makes all its readers hang.
+            Err(said) if is_there && self.way.is_mount() && self.serves(&good) => {
+                self.session = None;
+                let what = format!("{} ({:?}): {said}", copy.name(), copy.region);
+                self.tally.readers.push(what);
+            }
+            _ => {
+                self.session = None;
+                self.lose(copy, "the process with the views died, or hangs".into());
+            }
+        }
+    }
+
+    fn serves(&mut self, good: &Path) -> bool {
+        let question = json!({"good": good, "bad": good});
+        Reader::new(self.python).ask(&question).is_ok()
+    }
+
+    fn count(&mut self, differences: &[Value]) {
+        let tally = &mut self.tally;
+        match differences.iter().all(|d| d["what"] == "failed") {
+            true if differences.is_empty() => tally.equal += 1,
+            true => tally.failed += 1,
+            false => tally.differs += 1,
+        }
+    }
+
+    /// The process with the views did what it must not.
+    fn lose(&mut self, copy: &Copy<'_>, what: String) {
+        let what = format!("{} ({:?}): {what}", copy.name(), copy.region);
+        self.tally.wrong.push(what.clone());
+        self.tally.lost.push(what);
+    }
+
+    /// Whether readers may see that. Fails with what they may not.
+    fn judge(&mut self, copy: &Copy<'_>, differences: &[Value]) -> Result<(), String> {
+        let Some(view) = &copy.map.view else {
+            return Ok(());
+        };
+        let region = &copy.region;
+        let only = |allowed: &dyn Fn(&str, &Value) -> bool| {
+            let may = |d: &&Value| allowed(d["what"].as_str().unwrap_or_default(), d);
+            match differences.iter().find(|d| !may(d)) {
+                Some(d) => Err(format!("{region:?}: {}", shortened(d))),
+                None => Ok(()),
+            }
+        };
+        let netcdf = copy.log.is_netcdf();
+        match (copy.damage.kind, region) {
+            (Kind::Cut, region) if netcdf && copy.damage.file == 0 => {
+                // But for the one element that is cut in two.
+                only(&|what, d| {
+                    what == "failed" || (what == "data" && region.has(view, d, "values"))
+                })
+            }
+            (Kind::Cut, _) if netcdf && copy.path().ends_with(".meta") => {
+                only(&|what, _| ["failed", "data", "shape"].contains(&what))?;
+                expect_loss_is_told(copy, differences)?;
+                expect_own(copy, view, differences)
+            }
+            (Kind::Cut, _) => only(&|what, _| what == "failed"),
+            (_, Region::Data { elements, raw }) => only(&|what, d| match what {
+                "data" => region.has(view, d, "elements"),
+                "failed" => {
+                    let mut own = elements
+                        .keys()
+                        .map(|number| &view.snapshot().datasets[*number]);
+                    !raw && own.any(|dataset| d["object"] == dataset.name)
+                }
+                _ => false,
+            }),
+            (_, Region::Unused) => only(&|_, _| false),
+            (_, Region::Table) => {
+                only(&|what, _| ["failed", "data"].contains(&what) || (netcdf && what == "shape"))
+            }
+            (_, Region::Structure) => {
+                let allowed = only(&|what, _| what == "failed");
+                if allowed.is_err() && self.is_another(copy) {
+                    self.tally.not_judged += 1;
+                    return Ok(());
+                }
+                allowed
+            }
+        }
+    }
+
+    /// Whether the damaged file itself is another one to those who know the format.
+    fn is_another(&mut self, copy: &Copy<'_>) -> bool {
+        let path = copy.path();
+        let (good, bad) = (copy.good_dir(), &copy.dir);
+        if copy.log.is_netcdf() {
+            return header(bad, path) != header(&good, path);
+        }
+        let question = json!({"good": good.join(path), "bad": bad.join(path), "native": true});
+        // libhdf5 may die of the file, or never come back: then it cannot be read.
+        let answer = Reader::new(self.native).ask(&question);
+        answer.is_err() || answer.is_ok_and(|differences| !differences.is_empty())
+    }
+}
+
+/// Where readers see that entries are missing, the scan has said so.
+fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), String> {
+    let is_seen = differences.iter().any(|d| d["what"] != "failed");
+    let is_told = || {
+        let view = open(&copy.bad, &copy.dir);
+        view.is_ok_and(|view| view.snapshot().has_losses())
+    };
+    if is_seen && copy.log.name != NOT_COUNTED && !is_told() {
+        Err("nothing says that something is lost".into())
+    } else {
+        Ok(())
+    }
+}
+
+/// The root has the attribute that says so exactly where the scan knows of losses.
+fn expect_attribute_of_losses(
+    copy: &Copy<'_>,
+    has_attribute: bool,
+    differences: &[Value],
+) -> Result<(), String> {
+    let is_root = |d: &Value| d["object"] == "/" && d["what"] == "failed";
+    if copy.map.view.is_none() || differences.iter().any(is_root) {
+        return Ok(());
+    }
+    let view = open(&copy.bad, &copy.dir);
+    if view.is_ok_and(|view| view.snapshot().has_losses()) == has_attribute {
+        Ok(())
+    } else {
+        Err(format!("attribute of losses: {has_attribute}"))
+    }
+}
+
+/// Elements that differ are those that the damaged metadata log wrote.
+fn expect_own(copy: &Copy<'_>, view: &View, differences: &[Value]) -> Result<(), String> {
+    let snapshot = view.snapshot();
+    let Tables::Netcdf(tables) = &snapshot.log else {
+        return Ok(());
+    };
+    let is_it = |source: u16| {
+        let place = &snapshot.sources[usize::from(source)].place;
+        place.path.as_os_str() == copy.path()
+    };
+    let logs = tables.logs.iter().filter(|log| is_it(log.metadata));
+    let data: Vec<u16> = logs.filter_map(|log| log.data).collect();
+    for difference in differences.iter().filter(|d| d["what"] == "data") {
+        let mut datasets = snapshot.datasets.iter();
+        let number = datasets.position(|d| difference["object"] == d.name);
+        let owners = &copy.map.owners[number.ok_or("data of no dataset")?];
+        let is_own = |n: &u64| owners[*n as usize].is_some_and(|(s, _)| data.contains(&s.source));
+        if !numbers(&difference["elements"]).iter().all(is_own) {
+            return Err(format!("others wrote this: {}", shortened(difference)));
+        }
+    }
+    Ok(())
+}
+
+fn header(dir: &Path, path: &str) -> Option<Header> {
+    let dir = SourceDir::open(dir).unwrap();
+    Header::read(&SourceFile::open(&dir, Path::new(path)).ok()?).ok()
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Value::as_u64).collect()
+}
+
+fn shortened(difference: &Value) -> String {
+    difference.to_string().chars().take(300).collect()
+}
+
+/// Damages all logs, and lets `python` read them; `native` reads the logs themselves. Fails the test with all that is
+/// wrong.
+pub fn damage_is_an_error_or_not_seen(way: &Way, python: &Python, native: &Python) {
+    let mut run = Run {
+        way,
+        python,
+        native,
+        source: tempfile::tempdir().unwrap(),
+        session: None,
+        tally: Tally::default(),
+    };
+    let flips = cases(FLIPS);
+    for log in &Log::all() {
+        run.log(log, &damages(log, flips));
+    }
+    let Tally {
+        equal,
+        failed,
+        differs,
+        not_judged,
+        lost,
+        readers,
+        wrong,
+        memory,
+    } = &run.tally;
+    eprintln!(
+        "{equal} as before, {failed} with errors, {differs} with other contents, {not_judged} of them files that say \
+         other things themselves; {} processes with views and {} other readers lost; {memory} KiB at most",
+        lost.len(),
+        readers.len()
+    );
+    for line in lost.iter().chain(readers) {
+        eprintln!("{line}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Where it was more, that is among what is wrong.
+    assert!(*memory > 0, "the memory was not measured");
+}
