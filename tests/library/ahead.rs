@@ -60,7 +60,11 @@ impl Fixture {
             cache_size,
             index_memory: 16 << 20,
         };
-        let budget = Arc::new(Budget::new(limits));
+        self.open_with(Budget::new(limits))
+    }
+
+    fn open_with(&self, budget: Budget) -> (Arc<View>, Arc<Budget>) {
+        let budget = Arc::new(budget);
         let (dir, _) = SourceDir::of_file(&self.path).unwrap();
         let snapshot = scan_file(&self.path).unwrap();
         let view = View::open(&dir, snapshot, Arc::clone(&budget), None).unwrap();
@@ -112,6 +116,27 @@ fn what_comes_next_is_made_ahead_and_nothing_twice() {
     assert_eq!(counts.ahead + counts.misses, CHUNKS as u64, "{counts:?}");
     assert_eq!(counts.hits, CHUNKS as u64 + counts.ahead, "{counts:?}");
     assert!(view.log_bytes_read() >= (CHUNK * CHUNKS) as u64);
+}
+
+#[test]
+fn without_threads_a_read_makes_what_comes_next_and_nothing_twice() {
+    let _alone = alone();
+    let log = log_file(Some(200));
+    let (view, budget) = log.open_with(Budget::new(MemoryLimits::each(64 << 20)).without_threads());
+    for chunk in (0..CHUNKS).filter(|chunk| *chunk != 200) {
+        log.read(&view, chunk).unwrap();
+        assert_eq!(threads(), 0);
+    }
+    log.read(&view, 200).unwrap_err();
+    let counts = budget.counts();
+    assert_eq!(
+        counts.ahead + counts.misses,
+        CHUNKS as u64 - 1,
+        "{counts:?}"
+    );
+    // On one core there is nothing to gain.
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    assert_eq!(counts.ahead > 0, cores > 1, "{counts:?}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl<'a> StoredScan<'a> {
             .collect();
         // Only with further log directories does the path of a file decide which companions it has.
         let has_log_dirs = !inputs.settings.log_dirs.is_empty();
-        let at = has_log_dirs.then(|| dir.full_path(relative));
+        let at = has_log_dirs.then(|| (dir.path(), relative));
         let key = StoreKey {
             main,
             name: name.as_encoded_bytes().to_owned(),

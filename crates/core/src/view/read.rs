@@ -212,7 +212,11 @@ impl View {
         self.read_ahead(task, number, chunk);
         let bytes = match cached {
             Some(bytes) => bytes,
-            None => self.cached_chunk(task, number, chunk, source)?,
+            None => self
+                .batch(number, chunk)
+                .make(self, task.user(), number, || {
+                    self.cached_chunk(task, number, chunk, source)
+                })?,
         };
         if offset >= bytes.len() as u64 {
             return Ok(zeros(buf, place.slot - offset));

@@ -4,6 +4,9 @@
 //! stream goes on by the same step, a few threads of the budget ([`Pool`]) make the chunks that it will ask for
 //! next and put them into the cache. So records are inflated in parallel for a single reader. Errors are
 //! dropped here: the reader will meet them.
+//!
+//! Where the budget may have no threads, the chunks wait until the reader needs one that is missing. The read then makes
+//! that and those ([`Batch`]) in threads of its own, which end with the read.
 
 mod pool;
 mod streams;
@@ -11,12 +14,13 @@ mod streams;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::View;
 pub(super) use pool::Pool;
 use streams::Streams;
 
+use crate::parallel;
 use crate::snapshot::Content;
 use crate::task::Task;
 
@@ -32,8 +36,22 @@ const LONGEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Readers {
     /// By number of the dataset, made at its first read. `None` where nothing can be made ahead.
-    datasets: Vec<OnceLock<Option<Box<Mutex<Streams>>>>>,
+    datasets: Vec<OnceLock<Option<Box<Mutex<Readings>>>>>,
     view: Weak<View>,
+}
+
+/// What is known of the reads of one dataset.
+#[derive(Debug)]
+struct Readings {
+    streams: Streams,
+    /// Chunks that are to be made ahead, and wait for a read. Only where there are no threads for them.
+    waiting: Vec<u64>,
+}
+
+/// Chunks that one read makes at once: that which the reader asks for, and those that come next.
+#[derive(Debug)]
+pub(super) struct Batch {
+    next: Vec<u64>,
 }
 
 impl Readers {
@@ -46,7 +64,7 @@ impl Readers {
 
     /// Bytes of memory for the table of `datasets` datasets before any is read.
     pub fn bytes(datasets: usize) -> usize {
-        datasets * size_of::<OnceLock<Option<Box<Mutex<Streams>>>>>()
+        datasets * size_of::<OnceLock<Option<Box<Mutex<Readings>>>>>()
     }
 }
 
@@ -64,14 +82,17 @@ struct Job {
 impl View {
     /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
     pub(super) fn read_ahead(&self, task: &Task, number: usize, chunk: u64) {
+        let Some(mut readings) = self.readings(number) else {
+            return;
+        };
+        let Some(ahead) = readings.streams.next_after(chunk) else {
+            return;
+        };
         let Some(pool) = self.budget.ahead() else {
+            readings.waiting.extend(ahead);
             return;
         };
-        let streams = self.readers.datasets.get(number);
-        let streams = streams.and_then(|s| s.get_or_init(|| self.streams(number)).as_ref());
-        let Some(ahead) = streams.and_then(|s| s.lock().next_after(chunk)) else {
-            return;
-        };
+        drop(readings);
         let job = |chunk| Job {
             view: Weak::clone(&self.readers.view),
             generation: self.generation,
@@ -84,7 +105,29 @@ impl View {
         pool.push(&job(chunk), jobs);
     }
 
-    fn streams(&self, number: usize) -> Option<Box<Mutex<Streams>>> {
+    /// The chunks that are worth to be made with `chunk`, which is missing. Empty where threads make them, and on one core.
+    pub(super) fn batch(&self, number: usize, chunk: u64) -> Batch {
+        let mut next = Vec::new();
+        if self.budget.ahead().is_none()
+            && let Some(mut readings) = self.readings(number)
+        {
+            next = std::mem::take(&mut readings.waiting);
+            drop(readings);
+            next.retain(|other| *other != chunk && !self.has_chunk(number, *other));
+        }
+        if parallel::shares() == 1 {
+            next.clear();
+        }
+        Batch { next }
+    }
+
+    fn readings(&self, number: usize) -> Option<MutexGuard<'_, Readings>> {
+        let readings = self.readers.datasets.get(number)?;
+        let readings = readings.get_or_init(|| self.new_readings(number));
+        readings.as_ref().map(|readings| readings.lock())
+    }
+
+    fn new_readings(&self, number: usize) -> Option<Box<Mutex<Readings>>> {
         let place = &self.map.datasets[number];
         if !matches!(
             self.snapshot.datasets[number].content,
@@ -95,8 +138,38 @@ impl View {
         let chunk = place.raw.max(place.stored).max(1);
         let share = self.budget.limits().cache_size / CACHE_PARTS;
         let most = share.min(MAX_BYTES.max(chunk)) / chunk;
-        let streams = Streams::new(place.grid.steps(), place.grid.len(), most);
-        (most > 0).then(|| Box::new(Mutex::new(streams)))
+        let readings = Readings {
+            streams: Streams::new(place.grid.steps(), place.grid.len(), most),
+            waiting: Vec::new(),
+        };
+        (most > 0).then(|| Box::new(Mutex::new(readings)))
+    }
+}
+
+impl Batch {
+    /// Returns the outcome of `make`, and meanwhile makes the next chunks of dataset `number` in other threads.
+    pub fn make<T: Send>(
+        &self,
+        view: &View,
+        user: Option<u32>,
+        number: usize,
+        make: impl Fn() -> T + Sync,
+    ) -> T {
+        if self.next.is_empty() {
+            return make();
+        }
+        let shares = parallel::shares().min(self.next.len() + 1);
+        let mut outcomes = parallel::share(shares, |share| {
+            let made = (share == 0).then(&make);
+            // The first share has a chunk already.
+            let first = (share + shares - 1) % shares;
+            let task = view.budget.task(user).for_at_most(LONGEST);
+            for chunk in self.next.iter().skip(first).step_by(shares) {
+                view.prefetch(&task, number, *chunk);
+            }
+            made
+        });
+        outcomes.swap_remove(0).unwrap_or_else(make)
     }
 }
 
