@@ -27,7 +27,8 @@ pub fn once(dir: &Path, sources: &[&Path], make: impl FnOnce()) {
         return;
     }
     fs::remove_dir_all(dir).unwrap();
-    fs::create_dir(dir).unwrap();
+    // Another test may have called `shared_dir` in between.
+    fs::create_dir_all(dir).unwrap();
     make();
     fs::write(done, state).unwrap();
 }

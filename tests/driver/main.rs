@@ -1,4 +1,4 @@
-//! The HDF5 file driver, in programs with HDF5 1.14 and later: h5py and netCDF4 of the current Python.
+//! The HDF5 file driver, in programs with HDF5 1.14 and later: h5py and netCDF4 of the current Python, programs of C.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -6,7 +6,10 @@ mod common;
 mod corpus;
 mod damaged;
 mod errors;
+mod hosts;
 mod options;
+mod parallel;
 mod plain;
+mod programs;
 mod suite;
 mod writing;

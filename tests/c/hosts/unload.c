@@ -1,0 +1,83 @@
+/*
+ * unload LIBRARY DATASET LOG…: a host loads HDF5 when it needs it, and unloads it, and with it the plug-in, again and
+ * again. It is not linked to HDF5.
+ */
+#include "host.h"
+
+#include <dlfcn.h>
+
+#define ROUNDS 10
+/* HDF5's own name for it, H5F_ACC_RDONLY, is a call of the library. */
+#define READ_ONLY 0
+
+/* How often a file whose name has these words is mapped. */
+static unsigned mapped(const char *words)
+{
+    char line[8192];
+    unsigned found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    REQUIRE(maps);
+    while (fgets(line, sizeof line, maps)) {
+        found += strstr(line, words) != NULL;
+    }
+    fclose(maps);
+    return found;
+}
+
+typedef herr_t (*without_argument)(void);
+typedef hid_t (*open_file)(const char *, unsigned, hid_t);
+typedef hid_t (*open_dataset)(hid_t, const char *, hid_t);
+typedef herr_t (*close_object)(hid_t);
+
+static void *function(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    REQUIRE(found);
+    return found;
+}
+
+static void one_round(const char *library, const char *name, const char *log)
+{
+    void *hdf5 = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!hdf5) {
+        FAIL("%s", dlerror());
+    }
+    REQUIRE(((without_argument)function(hdf5, "H5open"))() >= 0);
+    const hid_t file = ((open_file)function(hdf5, "H5Fopen"))(log, READ_ONLY, H5P_DEFAULT);
+    REQUIRE(file >= 0);
+    /* A log without the driver has no such dataset. */
+    const hid_t dataset = ((open_dataset)function(hdf5, "H5Dopen2"))(file, name, H5P_DEFAULT);
+    REQUIRE(dataset >= 0);
+    REQUIRE(mapped("h5logfs_driver") > 0);
+    REQUIRE(((close_object)function(hdf5, "H5Dclose"))(dataset) >= 0);
+    REQUIRE(((close_object)function(hdf5, "H5Fclose"))(file) >= 0);
+    REQUIRE(((without_argument)function(hdf5, "H5close"))() >= 0);
+    REQUIRE(!dlclose(hdf5));
+    REQUIRE(!mapped("libhdf5"));
+}
+
+static void *thread(void *arg)
+{
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    REQUIRE(argc > 3);
+    one_round(argv[1], argv[2], argv[3]);
+    const unsigned parts = mapped("h5logfs_driver");
+    for (int i = 1; i < ROUNDS; i++) {
+        one_round(argv[1], argv[2], argv[3 + i % (argc - 3)]);
+    }
+    REQUIRE(mapped("h5logfs_driver") == parts);
+    /* What was left behind in the process must do no harm. */
+    pthread_t ends;
+    REQUIRE(!pthread_create(&ends, NULL, thread, NULL) && !pthread_join(ends, NULL));
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (!pid) {
+        exit(0);
+    }
+    require_success(pid);
+    return 0;
+}

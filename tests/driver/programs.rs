@@ -1,0 +1,238 @@
+//! Host programs: compiled, or a Python, and started with the driver in their environment, and logs that are unknown.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::common::driver::Driver;
+use crate::common::encoder::{Dataset, Entry, Filter, LogFile, Type};
+use crate::common::once::{once, shared_dir};
+use crate::common::readers::{project, said};
+use crate::common::{PROGRAM, User};
+
+/// Runs a command; fails the test where it fails.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        said(&output)
+    );
+    said(&output)
+}
+
+/// HDF5 1.14 with MPI, which `make setup` has built.
+#[derive(Debug)]
+pub struct Hdf5 {
+    prefix: PathBuf,
+}
+
+impl Hdf5 {
+    /// Says that the test is skipped if it is not there.
+    pub fn find() -> Option<&'static Self> {
+        static FOUND: OnceLock<Option<Hdf5>> = OnceLock::new();
+        let found = FOUND.get_or_init(|| {
+            let script = project().join("scripts/parallel-hdf5.sh");
+            let output = Command::new(script).arg("directory").output().unwrap();
+            let prefix = String::from_utf8(output.stdout).unwrap();
+            let prefix = PathBuf::from(prefix.trim_end());
+            prefix
+                .join("lib/libhdf5.so")
+                .is_file()
+                .then_some(Hdf5 { prefix })
+        });
+        if found.is_none() {
+            eprintln!(
+                "skipped: there is no parallel HDF5 1.14; scripts/parallel-hdf5.sh builds it"
+            );
+        }
+        found.as_ref()
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.prefix.join("lib/libhdf5.so")
+    }
+
+    /// Path of a program of `tests/c/hosts`, compiled.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let dir = shared_dir(&format!("host-{name}"));
+        let sources = project().join("tests/c/hosts");
+        let (source, header) = (
+            sources.join(name).with_extension("c"),
+            sources.join("host.h"),
+        );
+        let program = dir.join(name);
+        once(&dir, &[&source, &header, &self.library()], || {
+            let lib = self.prefix.join("lib");
+            let mut compiler = Command::new("mpicc");
+            compiler
+                .args([
+                    "-std=gnu11",
+                    "-Wall",
+                    "-Wextra",
+                    "-Werror",
+                    "-O1",
+                    "-g",
+                    "-pthread",
+                    "-o",
+                ])
+                .args([&program, &source])
+                .arg("-I")
+                .arg(self.prefix.join("include"))
+                .arg("-L")
+                .arg(&lib)
+                .arg(format!("-Wl,-rpath,{}", lib.display()));
+            // The one that loads libhdf5 itself is not linked to it.
+            if name != "unload" {
+                compiler.arg("-lhdf5");
+            }
+            succeed(&mut compiler);
+        });
+        program
+    }
+}
+
+/// What one test's hosts need: logs, and a place for indexes.
+pub struct Stage {
+    dir: TempDir,
+    driver: Driver,
+    program: PathBuf,
+    /// The canonical file of the logs.
+    pub expected: PathBuf,
+}
+
+/// A dataset of every log of a stage.
+pub const DATASET: &str = "/assembled";
+
+impl Stage {
+    pub fn new() -> Self {
+        Stage::of(User::Caller)
+    }
+
+    /// Whatever hosts have to write belongs to this user.
+    pub fn of(user: User) -> Self {
+        let dir = user.dir();
+        let expected = made_log().with_file_name("expected.h5");
+        Stage {
+            dir,
+            driver: Driver::new(),
+            program: PROGRAM.into(),
+            expected,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The first `count` of logs with the same contents, which no index knows until they are read.
+    pub fn logs(&self, count: usize) -> Vec<PathBuf> {
+        let names = (0..count).map(|number| format!("{number:02}.log.h5"));
+        let paths = names.map(|name| self.path().join(name));
+        let copy = |path: PathBuf| {
+            if !path.exists() {
+                fs::copy(made_log(), &path).unwrap();
+            }
+            path
+        };
+        paths.map(copy).collect()
+    }
+
+    /// Scans are made by this program.
+    pub fn scan_with(&mut self, program: &str) {
+        self.program = program.into();
+    }
+
+    /// From now on all starts of the program that scans are counted.
+    pub fn count_starts(&mut self) {
+        let script = self.path().join("h5logfs");
+        let count = self.path().join("starts");
+        let lines = format!(
+            "#!/bin/sh\necho >>'{}'\nexec '{PROGRAM}' \"$@\"\n",
+            count.display()
+        );
+        fs::write(&script, lines).unwrap();
+        succeed(Command::new("chmod").arg("755").arg(&script));
+        self.program = script;
+    }
+
+    /// How often it was started.
+    pub fn starts(&self) -> usize {
+        let lines = fs::read(self.path().join("starts")).unwrap_or_default();
+        lines.len()
+    }
+
+    /// What makes any HDF5 program use the driver.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = self.driver.used();
+        variables.extend([
+            ("H5LOGFS_PROGRAM", self.program.clone().into()),
+            ("XDG_CACHE_HOME", self.path().join("cache").into()),
+        ]);
+        variables
+    }
+
+    /// Runs a host, which must end well, and say nothing.
+    #[track_caller]
+    pub fn run(&self, mut host: Command) {
+        host.envs(self.environment());
+        let printed = succeed(&mut host);
+        assert_eq!(printed, "", "{host:?}");
+    }
+}
+
+/// A log whose chunks are made in each of the ways that there are, and `expected.h5` beside it.
+fn made_log() -> PathBuf {
+    let dir = shared_dir("host-logs");
+    let log = dir.join("log.h5");
+    once(&dir, &[Path::new(PROGRAM)], || {
+        describe().write(&log);
+        succeed(
+            Command::new(PROGRAM)
+                .arg("export")
+                .args([&log, &dir.join("expected.h5")]),
+        );
+    });
+    log
+}
+
+/// Numbers that differ from place to place, so small that sums of doubles are exact.
+fn bytes(first: u64, elements: u64) -> Vec<u8> {
+    let numbers =
+        (first..first + elements).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
+    numbers.flat_map(u64::to_le_bytes).collect()
+}
+
+fn describe() -> LogFile {
+    const ROWS: u64 = 64;
+    const COLUMNS: u64 = 1024;
+    let assembled = Dataset::new("assembled", 0, Type::U64, &[ROWS, COLUMNS]);
+    let in_place = Dataset::new("in_place", 1, Type::U64, &[4 * ROWS, 128]).chunked(&[ROWS, 128]);
+    let filters = [Filter::shuffle(8), Filter::deflate(1)];
+    let deflated = Dataset::new("deflated", 2, Type::U64, &[ROWS, 256]).filtered(&filters);
+    let mut entries = Vec::new();
+    for row in 0..ROWS {
+        for half in 0..2 {
+            let start = [row, half * COLUMNS / 2];
+            entries.push(Entry::one(
+                0,
+                &start,
+                &[1, COLUMNS / 2],
+                bytes(row * COLUMNS + start[1], COLUMNS / 2),
+            ));
+        }
+        entries.push(Entry::one(2, &[row, 0], &[1, 256], bytes(row * 256, 256)));
+    }
+    for chunk in 0..4 {
+        let data = bytes(chunk << 32, ROWS * 128);
+        entries.push(Entry::one(1, &[chunk * ROWS, 0], &[ROWS, 128], data));
+    }
+    LogFile::with(vec![assembled, in_place, deflated], entries)
+}
