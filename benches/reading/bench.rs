@@ -13,13 +13,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::client::{Client, Clients, Read, Timed};
+use crate::client::{Client, Clients, Read, Timed, Way};
 use crate::generate::{Dataset, Plan, Written, write_log};
 use crate::mounts::{Mount, Scratch};
 use crate::report::{Goal, Outcome, Row, Unit};
 
 const NATIVE: &str = "native";
 pub const MOUNTED: &str = "mounted";
+/// The log by its own path, with the file driver.
+pub const DRIVER: &str = "driver";
+/// The log with the Python package.
+pub const FILE_OBJECT: &str = "Python file object";
 /// The minimal daemon, with and without the kernel's page cache.
 const BARE: &str = "bare daemon";
 const DIRECT: &str = "bare daemon, direct I/O";
@@ -54,6 +58,10 @@ impl Size {
 pub struct Bench {
     pub scratch: Scratch,
     pub program: PathBuf,
+    /// The file of the file driver, where it was built.
+    pub driver: Option<PathBuf>,
+    /// Whether the interpreter has the Python package.
+    pub has_package: bool,
     pub clients: Clients,
     pub corpus: PathBuf,
     pub rounds: usize,
@@ -109,6 +117,46 @@ pub struct Job<'a> {
     pub per: Per,
     /// For the first pass over a fresh mount, and for the second one.
     pub goals: [Option<Goal>; 2],
+    /// For the file driver.
+    pub driver: Wanted,
+}
+
+/// A goal of the file driver, for both passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wanted {
+    Nothing,
+    /// Least native ÷ measured.
+    Ratio(f64),
+    /// No slower than the mount.
+    AsMounted,
+}
+
+/// A contestant whose turn it is. Its mount and its clients are fresh; they end with the turn.
+pub struct Turn<'a> {
+    /// What the clients open.
+    pub path: PathBuf,
+    /// The clients of native files and mounts outlive the turn.
+    clients: &'a Clients,
+    own_clients: Option<Clients>,
+    _mount: Option<Mount>,
+    /// The index directory of `own_clients`.
+    _indexes: Option<Scratch>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(bench: &'a Bench, path: PathBuf, mount: Option<Mount>) -> Self {
+        Turn {
+            path,
+            clients: &bench.clients,
+            own_clients: None,
+            _mount: mount,
+            _indexes: None,
+        }
+    }
+
+    pub fn clients(&self) -> &Clients {
+        self.own_clients.as_ref().unwrap_or(self.clients)
+    }
 }
 
 /// The unit of a figure.
@@ -126,10 +174,33 @@ impl Bench {
     }
 
     pub fn with_client<T>(&self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
-        let mut client = self.clients.take()?;
-        let outcome = work(&mut client);
-        self.clients.give_back(client);
-        outcome
+        self.clients.with(work)
+    }
+
+    /// The ways to read a log without a mount that there are here.
+    pub fn without_mount(&self) -> Vec<&'static str> {
+        let driver = self.driver.is_some().then_some(DRIVER);
+        let package = self.has_package.then_some(FILE_OBJECT);
+        driver.into_iter().chain(package).collect()
+    }
+
+    /// New clients that read logs without a mount. They keep indexes in `indexes`.
+    pub fn clients_without_mount(&self, who: &str, indexes: &Path) -> Result<Clients> {
+        let mut options = self.mount_options.clone();
+        if !options.is_empty() {
+            options.push(',');
+        }
+        options.push_str(&format!("index_dir={}", indexes.display()));
+        let way = match (who, &self.driver) {
+            (DRIVER, Some(plugin)) => Way::Driver {
+                plugin: plugin.clone(),
+                program: self.program.clone(),
+                options,
+            },
+            (FILE_OBJECT, _) => Way::FileObject { options },
+            _ => bail!("{who} is no way to read without a mount"),
+        };
+        Ok(self.clients.with_way(way))
     }
 
     /// Writes the log of a plan, without its native form.
@@ -206,18 +277,20 @@ impl Bench {
     /// Compares the mounted file with the native file and with the generated values.
     fn check(&self, prepared: &Prepared, out: &mut Outcome) -> Result<()> {
         self.say(&prepared.name, "comparing contents");
-        let mount = self.mount(&prepared.log_dir(), "")?;
-        let mounted = mount.join(&prepared.name);
-        let wrong = self.with_client(|client| {
+        let (native, wrong) = self.with_client(|client| {
             let native = client.digests(&prepared.native())?;
-            let same = native == client.digests(&mounted)?;
-            let mut wrong = client.check(&prepared.native(), &prepared.datasets, self.size.seed)?;
-            if !same {
-                wrong.push("the mounted file does not hold what the native one does".to_owned());
-            }
-            Ok(wrong)
+            let wrong = client.check(&prepared.native(), &prepared.datasets, self.size.seed)?;
+            Ok((native, wrong))
         })?;
         out.contents(&wrong);
+        let others = [MOUNTED].into_iter().chain(self.without_mount());
+        for who in others {
+            let turn = self.turn(who, prepared)?;
+            let digests = turn.clients().with(|client| client.digests(&turn.path))?;
+            if digests != native {
+                out.contents(&[format!("{who}: not what the native file holds")]);
+            }
+        }
         Ok(())
     }
 
@@ -270,64 +343,87 @@ impl Bench {
         bare: bool,
         out: &mut Outcome,
     ) -> Result<()> {
-        self.with_client(|client| {
-            let mut pass = |path: &Path| client.time(path, &job.reads).map(|t| job.figures(&t));
-            self.compare_by(prepared, job, bare, &mut pass, out)
-        })
+        let mut pass = |turn: &Turn<'_>| {
+            let timed = turn.clients().with(|c| c.time(&turn.path, &job.reads));
+            timed.map(|timed| job.figures(&timed))
+        };
+        self.compare_by(prepared, job, bare, &mut pass, out)
     }
 
-    /// Does the same without a single client: `pass` reads a file once and returns the figures.
+    /// Does the same in another way: `pass` reads a file once and returns the figures.
     pub fn compare_by(
         &self,
         prepared: &Prepared,
         job: &Job<'_>,
         bare: bool,
-        pass: &mut dyn FnMut(&Path) -> Result<Vec<f64>>,
+        pass: &mut dyn FnMut(&Turn<'_>) -> Result<Vec<f64>>,
         out: &mut Outcome,
     ) -> Result<()> {
-        let names: &[_] = if bare {
-            &[NATIVE, MOUNTED, BARE, DIRECT]
-        } else {
-            &[NATIVE, MOUNTED]
-        };
-        let mut contestants: Vec<_> = names.iter().copied().map(Contestant::new).collect();
+        let mut names = vec![NATIVE, MOUNTED];
+        names.extend(self.without_mount());
+        if bare {
+            names.extend([BARE, DIRECT]);
+        }
+        let mut contestants: Vec<_> = names.into_iter().map(Contestant::new).collect();
         for round in 0..=self.rounds {
             self.say(out.name, &format!("{}, round {round}", job.what));
             for turn in 0..contestants.len() {
                 let who = (turn + round) % contestants.len();
                 let who = &mut contestants[who];
-                let (path, _mount) = self.ready(who.name, prepared)?;
-                who.passes[0].push(pass(&path)?);
-                who.passes[1].push(pass(&path)?);
+                let turn = self.turn(who.name, prepared)?;
+                who.passes[0].push(pass(&turn)?);
+                who.passes[1].push(pass(&turn)?);
             }
         }
-        let Some((native, others)) = contestants.split_first() else {
+        let [native, mounted, others @ ..] = &contestants[..] else {
             return Ok(());
         };
+        job.rows(native, mounted, self.driver_goal(job), out);
         for other in others {
-            job.rows(native, other, out);
+            job.rows(native, other, self.driver_goal(job), out);
+            if other.name == DRIVER && job.driver == Wanted::AsMounted {
+                job.against_mount(mounted, other, self.goal(Goal::Ratio(1.0)), out);
+            }
         }
         Ok(())
     }
 
-    /// Prepares a contestant: the files are in the page cache, and the mount is fresh.
-    fn ready(&self, who: &str, prepared: &Prepared) -> Result<(PathBuf, Option<Mount>)> {
+    fn driver_goal(&self, job: &Job<'_>) -> Option<Goal> {
+        match job.driver {
+            Wanted::Ratio(least) => self.goal(Goal::Ratio(least)),
+            Wanted::Nothing | Wanted::AsMounted => None,
+        }
+    }
+
+    /// Prepares a contestant: the files are in the page cache, and what reads the log is fresh.
+    fn turn(&self, who: &str, prepared: &Prepared) -> Result<Turn<'_>> {
         let mount = match who {
             NATIVE => {
                 into_page_cache(&prepared.native())?;
-                return Ok((prepared.native(), None));
+                return Ok(Turn::new(self, prepared.native(), None));
             }
             BARE | DIRECT => {
                 into_page_cache(&prepared.native())?;
                 let at = self.scratch.path().join("bare");
                 Mount::bare(&prepared.native_dir(), &at, who == DIRECT)?
             }
-            _ => {
+            MOUNTED => {
                 into_page_cache(&prepared.log())?;
                 self.mount(&prepared.log_dir(), "")?
             }
+            _ => {
+                into_page_cache(&prepared.log())?;
+                let indexes = Scratch::new(self.scratch.path())?;
+                let clients = self.clients_without_mount(who, indexes.path())?;
+                return Ok(Turn {
+                    own_clients: Some(clients),
+                    _indexes: Some(indexes),
+                    ..Turn::new(self, prepared.log(), None)
+                });
+            }
         };
-        Ok((mount.join(&prepared.name), Some(mount)))
+        let path = mount.join(&prepared.name);
+        Ok(Turn::new(self, path, Some(mount)))
     }
 
     /// Reports the progress.
@@ -368,12 +464,18 @@ impl Job<'_> {
         }
     }
 
-    fn rows(&self, native: &Contestant, other: &Contestant, out: &mut Outcome) {
-        let [first, second] = self.goals;
-        // Goals hold for the mount only.
-        let (first, second) = match other.name {
-            MOUNTED => (first, second),
-            _ => (None, None),
+    /// Goals hold for the mount and the file driver only.
+    fn rows(
+        &self,
+        native: &Contestant,
+        other: &Contestant,
+        driver: Option<Goal>,
+        out: &mut Outcome,
+    ) {
+        let [first, second] = match other.name {
+            MOUNTED => self.goals,
+            DRIVER => [driver; 2],
+            _ => [None; 2],
         };
         let rows = match self.per {
             Per::Job => vec![("first read", 0, 0, first), ("second read", 1, 0, second)],
@@ -388,6 +490,26 @@ impl Job<'_> {
             let (theirs, natives) = (other.rounds(pass, figure), native.rounds(pass, figure));
             let row = Row::new(what, other.name, Unit::Seconds, &theirs);
             out.row(row.map(|row| row.against(&natives, &theirs).goal(goal)));
+        }
+    }
+
+    /// Adds rows that compare a contestant with the mount.
+    fn against_mount(
+        &self,
+        mounted: &Contestant,
+        other: &Contestant,
+        goal: Option<Goal>,
+        out: &mut Outcome,
+    ) {
+        let figures = match self.per {
+            Per::Job => 0,
+            Per::Read => 1,
+        };
+        for (pass, which) in ["first", "second"].into_iter().enumerate() {
+            let what = format!("{}, {which} pass against the mount", self.what);
+            let (theirs, mounts) = (other.rounds(pass, figures), mounted.rounds(pass, figures));
+            let row = Row::new(what, other.name, Unit::Seconds, &theirs);
+            out.row(row.map(|row| row.against(&mounts, &theirs).goal(goal)));
         }
     }
 }

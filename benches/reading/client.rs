@@ -66,6 +66,8 @@ impl Described {
 pub struct Timed {
     pub begun: f64,
     pub ended: f64,
+    /// How long the opening of the file took.
+    pub open: f64,
     pub each: Vec<f64>,
     /// The first element of the first read.
     pub first: Vec<f64>,
@@ -75,6 +77,44 @@ impl Timed {
     /// From before the opening of the file to the end of the last read.
     pub fn seconds(&self) -> f64 {
         self.ended - self.begun
+    }
+}
+
+/// How clients open files.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// By their paths.
+    Path,
+    /// Logs by their own paths, with the file driver.
+    Driver {
+        /// The file of the driver.
+        plugin: PathBuf,
+        /// The program that scans for it.
+        program: PathBuf,
+        options: String,
+    },
+    /// With the Python package, as file objects.
+    FileObject { options: String },
+}
+
+impl Way {
+    fn set_up(&self, command: &mut Command) {
+        match self {
+            Way::Path => {}
+            Way::Driver {
+                plugin,
+                program,
+                options,
+            } => {
+                command.env("HDF5_DRIVER", "h5logfs");
+                command.env("HDF5_DRIVER_CONFIG", options);
+                command.env("HDF5_PLUGIN_PATH", plugin.parent().unwrap_or(plugin));
+                command.env("H5LOGFS_PROGRAM", program);
+            }
+            Way::FileObject { options } => {
+                command.arg(options);
+            }
+        }
     }
 }
 
@@ -89,24 +129,36 @@ pub struct Client {
 }
 
 impl Client {
-    fn start(python: &Path) -> Result<Self> {
+    /// A client that is ready to read.
+    fn start(python: &Path, way: &Way) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/reading/client.py");
-        let mut process = Command::new(python)
-            .arg(script)
-            .env_remove("PYTHONPATH")
-            .env_remove("PYTHONHOME")
+        let mut command = Command::new(python);
+        command.arg(script);
+        for other in [
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "HDF5_DRIVER",
+            "HDF5_DRIVER_CONFIG",
+            "HDF5_PLUGIN_PATH",
+        ] {
+            command.env_remove(other);
+        }
+        way.set_up(&mut command);
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", python.display()))?;
         let requests = process.stdin.take().context("no way to ask the client")?;
         let answers = process.stdout.take().context("no way to hear the client")?;
-        Ok(Client {
+        let mut client = Client {
             process,
             requests,
             answers: BufReader::new(answers),
             busy: false,
-        })
+        };
+        client.versions()?;
+        Ok(client)
     }
 
     pub fn time(&mut self, path: &Path, reads: &[Read]) -> Result<Timed> {
@@ -194,24 +246,38 @@ impl Drop for Client {
     }
 }
 
-/// Idle clients, kept because starting one takes longer than most requests.
+/// Clients that open files in the same way. Idle ones are kept, because starting one takes longer than most requests.
 #[derive(Debug)]
 pub struct Clients {
     python: PathBuf,
+    way: Way,
     idle: RefCell<Vec<Client>>,
 }
 
 impl Clients {
-    pub fn new(python: PathBuf) -> Self {
+    pub fn new(python: PathBuf, way: Way) -> Self {
         Clients {
             python,
+            way,
             idle: RefCell::new(Vec::new()),
         }
     }
 
+    /// New clients of the same interpreter, which open files in another way.
+    pub fn with_way(&self, way: Way) -> Self {
+        Clients::new(self.python.clone(), way)
+    }
+
+    pub fn with<T>(&self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let mut client = self.take()?;
+        let outcome = work(&mut client);
+        self.give_back(client);
+        outcome
+    }
+
     pub fn take(&self) -> Result<Client> {
         let idle = self.idle.borrow_mut().pop();
-        idle.map_or_else(|| Client::start(&self.python), Ok)
+        idle.map_or_else(|| Client::start(&self.python, &self.way), Ok)
     }
 
     /// Keeps the client for later use, unless it still owes an answer.

@@ -1,4 +1,5 @@
-//! Compares reading through the mount with libhdf5 on the native file: `make bench`, or
+//! Compares reading through the mount, with the file driver and with the Python package, with libhdf5 on the native file:
+//! `make bench`, or
 //!
 //! ```text
 //! target/release/examples/bench_reading --help
@@ -19,18 +20,18 @@ mod work;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 
 use bench::{Bench, Scale, Size};
-use client::{Client, Clients};
+use client::{Client, Clients, Way};
 use generate::write_log;
 use mounts::Scratch;
 use report::{Outcome, Report};
 
-/// Measures reading through the mount against libhdf5 on the native file.
+/// Measures reading through the mount, and without one, against libhdf5 on the native file.
 #[derive(Debug, Parser)]
 #[command(args_override_self = true)]
 struct Arguments {
@@ -60,11 +61,15 @@ struct Arguments {
     /// The program h5logfs; by default the one that was built with this
     #[arg(long)]
     program: Option<PathBuf>,
-    /// The interpreter that reads; it needs h5py. By default that of H5LOGFS_TEST_PYTHON_NEW, else
+    /// The file driver, libh5logfs_driver.so; by default the one that was built with this. The reads with it are left out
+    /// if it is not there
+    #[arg(long)]
+    driver: Option<PathBuf>,
+    /// The interpreter that reads; it needs h5py, and the package h5logfs for the reads with that. By default that of H5LOGFS_TEST_PYTHON_NEW, else
     /// .venv/bin/python
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Options of every mount, as `mount -o` takes them
+    /// Options of every mount, of the file driver and of the Python package, as `mount -o` takes them
     #[arg(long, default_value = "")]
     mount_options: String,
     /// The same seed makes the same logs and the same reads
@@ -176,10 +181,17 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
         "{} is not there: build it, or use --program",
         program.display()
     );
+    let python = arguments.python.clone().unwrap_or_else(usual_python);
+    let driver = match &arguments.driver {
+        Some(driver) => driver.clone(),
+        None => program.with_file_name("libh5logfs_driver.so"),
+    };
     let mut bench = Bench {
         scratch: Scratch::new(&arguments.dir)?,
+        driver: found(driver)?,
+        has_package: has_package(&python)?,
         program,
-        clients: Clients::new(arguments.python.clone().unwrap_or_else(usual_python)),
+        clients: Clients::new(python, Way::Path),
         corpus: arguments.corpus.clone(),
         rounds: arguments.rounds as usize,
         size,
@@ -189,6 +201,29 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     };
     bench.look_for_index_dir()?;
     Ok(bench)
+}
+
+/// libhdf5 loads plug-ins by absolute paths.
+fn found(driver: PathBuf) -> Result<Option<PathBuf>> {
+    if !driver.is_file() {
+        eprintln!("no file driver: {} is not there", driver.display());
+        return Ok(None);
+    }
+    Ok(Some(driver.canonicalize()?))
+}
+
+fn has_package(python: &Path) -> Result<bool> {
+    let mut command = process::Command::new(python);
+    let output = command.args(["-c", "import h5logfs"]).output();
+    let output = output.with_context(|| format!("cannot start {}", python.display()))?;
+    let has_package = output.status.success();
+    if !has_package {
+        eprintln!(
+            "no Python package: {} has no h5logfs; make python installs it",
+            python.display()
+        );
+    }
+    Ok(has_package)
 }
 
 fn usual_python() -> PathBuf {

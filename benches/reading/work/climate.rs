@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::bench::{Bench, Job, Per, Prepared, Size};
+use crate::bench::{Bench, Job, Per, Prepared, Size, Wanted};
 use crate::client::{Described, Read};
 use crate::generate::blocks::{Runs, share};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Spelling};
@@ -203,6 +203,7 @@ fn read(bench: &Bench, prepared: &Prepared, case: &str, out: &mut Outcome) -> Re
             reads,
             per: Per::Job,
             goals: [None; 2],
+            driver: Wanted::AsMounted,
         };
         bench.compare(prepared, &job, false, out)?;
     }

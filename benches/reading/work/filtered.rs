@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Job, Per, Size};
+use crate::bench::{Bench, Job, Per, Size, Wanted};
 use crate::client::Read;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome};
@@ -70,6 +70,7 @@ fn read(bench: &Bench, name: &str, parts: u64, ratio: f64, out: &mut Outcome) ->
         reads: vec![Read::whole(&plan.dataset)?],
         per: Per::Job,
         goals: [bench.goal(Goal::Ratio(ratio)); 2],
+        driver: Wanted::AsMounted,
     };
     bench.compare(&prepared, &job, false, out)
 }

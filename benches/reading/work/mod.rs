@@ -29,7 +29,7 @@ const fn workload(
 }
 
 /// In the order in which they run. The workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 17] = [
+pub const ALL: [Workload; 18] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -99,6 +99,11 @@ pub const ALL: [Workload; 17] = [
         startup::first_value,
     ),
     workload(
+        "known",
+        "opening that file again, without a mount",
+        startup::known,
+    ),
+    workload(
         "window",
         "windows moved over a dataset: bytes asked ÷ bytes read",
         window::moved,
@@ -119,7 +124,7 @@ pub fn plan(workload: &str, size: Size) -> Option<Box<dyn Plan>> {
         "shared-patterns" => Box::new(huge::in_patterns(size)),
         "distinct-blocks" => Box::new(huge::all_distinct(size)),
         "listing" => Box::new(startup::ordinary(size)),
-        "startup" => Box::new(startup::large(size)),
+        "startup" | "known" => Box::new(startup::large(size)),
         "window" => Box::new(window::in_chunks()),
         _ => return None,
     })

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::bench::{Bench, Job, Per, Prepared, Size};
-use crate::client::{Client, Read, Timed};
+use crate::bench::{Bench, Job, Per, Prepared, Size, Turn, Wanted};
+use crate::client::{Clients, Read, Timed};
 use crate::generate::values::random;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome};
@@ -101,6 +101,7 @@ pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: vec![Read::whole(dataset(&prepared)?)?],
         per: Per::Job,
         goals: [bench.goal(Goal::Ratio(0.8)), bench.goal(Goal::Ratio(0.95))],
+        driver: Wanted::Ratio(0.95),
     };
     bench.compare(&prepared, &job, true, out)
 }
@@ -113,6 +114,7 @@ pub fn rewritten(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: vec![Read::whole(&plan.dataset)?],
         per: Per::Job,
         goals: [None; 2],
+        driver: Wanted::Nothing,
     };
     bench.compare(&prepared, &job, false, out)
 }
@@ -126,6 +128,7 @@ pub fn hyperslabs(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: reads.collect::<Result<_>>()?,
         per: Per::Job,
         goals: [bench.goal(Goal::Ratio(0.8)); 2],
+        driver: Wanted::Ratio(0.9),
     };
     bench.compare(&prepared, &job, true, out)
 }
@@ -156,6 +159,7 @@ pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: (0..3).map(strip).collect::<Result<_>>()?,
         per: Per::Job,
         goals: [bench.goal(Goal::Ratio(0.8)); 2],
+        driver: Wanted::Ratio(0.9),
     };
     bench.compare(&prepared, &job, true, out)
 }
@@ -164,9 +168,6 @@ pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
 pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
-    let mut clients = (0..READERS)
-        .map(|_| bench.clients.take())
-        .collect::<Result<Vec<_>>>()?;
     let parts = (0..READERS)
         .map(|reader| part(field, reader))
         .collect::<Result<Vec<_>>>()?;
@@ -175,11 +176,10 @@ pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: Vec::new(),
         per: Per::Job,
         goals: [None; 2],
+        driver: Wanted::Nothing,
     };
-    let mut pass = |path: &Path| at_once(&mut clients, path, &parts);
-    bench.compare_by(&prepared, &job, true, &mut pass, out)?;
-    clients.into_iter().for_each(|c| bench.clients.give_back(c));
-    Ok(())
+    let mut pass = |turn: &Turn<'_>| at_once(turn.clients(), &turn.path, &parts);
+    bench.compare_by(&prepared, &job, true, &mut pass, out)
 }
 
 /// The pieces of one reader.
@@ -193,16 +193,19 @@ fn part(field: &Dataset, reader: u64) -> Result<Vec<Read>> {
 }
 
 /// Seconds from the moment the first client begins until the last one is done.
-fn at_once(clients: &mut [Client], path: &Path, parts: &[Vec<Read>]) -> Result<Vec<f64>> {
+fn at_once(clients: &Clients, path: &Path, parts: &[Vec<Read>]) -> Result<Vec<f64>> {
+    let taken = parts.iter().map(|_| clients.take());
+    let mut readers = taken.collect::<Result<Vec<_>>>()?;
     let now = clock_gettime(ClockId::Monotonic);
     // Enough time for all clients to get the request.
     let begin = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9 + 0.1;
-    for (client, reads) in clients.iter_mut().zip(parts) {
+    for (client, reads) in readers.iter_mut().zip(parts) {
         client.time_from(begin, path, reads)?;
     }
     let mut timed = Vec::new();
-    for client in clients {
+    for mut client in readers {
         timed.push(client.fetch::<Timed>()?);
+        clients.give_back(client);
     }
     let begun = timed.iter().map(|t| t.begun).fold(f64::INFINITY, f64::min);
     let ended = timed.iter().map(|t| t.ended).fold(0.0, f64::max);

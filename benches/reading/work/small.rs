@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Job, Per, Prepared, Size};
+use crate::bench::{Bench, Job, Per, Prepared, Size, Wanted};
 use crate::client::Read;
 use crate::generate::blocks::{Runs, share};
 use crate::generate::values::random;
@@ -125,6 +125,7 @@ fn whole(
         reads: vec![Read::whole(&plan.dataset)?],
         per: Per::Job,
         goals: [goal; 2],
+        driver: Wanted::AsMounted,
     };
     bench.compare(&prepared, &job, false, out)?;
     Ok(prepared)
@@ -145,6 +146,7 @@ pub fn ten_floats(bench: &Bench, out: &mut Outcome) -> Result<()> {
         reads: (0..200).map(slice).collect::<Result<_>>()?,
         per: Per::Read,
         goals: [bench.goal(Goal::AtMost(1e-4)); 2],
+        driver: Wanted::AsMounted,
     };
     bench.compare(&prepared, &slices, false, out)
 }

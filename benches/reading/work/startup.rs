@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{Bench, MOUNTED, Size, into_page_cache};
-use crate::client::Read;
+use crate::bench::{Bench, DRIVER, MOUNTED, Size, into_page_cache};
+use crate::client::{Client, Read};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Stored};
 use crate::report::{Goal, Outcome, Row, Unit};
 
@@ -130,6 +130,42 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     if !bench.keeps_indexes {
         out.note("Kept index: n/a, the mount has no option index_dir.");
     }
+    Ok(())
+}
+
+/// How long a program that reads without a mount takes to open a log whose index is kept.
+pub fn known(bench: &Bench, out: &mut Outcome) -> Result<()> {
+    let prepared = bench.generate("known", &large(bench.size))?;
+    prepared.written.iter().for_each(|w| out.log(w));
+    bench.let_settle();
+    let ways = bench.without_mount();
+    if ways.is_empty() {
+        out.skipped = Some("neither the file driver nor the Python package is there".into());
+        return Ok(());
+    }
+    for who in ways {
+        let indexes = bench.scratch.path().join(format!("known by {who}"));
+        let open = |client: &mut Client| client.time(&prepared.log(), &[]).map(|timed| timed.open);
+        let scan = bench.clients_without_mount(who, &indexes)?.with(open)?;
+        let (mut first, mut again) = (Vec::new(), Vec::new());
+        for round in 0..=bench.rounds {
+            bench.say(out.name, &format!("{who}, round {round}"));
+            let clients = bench.clients_without_mount(who, &indexes)?;
+            first.push(clients.with(open)?);
+            again.push(clients.with(open)?);
+        }
+        let goal = bench.goal(Goal::AtMost(0.002)).filter(|_| who == DRIVER);
+        for (what, seconds) in [
+            ("scan and open", &vec![scan]),
+            ("open in a new process", &first),
+            ("open once more in it", &again),
+        ] {
+            let row = Row::new(what, who, Unit::Seconds, seconds);
+            out.row(row.map(|row| row.goal(goal.filter(|_| what != "scan and open"))));
+        }
+        fs::remove_dir_all(&indexes)?;
+    }
+    out.note("The libraries are loaded before the clock starts, the driver is not.");
     Ok(())
 }
 
