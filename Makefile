@@ -27,6 +27,11 @@ WRITER := libh5logfs_writer.so
 WRITER_SONAME := $(WRITER).$(firstword $(subst ., ,$(VERSION)))
 WRITER_FILE := $(WRITER).$(VERSION)
 
+# The HDF5 file driver. libhdf5 loads every file of this directory, so it has no others.
+DRIVER := libh5logfs_driver.so
+DRIVER_FILE ?= $(BUILT)/$(DRIVER)
+PLUGINDIR ?= $(LIBDIR)/h5logfs/plugins
+
 UNITS := $(wildcard systemd/*.service)
 USER_UNITS := $(wildcard systemd/user/*.service)
 # What an administrator copies and changes.
@@ -141,7 +146,9 @@ install: install-program
 # The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
+	@test -e $(DRIVER_FILE) || { echo 'make install: $(DRIVER_FILE) is not there; run make build first' >&2; exit 1; }
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/h5logfs
+	umask 022 && install -D -m 644 $(DRIVER_FILE) $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
 	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
 	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
@@ -181,6 +188,8 @@ uninstall:
 	rm -f $(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/system/%,$(UNITS)) \
 		$(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/%,$(USER_UNITS))
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
+	rm -f $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
+	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
 	rm -rf $(DESTDIR)$(DOCDIR)
 ifneq ($(SBINDIR),)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.h5logfs
@@ -194,6 +203,7 @@ deb: setup-deb
 	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
 	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
 	strip $(STAGE)/usr/bin/h5logfs
+	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/$(DRIVER)
 	gzip -9n $(STAGE)/usr/share/man/man?/*
 	$(CARGO) deb -p h5logfs --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi

@@ -58,8 +58,8 @@ impl Size {
 pub struct Bench {
     pub scratch: Scratch,
     pub program: PathBuf,
-    /// The file of the file driver, where it was built.
-    pub driver: Option<PathBuf>,
+    /// The directory with the file driver, where that was built.
+    pub plugins: Option<PathBuf>,
     /// Whether the interpreter has the Python package.
     pub has_package: bool,
     pub clients: Clients,
@@ -179,7 +179,7 @@ impl Bench {
 
     /// The ways to read a log without a mount that there are here.
     pub fn without_mount(&self) -> Vec<&'static str> {
-        let driver = self.driver.is_some().then_some(DRIVER);
+        let driver = self.plugins.is_some().then_some(DRIVER);
         let package = self.has_package.then_some(FILE_OBJECT);
         driver.into_iter().chain(package).collect()
     }
@@ -191,9 +191,9 @@ impl Bench {
             options.push(',');
         }
         options.push_str(&format!("index_dir={}", indexes.display()));
-        let way = match (who, &self.driver) {
-            (DRIVER, Some(plugin)) => Way::Driver {
-                plugin: plugin.clone(),
+        let way = match (who, &self.plugins) {
+            (DRIVER, Some(plugins)) => Way::Driver {
+                plugins: plugins.clone(),
                 program: self.program.clone(),
                 options,
             },

@@ -87,8 +87,8 @@ pub enum Way {
     Path,
     /// Logs by their own paths, with the file driver.
     Driver {
-        /// The file of the driver.
-        plugin: PathBuf,
+        /// The directory with the driver.
+        plugins: PathBuf,
         /// The program that scans for it.
         program: PathBuf,
         options: String,
@@ -102,13 +102,13 @@ impl Way {
         match self {
             Way::Path => {}
             Way::Driver {
-                plugin,
+                plugins,
                 program,
                 options,
             } => {
                 command.env("HDF5_DRIVER", "h5logfs");
                 command.env("HDF5_DRIVER_CONFIG", options);
-                command.env("HDF5_PLUGIN_PATH", plugin.parent().unwrap_or(plugin));
+                command.env("HDF5_PLUGIN_PATH", plugins);
                 command.env("H5LOGFS_PROGRAM", program);
             }
             Way::FileObject { options } => {

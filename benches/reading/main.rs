@@ -19,6 +19,7 @@ mod work;
 
 use std::cell::RefCell;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
@@ -174,7 +175,7 @@ fn measure(arguments: &Arguments, size: Size) -> Result<bool> {
 fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => built_with_this()?,
+        None => built_with_this("h5logfs")?,
     };
     ensure!(
         program.is_file(),
@@ -184,11 +185,12 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     let python = arguments.python.clone().unwrap_or_else(usual_python);
     let driver = match &arguments.driver {
         Some(driver) => driver.clone(),
-        None => program.with_file_name("libh5logfs_driver.so"),
+        None => built_with_this("deps/libh5logfs_driver.so")?,
     };
+    let scratch = Scratch::new(&arguments.dir)?;
     let mut bench = Bench {
-        scratch: Scratch::new(&arguments.dir)?,
-        driver: found(driver)?,
+        plugins: plugins(&driver, &scratch)?,
+        scratch,
         has_package: has_package(&python)?,
         program,
         clients: Clients::new(python, Way::Path),
@@ -203,13 +205,17 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     Ok(bench)
 }
 
-/// libhdf5 loads plug-ins by absolute paths.
-fn found(driver: PathBuf) -> Result<Option<PathBuf>> {
+/// A directory with the driver and nothing else, because libhdf5 loads every file of a directory of plug-ins.
+fn plugins(driver: &Path, scratch: &Scratch) -> Result<Option<PathBuf>> {
+    let name = "libh5logfs_driver.so";
     if !driver.is_file() {
         eprintln!("no file driver: {} is not there", driver.display());
         return Ok(None);
     }
-    Ok(Some(driver.canonicalize()?))
+    let plugins = scratch.path().join("plugins");
+    fs::create_dir(&plugins)?;
+    symlink(driver.canonicalize()?, plugins.join(name))?;
+    Ok(Some(plugins))
 }
 
 fn has_package(python: &Path) -> Result<bool> {
@@ -231,9 +237,9 @@ fn usual_python() -> PathBuf {
     promised.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"))
 }
 
-/// Cargo puts examples into a subdirectory of the directory of programs.
-fn built_with_this() -> Result<PathBuf> {
+/// A file in the directory of programs. Cargo puts examples into a subdirectory of that.
+fn built_with_this(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let dir = own.parent().and_then(Path::parent);
-    Ok(dir.context("no directory")?.join("h5logfs"))
+    Ok(dir.context("no directory")?.join(name))
 }

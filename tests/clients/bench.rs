@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::make::built_driver;
 use crate::common::mpirun::program;
 use crate::common::readers::{Python, said, whole_corpus};
 use crate::common::{PROGRAM, User, can_mount, wait_until};
@@ -24,6 +25,7 @@ fn bench(dir: &TempDir) -> Option<Command> {
     let mut command = Command::new(program("bench_reading"));
     command.args(["--scale", "small", "--rounds", "1", "--program", PROGRAM]);
     command.arg("--python").arg(python.command().get_program());
+    command.arg("--driver").arg(built_driver());
     command.arg("--dir").arg(dir.path());
     Some(command)
 }

@@ -17,6 +17,7 @@ pub fn make(target: &str) -> Command {
     make.args(["--no-print-directory", target])
         .arg(format!("CARGO={}", env!("CARGO")))
         .arg(format!("PROFILE={profile}"))
+        .arg(format!("DRIVER_FILE={}", built_driver().display()))
         .env("CARGO_TARGET_DIR", built.parent().unwrap())
         .current_dir(project());
     make

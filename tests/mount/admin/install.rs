@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::make::make;
-use crate::common::readers::{project, said};
+use crate::common::readers::{Python, corpus, project, said};
 use crate::common::{User, can_mount, is_root, messages, mount};
 use tempfile::TempDir;
 
@@ -102,6 +102,7 @@ fn everything_is_installed_in_its_place() {
     let installed = Installed::new();
     assert_eq!(mode(&installed.path("bin/h5logfs")), 0o755);
     for file in [
+        "lib/h5logfs/plugins/libh5logfs_driver.so",
         "lib/sysusers.d/h5logfs.conf",
         "share/bash-completion/completions/h5logfs",
         "share/doc/h5logfs/LICENSE",
@@ -125,7 +126,8 @@ fn everything_is_installed_in_its_place() {
         // A user that may not enter a directory can use nothing in it.
         let dirs = file.ancestors().skip(1);
         for dir in dirs.take_while(|dir| *dir != installed.root.path()) {
-            let wanted = dir.ends_with("share") || dir.starts_with(installed.path("share"));
+            let used = ["share", "lib/h5logfs"].map(|used| installed.path(used));
+            let wanted = used.iter().any(|used| dir.starts_with(used));
             assert!(!wanted || mode(dir) == 0o755, "{}", dir.display());
         }
     }
@@ -167,8 +169,42 @@ fn uninstalling_leaves_nothing() {
     installed.make("uninstall");
     assert_eq!(files(installed.root.path()), Vec::<PathBuf>::new());
     assert!(!installed.path("share/doc/h5logfs").exists());
+    assert!(!installed.path("lib/h5logfs").exists());
     // There is nothing to do any more, and that is no failure.
     installed.make("uninstall");
+}
+
+/// Opens a log with the file driver, and prints whether it has the values of an ordinary file.
+const COMPARE: &str = "
+import sys, h5py
+with h5py.File(sys.argv[1]) as log, h5py.File(sys.argv[2]) as plain:
+    names = []
+    plain.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    assert names and all((log[name][()] == plain[name][()]).all() for name in names)
+print('equal')
+";
+
+/// The driver finds the program that was installed with it, without any variable for that.
+#[test]
+fn a_program_reads_a_log_with_the_installed_driver() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let installed = Installed::new();
+    let home = tempfile::tempdir().unwrap();
+    let output = python
+        .command()
+        .env("HDF5_DRIVER", "h5logfs")
+        .env("HDF5_PLUGIN_PATH", installed.path("lib/h5logfs/plugins"))
+        .env("HDF5_DRIVER_CONFIG", "index_dir=none")
+        .env("HOME", home.path())
+        .env("PATH", "/usr/bin:/bin")
+        .env_remove("H5LOGFS_PROGRAM")
+        .args(["-c", COMPARE])
+        .args(["nd.log.h5", "nd.expected.h5"].map(|file| corpus().join(file)))
+        .output()
+        .unwrap();
+    assert_eq!(text(&output), "equal\n", "{}", said(&output));
 }
 
 #[test]
@@ -360,11 +396,11 @@ fn completions_of_mount_options() {
 
 // --- the Debian package --------------------------------------------------------------------------
 
-/// Runs with namespaces for mounts and processes of its own: `package.sh DEB SOURCE`. The package is
+/// Runs with namespaces for mounts and processes of its own: `package.sh DEB SOURCE COMPARE [PYTHON]`. The package is
 /// installed over the machine's own root, in a layer of memory that goes with the namespace.
 const PACKAGE: &str = r#"
 set -eu
-top=$1 package=$2 source=$3
+top=$1 package=$2 source=$3 compare=$4 python=${5:-}
 fail() { echo "FAILED: $*"; exit 1; }
 # Mounts of other tests would not end as long as they are here, too.
 umount -l -a -t fuse.h5logfs
@@ -389,6 +425,10 @@ in_root findmnt -n -t fuse.h5logfs /mount || fail "nothing is mounted"
 in_root cmp /source/file /mount/file
 in_root h5logfs export /source/nd.log.h5 /shown.h5
 in_root cmp /shown.h5 /mount/nd.log.h5
+if [ -n "$python" ]; then
+    said=$(in_root env HDF5_DRIVER=h5logfs HDF5_PLUGIN_PATH=/usr/lib/h5logfs/plugins HDF5_DRIVER_CONFIG=index_dir=none \
+        "$python" -c "$compare" /source/nd.log.h5 /shown.h5 2>&1) || fail "with the driver: $said"
+fi
 # Logs are looked at by the user of the package.
 scanner=$(in_root sh -c 'grep -l scan-z[y]gote /proc/[0-9]*/cmdline')
 uid=$(in_root id -u h5logfs)
@@ -514,6 +554,10 @@ fn the_debian_package_is_installed_used_and_removed() {
     for (mode, path) in [
         ("-rwxr-xr-x", "./usr/bin/h5logfs"),
         ("lrwxrwxrwx", "./usr/sbin/mount.h5logfs -> ../bin/h5logfs"),
+        (
+            "-rw-r--r--",
+            "./usr/lib/h5logfs/plugins/libh5logfs_driver.so",
+        ),
         ("-rw-r--r--", "./usr/share/man/man1/h5logfs.1.gz"),
         ("-rw-r--r--", "./usr/share/man/man8/mount.h5logfs.8.gz"),
         ("-rw-r--r--", "./usr/share/zsh/vendor-completions/_h5logfs"),
@@ -547,6 +591,8 @@ fn the_debian_package_is_installed_used_and_removed() {
         .args(["bash", "-c", PACKAGE, "package.sh"])
         .arg(top.path())
         .arg(package)
-        .arg(source.path()));
+        .arg(source.path())
+        .arg(COMPARE)
+        .args(Python::new().map(|python| python.command().get_program().to_owned())));
     assert!(text(&said).ends_with("COMPLETE\n"), "{}", text(&said));
 }
