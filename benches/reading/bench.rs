@@ -139,8 +139,8 @@ pub struct Turn<'a> {
     clients: &'a Clients,
     own_clients: Option<Clients>,
     _mount: Option<Mount>,
-    /// The index directory of `own_clients`.
-    _indexes: Option<Scratch>,
+    /// Where `own_clients` keep indexes.
+    _scratch: Option<Scratch>,
 }
 
 impl<'a> Turn<'a> {
@@ -150,7 +150,7 @@ impl<'a> Turn<'a> {
             clients: &bench.clients,
             own_clients: None,
             _mount: mount,
-            _indexes: None,
+            _scratch: None,
         }
     }
 
@@ -413,11 +413,11 @@ impl Bench {
             }
             _ => {
                 into_page_cache(&prepared.log())?;
-                let indexes = Scratch::new(self.scratch.path())?;
-                let clients = self.clients_without_mount(who, indexes.path())?;
+                let scratch = Scratch::new(self.scratch.path())?;
+                let clients = self.clients_without_mount(who, &scratch.path().join("indexes"))?;
                 return Ok(Turn {
                     own_clients: Some(clients),
-                    _indexes: Some(indexes),
+                    _scratch: Some(scratch),
                     ..Turn::new(self, prepared.log(), None)
                 });
             }

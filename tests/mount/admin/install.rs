@@ -581,7 +581,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     fs::copy(log, source.path().join("nd.log.h5")).unwrap();
     let said = run(Command::new("timeout")
         .args([
-            "120",
+            "300",
             "unshare",
             "--mount",
             "--pid",
