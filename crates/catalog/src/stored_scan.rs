@@ -3,7 +3,7 @@
 //! The state of the main file is the key of a snapshot. The snapshot lists its subfiles and their states. A log
 //! that changed within two seconds of its scan is not stored: the next write might leave the same times.
 //!
-//! For a plain file nothing is stored: libhdf5 detects it faster than an item is written.
+//! For a plain file nothing is stored: it is detected faster than an item is written.
 
 use std::borrow::Cow;
 use std::path::Path;
