@@ -1,7 +1,10 @@
 //! What cannot be read is an exception that says why, and nothing else is said.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::common::driver::Driver;
-use crate::common::readers::{corpus, project, reads_the_rest};
+use crate::common::readers::{Python, corpus, project, reads_the_rest, said};
 
 #[test]
 fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
@@ -66,9 +69,9 @@ assert one['T'][...].shape
     let files = ["netcdf4_wrf.log.h5", "bad_size0.log.h5"].map(|name| corpus.join(name));
     let output = python.command().args(["-c", code]).args(files).output();
     let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said, "");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text, "");
 }
 
 /// libhdf5 prints an error by itself where a program leaves that on: once, and when the call fails that the program made.
@@ -94,10 +97,43 @@ assert lib.H5Fopen(path + b'-', 0, 0) < 0
         .arg(corpus().join("truncated.log.h5"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let count = |text: &str| said.matches(text).count();
-    assert_eq!(count("HDF5-DIAG"), 2, "{said}");
-    assert_eq!(count("truncated.log.h5: "), 1, "{said}");
-    assert_eq!(count("truncated.log.h5-', errno = 2"), 1, "{said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let count = |part: &str| text.matches(part).count();
+    assert_eq!(count("HDF5-DIAG"), 2, "{text}");
+    assert_eq!(count("truncated.log.h5: "), 1, "{text}");
+    assert_eq!(count("truncated.log.h5-', errno = 2"), 1, "{text}");
+}
+
+/// Programs in C may hold variables of libhdf5 in themselves.
+#[test]
+fn errors_reach_a_program_that_holds_the_error_numbers() {
+    let driver = Driver::new();
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let code = "
+import glob, importlib.util, os
+packages = os.path.dirname(os.path.dirname(importlib.util.find_spec('h5py').origin))
+print(glob.glob(os.path.join(packages, 'h5py.libs', 'libhdf5-*.so*'))[0])
+";
+    let library = python.run(code, &[]);
+    let library = Path::new(library.trim());
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    let mut cc = Command::new("cc");
+    cc.arg(project().join("tests/c/error_numbers.c"));
+    cc.arg("-o").arg(&program).arg(library);
+    let dir = library.parent().unwrap();
+    cc.arg(format!("-Wl,-rpath,{}", dir.display()));
+    let built = cc.output().unwrap();
+    assert!(built.status.success(), "{}", said(&built));
+    let mut command = Command::new(&program);
+    command.args(["tiny", "truncated"].map(|name| corpus().join(format!("{name}.log.h5"))));
+    let output = command.envs(driver.used()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "open\nnot open\n");
+    let sentence = "truncated.log.h5: H5Fopen(): unable to open file: truncated file";
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches(sentence).count(), 1, "{text}");
 }

@@ -47,7 +47,8 @@ assert lib.H5Fopen(path, 1, 0) > 0
                      is read";
     assert_eq!(lines[..2], [no_handle; 2]);
     assert!(
-        lines[2].starts_with("HDF5_DRIVER_CONFIG: ") && lines[2].contains("no_such_option"),
+        lines[2].starts_with("the configuration of the h5logfs driver: ")
+            && lines[2].contains("no_such_option"),
         "{said}"
     );
     assert!(lines[3].contains("can only read"), "{said}");
@@ -69,7 +70,8 @@ except OSError as e:
 ";
     let said = python.run(code, &[&corpus().join("tiny.log.h5")]);
     assert!(
-        said.contains("(HDF5_DRIVER_CONFIG: ") && said.contains("no_such_option"),
+        said.contains("(the configuration of the h5logfs driver: ")
+            && said.contains("no_such_option"),
         "{said}"
     );
 }

@@ -89,3 +89,25 @@ unsafe extern "C" fn visit(
     search.found = Some((name.unwrap_or(c"").to_owned(), addresses));
     1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_knows_its_own_symbols_alone() {
+        let library = Object::of_code(libc::dlsym as *const () as usize).unwrap();
+        assert!(library.symbol(c"dlsym").is_some());
+        assert!(library.symbol(c"no_such_symbol").is_none());
+        // The program needs the C library, and finds its symbols through it.
+        let program = Object::of_code(visit as *const () as usize).unwrap();
+        assert!(program.symbol(c"dlsym").is_none());
+    }
+
+    #[test]
+    fn an_address_of_no_object_is_no_code() {
+        assert!(Object::of_code(0).is_none());
+        let heap = Box::new(0_u8);
+        assert!(Object::of_code((&raw const *heap).addr()).is_none());
+    }
+}

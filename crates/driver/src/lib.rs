@@ -9,6 +9,22 @@
 //! whose program replaces it, are passed on to libhdf5's own default driver. A log that is opened for writing is
 //! refused. `HDF5_DRIVER_CONFIG`, or the configuration of `H5Pset_driver_by_name`, takes options as `mount -o` does.
 //!
+//! # What programs see
+//!
+//! * A log is not locked, so its readers do not stop the job that writes it. It has no POSIX descriptor.
+//! * A log of one file may be replaced or deleted by a program that says so. A log that is not closed, one with companion
+//!   files, and such a file itself, may not.
+//! * Programs that ask for the driver's name do not hear `sec2`. h5py calls it `unknown`, and its mode `a` then tries to
+//!   make a file after *any* failure to open one: of a file that may not be written it says that it exists.
+//! * netCDF-C reads the first bytes of a file itself, and asks libhdf5 only for files that begin as HDF5 does. It reads
+//!   netCDF classic files by itself, without their burst-buffer logs, and knows no log that is not closed. `mode=` in
+//!   a URL does not change that. h5py and h5netcdf read all of them. Of an error netCDF-C says only "HDF error".
+//! * libhdf5 before 1.14 knows no drivers of this kind. It takes no notice of `HDF5_DRIVER`, and shows the log's own bytes.
+//! * A program to which libhdf5 was linked statically has to export its symbols (`-rdynamic`). Otherwise it opens no file
+//!   by this driver.
+//!
+//! # Modules
+//!
 //! | module | contents |
 //! |---|---|
 //! | `class` | the structures that HDF5 declares, and the table of callbacks |

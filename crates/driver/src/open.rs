@@ -63,7 +63,8 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, String> {
     let path = request.path();
     let options = OsString::from_vec(library.configuration(request.fapl));
-    let options = Options::parse(&options).map_err(|e| format!("HDF5_DRIVER_CONFIG: {e}"))?;
+    let options = Options::parse(&options)
+        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
     };
