@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# python.sh wheel DIRECTORY: builds the Python package's wheel in DIRECTORY, which then has no other one.
-# python.sh install: the same, and installs it into .venv.
+# python.sh wheel DIRECTORY: builds the wheel of the Python package in DIRECTORY, which then has no other one.
+# python.sh install: builds it, and installs it into .venv.
+# python.sh test [ARGUMENTS]: builds it, and tests it with pytest from a new virtual environment, in which only this wheel
+# is installed; what it reads with comes from .venv.
 #
-# PROFILE=dev builds it as the tests need it: compiled quickly, not optimized. The wheel has the program with an HDF5 of
-# its own, and the HDF5 file driver. Both are built in target/python, because crates that are compiled for one libhdf5 do
-# not fit the other.
+# PROFILE=dev builds quickly, without optimization. The wheel has the program with an HDF5 of its own, and the HDF5 file
+# driver. All are built in target/python, because crates that are compiled for one libhdf5 do not fit the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=crates/python
@@ -15,33 +16,56 @@ built=$targets/${profile/%dev/debug}
 # Debian's cmake is too old for the sources of HDF5.
 export CMAKE=${CMAKE:-$PWD/.venv/bin/cmake}
 
-# The newest version of the C library that any of the files asks for.
+# The newest version of the C library that one of these files asks for, as 2_34.
 needed_libc() {
-    objdump -T "$@" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1 | tr -d _GLIBC | tr . _
+    objdump -T "$@" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1 | sed 's/GLIBC_//; s/\./_/'
 }
 
+# Two of these at once would pack each other's files.
 build_wheel() {
-    local out=$1
+    local out=$1 inside=$package/python/h5logfs
+    mkdir -p "$targets" "$out"
+    exec 9>"$targets/wheel.lock"
+    flock 9
     "$cargo" build --locked --profile "$profile" --target-dir "$targets" --features static-hdf5 --bin h5logfs
-    "$cargo" build --locked --profile "$profile" --target-dir "$targets" -p h5logfs-driver
-    install -D -m 755 "$built/h5logfs" $package/python/h5logfs/bin/h5logfs
-    install -D -m 755 "$built/libh5logfs_driver.so" $package/python/h5logfs/plugins/libh5logfs_driver.so
-    strip $package/python/h5logfs/bin/h5logfs $package/python/h5logfs/plugins/libh5logfs_driver.so
+    # maturin finds the native module built. With the driver alone, what both need would be compiled twice.
+    "$cargo" build --locked --profile "$profile" --target-dir "$targets" -p h5logfs-driver -p h5logfs-python
+    install -D -m 755 "$built/h5logfs" $inside/bin/h5logfs
+    install -D -m 755 "$built/libh5logfs_driver.so" $inside/plugins/libh5logfs_driver.so
+    strip $inside/bin/h5logfs $inside/plugins/libh5logfs_driver.so
     rm -f "$out"/h5logfs-*.whl
     .venv/bin/maturin build --quiet --locked --profile "$profile" --target-dir "$targets" \
         --manifest-path $package/Cargo.toml --interpreter .venv/bin/python \
         --compatibility "manylinux_$(needed_libc "$built/h5logfs" "$built/libh5logfs_driver.so")" --out "$out"
+    exec 9>&-
+}
+
+install_wheel() {
+    .venv/bin/python -m pip --python "$1" install --quiet --disable-pip-version-check --no-index --no-deps \
+        --force-reinstall "$2"/h5logfs-*.whl
+}
+
+run_tests() {
+    local work
+    work=$(mktemp -d)
+    trap "rm -rf '$work'" EXIT
+    build_wheel "$work"
+    /usr/bin/python3 -m venv --without-pip "$work/venv"
+    install_wheel "$work/venv/bin/python" "$work"
+    # The new environment comes first, so its package hides one that is installed in .venv.
+    realpath .venv/lib/python3*/site-packages >"$(echo "$work"/venv/lib/python3*/site-packages)/readers.pth"
+    "$work/venv/bin/python" -m pytest -c $package/pyproject.toml --rootdir $package "$@" $package/tests
 }
 
 case ${1:-} in
 wheel) build_wheel "${2:?wheel needs a directory}" ;;
 install)
     build_wheel "$targets/wheels"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
-        "$targets"/wheels/h5logfs-*.whl
+    install_wheel .venv/bin/python "$targets/wheels"
     ;;
+test) run_tests "${@:2}" ;;
 *)
-    echo "usage: python.sh wheel DIRECTORY | install" >&2
+    echo "usage: python.sh wheel DIRECTORY | install | test [ARGUMENTS]" >&2
     exit 2
     ;;
 esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [ARGUMENTS]: runs the tests with cargo-nextest, or with cargo test if cargo-nextest is not installed. The
-# arguments are those that both take. With H5LOGFS_TEST_IGNORED=1 tests that are marked as ignored run, too.
+# test.sh [ARGUMENTS]: runs the tests of the Python package, then the others with cargo-nextest, or with cargo test if
+# cargo-nextest is not installed. The arguments are those that both take. With --test the tests of the package do not run.
+# With H5LOGFS_TEST_IGNORED=1 tests that are marked as ignored run, too.
 #
 # If root runs it and users may not open /dev/fuse (in Debian's own setting they may), the tests run in a mount
 # namespace of their own, with a device that users may open. Without it the tests of mounts by ordinary users could only
@@ -26,15 +27,19 @@ if [ "$(id -u)" -eq 0 ] && [ "$(($(stat -c '0%a' /dev/fuse) & 6))" -ne 6 ]; then
     echo "test.sh: cannot make a mount namespace: tests of mounts by ordinary users will be skipped" >&2
 fi
 
+status=0
+# Some of the tests, or all.
+case " $* " in
+*" --test "*) some=yes ;;
+*) some= ;;
+esac
+[ -n "$some" ] || CARGO=$cargo PROFILE=dev scripts/python.sh test || status=$?
 if ! "$cargo" nextest --version >/dev/null 2>&1; then
     echo "test.sh: cargo-nextest is not installed: cargo test takes its place, and longer" >&2
-    exec "$cargo" test "$@" ${H5LOGFS_TEST_IGNORED:+-- --include-ignored}
+    "$cargo" test "$@" ${H5LOGFS_TEST_IGNORED:+-- --include-ignored} || status=$?
+    exit $status
 fi
-status=0
 # nextest runs no doc tests.
-case " $* " in
-*" --test "*) ;;
-*) "$cargo" test --doc "$@" || status=$? ;;
-esac
+[ -n "$some" ] || "$cargo" test --doc "$@" || status=$?
 "$cargo" nextest run ${H5LOGFS_TEST_IGNORED:+--run-ignored all} "$@" || status=$?
 exit $status

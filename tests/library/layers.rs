@@ -53,12 +53,13 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 6] = [
+const CRATES: [(&str, &[&str]); 7] = [
     ("h5logfs-core", &[]),
     ("h5logfs-catalog", &["h5logfs-core"]),
     ("h5logfs-scan", &["h5logfs-core"]),
     ("h5logfs-driver", &["h5logfs-core", "h5logfs-catalog"]),
     ("h5logfs-writer", &["h5logfs-core", "h5logfs-scan"]),
+    ("h5logfs-python", &["h5logfs-core", "h5logfs-catalog"]),
     (
         "h5logfs",
         &[

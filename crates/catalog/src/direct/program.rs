@@ -7,10 +7,11 @@ use std::ptr;
 
 use crate::workers::PROGRAM_VARIABLE;
 
-/// The program, from the directory of the library: as in a directory of builds, in a Python package, with a library in
-/// PREFIX/lib, and with a plug-in in PREFIX/lib/h5logfs/plugins.
-const PLACES: [&str; 4] = [
+/// The program, from the directory of the library: as in a directory of builds, from the native module of the Python
+/// package, from the plug-in there or a library in PREFIX/lib, and from a plug-in in PREFIX/lib/h5logfs/plugins.
+const PLACES: [&str; 5] = [
     "h5logfs",
+    "bin/h5logfs",
     "../bin/h5logfs",
     "../../bin/h5logfs",
     "../../../bin/h5logfs",
@@ -62,7 +63,7 @@ mod tests {
         std::fs::create_dir(prefix.join("bin")).unwrap();
         assert_eq!(beside(&plugins), None);
         std::fs::write(prefix.join("bin/h5logfs"), "").unwrap();
-        for directory in [&plugins, &prefix.join("lib"), &prefix.join("bin")] {
+        for directory in [&plugins, &prefix.join("lib"), &prefix.join("bin"), prefix] {
             let found = beside(directory).unwrap();
             let found = found.canonicalize().unwrap();
             assert_eq!(found, prefix.canonicalize().unwrap().join("bin/h5logfs"));

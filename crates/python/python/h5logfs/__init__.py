@@ -19,15 +19,11 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
 `open` and `inspect` need nothing but this package; `File` needs h5py.
 """
 
+from ._file import LogFile, is_log, open
+from ._h5py import File, register_driver
+from ._inspect import Inspection, inspect
 from ._native import LogError, __version__
-from . import _program
-
-_program.announce()
-
-from ._file import LogFile, is_log, open  # noqa: E402
-from ._h5py import File, register_driver  # noqa: E402
-from ._inspect import Inspection, inspect  # noqa: E402
-from ._references import References, references  # noqa: E402
+from ._references import References, references
 
 __all__ = [
     "File",

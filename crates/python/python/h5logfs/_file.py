@@ -114,10 +114,15 @@ class LogFile(io.RawIOBase):
         file = self._open_file()
         return file.read(max(file.size() - file.position, 0))
 
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Buffer) -> int:
         """Fills `buffer` from the position on. Returns the number of bytes: fewer than there is room for only at the
         end of the file."""
         return self._open_file().readinto(buffer)
+
+    def write(self, buffer: Buffer) -> int:
+        """Fails: logs are read-only."""
+        self._open_file()
+        raise io.UnsupportedOperation("write")
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from the byte `offset` on; fewer only at the end of the file. The position stays."""

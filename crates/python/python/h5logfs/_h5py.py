@@ -8,7 +8,8 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ._file import Path, is_log, open
+from . import _native
+from ._file import Path, _fspath, open
 from ._options import text
 from ._program import DRIVER, PLUGIN_DIRECTORY
 
@@ -23,25 +24,36 @@ def File(path: Path, mode: str = "r", **options: Any) -> h5py.File:
     """Opens a log as an `h5py.File`. Takes the options of `h5logfs.open` and the keyword arguments of `h5py.File`.
 
     HDF5 1.14 and later read the log through the file driver, which is registered with h5py under the name "h5logfs".
-    An older HDF5 reads it through a file object. A file that is no log is opened by h5py alone, in any mode. A log is
+    An older HDF5 reads it through a file object. A file that is no log is opened as h5py does it, in any mode. A log is
     read-only: OSError for another mode than "r".
 
-    Raises what `h5logfs.open` raises, and what h5py raises for a file that is not HDF5.
+    Raises FileNotFoundError, PermissionError and the like for errors of the system; OSError for what cannot be opened
+    as HDF5, with the reason; ValueError for an option that is not known.
     """
     import h5py
 
+    path = _fspath(path)
     ours, theirs = _split(options)
-    path = os.fsdecode(os.fspath(path))
-    if not _leads_to_log(path, mode, ours):
+    settings = text(ours)
+    _native.check_options(settings)
+    if mode != "r" or "driver" in theirs:
+        if os.path.isfile(path) and _native.is_log(path, settings):
+            raise OSError(_REFUSAL.format(path=path))
         return h5py.File(path, mode, **theirs)
-    if mode != "r":
-        raise OSError(
-            f"{path}: a log cannot be opened with mode {mode!r}: it is read-only; `h5logfs export` makes an ordinary "
-            "HDF5 file of it"
-        )
+    os.stat(path)  # Not every driver of HDF5 passes errors of the system on.
     if register_driver():
         return h5py.File(path, "r", driver=_NAME, **ours, **theirs)
-    return h5py.File(open(path, **ours), "r", **theirs)
+    file = open(path, **ours)
+    if file.is_log:
+        return h5py.File(file, "r", **theirs)
+    file.close()
+    return h5py.File(path, "r", **theirs)
+
+
+_REFUSAL = (
+    "{path}: this is a log, which is read-only: it is opened with mode 'r' and without another driver; `h5logfs export` "
+    "makes an ordinary HDF5 file of it"
+)
 
 
 def register_driver() -> bool:
@@ -70,11 +82,6 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         {name: value for name, value in options.items() if name not in theirs},
         {name: value for name, value in options.items() if name in theirs},
     )
-
-
-def _leads_to_log(path: str, mode: str, options: dict[str, Any]) -> bool:
-    # Without the look before, a file that is yet to be made is an error.
-    return (mode == "r" or os.path.isfile(path)) and is_log(path, **options)
 
 
 def _set_driver(fapl: h5py.h5p.PropFAID, **options: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Iterable, List, Optional, Sequence
-
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from ._file import LogFile
 from ._inspect import Dataset, Inspection, inspect
@@ -47,7 +46,7 @@ def of_inspection(log: Inspection) -> str:
     )
 
 
-def _unclosed(unclosed: dict) -> str:
+def _unclosed(unclosed: Dict[str, Any]) -> str:
     flush = f"the last complete flush is {unclosed.get('flush')}"
     return {
         "running": f"its job is running; {flush}",

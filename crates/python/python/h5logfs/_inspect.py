@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar
 
 from . import _native, _options
 from ._file import Path, _fspath
@@ -120,9 +120,14 @@ def inspect(path: Path, *, records: bool = False, **options: Any) -> Inspection:
     command = [program(), "inspect", "--json", *(["--records"] if records else []), *_arguments(options), "--", path]
     outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
     if outcome.returncode != 0:
-        said = os.fsdecode(outcome.stderr).strip()
-        raise _native.LogError(said.split("h5logfs: ", 1)[-1] or f"{path}: h5logfs inspect failed")
+        raise _native.LogError(_complaint(outcome.stderr) or f"{path}: h5logfs inspect failed: {outcome.returncode}")
     return _inspection(json.loads(outcome.stdout))
+
+
+def _complaint(stderr: bytes) -> str:
+    """What the program says last, which is why it failed."""
+    _, _, last = ("\n" + os.fsdecode(stderr)).rpartition("\nh5logfs: ")
+    return last.strip()
 
 
 # Of the options of `open`, those that the program takes as arguments of their own. Options of layouts go in `-o`, and
@@ -160,9 +165,12 @@ def _record(data: Dict[str, Any]) -> Record:
     return _made(Record, {**data, "blocks": [(start, count) for start, count in data["blocks"]]})
 
 
-def _made(kind: Any, data: Dict[str, Any]) -> Any:
+_T = TypeVar("_T")
+
+
+def _made(kind: Type[_T], data: Dict[str, Any]) -> _T:
     """An object of a data class from the members that it knows: another program may tell more."""
-    fields = {field.name: field.type for field in dataclasses.fields(kind)}
+    fields = {field.name: str(field.type) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     known = {name: value for name, value in data.items() if name in fields}
     for name, value in known.items():
         if isinstance(value, list) and "Tuple" in fields[name]:

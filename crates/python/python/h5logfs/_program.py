@@ -22,9 +22,3 @@ def program() -> str:
     if _BUNDLED.is_file():
         return str(_BUNDLED)
     raise FileNotFoundError(f"{_BUNDLED}: this package has been built without the program; {_VARIABLE} can name one")
-
-
-def announce() -> None:
-    """Lets the native module, and a driver that HDF5 loads, know the program of this package."""
-    if not os.environ.get(_VARIABLE) and _BUNDLED.is_file():
-        os.environ[_VARIABLE] = str(_BUNDLED)
