@@ -16,10 +16,16 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::{Pid, Signal};
 use rustix::thread::futex;
+
+/// The first pause between two looks whether a program has ended, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes of each stack. The functions that run on them call the system and little else.
 const STACK: usize = 64 << 10;
@@ -119,25 +125,37 @@ impl HiddenChild {
         }
     }
 
-    /// Waits for the end of the program. Returns the signal that has ended it, if one has.
-    pub fn wait(mut self) -> Option<c_int> {
-        self.collect();
+    /// Waits for the end of the program, and kills it after `timeout`. Returns the signal that has ended it, if one has and
+    /// the program did not have to be killed here.
+    pub fn end(mut self, timeout: Duration) -> Option<c_int> {
+        let until = Instant::now() + timeout;
+        let mut pause = FIRST_PAUSE;
+        while !self.collect(libc::WNOHANG) {
+            if Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(pause);
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
         let status = self.notes.status.load(Ordering::Acquire);
         libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
     }
 
-    /// Waits for the end of the parent, which ends after the program.
-    fn collect(&mut self) {
+    /// Waits for the end of the parent, which ends after the program. Returns whether it has ended.
+    fn collect(&mut self, options: c_int) -> bool {
         let parent = self.parent.as_raw_nonzero().get();
         loop {
             // SAFETY: a null pointer asks for no status. `__WALL` finds children that end without a signal.
-            let waited = unsafe { libc::waitpid(parent, ptr::null_mut(), libc::__WALL) };
-            // A host that waits for really all children may have been faster.
-            if waited != -1 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                break;
+            let waited = unsafe { libc::waitpid(parent, ptr::null_mut(), options | libc::__WALL) };
+            match waited {
+                0 => return false,
+                -1 if errno() == libc::EINTR => {}
+                // A host that waits for really all children may have been faster.
+                _ => break,
             }
         }
         self.has_ended = true;
+        true
     }
 }
 
@@ -146,7 +164,7 @@ impl Drop for HiddenChild {
         if !self.has_ended {
             // The program asks to be killed when its parent ends.
             let _ = rustix::process::kill_process(self.parent, Signal::KILL);
-            self.collect();
+            self.collect(0);
         }
     }
 }
@@ -237,6 +255,9 @@ mod tests {
 
     use super::*;
 
+    /// Longer than a test takes.
+    const PATIENCE: Duration = Duration::from_secs(600);
+
     fn shell(script: &str, input: &OwnedFd, output: &OwnedFd) -> io::Result<HiddenChild> {
         let text = |text: &str| CString::new(text).unwrap();
         HiddenChild::start(&Program {
@@ -266,14 +287,25 @@ mod tests {
         let mut said = String::new();
         from.read_to_string(&mut said).unwrap();
         assert_eq!(said, "value word\n/\n");
-        assert_eq!(child.wait(), None);
+        assert_eq!(child.end(PATIENCE), None);
     }
 
     #[test]
     fn the_signal_that_ends_a_program_is_told() {
         let (_from, to) = pipe();
         let child = shell("kill -XCPU $$", &to, &to).unwrap();
-        assert_eq!(child.wait(), Some(libc::SIGXCPU));
+        assert_eq!(child.end(PATIENCE), Some(libc::SIGXCPU));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_left_alone_after_a_while() {
+        let (mut from, to) = pipe();
+        let (stdin, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let child = shell("echo begun; read word", &stdin, &to).unwrap();
+        from.read_exact(&mut [0; 6]).unwrap();
+        assert_eq!(child.end(Duration::ZERO), None);
+        // This shell does not ask to be killed; now it ends.
+        drop(write);
     }
 
     #[test]

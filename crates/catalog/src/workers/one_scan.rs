@@ -18,7 +18,7 @@ use h5logfs_core::task::Task;
 use super::broker::{Broker, NoSnapshot};
 use super::hidden_child::{HiddenChild, Program};
 use super::limits::{Limits, PROGRAM_VARIABLE, ScanUser};
-use super::{describe, owner_of};
+use super::{EXIT_TIMEOUT, describe, owner_of};
 
 /// The hidden subcommand of the program `h5logfs` that does one scan.
 const SUBCOMMAND: &str = "scan-worker";
@@ -58,15 +58,15 @@ impl Scanner for OneScan {
         let broker = Broker::new(request, self.limits.metadata, owner);
         match broker.serve(task, socket, until) {
             Ok(bytes) => {
-                worker.wait();
+                worker.end(EXIT_TIMEOUT);
                 broker.check(task, &bytes)
             }
             Err(NoSnapshot::Failed(error)) => {
-                worker.wait();
+                worker.end(EXIT_TIMEOUT);
                 Err(error)
             }
             Err(cause) => {
-                let reason = describe(&self.limits, cause, || worker.wait());
+                let reason = describe(&self.limits, cause, || worker.end(EXIT_TIMEOUT));
                 let path = request.dir.full_path(request.relative);
                 Err(Error::ScanDied { path, reason })
             }
