@@ -29,7 +29,8 @@ macro_rules! with_return_address {
             #[cfg(target_arch = "x86_64")]
             naked_asm!("endbr64", $x86, "jmp {go_on}", go_on = sym $go_on);
             #[cfg(target_arch = "aarch64")]
-            naked_asm!("bti c", $arm, "b {go_on}", go_on = sym $go_on);
+            // "bti c", for assemblers that do not know it.
+            naked_asm!("hint #34", $arm, "b {go_on}", go_on = sym $go_on);
         }
     };
 }
