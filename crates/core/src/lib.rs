@@ -29,6 +29,7 @@ pub(crate) mod buffers;
 pub mod diagnostic;
 pub mod error;
 pub mod filters;
+pub(crate) mod held_file;
 pub mod image;
 pub mod index;
 pub mod journal;

@@ -27,7 +27,7 @@ mod key;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIM
 use rustix::io::Errno;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use crate::held_file::HeldFile;
 use crate::memory::Reserved;
 use crate::task::Task;
 
@@ -61,7 +62,7 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A directory of items. Threads and processes can share it.
 #[derive(Debug)]
 pub struct Store {
-    fd: OwnedFd,
+    held: HeldFile,
     /// For messages only.
     path: PathBuf,
     /// Bytes that all items together may have.
@@ -78,7 +79,7 @@ impl Store {
     /// Fails where other users could have put something into it.
     pub fn open(path: &Path, size: u64) -> io::Result<Self> {
         Ok(Store {
-            fd: directory::open(path)?,
+            held: HeldFile::new(directory::open(path)?.into())?,
             path: path.to_owned(),
             size,
             allowance: Mutex::new(evict::allowance(size)),
@@ -99,7 +100,17 @@ impl Store {
     }
 
     fn open_below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        open_below(&self.fd, path, flags, Mode::empty())
+        open_below(self.fd()?, path, flags, Mode::empty())
+    }
+
+    /// The directory. Fails where the program has closed it: the number may lead to another directory.
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.held.is_there() {
+            return Ok(self.held.as_fd());
+        }
+        Err(io::Error::other(
+            "this program has closed the index directory",
+        ))
     }
 
     /// Reports once that items cannot be written.
@@ -128,7 +139,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Opens a path below a directory, without following any symbolic link.
-fn open_below(fd: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+fn open_below(fd: impl AsFd + Copy, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     loop {
@@ -185,7 +196,8 @@ impl StoreEntry {
     /// Whether there is a file of this name, damaged or not.
     pub fn has(&self, item: &str) -> bool {
         let path = Path::new(&self.dir).join(item);
-        rustix::fs::statat(&self.store.fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        let fd = self.store.fd();
+        fd.is_ok_and(|fd| rustix::fs::statat(fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     /// Writes bytes under a name, in place of those that were there. Where that fails they are not kept.
@@ -280,7 +292,7 @@ impl StoreEntry {
 
     /// The directory of the entry. It is made where it is missing.
     fn dir(&self) -> io::Result<OwnedFd> {
-        match rustix::fs::mkdirat(&self.store.fd, &self.dir, DIR_MODE) {
+        match rustix::fs::mkdirat(self.store.fd()?, &self.dir, DIR_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
@@ -313,7 +325,11 @@ impl StoreEntry {
             last_modification: now,
         };
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        if let Err(e) = rustix::fs::utimensat(&self.store.fd, &self.dir, &times, flags) {
+        let noted = self
+            .store
+            .fd()
+            .and_then(|fd| Ok(rustix::fs::utimensat(fd, &self.dir, &times, flags)?));
+        if let Err(e) = noted {
             log::debug!("{}: {e}", self.shown(""));
         }
     }

@@ -14,6 +14,7 @@ use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::source_dir::{SourceDir, SourcePath};
 use crate::error::{Error, Result};
+use crate::held_file::HeldFile;
 use crate::stats::Stats;
 
 /// Identifies a file in one state: files of the same identity have the same bytes and the same owner, which decides to
@@ -82,7 +83,7 @@ impl From<&Stat> for Identity {
 /// holds several logs is one `SourceFile` for each of them.
 #[derive(Debug)]
 pub struct SourceFile {
-    file: File,
+    file: HeldFile,
     path: PathBuf,
     identity: Identity,
     grows: bool,
@@ -103,7 +104,7 @@ impl SourceFile {
     pub(super) fn new(file: File, path: PathBuf) -> io::Result<Self> {
         Ok(SourceFile {
             identity: Identity::from(&file.metadata()?),
-            file,
+            file: HeldFile::new(file)?,
             path,
             grows: false,
             arrangement: Arrangement::Whole,

@@ -97,7 +97,7 @@ impl Store {
 
     fn dirs(&self) -> io::Result<Vec<EntryDir>> {
         let mut dirs = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
+        for entry in Dir::read_from(self.fd()?)? {
             let entry = entry?;
             let name = entry.file_name();
             if is_hash(name) && entry.file_type() != FileType::RegularFile {
@@ -160,7 +160,7 @@ impl Store {
                     let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
                 }
             }
-            Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
+            Ok(rustix::fs::unlinkat(self.fd()?, name, AtFlags::REMOVEDIR)?)
         });
         if let Err(e) = removed {
             let name = String::from_utf8_lossy(name);
