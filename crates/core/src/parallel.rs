@@ -1,6 +1,7 @@
 //! Work in equal shares, done by a few threads in parallel.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::thread;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -19,7 +20,18 @@ pub fn shares() -> usize {
     if HAS_SHARE.get() {
         return 1;
     }
-    thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
+    cores().min(MOST)
+}
+
+/// The cores that this thread may use; at least one.
+///
+/// The limits of the control group are read once: that takes a dozen system calls. A process may be bound to fewer cores
+/// later, as ranks and workers are.
+pub fn cores() -> usize {
+    static ALL: OnceLock<usize> = OnceLock::new();
+    let all = *ALL.get_or_init(|| thread::available_parallelism().map_or(1, |n| n.get()));
+    let bound = rustix::thread::sched_getaffinity(None).map_or(all, |set| set.count() as usize);
+    all.min(bound).max(1)
 }
 
 /// Runs `work` for the shares `0..shares`; returns the results in this order. The calling thread does the first

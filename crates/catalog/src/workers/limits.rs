@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use h5logfs_core::parallel;
 use h5logfs_core::view::cache::MemoryLimits;
 
 /// The limits of a scan, and the program and the user that run it.
@@ -47,7 +48,6 @@ const MOST_USUAL_WORKERS: usize = 16;
 
 impl Default for Limits {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Limits {
             program: find_program(),
             memory: USUAL_MEMORY,
@@ -55,7 +55,7 @@ impl Default for Limits {
             time: USUAL_TIME,
             metadata: MemoryLimits::default().index_memory,
             // The files of one owner get all workers but one; see `Slots`.
-            workers: (cores + 1).min(MOST_USUAL_WORKERS),
+            workers: (parallel::cores() + 1).min(MOST_USUAL_WORKERS),
             user: None,
         }
     }

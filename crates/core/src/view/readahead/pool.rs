@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use parking_lot::{Condvar, Mutex};
 
 use super::Job;
+use crate::parallel;
 
 /// Jobs that may wait. Where there are more, the oldest are dropped.
 const MAX_WAITING: usize = 256;
@@ -56,9 +57,8 @@ impl Pool {
     }
 
     fn start_one(&self) {
-        let cores = thread::available_parallelism().map_or(1, |n| n.get());
         let mut threads = self.threads.lock();
-        if threads.len() >= cores.min(MAX_THREADS) {
+        if threads.len() >= parallel::cores().min(MAX_THREADS) {
             return;
         }
         let shared = Arc::clone(&self.shared);
