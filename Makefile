@@ -60,8 +60,8 @@ endif
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
-	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount;'
-	@echo '              the same with a log that four MPI processes write'
+	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
+	@echo '              without a mount; mount and read a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
 	@echo 'make test-h5py   the tests of the file driver, with the tests of h5py itself'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
@@ -98,7 +98,8 @@ python: setup-python
 # In one go, so that dependencies are compiled once. The program makes no use of MPI.
 demo: setup-demo
 	$(CARGO) build --release --locked --features mpi --bins --example heat
-	scripts/demo.sh $(PROGRAM) examples/sample $(TARGET_DIR)/release/examples/heat
+	scripts/demo.sh $(PROGRAM) examples/sample $(TARGET_DIR)/release/examples/heat \
+		$(TARGET_DIR)/release/deps/$(DRIVER)
 
 test: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
@@ -151,6 +152,7 @@ install-program:
 	umask 022 && install -D -m 644 $(DRIVER_FILE) $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
 	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
+	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
 	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
 	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE docs/*.md $(DESTDIR)$(DOCDIR)
 	install -m 644 docs/formats/*.md $(DESTDIR)$(DOCDIR)/formats
@@ -183,7 +185,8 @@ install-writer:
 # Directories that others use, too, stay.
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
-	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man8/mount.h5logfs.8 \
+	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man7/h5logfs_driver.7 \
+		man/man8/mount.h5logfs.8 \
 		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
 	rm -f $(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/system/%,$(UNITS)) \
 		$(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/%,$(USER_UNITS))

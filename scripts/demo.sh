@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# demo.sh PROGRAM DIRECTORY HEAT: mounts the sample logs in DIRECTORY and reads them with programs that know
-# nothing of logs. Then it does the same with a log that the MPI program HEAT writes. It leaves nothing behind.
+# demo.sh PROGRAM DIRECTORY HEAT DRIVER: mounts the sample logs in DIRECTORY and reads them with programs that know
+# nothing of logs. Then it reads them without a mount, with the file driver DRIVER, and with the Python package where
+# `make python` has installed it. At last it reads a log that the MPI program HEAT writes. It leaves nothing behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 program=$(realpath "$1")
 sample=$2
 heat=$(realpath "$3")
+driver=$(realpath "$4")
 old=${H5LOGFS_TEST_PYTHON_OLD:-/usr/bin/python3}
 new=${H5LOGFS_TEST_PYTHON_NEW:-.venv/bin/python}
 work=$(mktemp -d "${TMPDIR:-/tmp}/h5logfs-demo.XXXXXX")
 mnt=$work/mnt
 run42=$work/run42
 messages=$work/messages
-mkdir "$mnt" "$run42"
+plugins=$work/plugins
+mkdir "$mnt" "$run42" "$plugins"
+# libhdf5 loads every file of a directory of plug-ins.
+ln -s "$driver" "$plugins"
 
 # Open MPI would complain in containers that forbid a process to read the memory of another one.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
@@ -87,11 +92,12 @@ say "6. netCDF: a log that the netCDF library has written"
 run ncdump -h "$mnt/weather.nc"
 say "   and with xarray"
 printf '$ %s: xarray.open_dataset("MNT/weather.nc")["T"]\n' "${new#"$PWD"/}"
-"$new" -c '
+read_with_xarray='
 import sys, xarray
 with xarray.open_dataset(sys.argv[1], engine="netcdf4") as data:
     t = data["T"]
-    print(t.dims, t.shape, f"mean {float(t.mean()):g}, {int(t.isnull().sum())} missing values")' "$mnt/weather.nc"
+    print(t.dims, t.shape, f"mean {float(t.mean()):g}, {int(t.isnull().sum())} missing values")'
+"$new" -c "$read_with_xarray" "$mnt/weather.nc"
 
 say "7. A netCDF file whose job was killed: its data are in the logs of PnetCDF's burst buffer only"
 run ls "$sample/killed"
@@ -111,7 +117,23 @@ unmount_by_hand() {
 say "8. Unmount"
 unmount_by_hand
 
-say "9. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
+say "9. No mount: h5py opens the log by its own path, with the file driver"
+without_mount=(HDF5_DRIVER=h5logfs HDF5_PLUGIN_PATH="$plugins" H5LOGFS_PROGRAM="$program")
+printf '$ export HDF5_DRIVER=h5logfs HDF5_PLUGIN_PATH=/usr/lib/h5logfs/plugins\n'
+printf '$ %s: h5py.File("%s/steps.h5")["field"][...]\n' "${new#"$PWD"/}" "$sample"
+env "${without_mount[@]}" "$new" -c "$read_with_h5py" "$sample/steps.h5"
+printf '$ %s: xarray.open_dataset("%s/weather.nc")["T"]\n' "${new#"$PWD"/}" "$sample"
+env "${without_mount[@]}" "$new" -c "$read_with_xarray" "$sample/weather.nc"
+if "$new" -c 'import h5logfs' 2>/dev/null; then
+    say "   and with the Python package"
+    printf '$ %s: h5py.File(h5logfs.open("%s/killed/file.nc", netcdf="hdf5"))\n' "${new#"$PWD"/}" "$sample"
+    "$new" -c '
+import sys, h5logfs, h5py
+with h5py.File(h5logfs.open(sys.argv[1], netcdf="hdf5")) as f:
+    print(f["q"], f["q"][...].sum())' "$sample/killed/file.nc"
+fi
+
+say "10. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
 run mpirun -n 4 "$heat" "$run42/heat.h5"
 run ls -l "$run42"
 run "$program" mount "$run42" "$mnt" -o "log_file=$messages"

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use crate::common::make::make;
 use crate::common::readers::{Python, corpus, project, said};
 use crate::common::{User, can_mount, is_root, messages, mount};
+use h5logfs_catalog::options;
 use tempfile::TempDir;
 
 const PREFIX: &str = "/opt/logs";
@@ -72,7 +73,8 @@ impl Installed {
 
     /// The manual pages.
     fn pages(&self) -> Vec<PathBuf> {
-        let sections = ["share/man/man1", "share/man/man8"].map(|s| files(&self.path(s)));
+        let sections = ["man1", "man7", "man8"];
+        let sections = sections.map(|s| files(&self.path("share/man").join(s)));
         sections.into_iter().flatten().collect()
     }
 }
@@ -117,6 +119,7 @@ fn everything_is_installed_in_its_place() {
         "share/man/man1/h5logfs-mount.1",
         "share/man/man1/h5logfs-recover.1",
         "share/man/man1/h5logfs.1",
+        "share/man/man7/h5logfs_driver.7",
         "share/man/man8/mount.h5logfs.8",
         "share/zsh/site-functions/_h5logfs",
     ] {
@@ -238,7 +241,7 @@ fn pages_are_those_of_the_commands() {
     let commands = commands.filter(|command| *command != "help");
     let mut expected: BTreeSet<String> = commands.map(|c| format!("h5logfs-{c}.1")).collect();
     assert!(expected.len() > 4, "{help}");
-    expected.extend(["h5logfs.1", "mount.h5logfs.8"].map(String::from));
+    expected.extend(["h5logfs.1", "h5logfs_driver.7", "mount.h5logfs.8"].map(String::from));
     let pages = Installed::new().pages();
     let name = |page: &PathBuf| page.file_name().unwrap().to_str().unwrap().to_owned();
     let pages: BTreeSet<String> = pages.iter().map(name).collect();
@@ -284,6 +287,26 @@ fn the_page_of_mount_8_has_every_option() {
             "{complaint}"
         );
     }
+}
+
+/// The page of the driver, and the table in docs/operations.md.
+#[test]
+fn all_options_of_the_driver_are_described() {
+    let names: BTreeSet<String> = options::all().map(|o| o.name.to_owned()).collect();
+    let page = fs::read_to_string(project().join("packaging/man/h5logfs_driver.7")).unwrap();
+    let described = page.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix(".BI ")?.split_once("= ")?;
+        Some(name.to_owned())
+    });
+    assert_eq!(described.collect::<BTreeSet<_>>(), names);
+    let text = fs::read_to_string(project().join("docs/operations.md")).unwrap();
+    let section = text.split("\n## The file driver\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let documented = cells.flat_map(|cell| cell.split(", "));
+    let documented = documented.map(|name| name.trim().trim_matches('`').to_owned());
+    assert_eq!(documented.collect::<BTreeSet<_>>(), names);
 }
 
 #[test]

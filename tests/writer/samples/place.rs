@@ -8,13 +8,16 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::guide_program;
+use crate::common::make::built_driver;
 use crate::common::mpirun::{self, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
 
 /// Commands that would build, install or change something. The tests stand on what they build, so here they do less: make
 /// only looks whether it has the targets.
-const REPLACED: [(&str, &str); 3] = [
+/// `python` is the one with current packages.
+const REPLACED: [(&str, &str); 4] = [
+    ("python", "exec \"$PYTHON\" \"$@\""),
     ("cargo", "exit 0"),
     ("sudo", "exec \"$@\""),
     (
@@ -22,6 +25,9 @@ const REPLACED: [(&str, &str); 3] = [
         "PATH=${PATH#*:} exec make --dry-run --directory=\"$PROJECT\" \"$@\" >/dev/null",
     ),
 ];
+
+/// Where the package has the file driver.
+const PLUGINS: &str = "/usr/lib/h5logfs/plugins";
 
 /// Seconds that a sample may take.
 const DEADLINE: &str = "120";
@@ -58,6 +64,13 @@ impl Place {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         symlink(PROGRAM, place.path("bin/h5logfs")).unwrap();
+        fs::create_dir(place.path("plugins")).unwrap();
+        let driver = built_driver();
+        symlink(
+            &driver,
+            place.path("plugins").join(driver.file_name().unwrap()),
+        )
+        .unwrap();
         for name in ["run.h5", "killed.h5"] {
             if sample.contains(name) && !sample.contains("mpirun") {
                 guide_program::leave_unclosed(&place.path(name));
@@ -101,6 +114,7 @@ impl Place {
             .env("HOME", self.dir.path())
             .env("XDG_CACHE_HOME", self.path("cache"))
             .env("PROJECT", project())
+            .envs(Python::new().map(|python| ("PYTHON", python.command().get_program().to_owned())))
             .env("LC_ALL", "C.UTF-8")
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
     }
@@ -115,6 +129,7 @@ impl Place {
             .replace("/data ", &format!("{data} "))
             .replace("MNT/", "view/")
             .replace("DIR/", "./")
+            .replace(PLUGINS, &self.path("plugins").display().to_string())
     }
 
     /// What a command has printed, as the documents shorten it: without the directory, and without the remark of a mount
