@@ -126,11 +126,11 @@ printf '$ %s: xarray.open_dataset("%s/weather.nc")["T"]\n' "${new#"$PWD"/}" "$sa
 env "${without_mount[@]}" "$new" -c "$read_with_xarray" "$sample/weather.nc"
 if "$new" -c 'import h5logfs' 2>/dev/null; then
     say "   and with the Python package"
-    printf '$ %s: h5py.File(h5logfs.open("%s/killed/file.nc", netcdf="hdf5"))\n' "${new#"$PWD"/}" "$sample"
+    printf '$ %s: h5py.File(h5logfs.open("%s/killed/file.nc"))\n' "${new#"$PWD"/}" "$sample"
     "$new" -c '
 import sys, h5logfs, h5py
-with h5py.File(h5logfs.open(sys.argv[1], netcdf="hdf5")) as f:
-    print(f["q"], f["q"][...].sum())' "$sample/killed/file.nc"
+with h5py.File(h5logfs.open(sys.argv[1])) as f:
+    print(f["q"], "sum", f["q"][...].sum())' "$sample/killed/file.nc"
 fi
 
 say "10. The writer: four MPI processes log a heat equation, ten frames of it (examples/heat.rs)"
