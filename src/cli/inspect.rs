@@ -304,6 +304,7 @@ impl RecordReport {
                 Encoding::Raw => "raw",
                 Encoding::Deflate => "deflate",
                 Encoding::DeflateStream => "deflate stream",
+                Encoding::DeflateStreams => "deflate streams",
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",

@@ -14,6 +14,9 @@ use crate::common::encoder::filter;
 use crate::common::encoder::*;
 use crate::common::pnetcdf::case;
 
+/// The bit of the configuration of a writer that merges calls to entries.
+const MERGED: i32 = 0x001;
+
 /// What the references of a dataset are, and how many of its chunks have none.
 fn followed(path: &Path, name: &str) -> (Vec<Form>, usize) {
     let view = open_view(path).unwrap();
@@ -88,6 +91,29 @@ fn deflated_records_that_are_chunks_are_referenced() {
         forms.extend(follow_references(&view, number).unwrap().0);
     }
     assert!(forms.contains(&Form::Deflated), "{forms:?}");
+}
+
+/// A chunk of 4 × 6, all of which each of these entries writes.
+fn deflated(config: i32, entry: Entry) -> (Vec<Form>, usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = Dataset::new("d", 0, Type::U16, &[4, 6]).chunked(&[4, 6]);
+    let mut log = LogFile::with(vec![dataset], vec![entry]);
+    log.config = config;
+    log.write(&dir.path().join("log.h5"));
+    followed(&dir.path().join("log.h5"), "/d")
+}
+
+#[test]
+fn deflated_records_of_merged_calls_are_not_referenced() {
+    let (upper, lower) = (numbers(12, 0), numbers(12, 12));
+    let streams = [filter::deflate(&upper), filter::deflate(&lower)].concat();
+    // The blocks of the calls become one.
+    let blocks = vec![(vec![0, 0], vec![2, 6]), (vec![2, 0], vec![2, 6])];
+    let entry = Entry::many(0, blocks, streams);
+    let one = Entry::one(0, &[0, 0], &[4, 6], filter::deflate(&numbers(24, 0)));
+    assert_eq!(deflated(0, entry.clone()), (vec![], 1));
+    assert_eq!(deflated(MERGED, entry), (vec![], 1));
+    assert_eq!(deflated(0, one), (vec![Form::Deflated], 0));
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub fn source_files(file: &OpenFile) -> PyResult<Vec<String>> {
     paths.collect()
 }
 
-/// The datasets whose elements lie outside the metadata of the canonical file, by number.
+/// The datasets whose elements lie outside the metadata of the canonical file, by number. `fill` is what was never written,
+/// as one element, or nothing for zeros. The fill value that the metadata tell can be another one.
 #[pyfunction]
 pub fn datasets<'py>(py: Python<'py>, file: &OpenFile) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let view = log(file)?.view();
@@ -38,6 +39,7 @@ pub fn datasets<'py>(py: Python<'py>, file: &OpenFile) -> PyResult<Vec<Bound<'py
         let filters = dataset.filters.iter();
         let filters: Vec<_> = filters.map(|f| (f.id, f.values.clone())).collect();
         described.set_item("filters", filters)?;
+        described.set_item("fill", PyBytes::new(py, &dataset.fill))?;
         Ok(described)
     });
     described.collect()

@@ -202,13 +202,14 @@ const CONVERSION: u32 = 20;
 const CONVERSION_BITS: u64 = 0x1ff;
 const FAULT: u32 = 29;
 const ENCODING_BITS: u64 = 7;
-const ENCODINGS: [Encoding; 6] = [
+const ENCODINGS: [Encoding; 7] = [
     Encoding::Raw,
     Encoding::Deflate,
     Encoding::RawOrDeflate,
     Encoding::Pipeline,
     Encoding::Converted,
     Encoding::DeflateStream,
+    Encoding::DeflateStreams,
 ];
 
 /// Some records of a list, as rows of a table of boxes.

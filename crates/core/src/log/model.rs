@@ -295,8 +295,10 @@ impl Selections {
 pub enum Encoding {
     /// The elements as they are.
     Raw,
-    /// One or more zlib streams, back to back.
+    /// One zlib stream.
     Deflate,
+    /// One or more zlib streams, back to back.
+    DeflateStreams,
     /// One zlib stream whose length the log does not record. [`StoredBytes::len`] is where it may end; the
     /// source may have more.
     DeflateStream,

@@ -152,7 +152,7 @@ pub fn decode_record(
     }
     let (bytes, mut reservation) = stored_bytes(task, sources, stored)?.into_parts();
     let decoded = match stored.encoding {
-        Encoding::Deflate | Encoding::DeflateStream => {
+        Encoding::Deflate | Encoding::DeflateStream | Encoding::DeflateStreams => {
             reservation.grow(raw)?;
             inflate(&bytes, raw)?
         }

@@ -131,7 +131,10 @@ impl View {
             Encoding::Pipeline if can_apply_all(&resolver.dataset.filters) => Form::Filtered,
             Encoding::Deflate => Form::Deflated,
             // What these bytes are, and how many, shows only where they are read.
-            Encoding::Pipeline | Encoding::RawOrDeflate | Encoding::DeflateStream => return None,
+            Encoding::Pipeline
+            | Encoding::RawOrDeflate
+            | Encoding::DeflateStream
+            | Encoding::DeflateStreams => return None,
         };
         match form {
             Form::Filtered | Form::Deflated => {

@@ -32,6 +32,8 @@ class Dataset(TypedDict):
     chunk: list[int]
     filters: list[tuple[int, list[int]]]
     """Numbers and parameters, as HDF5 has them."""
+    fill: bytes
+    """An element that was never written; nothing for zeros."""
 
 Piece = tuple[int, int, int, str]
 """Number of the file, byte offset, bytes, and what they are: "elements", "swapped", "filtered" or "deflated"."""

@@ -34,19 +34,18 @@ class References(dict[str, Any]):
         storage_options: Optional[dict[str, Any]] = None,
     ) -> None:
         """Writes the references as a directory of Parquet files, which readers load in parts. `record_size` counts the
-        references of one file. Needs kerchunk and fastparquet.
+        references of one file. References that are there are replaced. Needs pyarrow; fsspec reads them with fastparquet.
+        Where the log has groups, fsspec (seen in 2026.9) has to be told the protocol of the URLs: `storage_options=
+        {"remote_protocol": "file"}`, for example.
 
-        With pandas 3, fsspec (seen in 2026.9) fails with a TypeError where it meets a chunk that was never written. The
-        dictionary and its JSON have no such problem."""
-        import fsspec
-        from fsspec.implementations.reference import LazyReferenceMapper
+        Raises FileExistsError where `url` is something else than references; ValueError for a group or a dataset whose
+        name begins with .z, which fsspec could not tell from metadata."""
+        from fsspec.core import url_to_fs
 
-        root = os.fspath(url)
-        fs, below = fsspec.core.url_to_fs(root, **(storage_options or {}))
-        mapper = LazyReferenceMapper.create(root=below, fs=fs, record_size=record_size)
-        for key, value in self["refs"].items():
-            mapper[key] = _decoded(value)
-        mapper.flush()
+        from . import _parquet
+
+        fs, root = url_to_fs(os.fspath(url), **(storage_options or {}))
+        _parquet.write(self["refs"], fs, root.rstrip("/"), record_size)
 
 
 def references(
@@ -132,9 +131,3 @@ def _json(value: Any) -> str:
 
 def _encoded(data: bytes) -> str:
     return "base64:" + base64.b64encode(data).decode("ascii")
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("base64:"):
-        return base64.b64decode(value[len("base64:") :])
-    return value

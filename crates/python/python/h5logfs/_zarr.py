@@ -183,30 +183,29 @@ class _Reader:
         array.shape, array.chunks = dataset.shape + inner, grid.chunk + inner
         array.dimensions += [f"element_dim_{n}" for n in range(len(inner))]
         array.filters = _codecs(form, filters, packed.itemsize)
-        fill = self._fill(dataset, path, inner, len(pieces) < grid.count)
-        array.fill = fill if self.format == 3 else _zarr2_fill(array, fill)
-        is_fill_known = _is_same(array.fill, fill)
-        if not is_fill_known:
+        is_fill_seen = len(pieces) < grid.count
+        fill = self._fill(dataset, path, inner, is_fill_seen, has_known_bytes)
+        array.fill = _zarr3_fill(array, fill, is_fill_seen) if self.format == 3 else _zarr2_fill(array, fill)
+        reason = "" if has_known_bytes else "its elements are stored in a way that Zarr does not know"
+        if is_fill_seen and not _is_same(array.fill, fill):
             written = {at for at, _ in pieces}
             pieces = pieces + [(at, None) for at in range(grid.count) if at not in written]
-        reason = ""
-        if not has_known_bytes:
-            reason = "its elements are stored in a way that Zarr does not know"
-        elif not is_fill_known:
-            reason = "parts that were never written have a fill value that is not its _FillValue"
+            reason = reason or "parts that were never written have a fill value that is not its _FillValue"
         self._put_pieces(array, dataset, path, grid, form, pieces, has_known_bytes, reason)
 
-    def _fill(self, dataset: h5py.Dataset, path: str, inner: tuple[int, ...], is_seen: bool) -> Any:
-        """The value of elements that were never written; None for zeros. It matters only where it `is_seen`."""
-        if not _has_fill(dataset):
+    def _fill(
+        self, dataset: h5py.Dataset, path: str, inner: tuple[int, ...], is_seen: bool, has_known_bytes: bool
+    ) -> Any:
+        """The value of elements that were never written; None for zeros. It matters only where it `is_seen`. What the
+        dataset tells is another one for a netCDF file that was written without fill values."""
+        found = self.datasets.get(_info(dataset).addr)
+        if found is None or not any(found[1]["fill"]):
             return None
         if inner:
-            # h5py cannot tell it.
             if is_seen:
                 raise self.refuse(path, "parts that were never written have an array as their fill value")
             return None
-        value = dataset.fillvalue
-        return value if any(np.asarray(value, dataset.dtype).tobytes()) else None
+        return np.frombuffer(found[1]["fill"], dataset.dtype)[0] if has_known_bytes else dataset.fillvalue
 
     def _put_pieces(
         self,
@@ -364,18 +363,12 @@ def _has_type_of_file(dataset: h5py.Dataset) -> bool:
     return bool(stored.equal(h5py.h5t.py_create(dataset.dtype, logical=True)))
 
 
-def _has_fill(dataset: h5py.Dataset) -> bool:
-    import h5py
-
-    return dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
-
-
 def _codecs(form: str, filters: list[tuple[int, list[int]]], itemsize: int) -> list[dict[str, Any]]:
     if form == "deflated":
         return [{"id": "zlib", "level": 1}]
     if form != "filtered":
         return []
-    known = {
+    known: dict[int, Callable[[list[int]], dict[str, Any]]] = {
         _DEFLATE: lambda values: {"id": "zlib", "level": min(values[0], 9) if values else 6},
         _SHUFFLE: lambda values: {"id": "shuffle", "elementsize": values[0] if values else itemsize},
         _FLETCHER32: lambda values: {"id": "fletcher32"},
@@ -389,19 +382,36 @@ def _zarr2_fill(array: Array, fill: Any) -> Any:
     assert array.dtype is not None
     if array.dtype.kind not in "iuf":
         return None
-    declared = array.attributes.get("_FillValue")
-    if declared is None:
+    if "_FillValue" not in array.attributes:
         return fill if fill != fill else None
+    declared = _declared_fill(array)
+    if declared is not None:
+        del array.attributes["_FillValue"]
+    return declared
+
+
+def _zarr3_fill(array: Array, fill: Any, is_seen: bool) -> Any:
+    """The fill value of a Zarr 3 array. VirtualiZarr stores it in Zarr 2 for kerchunk, where xarray masks its elements. So
+    it is one that xarray masks anyway, where no chunk has it."""
+    assert array.dtype is not None
+    if is_seen or array.dtype.kind not in "iuf":
+        return fill
+    declared = _declared_fill(array)
+    if declared is None and array.dtype.kind == "f":
+        return array.dtype.type("nan")
+    return fill if declared is None else declared
+
+
+def _declared_fill(array: Array) -> Any:
+    """The attribute `_FillValue`, if it is one of the values that the array can hold."""
+    declared = array.attributes.get("_FillValue")
     if not isinstance(declared, (int, float)):
         return None
     try:
         value = np.asarray(declared).astype(array.dtype)[()]
     except (OverflowError, ValueError):
         return None
-    if value != declared and declared == declared:
-        return None
-    del array.attributes["_FillValue"]
-    return value
+    return None if value != declared and declared == declared else value
 
 
 def _is_same(shown: Any, fill: Any) -> bool:

@@ -54,7 +54,7 @@ class LogParser:
         self.drop_variables = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables)
         self.options = options
 
-    def __call__(self, url: str, registry: ObjectStoreRegistry) -> ManifestStore:
+    def __call__(self, url: str, registry: ObjectStoreRegistry[Any]) -> ManifestStore:
         """Describes the log at `url`. Raises what `h5logfs.references` raises; ValueError for a URL that is not local, and
         for a group that is not there."""
         from virtualizarr.manifests import ManifestStore
@@ -76,7 +76,7 @@ class LogParser:
 class _Inlined:
     """Bytes in memory that pieces can refer to."""
 
-    def __init__(self, registry: ObjectStoreRegistry) -> None:
+    def __init__(self, registry: ObjectStoreRegistry[Any]) -> None:
         self.registry = registry
         self.store: Any = None
         self.root = ""
@@ -120,7 +120,7 @@ def _array(array: Array, inlined: _Inlined) -> ManifestArray:
         attributes["_FillValue"] = encode_cf_fill_value(attributes["_FillValue"], array.dtype)
     metadata = create_v3_array_metadata(
         shape=array.shape,
-        data_type=np.dtype(np.dtypes.StringDType()) if array.dtype is None else array.dtype,  # type: ignore[attr-defined]
+        data_type=np.dtype(np.dtypes.StringDType()) if array.dtype is None else array.dtype,
         chunk_shape=array.chunks,
         fill_value=array.fill,
         codecs=[zarr_codec_config_to_v3(codec) for codec in array.filters],
@@ -136,7 +136,7 @@ def _manifest(array: Array, inlined: _Inlined) -> Any:
     grid = tuple(-(-side // chunk) for side, chunk in zip(array.shape, array.chunks))
     if not array.pieces:
         return ChunkManifest(entries={}, shape=grid)
-    paths = np.full(grid, "", dtype=np.dtypes.StringDType())  # type: ignore[attr-defined]
+    paths = np.full(grid, "", dtype=np.dtypes.StringDType())
     offsets, lengths = np.zeros(grid, np.uint64), np.zeros(grid, np.uint64)
     for position, piece in array.pieces.items():
         at = position if grid else ()

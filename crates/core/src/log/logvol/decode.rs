@@ -184,7 +184,7 @@ impl<'a> Decoder<'a> {
             source,
             offset: head.data_offset as u64,
             len: head.data_size as u64,
-            encoding: encoding(self.dataset, raw, head.data_size as u64),
+            encoding: self.encoding(&explicit_entry, raw, head.data_size as u64),
         };
         let flush = self.data_flush(source, &head);
         // A record whose data are lost may be the last one: no older record must take its place.
@@ -213,6 +213,20 @@ impl<'a> Decoder<'a> {
             list.spoil_last(format!("{}: {reason}", self.name(place)))?;
         }
         Ok(())
+    }
+
+    /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: each of the calls that are merged to an
+    /// entry has a zlib stream. Their blocks may have become one.
+    fn encoding(&self, explicit_entry: &EntryHeader, raw: u64, stored: u64) -> Encoding {
+        if raw == stored {
+            Encoding::Raw
+        } else if self.dataset.filtered {
+            Encoding::Pipeline
+        } else if self.is_merged() || explicit_entry.has(MUL) {
+            Encoding::DeflateStreams
+        } else {
+            Encoding::Deflate
+        }
     }
 
     /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
@@ -471,22 +485,15 @@ fn product(counts: &[u64]) -> Result<u64, String> {
     product.ok_or_else(|| "a block has more elements than can be counted".into())
 }
 
-/// Section 9: only the sizes tell whether bytes are filtered.
-fn encoding(dataset: &Logged<'_>, raw: u64, stored: u64) -> Encoding {
-    match (raw == stored, dataset.filtered) {
-        (true, _) => Encoding::Raw,
-        (false, true) => Encoding::Pipeline,
-        (false, false) => Encoding::Deflate,
-    }
-}
-
 /// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
 /// of the dataset are deflated.
 fn distrust_equal_sizes(records: &mut RecordList) {
-    if records
-        .iter()
-        .any(|r| r.stored.encoding == Encoding::Deflate)
-    {
+    if records.iter().any(|r| {
+        matches!(
+            r.stored.encoding,
+            Encoding::Deflate | Encoding::DeflateStreams
+        )
+    }) {
         for stored in records.stored_mut() {
             if stored.encoding == Encoding::Raw {
                 stored.encoding = Encoding::RawOrDeflate;
