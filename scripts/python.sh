@@ -21,6 +21,22 @@ needed_libc() {
     objdump -T "$@" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1 | sed 's/GLIBC_//; s/\./_/'
 }
 
+# The directory with the sources of a crate.
+sources_of() {
+    "$cargo" metadata --locked --format-version 1 --features static-hdf5 | .venv/bin/python -c '
+import json, pathlib, sys
+packages = json.load(sys.stdin)["packages"]
+print(next(pathlib.Path(p["manifest_path"]).parent for p in packages if p["name"] == sys.argv[1]))' "$1"
+}
+
+# The licences of what the wheel has in it.
+collect_licenses() {
+    rm -rf $package/licenses
+    install -D -m 644 -t $package/licenses LICENSE LICENSE-MIT LICENSE-APACHE
+    install -m 644 "$(sources_of hdf5-metno-src)/ext/hdf5/LICENSE" $package/licenses/LICENSE-HDF5
+    install -m 644 "$(sources_of libz-sys)/src/zlib/LICENSE" $package/licenses/LICENSE-zlib
+}
+
 # Two of these at once would pack each other's files.
 build_wheel() {
     local out=$1 inside=$package/python/h5logfs
@@ -33,6 +49,7 @@ build_wheel() {
     install -D -m 755 "$built/h5logfs" $inside/bin/h5logfs
     install -D -m 755 "$built/libh5logfs_driver.so" $inside/plugins/libh5logfs_driver.so
     strip $inside/bin/h5logfs $inside/plugins/libh5logfs_driver.so
+    collect_licenses
     rm -f "$out"/h5logfs-*.whl
     .venv/bin/maturin build --quiet --locked --profile "$profile" --target-dir "$targets" \
         --manifest-path $package/Cargo.toml --interpreter .venv/bin/python \
