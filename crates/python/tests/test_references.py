@@ -21,11 +21,9 @@ pytest.importorskip("numcodecs")
 zarr = pytest.importorskip("zarr")
 fsspec = pytest.importorskip("fsspec")
 
-import logs  # noqa: E402
+from conftest import BURST_DIRS, CORPUS, PNETCDF  # noqa: E402
+from log_writer import DEFLATE, FLETCHER32, SHUFFLE, Dataset, write  # noqa: E402
 
-TESTS = Path(__file__).resolve().parents[3] / "tests"
-CORPUS = TESTS / "corpus"
-PNETCDF = TESTS / "corpus-pnetcdf"
 # In those that are damaged, the writer lost data before it was logged.
 CASES = sorted(
     log.name[: -len(".log.h5")]
@@ -256,16 +254,11 @@ NETCDF_LOST = {
 NETCDF_WHOLE = [case for case in NETCDF_CASES if case not in NETCDF_REFUSED and case != "nofile-cdf1-np1"]
 
 
-def netcdf_options(file: Path) -> dict[str, Any]:
-    elsewhere = file.with_name("bb")
-    return {"burst_dir": str(elsewhere)} if elsewhere.is_dir() else {}
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", NETCDF_WHOLE)
 def test_arrays_are_what_a_netcdf_log_holds(case: str, way: Any, tmp_path: Path) -> None:
     file = lay_out(case, tmp_path)
-    options = netcdf_options(file)
+    options = {"burst_dir": str(tmp_path / BURST_DIRS[case])} if case in BURST_DIRS else {}
     name, reason = NETCDF_LOST.get(case, (None, ""))
     lost = [] if name is None else [name]
     if lost:
@@ -308,23 +301,23 @@ def smooth(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 # 80 KiB a tile, but for those at an edge.
 LARGE = {
-    "tiles": logs.Dataset(smooth((1600, 2048), "<f4"), (80, 256), chunk=(80, 256)),
-    "big_endian": logs.Dataset(smooth((1600, 1024), ">f4"), (80, 256), chunk=(80, 256)),
+    "tiles": Dataset(smooth((1600, 2048), "<f4"), (80, 256), chunk=(80, 256)),
+    "big_endian": Dataset(smooth((1600, 1024), ">f4"), (80, 256), chunk=(80, 256)),
     # The last row of tiles is shorter than the chunk, which takes the bytes that follow.
-    "edge": logs.Dataset(smooth((250, 256), "<f4"), (80, 256), chunk=(80, 256)),
-    "own_filters": logs.Dataset(
+    "edge": Dataset(smooth((250, 256), "<f4"), (80, 256), chunk=(80, 256)),
+    "own_filters": Dataset(
         smooth((1630, 1024), "<f4"),
         (80, 256),
         chunk=(80, 256),
-        filters=[(logs.SHUFFLE, [4]), (logs.DEFLATE, [1]), (logs.FLETCHER32, [])],
+        filters=[(SHUFFLE, [4]), (DEFLATE, [1]), (FLETCHER32, [])],
     ),
-    "deflated": logs.Dataset(smooth((1600, 1024), "<i4"), (80, 256), chunk=(80, 256), is_deflated=True),
+    "deflated": Dataset(smooth((1600, 1024), "<i4"), (80, 256), chunk=(80, 256), is_deflated=True),
     # Two chunks lie in two tiles each, of other rows.
-    "divided": logs.Dataset(smooth((160, 256), "<f4"), (40, 128), chunk=(80, 256)),
-    "sparse": logs.Dataset(
+    "divided": Dataset(smooth((160, 256), "<f4"), (40, 128), chunk=(80, 256)),
+    "sparse": Dataset(
         smooth((1600, 1024), "<f4"), (80, 256), chunk=(80, 256), left_out=frozenset(range(0, 80, 2))
     ),
-    "one_piece": logs.Dataset(smooth((3000, 1024), "<f8"), (3000, 1024), chunk=(3000, 1024)),
+    "one_piece": Dataset(smooth((3000, 1024), "<f8"), (3000, 1024), chunk=(3000, 1024)),
 }
 # Chunks that are referenced, and that are inlined.
 REFERENCED = {
@@ -346,7 +339,7 @@ for row, column in (divmod(n, 4) for n in LARGE["sparse"].left_out):
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A log, and how many subfiles it has."""
     path = tmp_path_factory.mktemp("large") / "large.h5"
-    logs.write(path, LARGE, request.param)
+    write(path, LARGE, request.param)
     return path, request.param
 
 
