@@ -25,7 +25,7 @@ use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
 use crate::workers::{Limits, OneScan};
-use fork_gate::Inside;
+pub use fork_gate::Inside;
 
 pub use crate::options::ReadOptions as Options;
 
@@ -46,7 +46,7 @@ pub struct OpenLog {
 }
 
 impl OpenLog {
-    /// The canonical file. A caller that reads it by itself must not let the process fork meanwhile.
+    /// The canonical file. A caller that does more with it than look at its metadata calls [`OpenLog::enter`] before.
     pub fn view(&self) -> &Arc<View> {
         let view = self.view.as_ref();
         view.unwrap_or_else(|| unreachable!("a log that is being dropped is not used"))
@@ -69,13 +69,8 @@ impl OpenLog {
         self.view().read_at(offset, buf)
     }
 
-    /// Works with the canonical file, in ways other than reads of bytes. The process does not fork meanwhile.
-    pub fn with_view<T>(&self, work: impl FnOnce(&Arc<View>) -> Result<T>) -> Result<T> {
-        let _inside = self.enter()?;
-        work(self.view())
-    }
-
-    fn enter(&self) -> Result<Inside> {
+    /// Begins a piece of work with [`OpenLog::view`]. The process does not fork before it ends, in the same thread.
+    pub fn enter(&self) -> Result<Inside> {
         fork_gate::enter().map_err(|broken| Error::bad_file(self.view().path(), broken.to_string()))
     }
 }

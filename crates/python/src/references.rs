@@ -53,9 +53,11 @@ pub fn chunk_references(
     file: &OpenFile,
     number: usize,
 ) -> PyResult<Vec<(u64, Option<Piece>)>> {
-    let view = log(file)?.view();
+    let log = log(file)?;
     checked(file, number)?;
     unlocked(py, || {
+        let _inside = log.enter().map_err(|e| exception(&e))?;
+        let view = log.view();
         let chunks = view.references(number).map_err(|e| exception(&e))?;
         let found = chunks.map(|found| {
             let (chunk, reference) = found.map_err(|e| exception(&e))?;
@@ -78,12 +80,14 @@ pub fn chunk<'py>(
     chunk: u64,
     filtered: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let view = log(file)?.view();
+    let log = log(file)?;
+    let view = log.view();
     checked(file, number)?;
     if chunk >= view.grid(number).len() {
         return Err(PyValueError::new_err(format!("there is no chunk {chunk}")));
     }
     let made = unlocked(py, || {
+        let _inside = log.enter().map_err(|e| exception(&e))?;
         let made = if filtered {
             view.compressed_chunk(number, chunk)
         } else {
