@@ -1,18 +1,18 @@
 //! Opens single logs in the process that reads them: for plug-ins and libraries, in a host that does not know us.
 //!
 //! A host forks, waits for its children, closes descriptors that it does not know, and ends without a word. So nothing
-//! here lives longer than an open log: no thread, no process, no descriptor, no handler of a signal.
+//! here lives longer than an open log but some memory: no thread, no process, no descriptor, no handler of a signal.
 //!
+//! * `shared` is that memory, which open logs share.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.
 //! * `program` looks for the program that scans.
 
 mod fork_gate;
 mod program;
+mod shared;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::SourceDir;
@@ -20,11 +20,12 @@ use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::Listings;
 use h5logfs_core::scan::companions;
 use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
 
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
 use crate::workers::{Limits, OneScan};
+use shared::{Remembered, Shared};
+
 pub use fork_gate::Inside;
 
 pub use crate::options::ReadOptions as Options;
@@ -43,6 +44,9 @@ pub enum Opened {
 pub struct OpenLog {
     /// `None` only while it is dropped.
     view: Option<Arc<View>>,
+    /// Its state, for the next one who opens it.
+    remembered: Option<Remembered>,
+    shared: Arc<Shared>,
 }
 
 impl OpenLog {
@@ -82,28 +86,14 @@ impl Drop for OpenLog {
         };
         match fork_gate::enter() {
             Ok(_inside) => {
-                view.budget().forget(view.generation());
+                let generation = view.generation();
                 drop(view);
+                self.shared.close(generation, self.remembered.take());
             }
             // A lock may be held by a thread that this process does not have.
             Err(_) => std::mem::forget(view),
         }
     }
-}
-
-/// The memory that open logs with the same limits share. It lives as long as one of them is open.
-static BUDGETS: Mutex<Vec<(MemoryLimits, Weak<Budget>)>> = Mutex::new(Vec::new());
-
-fn budget(limits: MemoryLimits) -> Arc<Budget> {
-    let mut budgets = BUDGETS.lock();
-    budgets.retain(|(_, budget)| budget.strong_count() > 0);
-    let known = budgets.iter().find(|(known, _)| *known == limits);
-    if let Some(budget) = known.and_then(|(_, budget)| budget.upgrade()) {
-        return budget;
-    }
-    let budget = Arc::new(Budget::new(limits).without_threads());
-    budgets.push((limits, Arc::downgrade(&budget)));
-    budget
 }
 
 /// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
@@ -133,31 +123,37 @@ fn open_once(dir: &SourceDir, relative: &Path, options: &ReadOptions) -> Result<
         return Ok(Opened::Plain);
     }
     let companions = companion_states(dir, &look);
-    let opened = opener(options)?.open(Candidate {
+    let shared = shared::of(options.memory);
+    let opened = opener(options, &shared)?.open(Candidate {
         dir,
         relative,
         source: &source,
         look: &look,
         companions: &companions,
-        before: None,
+        before: &|snapshot| shared.before(dir, options, snapshot),
     });
     match opened {
-        Ok(opened) => Ok(Opened::Log(OpenLog {
-            view: Some(opened.view),
-        })),
+        Ok(opened) => {
+            shared.open();
+            Ok(Opened::Log(OpenLog {
+                remembered: Remembered::of(dir.path(), options, &opened.view),
+                view: Some(opened.view),
+                shared,
+            }))
+        }
         Err(Error::NotALog { .. }) => Ok(Opened::Plain),
         Err(error) => Err(error),
     }
 }
 
-fn opener(options: &ReadOptions) -> Result<Opener> {
+fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
     let limits = Limits {
         program: program(options),
         ..options.scan_limits()
     };
     Ok(Opener {
         settings: options.settings.clone(),
-        budget: budget(options.memory),
+        budget: Arc::clone(&shared.budget),
         scanner: Box::new(OneScan::new(limits)),
         store: options.index_dir.open(options.index_dir_size)?,
     })

@@ -507,7 +507,7 @@ impl Catalog {
                     source: &source,
                     look: &look,
                     companions: &states,
-                    before,
+                    before: &|snapshot| before?.generation_of(snapshot),
                 });
                 let companions = look.companions;
                 (opened, CompanionStates { companions, states })

@@ -13,9 +13,8 @@ use h5logfs_core::scan::companions::Look;
 use h5logfs_core::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::view::View;
-use h5logfs_core::view::cache::Budget;
+use h5logfs_core::view::cache::{Budget, Generation};
 
-use crate::entry::CatalogEntry;
 use crate::stored_scan::{ScanInputs, StoredScan};
 
 /// How often a scan is tried where the file changes meanwhile.
@@ -43,9 +42,12 @@ pub(crate) struct Candidate<'a> {
     pub look: &'a Look,
     /// The companion files in their present states.
     pub companions: &'a [Source],
-    /// What is known of this state of the file, whose view is in memory no more.
-    pub before: Option<&'a CatalogEntry>,
+    /// Tells generation and length of an earlier view of the state that a scan has found.
+    pub before: &'a Before<'a>,
 }
+
+/// See [`Candidate::before`].
+pub(crate) type Before<'a> = dyn Fn(&Snapshot) -> Option<(Generation, u64)> + 'a;
 
 /// The view of a log in a state that was not known before.
 pub(crate) struct Opened {
@@ -186,8 +188,7 @@ impl Opener {
         log: Option<StoreEntry>,
     ) -> Result<Arc<View>> {
         let (dir, budget) = (candidate.dir, Arc::clone(&self.budget));
-        let before = candidate.before;
-        match before.and_then(|before| before.generation_of(&snapshot)) {
+        match (candidate.before)(&snapshot) {
             Some(before) => View::open_again(before, dir, snapshot, budget, log),
             None => View::open(dir, snapshot, budget, log),
         }

@@ -172,6 +172,11 @@ impl Budget {
             .remove_all(|key| key.generation() == view);
     }
 
+    /// Drops what is kept until it has at most so many bytes, chunks first.
+    pub fn shrink_to(&self, most: u64) {
+        while self.used() > most && self.caches.evict_one() {}
+    }
+
     /// Work that takes its memory from this budget: of `user`, where users share it.
     pub fn task(&self, user: Option<u32>) -> Task {
         Task::new(&self.memory, user)
@@ -349,9 +354,13 @@ mod tests {
             assert_eq!(made.unwrap().len(), 1000);
         }
         let both = budget.used();
+        budget.shrink_to(both);
+        assert_eq!(budget.used(), both);
         budget.forget(1);
         assert_eq!(budget.used(), both / 2);
         assert!(!budget.bytes().contains(&keys[0]) && budget.bytes().contains(&keys[1]));
+        budget.shrink_to(both / 2 - 1);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! What open logs with the same limits of memory share, and what they leave there.
+//!
+//! A program may open a log again and again. So chunks and indexes of a log that was closed stay for a while, without the
+//! view and its descriptors: as much of them as is worth it in a host that does not expect it.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
+
+use crate::options::ReadOptions;
+
+/// Logs that are remembered after their close.
+const MOST_CLOSED: usize = 16;
+
+/// Bytes that stay when no log is open.
+const KEPT: u64 = 64 << 20;
+
+/// How coarse the clock of a file system may be. A file that has just changed may change again and have the same time.
+const TICK: Duration = Duration::from_secs(2);
+
+/// The memory of open logs with the same limits.
+#[derive(Debug)]
+pub struct Shared {
+    limits: MemoryLimits,
+    pub budget: Arc<Budget>,
+    logs: Mutex<Logs>,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    open: usize,
+    /// The one that was closed last comes last.
+    closed: VecDeque<Remembered>,
+}
+
+/// One state of a log, as it was opened.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    directory: PathBuf,
+    /// The options that decide the bytes of its view.
+    settings: String,
+    files: Vec<Source>,
+    generation: Generation,
+    len: u64,
+}
+
+static ALL: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+
+/// What logs with these limits share. That of other limits goes if no log is open with them.
+pub fn of(limits: MemoryLimits) -> Arc<Shared> {
+    let mut all = ALL.lock();
+    all.retain(|shared| shared.limits == limits || shared.logs.lock().open > 0);
+    if let Some(known) = all.iter().find(|shared| shared.limits == limits) {
+        return Arc::clone(known);
+    }
+    let shared = Arc::new(Shared {
+        limits,
+        budget: Arc::new(Budget::new(limits).without_threads()),
+        logs: Mutex::default(),
+    });
+    all.push(Arc::clone(&shared));
+    shared
+}
+
+impl Shared {
+    /// Counts a log that is open, until [`Shared::close`].
+    pub fn open(&self) {
+        self.logs.lock().open += 1;
+    }
+
+    /// Generation and length of an earlier view of the log with this snapshot, whose chunks may still be there.
+    pub fn before(
+        &self,
+        dir: &SourceDir,
+        options: &ReadOptions,
+        snapshot: &Snapshot,
+    ) -> Option<(Generation, u64)> {
+        let settings = options.settings.to_string();
+        let is_meant = |log: &&Remembered| {
+            log.directory == dir.path()
+                && log.settings == settings
+                && snapshot.journal.is_none()
+                && snapshot
+                    .sources
+                    .iter()
+                    .map(Source::file)
+                    .eq(log.files.iter().cloned())
+        };
+        let logs = self.logs.lock();
+        let found = logs.closed.iter().find(is_meant);
+        found.map(|log| (log.generation, log.len))
+    }
+
+    /// A log is closed. `remembered`: its state, if that is certain.
+    pub fn close(&self, generation: Generation, remembered: Option<Remembered>) {
+        let mut logs = self.logs.lock();
+        logs.open -= 1;
+        let is_last = logs.open == 0;
+        logs.closed.retain(|log| log.generation != generation);
+        let forgotten = if remembered.is_none() {
+            Some(generation)
+        } else if logs.closed.len() == MOST_CLOSED {
+            logs.closed.pop_front().map(|log| log.generation)
+        } else {
+            None
+        };
+        logs.closed.extend(remembered);
+        drop(logs);
+        if let Some(generation) = forgotten {
+            self.budget.forget(generation);
+        }
+        if is_last {
+            self.budget.shrink_to(KEPT);
+        }
+    }
+}
+
+impl Remembered {
+    /// `None` for a log that a job may append to, or whose files have changed too recently to be sure of their state.
+    pub fn of(dir: &Path, options: &ReadOptions, view: &View) -> Option<Self> {
+        let snapshot = view.snapshot();
+        let limit = SystemTime::now().checked_sub(TICK)?;
+        let limit = limit.duration_since(UNIX_EPOCH).ok()?;
+        let limit = (limit.as_secs() as i64, i64::from(limit.subsec_nanos()));
+        let files: Vec<Source> = snapshot.sources.iter().map(Source::file).collect();
+        let is_certain =
+            snapshot.journal.is_none() && files.iter().all(|file| file.identity.modified < limit);
+        is_certain.then(|| Remembered {
+            directory: dir.to_owned(),
+            settings: options.settings.to_string(),
+            files,
+            generation: view.generation(),
+            len: view.len(),
+        })
+    }
+}

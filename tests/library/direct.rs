@@ -1,0 +1,91 @@
+//! Logs that are opened one by one, as the file driver and the Python package do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::clock::settle;
+use crate::common::encoder::{Dataset, Entry, LogFile, Type, read_whole};
+use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use tempfile::TempDir;
+
+const CHUNK: usize = 4096;
+const CHUNKS: usize = 64;
+
+/// A log in which each chunk is made of two records, so that chunks are put together and kept.
+fn log(value: u8) -> (TempDir, PathBuf) {
+    let dataset = Dataset::new("a", 0, Type::U8, &[(CHUNK * CHUNKS) as u64]);
+    let half = CHUNK / 2;
+    let records = (0..2 * CHUNKS).map(|n| {
+        let start = [(n * half) as u64];
+        Entry::one(0, &start, &[half as u64], vec![value; half])
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let dataset = dataset.chunked(&[CHUNK as u64]);
+    LogFile::with(vec![dataset], records.collect()).write(&path);
+    (dir, path)
+}
+
+fn open(path: &Path, options: &str) -> OpenLog {
+    let mut options = Options::parse(options.as_ref()).unwrap();
+    options.scans.program = crate::common::PROGRAM.into();
+    match direct::open(path, &options).unwrap() {
+        Opened::Log(log) => log,
+        Opened::Plain => panic!("{}: no log", path.display()),
+    }
+}
+
+/// Reads all of the log; returns how many chunks had to be made for it.
+fn chunks_made(log: &OpenLog) -> u64 {
+    let made = || {
+        let counts = log.view().budget().counts();
+        counts.misses + counts.ahead
+    };
+    let before = made();
+    read_whole(log.view()).unwrap();
+    made() - before
+}
+
+#[test]
+fn a_log_that_is_opened_again_finds_the_chunks_that_it_left() {
+    let (dir, path) = log(7);
+    // Other tests of this process have other limits, and so another memory.
+    let options = "index_dir=none,cache_size=17M";
+    let fresh = open(&path, options);
+    assert_eq!(chunks_made(&fresh), CHUNKS as u64);
+    drop(fresh);
+    // What has just been written may be written again without a trace.
+    assert_eq!(chunks_made(&open(&path, options)), CHUNKS as u64);
+    settle(dir.path());
+    assert_eq!(chunks_made(&open(&path, options)), CHUNKS as u64);
+    let again = open(&path, options);
+    assert_eq!(chunks_made(&again), 0);
+    // While it is open, too, and with other options that change its bytes.
+    assert_eq!(chunks_made(&open(&path, options)), 0);
+    let other = format!("{options},incomplete_attribute=off");
+    assert_eq!(chunks_made(&open(&path, &other)), CHUNKS as u64);
+    drop(again);
+    let (_other, changed) = log(8);
+    fs::copy(changed, &path).unwrap();
+    let changed = open(&path, options);
+    assert_eq!(chunks_made(&changed), CHUNKS as u64);
+    assert!(read_whole(changed.view()).unwrap().ends_with(&[8; CHUNK]));
+}
+
+#[test]
+fn little_stays_when_all_logs_are_closed() {
+    let (dir, path) = log(7);
+    settle(dir.path());
+    let options = "index_dir=none,cache_size=18M";
+    let log = open(&path, options);
+    let budget = std::sync::Arc::clone(log.view().budget());
+    chunks_made(&log);
+    assert!(budget.used() > (CHUNK * CHUNKS) as u64);
+    drop(log);
+    assert!((1..=64 << 20).contains(&budget.used()), "{}", budget.used());
+    // The memory of these limits goes as soon as there are others.
+    let kept = std::sync::Arc::downgrade(&budget);
+    drop(budget);
+    drop(open(&path, "index_dir=none,cache_size=19M"));
+    assert!(kept.upgrade().is_none());
+}
