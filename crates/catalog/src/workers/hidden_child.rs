@@ -204,8 +204,9 @@ extern "C" fn run_parent(argument: *mut c_void) -> c_int {
     // `start` may be gone from here on.
     let mut status = 0;
     if program != -1 {
+        // The function of the C library notes in the memory of the host's thread that it can be cancelled.
         // SAFETY: `status` is valid, and the program is a child of this process. No signal interrupts the call.
-        unsafe { libc::waitpid(program, &raw mut status, 0) };
+        unsafe { libc::syscall(libc::SYS_wait4, program, &raw mut status, 0, 0) };
     }
     notes.status.store(status, Ordering::Release);
     // SAFETY: it takes a number, and runs none of the host's exit handlers.
