@@ -8,22 +8,9 @@
 
 #include <h5logfs_writer.h>
 
+#include "check.h"
+
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
-
-#define FAIL(...)                                       \
-    do {                                                \
-        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
-        fprintf(stderr, __VA_ARGS__);                   \
-        fputc('\n', stderr);                            \
-        abort();                                        \
-    } while (0)
-
-#define REQUIRE(condition)                \
-    do {                                  \
-        if (!(condition)) {               \
-            FAIL("not so: " #condition);  \
-        }                                 \
-    } while (0)
 
 /* The call returns this code. */
 #define EXPECT(code, call)                                                                \

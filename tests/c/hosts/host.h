@@ -23,20 +23,7 @@
 
 #include <hdf5.h>
 
-#define FAIL(...)                                       \
-    do {                                                \
-        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
-        fprintf(stderr, __VA_ARGS__);                   \
-        fputc('\n', stderr);                            \
-        abort();                                        \
-    } while (0)
-
-#define REQUIRE(condition)                     \
-    do {                                       \
-        if (!(condition)) {                    \
-            FAIL("not so: %s", #condition);    \
-        }                                      \
-    } while (0)
+#include "../check.h"
 
 /* The contents of all datasets of numbers, and how many there are. */
 struct contents {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Component;
+use std::path::{Component, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::OFlags;
@@ -139,10 +139,14 @@ impl<'a> Broker<'a> {
 
     fn no_snapshot(&self, error: io::Error) -> NoSnapshot {
         if error.kind() == io::ErrorKind::OutOfMemory {
-            let path = self.request.dir.full_path(self.request.relative);
-            return NoSnapshot::Failed(Error::no_memory(path, error));
+            return NoSnapshot::Failed(Error::no_memory(self.path(), error));
         }
         error.into()
+    }
+
+    /// The log file, as a user knows it.
+    pub fn path(&self) -> PathBuf {
+        self.request.dir.full_path(self.request.relative)
     }
 
     fn task(&self) -> ScanTask {
@@ -204,7 +208,7 @@ impl<'a> Broker<'a> {
 
     /// Decodes the snapshot from the worker. Fails if it contradicts itself or belongs to another log.
     pub fn check(&self, task: &Task, bytes: &[u8]) -> Result<Reserved<Snapshot>> {
-        let path = self.request.dir.full_path(self.request.relative);
+        let path = self.path();
         let bad = |reason: String| Error::ScanDied {
             path: path.clone(),
             reason: format!("the worker does not make sense: {reason}"),

@@ -93,23 +93,14 @@ impl WorkerPool {
         let (worker, socket) = self.worker()?;
         let until = start + self.limits.time;
         let broker = Broker::new(request, self.limits.metadata, owner);
-        match broker.serve(task, socket, until) {
-            Ok(bytes) => {
-                worker.end(EXIT_TIMEOUT);
-                broker.check(task, &bytes)
-            }
-            Err(NoSnapshot::Failed(error)) => {
-                worker.end(EXIT_TIMEOUT);
-                Err(error)
-            }
-            Err(cause) => {
-                let end = || worker.end(EXIT_TIMEOUT)?.terminating_signal();
-                let reason = describe(&self.limits, cause, end);
-                self.failures.add(owner, start.elapsed(), Instant::now());
-                let path = request.dir.full_path(request.relative);
-                Err(Error::ScanDied { path, reason })
-            }
+        let served = broker.serve(task, socket, until);
+        let has_died = !matches!(served, Ok(_) | Err(NoSnapshot::Failed(_)));
+        let end = || worker.end(EXIT_TIMEOUT)?.terminating_signal();
+        let outcome = outcome(&self.limits, task, &broker, served, end);
+        if has_died {
+            self.failures.add(owner, start.elapsed(), Instant::now());
         }
+        outcome
     }
 
     /// Starts a worker. Replaces a zygote that has died, once.
@@ -133,6 +124,31 @@ fn owner_of(request: &ScanRequest<'_>) -> Result<u32> {
     let found = request.dir.stat(request.relative);
     let found = found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))?;
     Ok(found.st_uid)
+}
+
+/// The outcome of a scan: what the worker has sent, checked, or why there is nothing. `end` waits for the end of the worker,
+/// and returns the signal that has ended it.
+fn outcome(
+    limits: &Limits,
+    task: &Task,
+    broker: &Broker<'_>,
+    served: std::result::Result<Reserved<Vec<u8>>, NoSnapshot>,
+    end: impl FnOnce() -> Option<i32>,
+) -> Result<Reserved<Snapshot>> {
+    match served {
+        Ok(bytes) => {
+            end();
+            broker.check(task, &bytes)
+        }
+        Err(NoSnapshot::Failed(error)) => {
+            end();
+            Err(error)
+        }
+        Err(cause) => Err(Error::ScanDied {
+            path: broker.path(),
+            reason: describe(limits, cause, end),
+        }),
+    }
 }
 
 /// Tells why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.

@@ -15,10 +15,10 @@ use h5logfs_core::scan::{ScanRequest, Scanner, protocol};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 
-use super::broker::{Broker, NoSnapshot};
+use super::broker::Broker;
 use super::hidden_child::{HiddenChild, Program};
 use super::limits::{Limits, PROGRAM_VARIABLE, ScanUser};
-use super::{EXIT_TIMEOUT, describe, owner_of};
+use super::{EXIT_TIMEOUT, outcome, owner_of};
 
 /// The hidden subcommand of the program `h5logfs` that does one scan.
 const SUBCOMMAND: &str = "scan-worker";
@@ -56,21 +56,9 @@ impl Scanner for OneScan {
             )
         })?;
         let broker = Broker::new(request, self.limits.metadata, owner);
-        match broker.serve(task, socket, until) {
-            Ok(bytes) => {
-                worker.end(EXIT_TIMEOUT);
-                broker.check(task, &bytes)
-            }
-            Err(NoSnapshot::Failed(error)) => {
-                worker.end(EXIT_TIMEOUT);
-                Err(error)
-            }
-            Err(cause) => {
-                let reason = describe(&self.limits, cause, || worker.end(EXIT_TIMEOUT));
-                let path = request.dir.full_path(request.relative);
-                Err(Error::ScanDied { path, reason })
-            }
-        }
+        let served = broker.serve(task, socket, until);
+        let end = || worker.end(EXIT_TIMEOUT);
+        outcome(&self.limits, task, &broker, served, end)
     }
 }
 
