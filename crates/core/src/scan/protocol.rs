@@ -26,7 +26,8 @@ use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
 use crate::memory::Reservation;
 
-/// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any other first message is the reason why the zygote failed.
+/// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any
+/// other first message is the reason why the zygote failed.
 pub const READY: &str = "ready:";
 
 /// The scan that a worker has to do.

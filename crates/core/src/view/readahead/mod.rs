@@ -46,6 +46,16 @@ struct Readings {
     streams: Streams,
     /// Chunks that are to be made ahead, and wait for a read. Only where there are no threads for them.
     waiting: Vec<u64>,
+    /// How many may wait. Where there are more, the oldest are dropped.
+    most: usize,
+}
+
+impl Readings {
+    fn wait_with(&mut self, chunks: impl Iterator<Item = u64>) {
+        self.waiting.extend(chunks);
+        let too_many = self.waiting.len().saturating_sub(self.most);
+        self.waiting.drain(..too_many);
+    }
 }
 
 /// Chunks that one read makes at once: that which the reader asks for, and those that come next.
@@ -88,8 +98,9 @@ impl View {
         let Some(ahead) = readings.streams.next_after(chunk) else {
             return;
         };
+        let ahead = ahead.filter(|chunk| !self.has_chunk(number, *chunk));
         let Some(pool) = self.budget.ahead() else {
-            readings.waiting.extend(ahead);
+            readings.wait_with(ahead);
             return;
         };
         drop(readings);
@@ -100,8 +111,7 @@ impl View {
             chunk,
             user: task.user(),
         };
-        let missing = |chunk: &u64| !self.has_chunk(number, *chunk);
-        let jobs = ahead.filter(missing).map(job);
+        let jobs = ahead.map(job);
         pool.push(&job(chunk), jobs);
     }
 
@@ -112,10 +122,9 @@ impl View {
             && let Some(mut readings) = self.readings(number)
         {
             next = std::mem::take(&mut readings.waiting);
-            drop(readings);
-            next.retain(|other| *other != chunk && !self.has_chunk(number, *other));
         }
-        if parallel::shares() == 1 {
+        next.retain(|other| *other != chunk && !self.has_chunk(number, *other));
+        if !next.is_empty() && parallel::shares() == 1 {
             next.clear();
         }
         Batch { next }
@@ -141,6 +150,7 @@ impl View {
         let readings = Readings {
             streams: Streams::new(place.grid.steps(), place.grid.len(), most),
             waiting: Vec::new(),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
         };
         (most > 0).then(|| Box::new(Mutex::new(readings)))
     }
@@ -192,5 +202,24 @@ impl Job {
         let task = view.budget.task(self.user).for_at_most(LONGEST);
         view.prefetch(&task, self.dataset, self.chunk);
         task.stopped().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_chunks_that_wait_too_long_the_oldest_go() {
+        let mut readings = Readings {
+            streams: Streams::new(vec![1], 100, 4),
+            waiting: Vec::new(),
+            most: 4,
+        };
+        for pass in 0..50 {
+            readings.wait_with(2 * pass..2 * pass + 2);
+            assert!(readings.waiting.len() <= 4);
+        }
+        assert_eq!(readings.waiting, [96, 97, 98, 99]);
     }
 }
