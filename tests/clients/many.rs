@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Errno;
 
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, errno, wait_until};
 
@@ -44,19 +45,6 @@ fn export(file: &Path, out: &Path) {
         .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", said(&output));
-}
-
-/// Random numbers that are the same in every run (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
 }
 
 #[test]

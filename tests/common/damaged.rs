@@ -50,6 +50,7 @@ use tempfile::TempDir;
 
 use super::driver::Driver;
 use super::mpirun::{cases, first_seed};
+use super::numbers::Numbers;
 use super::pnetcdf::{Case, copy_logs};
 use super::readers::{Python, corpus, project};
 use super::{Mounted, is_running};
@@ -185,32 +186,19 @@ enum Kind {
     Flip(u8),
 }
 
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
-
 /// Any byte of a log is as likely as any other.
 fn damages(log: &Log, flips: usize) -> Vec<Damage> {
-    let mut random = Random(log.seed());
+    let mut random = Numbers(log.seed());
     let total = log.files.iter().map(|(_, bytes)| bytes.len()).sum();
     let damage = |number: usize| {
-        let mut at = random.below(total);
+        let mut at = random.index(total);
         let mut file = 0;
         while at >= log.files[file].1.len() {
             at -= log.files[file].1.len();
             file += 1;
         }
         let kind = if number < flips {
-            Kind::Flip(random.below(8) as u8)
+            Kind::Flip(random.index(8) as u8)
         } else {
             Kind::Cut
         };

@@ -11,6 +11,7 @@ pub mod encoder;
 pub mod layer;
 pub mod make;
 pub mod mpirun;
+pub mod numbers;
 pub mod once;
 pub mod people;
 pub mod pnetcdf;

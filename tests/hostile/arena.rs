@@ -43,8 +43,8 @@ use rustix::fs::Advice;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
-use crate::common::burst::random::Numbers;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
+use crate::common::numbers::Numbers;
 use crate::common::people::{ALICE, BOB, Person, open_source, ready};
 use crate::common::{Mounted, is_running};
 

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use crate::common::mpirun::{cases, first_seed};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, project, said};
 use crate::common::ways::Ways;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
@@ -297,19 +298,6 @@ fn commands_know_the_layout() {
     }
 }
 
-/// Random numbers that are the same in every run (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
-
 /// Offsets of all that libhdf5 does not look at: the bytes of the two logs, and the indexes of their chunks.
 fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
     let mut logs = Vec::new();
@@ -355,9 +343,9 @@ fn damage_is_never_more_than_an_error() {
         for round in 0..cases(CASES) {
             let mut damaged = bytes.clone();
             let places = if round % 2 == 0 { &logs } else { &indexes };
-            for _ in 0..1 + numbers.below(3) {
-                let at = places[numbers.below(places.len())];
-                damaged[at] = [0, 1, 0x7f, 0x80, 0xff, numbers.below(256) as u8][numbers.below(6)];
+            for _ in 0..1 + numbers.index(3) {
+                let at = places[numbers.index(places.len())];
+                damaged[at] = [0, 1, 0x7f, 0x80, 0xff, numbers.index(256) as u8][numbers.index(6)];
             }
             // A file of its own, since the times of one that is written again may stay the same.
             let path = log.with_extension(format!("damaged{round}"));
@@ -514,10 +502,10 @@ fn lose_data(log: &Path, numbers: &mut Numbers) {
     };
     let mut bytes = std::fs::read(log).unwrap();
     for _ in 0..10 {
-        let place = 16 + numbers.below(*len as usize - 15) as u64;
+        let place = 16 + numbers.index(*len as usize - 15) as u64;
         let found = at.iter().find(|(number, _)| *number == place / block);
         if let Some((_, found)) = found {
-            bytes[(found + place % block) as usize] ^= 1 << numbers.below(8);
+            bytes[(found + place % block) as usize] ^= 1 << numbers.index(8);
         }
     }
     std::fs::remove_file(log).unwrap();

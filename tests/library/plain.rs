@@ -13,6 +13,7 @@ use h5logfs_core::log::{find_signature, plain};
 
 use crate::common::PROGRAM;
 use crate::common::mpirun::{cases, first_seed};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said, whole_corpus};
 
 /// Random files, and changes of each log, where the environment asks for no other number.
@@ -103,7 +104,7 @@ fn object_headers_end() {
 fn damaged_logs_are_not_certainly_plain_unless_their_names_are_gone() {
     let dir = tempfile::tempdir().unwrap();
     let changed = dir.path().join("changed.h5");
-    let mut random = Random(first_seed());
+    let mut random = Numbers(first_seed());
     let mut refused = Vec::new();
     for path in known_files(".log.h5") {
         let bytes = fs::read(&path).unwrap();
@@ -114,8 +115,8 @@ fn damaged_logs_are_not_certainly_plain_unless_their_names_are_gone() {
         let file = File::options().write(true).open(&changed).unwrap();
         let front = bytes.len().min(4096);
         for _ in 0..cases(CHANGES) {
-            let at = random.below(front);
-            let turned = bytes[at] ^ (1 << random.below(8));
+            let at = random.index(front);
+            let turned = bytes[at] ^ (1 << random.index(8));
             file.write_all_at(&[turned], at as u64).unwrap();
             if is_certain(&changed) && !is_plain_to_a_scan(&changed) {
                 refused.push(format!("{}: byte {at} is {turned}", path.display()));
@@ -130,17 +131,4 @@ fn damaged_logs_are_not_certainly_plain_unless_their_names_are_gone() {
 fn is_plain_to_a_scan(path: &Path) -> bool {
     let output = Command::new(PROGRAM).arg("inspect").arg(path).output();
     said(&output.unwrap()).contains("not a log file: plain HDF5")
-}
-
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit as u64) as usize
-    }
 }

@@ -22,9 +22,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::burst::log::{Channel, Generation, Job, Memory, Request};
-use crate::common::burst::random::Numbers;
 use crate::common::burst::{Classic, Type as ClassicType, Variable};
 use crate::common::encoder::{Dataset, Entry, Filter, Log, LogFile, Type, subfile_dir};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, User, can_mount, wait_until};
 

@@ -14,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 use crate::common::mpirun::{Job, cases, first_seed, program};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, wait_until};
 
@@ -25,23 +26,6 @@ enum Shown {
     Flush(u64),
     /// It cannot be opened as HDF5.
     Nothing,
-}
-
-/// Random numbers that are the same in every run (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    fn micros(&mut self, most: u64) -> Duration {
-        Duration::from_micros(self.below(most))
-    }
 }
 
 /// A process of a job, by a handle that never refers to a later process.
@@ -219,6 +203,11 @@ impl Victim {
     }
 }
 
+/// A time of less than `most` microseconds.
+fn micros(numbers: &mut Numbers, most: u64) -> Duration {
+    Duration::from_micros(numbers.below(most))
+}
+
 /// One kill, and what follows it. Returns what happened, in a line.
 fn kill_once(seed: u64, subfiles: u32, python: &Python) -> String {
     let mut numbers = Numbers(seed);
@@ -227,16 +216,20 @@ fn kill_once(seed: u64, subfiles: u32, python: &Python) -> String {
     let flush = (1 + numbers.below(flushes)).to_string();
     // Creation, close, and the moments between the steps of a flush are short: they are aimed at.
     let (point, grown, delay) = match seed % 7 {
-        0 => ("ready", None, numbers.micros(8_000)),
-        1 => ("closing", None, numbers.micros(60_000)),
-        2 => ("ready", None, numbers.micros(200_000)),
-        3 => (&flush[..], Some(victim.journal()), numbers.micros(100)),
+        0 => ("ready", None, micros(&mut numbers, 8_000)),
+        1 => ("closing", None, micros(&mut numbers, 60_000)),
+        2 => ("ready", None, micros(&mut numbers, 200_000)),
+        3 => (
+            &flush[..],
+            Some(victim.journal()),
+            micros(&mut numbers, 100),
+        ),
         4 => (
             &flush[..],
             Some(victim.data_file(subfiles)),
-            numbers.micros(100),
+            micros(&mut numbers, 100),
         ),
-        _ => (&flush[..], None, numbers.micros(4_000)),
+        _ => (&flush[..], None, micros(&mut numbers, 4_000)),
     };
     let mut ranks = victim.ranks();
     victim.wait_for(point);
@@ -283,7 +276,7 @@ fn recover(victim: &Victim, shown: Shown, numbers: &mut Numbers, python: &Python
     let same = |now: &Shown| *now == shown || (shown == Shown::Nothing && *now == Shown::Flush(0));
     let mut recovered = false;
     for _ in 0..2 {
-        recovered = recovered || victim.kill_recovery(numbers.micros(15_000));
+        recovered = recovered || victim.kill_recovery(micros(numbers, 15_000));
         // The journal goes last: what is killed after that has done it.
         recovered = recovered || !victim.has_journal();
         let now = victim.shown(python, recovered);

@@ -2,43 +2,10 @@
 
 use super::log::{Channel, Entry, Generation, Job, Memory, Request, Side, Value, elements};
 use super::{Attribute, Classic, Type, Variable};
+use crate::common::numbers::Numbers;
 
 /// Record numbers that are written are below this.
 const RECORDS: u64 = 6;
-
-/// Random numbers (SplitMix64).
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub fn within(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most - least + 1)
-    }
-
-    /// True one time in so many.
-    pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-}
 
 // --- the netCDF file -----------------------------------------------------------------------------
 

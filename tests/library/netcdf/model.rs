@@ -10,10 +10,11 @@ use crate::common::burst::log::{
     Channel, Entry, Generation, Job, Memory, Request, STRIPE, Value, complete, header_len,
 };
 use crate::common::burst::model::Model;
-use crate::common::burst::random::{Numbers, job};
+use crate::common::burst::random::job;
 use crate::common::burst::{Classic, Type, Variable};
 use crate::common::encoder::{BUDGET, export, follow_references, read_by_chunks};
 use crate::common::mpirun::{cases, first_seed};
+use crate::common::numbers::Numbers;
 use crate::common::pnetcdf::compare;
 use crate::common::readers::{Python, said};
 use crate::common::ways::Ways;
