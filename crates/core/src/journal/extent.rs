@@ -1,11 +1,12 @@
 //! The data file of a log before it is closed (`docs/formats/journal.md`): a front reserved for the HDF5 metadata,
-//! then extents, one for each rank that took part in a flush.
+//! then extents, one or more for each rank that took part in a flush.
 //!
-//! An extent is a header, the new entries of the rank, and the data that they log.
+//! An extent is a header, the new entries of the rank, and the data that they log. An extent without entries is a gap.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
@@ -139,7 +140,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Finds the entries of committed flushes in a data file: one section for each rank, as the table of the closed file
-/// will have them. `ends`: number and end of each flush. `source`: number of the file among those of the log. Also
+/// will have them. `ends`: number and end of each commit. `source`: number of the file among those of the log. Also
 /// returns diagnostics of flushes that cannot be followed.
 pub fn sections(
     file: &SourceFile,
@@ -148,7 +149,7 @@ pub fn sections(
 ) -> Result<(Vec<Section>, Vec<Diagnostic>)> {
     let mut sections = Sections::default();
     let mut diagnostics = Vec::new();
-    let mut start = FRONT;
+    let (mut start, mut before) = (FRONT, 0);
     for (flush, end) in ends {
         if end > file.len() {
             let reason = format!(
@@ -157,11 +158,16 @@ pub fn sections(
             );
             return Err(Error::bad_file(file.path(), reason));
         }
-        if let Err(reason) = walk(file, flush, start..end, &mut sections) {
-            let place = format!("flush {flush}");
+        // The first commit of an append covers several flushes.
+        let mut extents = Extents::new(file, start..end, before..flush);
+        if let Err(reason) = sections.add(&mut extents) {
+            let place = match flush - before {
+                0 | 1 => format!("flush {flush}"),
+                _ => format!("flushes {} to {flush}", before + 1),
+            };
             diagnostics.push(Diagnostic::unreadable(reason).at(place));
         }
-        start = end;
+        (start, before) = (end, flush);
     }
     let section = |(rank, pieces)| Section {
         source,
@@ -182,6 +188,21 @@ struct Sections {
 }
 
 impl Sections {
+    /// Adds the entries of all extents.
+    fn add(&mut self, extents: &mut Extents<'_>) -> Result<(), String> {
+        while let Some((at, header)) = extents.next()? {
+            let piece = Piece {
+                offset: at + ExtentHeader::SIZE,
+                len: header.entries,
+            };
+            check_entries(extents.file, piece, header.entries_crc)?;
+            if piece.len > 0 {
+                self.push(header.rank, piece)?;
+            }
+        }
+        Ok(())
+    }
+
     fn push(&mut self, rank: u32, piece: Piece) -> Result<(), String> {
         self.extents += 1;
         if self.extents > MOST_EXTENTS {
@@ -192,36 +213,69 @@ impl Sections {
     }
 }
 
-/// Walks through the extents of one flush.
-fn walk(
-    file: &SourceFile,
-    flush: u64,
-    range: std::ops::Range<u64>,
-    sections: &mut Sections,
-) -> Result<(), String> {
-    let mut at = range.start;
-    while at < range.end {
-        let left = range.end - at;
-        let mut bytes = [0; ExtentHeader::SIZE as usize];
-        let header = if left >= ExtentHeader::SIZE {
-            let read = file.read_exact_at(&mut bytes, at);
-            read.map_err(|e| e.to_string())?;
-            ExtentHeader::from_bytes(&bytes)
-        } else {
-            None
-        };
-        let header = header
-            .filter(|h| h.flush == flush && h.extent().is_some_and(|len| len <= left))
-            .ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
-        let piece = Piece {
-            offset: at + ExtentHeader::SIZE,
-            len: header.entries,
-        };
-        check_entries(file, piece, header.entries_crc)?;
-        sections.push(header.rank, piece)?;
-        at += header.extent().unwrap_or(left);
+/// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails
+/// where the extents cannot be followed.
+pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
+    let mut extents = Extents::new(file, FRONT..end, 0..u64::MAX);
+    let mut last = 0;
+    loop {
+        match extents.next() {
+            Ok(Some((_, header))) => last = header.flush,
+            Ok(None) => return Ok(last),
+            Err(reason) => return Err(Error::bad_file(file.path(), reason)),
+        }
     }
-    Ok(())
+}
+
+/// A walk through the extents of one or more flushes.
+struct Extents<'a> {
+    file: &'a SourceFile,
+    at: u64,
+    end: u64,
+    /// The flushes to which the next extent may belong.
+    first: u64,
+    last: u64,
+}
+
+impl<'a> Extents<'a> {
+    /// Those in a range of bytes. They belong to the flushes after `flushes.start`, up to `flushes.end`.
+    fn new(file: &'a SourceFile, range: Range<u64>, flushes: Range<u64>) -> Self {
+        Extents {
+            file,
+            at: range.start,
+            end: range.end,
+            first: flushes.start.saturating_add(1),
+            last: flushes.end,
+        }
+    }
+
+    /// The next extent, and where it begins.
+    fn next(&mut self) -> Result<Option<(u64, ExtentHeader)>, String> {
+        let at = self.at;
+        let left = self.end.saturating_sub(at);
+        if left == 0 {
+            return Ok(None);
+        }
+        let flushes = self.first..=self.last;
+        let found = self.header(left)?.and_then(|header| {
+            let len = header.extent().filter(|len| *len <= left)?;
+            flushes.contains(&header.flush).then_some((header, len))
+        });
+        let (header, len) = found.ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
+        self.first = header.flush;
+        self.at += len;
+        Ok(Some((at, header)))
+    }
+
+    fn header(&self, left: u64) -> Result<Option<ExtentHeader>, String> {
+        if left < ExtentHeader::SIZE {
+            return Ok(None);
+        }
+        let mut bytes = [0; ExtentHeader::SIZE as usize];
+        let read = self.file.read_exact_at(&mut bytes, self.at);
+        read.map_err(|e| e.to_string())?;
+        Ok(ExtentHeader::from_bytes(&bytes))
+    }
 }
 
 fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
@@ -249,6 +303,78 @@ fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::source_dir::SourceDir;
+
+    /// A data file of extents without data: rank, flush and entries of each. Also where each ends.
+    fn data_file(dir: &std::path::Path, extents: &[(u32, u64, &[u8])]) -> (SourceFile, Vec<u64>) {
+        let mut bytes = unclosed_front(&FileId([7; 16]));
+        let mut ends = Vec::new();
+        for (rank, flush, entries) in extents {
+            let header = ExtentHeader {
+                rank: *rank,
+                flush: *flush,
+                entries: entries.len() as u64,
+                data: 5,
+                entries_crc: crc32(entries),
+            };
+            bytes.extend(header.to_bytes());
+            bytes.extend_from_slice(entries);
+            bytes.extend([0xff; 5]);
+            ends.push(bytes.len() as u64);
+        }
+        std::fs::write(dir.join("log"), bytes).unwrap();
+        let dir = SourceDir::open(dir).unwrap();
+        (SourceFile::open(&dir, "log".as_ref()).unwrap(), ends)
+    }
+
+    #[test]
+    fn commits_have_their_extents() {
+        let dir = tempfile::tempdir().unwrap();
+        // Rank 1 has two extents in flush 3. Between them is a gap.
+        let extents: [(u32, u64, &[u8]); 6] = [
+            (0, 1, b"a"),
+            (1, 1, b"b"),
+            (1, 3, b"c"),
+            (0, 3, b""),
+            (1, 3, b"d"),
+            (0, 4, b"e"),
+        ];
+        let (file, ends) = data_file(dir.path(), &extents);
+        let ranks = |commits: &[(u64, u64)]| {
+            let (sections, diagnostics) = sections(&file, 0, commits.iter().copied()).unwrap();
+            let of = |s: Section| (s.rank, s.pieces.len());
+            let places = diagnostics.iter().map(|d| d.to_string());
+            let sections: Vec<_> = sections.into_iter().map(of).collect();
+            (sections, places.collect::<Vec<_>>())
+        };
+        let all = (vec![(0, 2), (1, 3)], vec![]);
+        let [_, one, .., three, four] = ends[..] else {
+            panic!();
+        };
+        assert_eq!(ranks(&[(1, one), (2, one), (3, three), (4, four)]), all);
+        // An append, after all flushes or some.
+        assert_eq!(ranks(&[(4, four)]), all);
+        assert_eq!(ranks(&[(9, four), (10, four)]), all);
+        assert_eq!(ranks(&[(3, three), (4, four)]), all);
+        for (commits, place) in [
+            (&[(2, three), (3, three), (4, four)][..], "flushes 1 to 2: "),
+            (&[(1, one), (2, three), (3, three), (4, four)], "flush 2: "),
+            (&[(4, three), (5, four)], "flush 5: "),
+            (
+                &[(0, one), (1, one), (2, one), (3, three), (4, four)],
+                "flush 0: ",
+            ),
+        ] {
+            let said = ranks(commits).1;
+            assert!(said.len() == 1 && said[0].contains(place), "{said:?}");
+        }
+        assert_eq!(last_flush(&file, four).unwrap(), 4);
+        assert_eq!(last_flush(&file, three).unwrap(), 3);
+        assert_eq!(last_flush(&file, FRONT).unwrap(), 0);
+        assert!(last_flush(&file, four - 1).is_err());
+        let (file, ends) = data_file(dir.path(), &[(0, 2, b"a"), (0, 1, b"b")]);
+        assert!(last_flush(&file, ends[1]).is_err());
+    }
 
     #[test]
     fn headers_survive_and_damage_is_seen() {

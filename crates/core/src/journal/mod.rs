@@ -3,6 +3,7 @@
 //!
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
 //! * [`words`] says them in messages.
+//! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
@@ -17,6 +18,7 @@ pub mod extent;
 pub mod held;
 pub mod job;
 pub mod scales;
+pub mod shadow;
 pub mod value;
 pub mod words;
 
@@ -38,6 +40,7 @@ use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
 pub use held::HeldFile;
 pub use job::{Job, JobState, lock};
+use shadow::{ImagePart, LoggedDataset, Shadow};
 
 /// The suffix of a journal behind the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";
@@ -50,6 +53,9 @@ const LONGEST_HEADER: u64 = 64 << 10;
 
 /// The most subfiles. The files of a log have 16-bit numbers, and one of them is the master.
 pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
+
+/// More flushes than any log has, so that an append can count on.
+const MOST_FLUSHES: u64 = 1 << 62;
 
 /// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
 pub const MOST_ENDS: usize = 1 << 27;
@@ -90,6 +96,17 @@ pub struct Header {
     /// Who writes the log. Journals of older writers do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
+    /// The log existed before this journal did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append: Option<Append>,
+}
+
+/// What a journal is that continues a log. Its first commit stands for the state of the log when the append began, and
+/// is in the journal before the journal has its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Append {
+    /// Number of the first commit. The data files hold flushes up to this one.
+    pub flush: u64,
 }
 
 impl Header {
@@ -103,6 +120,7 @@ impl Header {
             subfiles,
             config,
             job: None,
+            append: None,
         }
     }
 
@@ -138,15 +156,18 @@ pub fn writer_name() -> String {
 pub enum Line {
     /// A definition.
     Define(Definition),
+    /// A part of the image of the shadow.
+    Image(ImagePart),
+    /// What is known of a dataset of the shadow whose elements are in the log.
+    Logged(LoggedDataset),
     /// The end of a flush.
     Commit(Commit),
 }
 
-/// The end of a flush: all bytes in front of `ends` are in the data files, and the definitions of all lines before it
-/// are valid.
+/// The end of a flush: all bytes in front of `ends` are in the data files, and what all lines before it say is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// From 1.
+    /// From 1; in the first commit of an append, what [`Append`] says.
     pub flush: u64,
     /// Byte offset at which the log ends in each data file.
     pub ends: Vec<u64>,
@@ -168,6 +189,10 @@ fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result
     Ok(())
 }
 
+fn encode_all(lines: &[impl Serialize], sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
+    lines.iter().try_for_each(|line| encode(line, sum, out))
+}
+
 /// The journal of a running job. One process writes it.
 #[derive(Debug)]
 pub struct Journal {
@@ -184,10 +209,21 @@ impl Journal {
     /// processes that the job is running. No process sees the journal without the lock and the header. With `replace` it
     /// takes the place of a journal that is there, whose lock the caller must have. Else such a journal is an error.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
+        Self::create_with(path, header, &[], replace)
+    }
+
+    /// The same for a journal that has these lines, too, before it has its name: an append begins with them.
+    pub fn create_with(
+        path: &Path,
+        header: &Header,
+        lines: &[Line],
+        replace: bool,
+    ) -> Result<Self> {
         let number = header.file_id().unwrap_or_default().number();
         let (mut text, mut sum) = (Vec::new(), Crc::new());
         let begin = |file: &File| {
             encode(header, &mut sum, &mut text)?;
+            encode_all(lines, &mut sum, &mut text)?;
             lock(file)?;
             file.write_all_at(&text, 0)
         };
@@ -208,9 +244,7 @@ impl Journal {
 
     fn append(&mut self, lines: &[impl Serialize], sync: bool) -> Result<()> {
         let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
-        let encoded = lines
-            .iter()
-            .try_for_each(|l| encode(l, &mut sum, &mut text));
+        let encoded = encode_all(lines, &mut sum, &mut text);
         let file = self.held.file();
         let written = encoded
             .and_then(|()| {
@@ -265,6 +299,8 @@ pub struct Recorded {
     pub definitions: Vec<Definition>,
     /// The objects that these definitions make.
     pub outline: Outline,
+    /// What the journal has in place of definitions; `None` where it has definitions, or nothing.
+    pub shadow: Option<Shadow>,
     /// The flushes that are complete, in their order.
     pub commits: Vec<Commit>,
     /// The first line that is not valid.
@@ -319,7 +355,7 @@ impl Recorded {
         Self::read_until(source, u64::MAX)
     }
 
-    /// Reads a journal up to the end of flush `last`.
+    /// Reads a journal up to the end of flush `last`. Of an append it reads the first commit in any case.
     pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
         let broken = |reason: String| Error::bad_file(source.path(), reason);
         let mut lines = Lines::new(source);
@@ -329,20 +365,26 @@ impl Recorded {
             id,
             definitions: Vec::new(),
             outline: Outline::default(),
+            shadow: None,
             commits: Vec::new(),
             torn: None,
             identity: source.identity(),
         };
         let mut pending = Vec::new();
-        while found.flushes() < last
+        while (found.flushes() < last || found.lacks_begin())
             && let Some(line) = lines.next(LONGEST_LINE)?
         {
             match line {
-                Line::Define(definition) => pending.push(definition),
                 Line::Commit(commit) => {
                     found.commit(commit, &mut pending).map_err(broken)?;
                 }
+                line => pending.push(line),
             }
+        }
+        if found.lacks_begin() {
+            return Err(broken(
+                "an append without the state that it continues".into(),
+            ));
         }
         found.torn = lines.torn;
         Ok(found)
@@ -351,16 +393,19 @@ impl Recorded {
     fn commit(
         &mut self,
         commit: Commit,
-        pending: &mut Vec<Definition>,
+        pending: &mut Vec<Line>,
     ) -> std::result::Result<(), String> {
         let before = self.commits.last();
-        let number = before.map_or(1, |c| c.flush + 1);
+        let number = match before {
+            Some(before) => before.flush.checked_add(1),
+            None => Some(self.header.append.map_or(1, |append| append.flush)),
+        };
         let grows = match before {
             Some(before) => commit.ends.iter().zip(&before.ends).all(|(e, b)| e >= b),
             None => commit.ends.iter().all(|e| *e >= extent::FRONT),
         };
         let files = self.header.data_files() as usize;
-        if commit.flush != number || commit.ends.len() != files || !grows {
+        if Some(commit.flush) != number || commit.ends.len() != files || !grows {
             return Err(format!(
                 "flush {} at {:?} cannot follow",
                 commit.flush, commit.ends
@@ -369,14 +414,51 @@ impl Recorded {
         if self.commits.len().saturating_mul(files) > MOST_ENDS {
             return Err("more flushes than can be kept in mind".into());
         }
-        for definition in pending.drain(..) {
-            self.outline.add(&definition)?;
-            if !definition.changes_dataset() {
-                self.definitions.push(definition);
-            }
+        for line in pending.drain(..) {
+            self.add(line)?;
         }
         self.commits.push(commit);
         Ok(())
+    }
+
+    /// Adds what a line says that a commit covers.
+    fn add(&mut self, line: Line) -> std::result::Result<(), String> {
+        let mixed = match line {
+            Line::Define(_) => self.shadow.is_some(),
+            _ => !self.definitions.is_empty(),
+        };
+        if mixed {
+            return Err("it has definitions, and a shadow".into());
+        }
+        match line {
+            Line::Define(definition) => {
+                self.outline.add(&definition)?;
+                if !definition.changes_dataset() {
+                    self.definitions.push(definition);
+                }
+            }
+            Line::Image(part) => self.shadow.get_or_insert_default().change_image(&part)?,
+            Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(dataset)?,
+            // A commit adds itself.
+            Line::Commit(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the journal continues a log, whose state is still to be read.
+    fn lacks_begin(&self) -> bool {
+        self.header.append.is_some() && self.commits.is_empty()
+    }
+
+    /// Number of dataset IDs in use.
+    pub fn dataset_ids(&self) -> usize {
+        let shadow = self.shadow.as_ref();
+        shadow.map_or(self.outline.datasets.len(), Shadow::ids)
+    }
+
+    /// The first flush that the journal tells from those before it. The state after any later one can be restored.
+    pub fn first_flush(&self) -> u64 {
+        self.header.append.map_or(0, |append| append.flush)
     }
 
     /// Number of the last complete flush; 0 without one.
@@ -426,8 +508,11 @@ impl<'a> Lines<'a> {
         if header.journal != VERSION {
             return Err(broken(format!("a journal of version {}", header.journal)));
         }
+        let has_room = header
+            .append
+            .is_none_or(|append| append.flush < MOST_FLUSHES);
         let id = header.file_id();
-        let id = id.filter(|_| header.subfiles <= MOST_SUBFILES);
+        let id = id.filter(|_| header.subfiles <= MOST_SUBFILES && has_room);
         let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
         Ok((header, id))
     }
@@ -694,6 +779,109 @@ mod tests {
             ends: vec![9000, 9000],
         });
         assert!(attempt(&[two]).is_err());
+    }
+
+    /// A header of a journal that continues a log of `flush` flushes.
+    fn append(flush: u64) -> Header {
+        Header {
+            append: Some(Append { flush }),
+            ..Header::new(&ID, 1, 0, 0)
+        }
+    }
+
+    #[test]
+    fn an_append_begins_with_the_state_that_it_continues() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let begin = |header: &Header, lines: &[Line]| {
+            let _ = fs::remove_file(&path);
+            Journal::create_with(&path, header, lines, false).unwrap()
+        };
+        let mut journal = begin(&append(7), &[group("/a"), commit(7, 9000)]);
+        let found = read(&path).unwrap();
+        assert_eq!((found.flushes(), found.end(0)), (7, 9000));
+        assert_eq!((found.definitions.len(), found.first_flush()), (1, 7));
+        let next = [group("/b"), commit(8, 9100)];
+        journal.append_lines(&next, false).unwrap();
+        assert_eq!(read(&path).unwrap().flushes(), 8);
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        let source = SourceFile::open(&below, &name).unwrap();
+        for (last, wanted) in [(0, 7), (6, 7), (7, 7), (8, 8)] {
+            let found = Recorded::read_until(&source, last).unwrap();
+            assert_eq!(found.flushes(), wanted);
+        }
+        // A log that had no flush.
+        begin(&append(0), &[commit(0, 8192), commit(1, 9000)]);
+        assert_eq!(read(&path).unwrap().flushes(), 1);
+        // Another state than that of the header, none, and numbers at their limit.
+        begin(&append(7), &[commit(1, 9000)]);
+        assert!(read(&path).is_err());
+        begin(&append(7), &[group("/a")]);
+        let missing = read(&path).unwrap_err().to_string();
+        assert!(missing.contains("without the state"), "{missing}");
+        begin(
+            &append(u64::MAX),
+            &[commit(u64::MAX, 9000), commit(0, 9000)],
+        );
+        assert!(read(&path).is_err());
+    }
+
+    fn logged(id: u32, header: Option<u64>) -> Line {
+        Line::Logged(LoggedDataset {
+            id,
+            header,
+            reached: None,
+        })
+    }
+
+    #[test]
+    fn a_shadow_counts_with_the_commit_that_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
+        let images: [Vec<u8>; 3] = [vec![1; 10_000], vec![2; 300], vec![3; 20_000]];
+        let mut last: &[u8] = &[];
+        for (image, flush) in images.iter().zip(1..) {
+            let mut lines = shadow::image_lines(last, image).unwrap();
+            lines.push(logged(flush as u32, Some(flush)));
+            journal.append_lines(&lines, false).unwrap();
+            let before = read(&path).unwrap().shadow.unwrap_or_default();
+            assert_eq!(before.image, last);
+            journal.append_lines(&[commit(flush, 9000)], false).unwrap();
+            let shadow = read(&path).unwrap().shadow.unwrap();
+            assert_eq!(
+                (&shadow.image, shadow.logged.len()),
+                (image, flush as usize)
+            );
+            last = image;
+        }
+        journal
+            .append_lines(&[logged(2, None), commit(4, 9000)], false)
+            .unwrap();
+        let found = read(&path).unwrap();
+        assert_eq!((found.dataset_ids(), found.definitions.len()), (4, 0));
+        let shadow = found.shadow.unwrap();
+        let headers: Vec<_> = shadow.logged.values().map(|l| l.header).collect();
+        assert_eq!(headers, [Some(1), None, Some(3)]);
+        // What cannot be: both kinds of lines, in any order, and a part of no image.
+        for lines in [
+            [group("/a"), logged(0, None)],
+            [logged(0, None), group("/a")],
+        ] {
+            let _ = fs::remove_file(&path);
+            let header = Header::new(&ID, 1, 0, 0);
+            let [one, other] = lines;
+            let lines = [one, commit(1, 9000), other, commit(2, 9000)];
+            Journal::create_with(&path, &header, &lines, false).unwrap();
+            assert!(read(&path).is_err());
+        }
+        let Line::Image(mut part) = shadow::image_lines(&[], &[1; 10]).unwrap().remove(0) else {
+            panic!();
+        };
+        part.at = 1;
+        let lines = [Line::Image(part), commit(1, 9000)];
+        Journal::create_with(&path, &Header::new(&ID, 1, 0, 0), &lines, true).unwrap();
+        assert!(read(&path).is_err());
     }
 
     #[test]

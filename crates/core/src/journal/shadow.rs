@@ -1,0 +1,375 @@
+//! The shadow of a log that a program writes through HDF5 itself: an HDF5 file in memory with all objects in their
+//! natural form, and without the elements of the datasets that are logged. Such a journal has parts of the image of that
+//! file in place of definitions, and the datasets that are logged (`docs/formats/journal.md`, section 2.5).
+//!
+//! [`image_lines`] is the writing side. A [`Shadow`] is what a reader has after some lines. Lines are hostile: an image
+//! takes no more memory than the bytes that lines give, and each line inflates to [`LARGEST_PART`] at most.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
+use flate2::write::ZlibEncoder;
+use serde::{Deserialize, Serialize};
+
+use super::Line;
+use super::definition::MOST_DIMS;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The most bytes of an image that one line has.
+pub const LARGEST_PART: usize = 1 << 20;
+
+/// The most bytes of an image.
+pub const LARGEST_IMAGE: u64 = 4 << 30;
+
+/// Images are compared in pages of this size. A line has the pages that changed.
+const PAGE: usize = 4096;
+
+/// A part of the image of the shadow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImagePart {
+    /// Bytes of the image after this line. A line that makes the image larger has all bytes that are new.
+    pub size: u64,
+    /// Where the bytes of this line begin.
+    pub at: u64,
+    /// The bytes, deflated (zlib), in base64; empty where the line only makes the image shorter.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bytes: String,
+}
+
+impl ImagePart {
+    fn new(size: usize, at: usize, bytes: &[u8]) -> io::Result<Self> {
+        let mut text = String::new();
+        if !bytes.is_empty() {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(bytes)?;
+            text = STANDARD.encode(encoder.finish()?);
+        }
+        Ok(ImagePart {
+            size: size as u64,
+            at: at as u64,
+            bytes: text,
+        })
+    }
+
+    fn inflated(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if self.bytes.is_empty() {
+            return Ok(bytes);
+        }
+        let stored = STANDARD.decode(&self.bytes).map_err(|e| e.to_string())?;
+        let mut inflater = ZlibDecoder::new(&stored[..]).take(LARGEST_PART as u64 + 1);
+        let read = inflater.read_to_end(&mut bytes);
+        read.map_err(|e| format!("broken zlib stream: {e}"))?;
+        if bytes.len() > LARGEST_PART {
+            return Err(format!("it has more than {LARGEST_PART} bytes"));
+        }
+        Ok(bytes)
+    }
+}
+
+/// The lines that make the image `new` of `last`; `last` is empty before the first one. An image that did not change
+/// takes no line.
+pub fn image_lines(last: &[u8], new: &[u8]) -> io::Result<Vec<Line>> {
+    let mut size = last.len().min(new.len());
+    let mut lines = Vec::new();
+    let mut ranges = changed(last, new);
+    if ranges.is_empty() && new.len() < last.len() {
+        ranges.push(0..0);
+    }
+    for range in ranges {
+        size = size.max(range.end);
+        let part = ImagePart::new(size, range.start, &new[range])?;
+        lines.push(Line::Image(part));
+    }
+    Ok(lines)
+}
+
+/// The ranges of `new` that differ from `last`: pages, joined as far as a line can take them.
+fn changed(last: &[u8], new: &[u8]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for start in (0..new.len()).step_by(PAGE) {
+        let end = new.len().min(start + PAGE);
+        let old = start.min(last.len())..end.min(last.len());
+        if last[old] == new[start..end] {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(range) if range.end == start && end - range.start <= LARGEST_PART => {
+                range.end = end;
+            }
+            _ => ranges.push(start..end),
+        }
+    }
+    ranges
+}
+
+/// What is known of a dataset whose elements are in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedDataset {
+    /// The number by which the log knows the dataset.
+    pub id: u32,
+    /// Address of its object header in the image; `None` where it was deleted.
+    pub header: Option<u64>,
+    /// The largest extent that it ever had, where that is larger than the one that it has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Vec<u64>>,
+}
+
+/// A dataset of a [`Shadow`] whose elements are in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// As in [`LoggedDataset`].
+    pub header: Option<u64>,
+    /// As in [`LoggedDataset`].
+    pub reached: Option<Vec<u64>>,
+}
+
+/// The objects of a log, as an HDF5 file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shadow {
+    /// The bytes of the file.
+    pub image: Vec<u8>,
+    /// The datasets whose elements are in the log, by their IDs.
+    pub logged: BTreeMap<u32, Logged>,
+}
+
+impl Shadow {
+    /// Number of dataset IDs in use, those of deleted datasets included.
+    pub fn ids(&self) -> usize {
+        self.logged
+            .last_key_value()
+            .map_or(0, |(id, _)| *id as usize + 1)
+    }
+
+    /// Changes the image as a line says. Fails with the reason where that is not possible.
+    pub(super) fn change_image(&mut self, part: &ImagePart) -> Result<()> {
+        let ImagePart { size, at, .. } = *part;
+        let fault = |reason: String| format!("{reason}, in a part of the image at byte {at}");
+        let bytes = part.inflated().map_err(fault)?;
+        let end = at.checked_add(bytes.len() as u64);
+        let old = self.image.len() as u64;
+        let fits = size <= LARGEST_IMAGE
+            && if size > old {
+                at <= old && end == Some(size)
+            } else {
+                end.is_some_and(|end| end <= size)
+            };
+        if !fits {
+            let len = bytes.len();
+            return Err(fault(format!(
+                "{len} bytes cannot make an image of {size} bytes of one of {old}"
+            )));
+        }
+        // At most the length that the image has now.
+        let at = at as usize;
+        let kept = bytes.len().min(self.image.len() - at);
+        self.image[at..at + kept].copy_from_slice(&bytes[..kept]);
+        let added = &bytes[kept..];
+        let room = self.image.try_reserve(added.len());
+        room.map_err(|e| fault(e.to_string()))?;
+        self.image.extend_from_slice(added);
+        self.image.truncate(size as usize);
+        Ok(())
+    }
+
+    /// Sets what is known of a dataset. Fails with the reason where that cannot be.
+    pub(super) fn set_logged(&mut self, dataset: LoggedDataset) -> Result<()> {
+        let LoggedDataset {
+            id,
+            header,
+            reached,
+        } = dataset;
+        let rank = reached.as_ref().map_or(0, Vec::len);
+        if id >= i32::MAX as u32 || rank > MOST_DIMS {
+            return Err(format!("a logged dataset {id} with {rank} dimensions"));
+        }
+        self.logged.insert(id, Logged { header, reached });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn apply(shadow: &mut Shadow, lines: &[Line]) {
+        for line in lines {
+            let text = serde_json::to_string(line).unwrap();
+            assert!(text.len() < 2 * LARGEST_PART);
+            let Line::Image(part) = serde_json::from_str(&text).unwrap() else {
+                panic!("{text}");
+            };
+            shadow.change_image(&part).unwrap();
+        }
+    }
+
+    /// What can happen to an image between two flushes.
+    #[derive(Debug, Clone)]
+    enum Change {
+        Write(usize, u8, usize),
+        Resize(usize),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let place = 0..5usize * PAGE;
+        prop_oneof![
+            (place.clone(), any::<u8>(), 1..2 * PAGE)
+                .prop_map(|(at, b, n)| Change::Write(at, b, n)),
+            place.prop_map(Change::Resize),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn images_are_those_of_the_writer(
+            flushes in prop::collection::vec(prop::collection::vec(change(), 0..4), 1..8),
+        ) {
+            let (mut last, mut shadow) = (Vec::new(), Shadow::default());
+            for changes in flushes {
+                let mut image: Vec<u8> = last.clone();
+                for change in changes {
+                    match change {
+                        Change::Write(at, byte, len) => {
+                            let end = image.len().min(at + len);
+                            image[at.min(end)..end].fill(byte);
+                        }
+                        Change::Resize(len) => image.resize(len, 7),
+                    }
+                }
+                let lines = image_lines(&last, &image).unwrap();
+                prop_assert_eq!(lines.is_empty(), image == last);
+                apply(&mut shadow, &lines);
+                prop_assert_eq!(&shadow.image, &image);
+                last = image;
+            }
+        }
+
+        #[test]
+        fn no_line_harms(size: u64, at: u64, bytes in "[A-Za-z0-9+/=]{0,40}", old in 0..9000usize) {
+            let image = vec![1; old];
+            let mut shadow = Shadow { image, ..Shadow::default() };
+            for (size, at) in [(size, at), (size % 10_000, at % 10_000)] {
+                let _ = shadow.change_image(&ImagePart { size, at, bytes: bytes.clone() });
+                prop_assert!(shadow.image.len() <= old);
+            }
+        }
+    }
+
+    #[test]
+    fn only_pages_that_changed_take_a_line() {
+        let mut image = vec![0; 3 * LARGEST_PART + 100];
+        let whole = image_lines(&[], &image).unwrap();
+        let sizes = |lines: &[Line]| -> Vec<(u64, u64)> {
+            let of = |line: &Line| match line {
+                Line::Image(part) => (part.size, part.at),
+                _ => (0, 0),
+            };
+            lines.iter().map(of).collect()
+        };
+        let part = LARGEST_PART as u64;
+        let all = 3 * part + 100;
+        assert_eq!(
+            sizes(&whole),
+            [
+                (part, 0),
+                (2 * part, part),
+                (3 * part, 2 * part),
+                (all, 3 * part)
+            ]
+        );
+        let last = image.clone();
+        assert_eq!(image_lines(&last, &image).unwrap(), []);
+        for at in [5, PAGE, 2 * PAGE - 1, 9 * PAGE, last.len() - 1] {
+            image[at] = 1;
+        }
+        let lines = image_lines(&last, &image).unwrap();
+        let page = PAGE as u64;
+        assert_eq!(sizes(&lines), [(all, 0), (all, 9 * page), (all, 3 * part)]);
+        let Line::Image(first) = &lines[0] else {
+            panic!("{lines:?}");
+        };
+        assert_eq!(first.inflated().unwrap().len(), 2 * PAGE);
+        // A cut alone.
+        let lines = image_lines(&last, &last[..17]).unwrap();
+        assert_eq!(sizes(&lines), [(17, 0)]);
+        let text = serde_json::to_string(&lines[0]).unwrap();
+        assert_eq!(text, r#"{"image":{"size":17,"at":0}}"#);
+    }
+
+    #[test]
+    fn hostile_parts_are_refused() {
+        let mut shadow = Shadow::default();
+        let good = ImagePart::new(5000, 0, &[1; 5000]).unwrap();
+        shadow.change_image(&good).unwrap();
+        let before = shadow.clone();
+        let of = |size, at, bytes: &[u8]| ImagePart {
+            size,
+            ..ImagePart::new(0, at, bytes).unwrap()
+        };
+        let mut bad = vec![
+            // A hole, bytes that are missing, bytes past the end, and numbers at the limits.
+            of(6001, 6000, &[1]),
+            of(6000, 5000, &[1]),
+            of(u64::MAX, 5000, &[]),
+            of(100, 99, &[1, 2]),
+            of(5000, usize::MAX, &[1]),
+            of(5000, 5001, &[]),
+            of(1, 0, &vec![0; LARGEST_PART + 1]),
+            of(1, 0, &vec![0; 64 * LARGEST_PART]),
+        ];
+        for text in ["!", "eJw", "AAAA", &good.bytes[..good.bytes.len() - 8]] {
+            let bytes = text.to_owned();
+            bad.push(ImagePart {
+                size: 5000,
+                at: 0,
+                bytes,
+            });
+        }
+        for part in bad {
+            let refused = shadow.change_image(&part).unwrap_err();
+            assert!(refused.contains("part of the image at byte"), "{refused}");
+            assert_eq!(shadow, before, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn ids_count_though_their_datasets_are_gone() {
+        let mut shadow = Shadow::default();
+        assert_eq!(shadow.ids(), 0);
+        let line = r#"{"logged":{"id":6,"header":800,"reached":[4,5]}}"#;
+        let Line::Logged(dataset) = serde_json::from_str(line).unwrap() else {
+            panic!();
+        };
+        assert_eq!(
+            serde_json::to_string(&Line::Logged(dataset.clone())).unwrap(),
+            line
+        );
+        shadow.set_logged(dataset.clone()).unwrap();
+        assert_eq!(shadow.logged[&6].reached, Some(vec![4, 5]));
+        let gone = r#"{"logged":{"id":6,"header":null}}"#;
+        let Line::Logged(gone) = serde_json::from_str(gone).unwrap() else {
+            panic!();
+        };
+        shadow.set_logged(gone).unwrap();
+        assert_eq!((shadow.ids(), shadow.logged[&6].header), (7, None));
+        for bad in [
+            LoggedDataset {
+                id: u32::MAX,
+                ..dataset.clone()
+            },
+            LoggedDataset {
+                reached: Some(vec![1; 33]),
+                ..dataset
+            },
+        ] {
+            assert!(shadow.set_logged(bad).is_err());
+        }
+    }
+}
