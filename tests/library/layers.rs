@@ -53,12 +53,22 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 7] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("h5logfs-core", &[]),
     ("h5logfs-catalog", &["h5logfs-core"]),
     ("h5logfs-scan", &["h5logfs-core"]),
     ("h5logfs-driver", &["h5logfs-core", "h5logfs-catalog"]),
-    ("h5logfs-writer", &["h5logfs-core", "h5logfs-scan"]),
+    ("h5logfs-output", &["h5logfs-core"]),
+    ("h5logfs-mpi", &["h5logfs-core", "h5logfs-output"]),
+    (
+        "h5logfs-writer",
+        &[
+            "h5logfs-core",
+            "h5logfs-mpi",
+            "h5logfs-output",
+            "h5logfs-scan",
+        ],
+    ),
     ("h5logfs-python", &["h5logfs-core", "h5logfs-catalog"]),
     (
         "h5logfs",
@@ -66,6 +76,8 @@ const CRATES: [(&str, &[&str]); 7] = [
             "h5logfs-core",
             "h5logfs-catalog",
             "h5logfs-scan",
+            "h5logfs-output",
+            "h5logfs-mpi",
             "h5logfs-writer",
         ],
     ),

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::parallel::Ranks;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_output::Ranks;
 
 /// Rows of one dataset, one behind the other.
 #[derive(Debug, Clone)]

@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 
 use super::appends::Rows;
-use super::entries::DatasetInfo;
 use super::memory::Source;
-use super::selection::Blocks;
-use super::{Dataset, Error, Lent, MemorySpace, Result, Selection, Writer, stored};
+use super::{Dataset, Error, Lent, MemorySpace, Result, Selection, Writer, form_of, info_of};
+use h5logfs_output::{Blocks, stored};
 
 /// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they
 /// follow the writes in the buffer.
@@ -135,13 +134,18 @@ impl<'w, 'd> Batch<'w, 'd> {
         // SAFETY: promised by the caller.
         let bytes: Cow<'d, [u8]> = unsafe { source.packed(memory, &self.writer.memory_blocks) };
         let records = &mut self.contents.records;
-        stored::records(layout, &self.writer.blocks, bytes, &mut |blocks, bytes| {
-            records.push(BatchRecord {
-                dataset,
-                blocks: blocks.clone(),
-                bytes,
-            });
-        });
+        stored::records(
+            form_of(layout),
+            &self.writer.blocks,
+            bytes,
+            &mut |blocks, bytes| {
+                records.push(BatchRecord {
+                    dataset,
+                    blocks: blocks.clone(),
+                    bytes,
+                });
+            },
+        );
         Ok(())
     }
 
@@ -221,7 +225,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         for record in records {
             let dataset = record.dataset.0;
             let layout = &self.writer.outline.datasets[dataset as usize].layout;
-            let info = DatasetInfo::new(dataset, layout);
+            let info = info_of(dataset, layout);
             let len = record.bytes.len() as u64;
             let section = &mut self.writer.section;
             section.push(info, &record.blocks, offset, len);

@@ -34,22 +34,13 @@
 //! ```
 
 mod appends;
-mod aside;
 mod batch;
 pub mod capi;
-mod creation;
+mod closing;
 mod differences;
-mod entries;
-mod error;
-mod existing;
-mod files;
 mod left_out;
 mod memory;
-mod options;
-mod parallel;
-mod selection;
 mod spec;
-mod stored;
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -60,23 +51,23 @@ use ::mpi::traits::Communicator;
 use hdf5::H5Type;
 
 pub use batch::Batch;
-pub use error::{Error, Result};
 pub use h5logfs_core::journal::datatype::{Datatype, Member};
 pub use h5logfs_core::journal::value::Value;
+pub use h5logfs_output::{Error, Fsync, Options, Result, Selection, Subfiles};
 pub use memory::MemorySpace;
-pub use options::{Fsync, Options, Subfiles};
-pub use selection::Selection;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 
 use appends::{Appends, PlacedRows, Places, Rows, number_of_rows};
-use creation::check_same;
-use entries::{DatasetInfo, Section};
-use files::{Files, Written};
-use h5logfs_core::journal::definition::{Defined, Definition, Outline};
+use closing::Objects;
+use h5logfs_core::journal::Line;
+use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outline};
+use h5logfs_mpi::MpiRanks;
+use h5logfs_output::entries::{DatasetInfo, Section};
+use h5logfs_output::files::{Files, Written};
+use h5logfs_output::stored::{self, Form};
+use h5logfs_output::{Blocks, GlobalOutcome, LocalOutcome, Ranks, check_outcome, check_same};
 use left_out::LeftOut;
 use memory::Source;
-use parallel::{GlobalOutcome, LocalOutcome, Ranks};
-use selection::Blocks;
 use spec::MemoryType;
 
 /// The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable.
@@ -112,6 +103,8 @@ pub struct Writer {
     memory: Vec<MemoryType>,
     /// Definitions since the last flush. They must be the same on all ranks.
     defined: Vec<Definition>,
+    /// On the first rank: the definitions that were flushed, without extents.
+    flushed: Vec<Definition>,
     /// Attributes without which the next complete flush goes on. It reports them.
     left_out: LeftOut,
     section: Section,
@@ -142,7 +135,7 @@ impl Writer {
         comm: &impl Communicator,
         options: Options,
     ) -> Result<Self> {
-        let ranks = Ranks::duplicate(comm);
+        let ranks = Ranks::new(MpiRanks::duplicate(comm));
         // The program may change its directory before it closes the file.
         let given = path.as_ref();
         let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
@@ -158,6 +151,7 @@ impl Writer {
             outline: Outline::default(),
             memory: Vec::new(),
             defined: Vec::new(),
+            flushed: Vec::new(),
             left_out: LeftOut::default(),
             data: Vec::new(),
             appends: Appends::default(),
@@ -418,11 +412,16 @@ impl Writer {
         // SAFETY: promised by the caller.
         let bytes = unsafe { source.packed(memory, &self.memory_blocks) };
         let (section, buffer) = (&mut self.section, &mut self.data);
-        let info = DatasetInfo::new(dataset.0, layout);
-        stored::records(layout, &self.blocks, bytes, &mut |blocks, bytes| {
-            section.push(info, blocks, buffer.len() as u64, bytes.len() as u64);
-            buffer.extend_from_slice(&bytes);
-        });
+        let info = info_of(dataset.0, layout);
+        stored::records(
+            form_of(layout),
+            &self.blocks,
+            bytes,
+            &mut |blocks, bytes| {
+                section.push(info, blocks, buffer.len() as u64, bytes.len() as u64);
+                buffer.extend_from_slice(&bytes);
+            },
+        );
         Ok(())
     }
 
@@ -656,11 +655,22 @@ impl Writer {
         if let Err(reason) = self.outline.check_extents(extents) {
             return Ok(GlobalOutcome::Failed { rank: 0, reason });
         }
-        let defined = self.defined.iter().chain(extents);
-        let committed = files.commit(&ends, defined, self.options.fsync);
+        let lines = if ranks.is_root() {
+            let defined = self.defined.iter().chain(extents);
+            defined.cloned().map(Line::Define).collect()
+        } else {
+            Vec::new()
+        };
+        let committed = files.commit(&ends, lines, self.options.fsync);
         let committed = ranks.follow_root(committed);
         if matches!(committed, GlobalOutcome::Good) {
-            files.set_committed(ends, &mut self.defined);
+            files.set_committed(ends);
+            let defined = self.defined.drain(..);
+            if ranks.is_root() {
+                // The outline has the extents.
+                self.flushed
+                    .extend(defined.filter(|d| !d.changes_dataset()));
+            }
         }
         Ok(committed)
     }
@@ -694,10 +704,15 @@ impl Writer {
         let open = self.open.as_mut();
         let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
         self.unreported = flushed.clone().err();
-        files.finish(
+        let objects = Objects {
+            definitions: &self.flushed,
+            datasets: &self.outline.datasets,
+        };
+        closing::close(
+            files,
             ranks,
             self.section.bytes(),
-            &self.outline,
+            objects,
             self.options.fsync,
         )?;
         if let Some(Open { files, .. }) = self.open.take() {
@@ -754,13 +769,13 @@ fn row_records<'a>(
     let mut data = Vec::new();
     for PlacedRows { rows, start } in rows {
         let layout = &datasets[rows.dataset as usize].layout;
-        let info = DatasetInfo::new(rows.dataset, layout);
+        let info = info_of(rows.dataset, layout);
         let mut first = vec![0; layout.dims.len()];
         first[0] = start;
         let count = [&[rows.number], &rows.shape[..]].concat();
         let blocks = Blocks::one(&first, &count);
         let bytes = Cow::Borrowed(&rows.bytes[..]);
-        stored::records(layout, &blocks, bytes, &mut |blocks, bytes| {
+        stored::records(form_of(layout), &blocks, bytes, &mut |blocks, bytes| {
             section.push(info, blocks, offset, bytes.len() as u64);
             offset += bytes.len() as u64;
             data.push(bytes);
@@ -769,21 +784,17 @@ fn row_records<'a>(
     data
 }
 
-/// Errors of collective calls leave the writer through this function, which adds the file.
-fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
-    match outcome {
-        GlobalOutcome::Good => Ok(()),
-        GlobalOutcome::Refused { rank, reason } => Err(Error::Refused {
-            file: file.to_owned(),
-            rank,
-            reason,
-        }),
-        GlobalOutcome::Failed { rank, reason } => Err(Error::Failed {
-            file: file.to_owned(),
-            operation,
-            rank,
-            reason,
-        }),
+/// What the entries of a dataset depend on.
+fn info_of(id: u32, layout: &DatasetLayout) -> DatasetInfo<'_> {
+    DatasetInfo::new(id, &layout.dims, &layout.max_dims)
+}
+
+/// How the elements of a dataset are stored.
+fn form_of(layout: &DatasetLayout) -> Form<'_> {
+    Form {
+        element: layout.datatype.size().into(),
+        chunk: layout.chunk.as_deref(),
+        filters: &layout.filters,
     }
 }
 

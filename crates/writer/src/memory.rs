@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::selection::{Blocks, Selection};
 use super::spec::MemoryType;
 use h5logfs_core::journal::words::dimensions;
+use h5logfs_output::{Blocks, Selection};
 
 /// A selected part of an array in memory, as the inner cells of a grid with ghost cells. As in HDF5, the first
 /// selected element of the array goes to the first one of the dataset's selection, and so on: both in row-major

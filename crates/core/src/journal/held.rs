@@ -114,6 +114,20 @@ impl Inode {
     }
 }
 
+/// Waits until the content of a file or directory is on the disk.
+pub fn sync(path: &Path) -> crate::error::Result<()> {
+    let synced = File::open(path).and_then(|f| f.sync_all());
+    synced.map_err(|e| crate::error::Error::io(path, e))
+}
+
+/// The directory of a file.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,7 +38,7 @@ use crate::log::logvol::names::find_subfiles;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::{Identity, SourceFile};
 use definition::{Definition, Outline, from_hex, to_hex};
-pub use held::HeldFile;
+pub use held::{HeldFile, parent, sync};
 pub use job::{Job, JobState, lock};
 use shadow::{ImagePart, LoggedDataset, Shadow};
 

@@ -16,7 +16,7 @@ pub(crate) use objects::make_objects;
 pub use recover::{Recovered, recover};
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -77,20 +77,6 @@ fn plain(said: &str) -> String {
     match (said.split_once(": time = "), cause) {
         (Some((what, _)), Some(cause)) => format!("{what}: {cause}"),
         _ => said.split_whitespace().collect::<Vec<_>>().join(" "),
-    }
-}
-
-/// Waits until the content of a file or directory is on the disk.
-pub fn sync(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|f| f.sync_all());
-    synced.map_err(|e| Error::io(path, e))
-}
-
-/// The directory of a file.
-pub fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }
 

@@ -9,10 +9,11 @@ use rustix::fs::OFlags;
 
 use super::front::Role;
 use super::refusal;
-use super::{parent, sync, write_front, write_objects};
+use super::{write_front, write_objects};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
 use h5logfs_core::journal::{self, FileId, Recorded, Torn};
+use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::Section;
 use h5logfs_core::log::source_dir::SourcePath;

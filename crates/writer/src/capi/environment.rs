@@ -11,7 +11,7 @@ use mpi::traits::*;
 
 use super::status::h5logfs_status::{H5LOGFS_ERR_FAILED, H5LOGFS_ERR_MPI};
 use super::status::{ApiError, Result};
-use crate::parallel::check;
+use h5logfs_mpi::check;
 
 /// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one
 /// thread at a time may call MPI, so the guard holds a lock.

@@ -1,30 +1,28 @@
-//! The files of a log: creates them, places and writes flushes, keeps the journal, and closes them.
+//! The files of a log: creates them, places and writes flushes, and keeps the journal.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::check_outcome;
-use super::creation::Creation;
-use super::entries::Section;
-use super::error::{Error, Result};
-use super::options::{Fsync, Options, Subfiles};
-use super::parallel::{LocalOutcome, Ranks, SharedFile};
-use h5logfs_core::journal::definition::{Definition, Outline};
+use crate::creation::Creation;
+use crate::entries::Section;
+use crate::error::{Error, Result};
+use crate::options::{Fsync, Options, Subfiles};
+use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, crc32};
 use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line};
+use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
-use h5logfs_scan::closing::{Role, parent, sync, write_front, write_objects};
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.
-pub(super) struct Files {
+pub struct Files {
     path: PathBuf,
     header: Header,
     id: FileId,
     data_path: PathBuf,
-    data_file: SharedFile,
+    data_file: Box<dyn SharedFile>,
     /// The files whose names this rank looks after.
     held: Vec<HeldFile>,
     /// The number of the data file.
@@ -35,19 +33,13 @@ pub(super) struct Files {
     ends: Vec<u64>,
     flushes: u64,
     /// On the first rank only.
-    root: Option<Root>,
-}
-
-struct Root {
-    journal: Journal,
-    /// The definitions in the journal, without extents.
-    definitions: Vec<Definition>,
+    journal: Option<Journal>,
 }
 
 type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// The extent of this rank in a flush.
-pub(super) struct Written {
+pub struct Written {
     /// The offset behind it.
     pub end: u64,
     /// Whether it is in the file, and can be committed.
@@ -67,14 +59,14 @@ impl Files {
         });
         ranks.broadcast(&mut id.0);
         let mut creation = Creation::new(path, id, options);
-        creation.keep_if(ranks.agree(outcome_of(chosen).0), ranks)?;
+        creation.keep_if(ranks.agree(LocalOutcome::of(chosen).0), ranks)?;
         let header = new_header(&id, ranks, options);
         let begun = if ranks.is_root() {
             creation.begin(&header, options).map(Some)
         } else {
             Ok(None)
         };
-        let (outcome, master) = outcome_of(begun);
+        let (outcome, master) = LocalOutcome::of(begun);
         creation.keep_if(ranks.agree(outcome), ranks)?;
 
         // Readers find a rank's data file by this rule (section 10 of the format page).
@@ -89,7 +81,7 @@ impl Files {
                 subfile_created = creation.create_file(&data_path).map(Some);
             }
         }
-        let (outcome, created) = outcome_of(subfile_created);
+        let (outcome, created) = LocalOutcome::of(subfile_created);
         creation.keep_if(ranks.agree(outcome), ranks)?;
         let held = [master, created].into_iter().flatten().flatten().collect();
 
@@ -107,10 +99,7 @@ impl Files {
             file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
-            root: journal.map(|journal| Root {
-                journal,
-                definitions: Vec::new(),
-            }),
+            journal,
         })
     }
 
@@ -125,8 +114,8 @@ impl Files {
                 path.display()
             )
         };
-        if let Some(root) = &self.root {
-            let checked = root.journal.check_name();
+        if let Some(journal) = &self.journal {
+            let checked = journal.check_name();
             checked.map_err(|e| lost(&self.path, e.to_string()))?;
         }
         self.held.iter().try_for_each(|held| {
@@ -211,20 +200,13 @@ impl Files {
         written.and(synced).map_err(about)
     }
 
-    /// Enters a flush, which all ranks have written up to `ends`, in the journal. Only the first rank
+    /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`. Only the first rank
     /// has anything to do.
-    pub fn commit<'d>(
-        &mut self,
-        ends: &[u64],
-        defined: impl IntoIterator<Item = &'d Definition>,
-        fsync: Fsync,
-    ) -> StringResult {
-        let Some(root) = &mut self.root else {
+    pub fn commit(&mut self, ends: &[u64], mut lines: Vec<Line>, fsync: Fsync) -> StringResult {
+        let Some(journal) = &mut self.journal else {
             return Ok(());
         };
         let ends = ends.to_vec();
-        let defined = defined.into_iter().cloned();
-        let mut lines: Vec<Line> = defined.map(Line::Define).collect();
         let flush = self.flushes + 1;
         lines.push(Line::Commit(Commit { flush, ends }));
         let sync_now = fsync == Fsync::Flush;
@@ -232,78 +214,19 @@ impl Files {
         if sync_now && self.flushes == 0 {
             sync_names(&self.path, &self.header).map_err(|e| e.to_string())?;
         }
-        let appended = root.journal.append_lines(&lines, sync_now);
+        let appended = journal.append_lines(&lines, sync_now);
         appended.map_err(|e| e.to_string())
     }
 
     /// Takes note of a committed flush.
-    pub fn set_committed(&mut self, ends: Vec<u64>, defined: &mut Vec<Definition>) {
+    pub fn set_committed(&mut self, ends: Vec<u64>) {
         self.ends = ends;
         self.flushes += 1;
-        let defined = defined.drain(..);
-        if let Some(root) = &mut self.root {
-            // The outline has the extents.
-            let is_kept = |d: &Definition| !d.changes_dataset();
-            root.definitions.extend(defined.filter(is_kept));
-        }
-    }
-
-    /// Turns the data files into HDF5 files, and removes the journal. Can be repeated after a failure or
-    /// an interruption at any point. Collective.
-    pub fn finish(
-        &mut self,
-        ranks: &Ranks,
-        section: &[u8],
-        outline: &Outline,
-        fsync: Fsync,
-    ) -> Result<()> {
-        let path = self.path.clone();
-        let finished = |outcome| {
-            ranks.wait();
-            check_outcome(&path, "close", ranks.agree(outcome))
-        };
-        let (table, written) = self.write_table(section);
-        // Collective: a rank whose write has failed must take part, too.
-        let synced = match fsync {
-            Fsync::None => Ok(()),
-            Fsync::Close | Fsync::Flush => self.data_file.sync(),
-        };
-        let about = |e: String| format!("{}: {e}", self.data_path.display());
-        finished(outcome_of(written.and(synced).map_err(about)).0)?;
-
-        let fronted = if self.file_ranks.is_root() {
-            self.write_log_front(table, outline.datasets.len(), fsync)
-        } else {
-            Ok(())
-        };
-        finished(outcome_of(fronted.map_err(|e| e.to_string())).0)?;
-
-        let closed = self.finish_master(outline, fsync);
-        finished(outcome_of(closed.map_err(|e| e.to_string())).0)
-    }
-
-    /// On the first rank of each data file: the HDF5 metadata in front of the data.
-    fn write_log_front(
-        &self,
-        table: Piece,
-        datasets: usize,
-        fsync: Fsync,
-    ) -> h5logfs_core::error::Result<()> {
-        let data = Piece {
-            offset: FRONT,
-            len: self.ends[self.file_number] - FRONT,
-        };
-        let role = Role::Log { data, table };
-        write_front(&self.data_path, &self.header, &self.id, datasets, role)?;
-        if fsync != Fsync::None {
-            sync(&self.data_path)?;
-        }
-        Ok(())
     }
 
     /// Writes the table of entries behind the data, with one section for each rank. Collective over the
     /// ranks that share the file.
-    fn write_table(&self, section: &[u8]) -> (Piece, StringResult) {
+    pub fn write_table(&self, section: &[u8]) -> (Piece, StringResult) {
         let len = section.len() as u64;
         let before = self.file_ranks.sum_before(len);
         let total = self.file_ranks.sum(len);
@@ -331,26 +254,44 @@ impl Files {
         (table, written)
     }
 
-    /// On the first rank of the job: writes the user's objects, and removes the journal.
-    fn finish_master(
-        &mut self,
-        outline: &Outline,
-        fsync: Fsync,
-    ) -> h5logfs_core::error::Result<()> {
-        let Some(root) = &self.root else {
-            return Ok(());
-        };
-        let datasets = &outline.datasets;
-        if self.header.subfiles > 0 {
-            let role = Role::Master;
-            write_front(&self.path, &self.header, &self.id, datasets.len(), role)?;
-        }
-        write_objects(&self.path, &self.id, &root.definitions, datasets)?;
-        if fsync != Fsync::None {
-            sync(&self.path)?;
-            sync_names(&self.path, &self.header)?;
-        }
-        root.journal.remove()
+    /// Path of the log file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first line of the journal.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The identifier of the log.
+    pub fn id(&self) -> &FileId {
+        &self.id
+    }
+
+    /// Path of the data file.
+    pub fn data_path(&self) -> &Path {
+        &self.data_path
+    }
+
+    /// Whether this is the first rank of those that share the data file.
+    pub fn is_first_of_data_file(&self) -> bool {
+        self.file_ranks.is_root()
+    }
+
+    /// The end of the last complete flush in the data file.
+    pub fn end(&self) -> u64 {
+        self.ends[self.file_number]
+    }
+
+    /// The journal, on the first rank.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Forces the data file to the disk. Collective.
+    pub fn sync(&self) -> StringResult {
+        self.data_file.sync()
     }
 
     /// Closes the data file. Collective.
@@ -363,7 +304,7 @@ impl Files {
 
     /// Leaks what only collective calls could free.
     pub fn leak(self) {
-        std::mem::forget(self.data_file);
+        self.data_file.leak();
         self.file_ranks.leak();
     }
 }
@@ -375,18 +316,24 @@ fn open_data_file(
     file_ranks: &Ranks,
     options: &Options,
     creation: &mut Creation,
-) -> Result<SharedFile> {
-    let probed = creation.check_seen(path, SharedFile::probe(path));
-    let (outcome, probed) = outcome_of(probed);
+) -> Result<Box<dyn SharedFile>> {
+    let probed = creation.check_seen(path, probe(path));
+    let (outcome, probed) = LocalOutcome::of(probed);
     creation.keep_if(ranks.agree(outcome), ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
     let probed = probed.ok_or_else(|| Error::closed(path))?;
-    let opened = SharedFile::open(file_ranks, path, probed, &options.hints, options.collective);
-    let (outcome, file) = outcome_of(opened);
+    let access = Access {
+        hints: &options.hints,
+        collective: options.collective,
+    };
+    let opened = file_ranks.open(path, probed, &access);
+    let (outcome, file) = LocalOutcome::of(opened);
     let kept = creation.keep_if(ranks.agree(outcome), ranks);
     if let Err(e) = kept {
         // Only some ranks may have the file open, and closing it is collective.
-        std::mem::forget(file);
+        if let Some(file) = file {
+            file.leak();
+        }
         return Err(e);
     }
     file.ok_or_else(|| Error::closed(path))
@@ -422,15 +369,8 @@ fn check_hints(hints: &[(String, String)]) -> StringResult {
     }
 }
 
-fn outcome_of<T>(result: StringResult<T>) -> (LocalOutcome, Option<T>) {
-    match result {
-        Ok(value) => (LocalOutcome::Good, Some(value)),
-        Err(reason) => (LocalOutcome::Failed(reason), None),
-    }
-}
-
 /// Forces the names of all files of the log to the disk.
-fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<()> {
+pub fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<()> {
     if header.subfiles > 0 {
         sync(&subfile_dir(path))?;
     }

@@ -71,7 +71,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub(super) fn texts(&self) -> [(&'static str, String); 9] {
+    pub fn texts(&self) -> [(&'static str, String); 9] {
         let Options {
             overwrite,
             discard_unclosed,

@@ -66,12 +66,16 @@ impl Display for Selection<'_> {
 
 /// Blocks in the order of their data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Blocks {
+pub struct Blocks {
+    /// Dimensions.
     pub rank: usize,
     /// A scalar has one block without coordinates.
     pub number: usize,
+    /// The start of each block.
     pub starts: Vec<u64>,
+    /// The extent of each block.
     pub counts: Vec<u64>,
+    /// Elements of all blocks.
     pub elements: u64,
 }
 
@@ -235,10 +239,12 @@ impl Blocks {
         48 + 16 * self.starts.len() as u64
     }
 
+    /// The start of one block.
     pub fn start(&self, block: usize) -> &[u64] {
         &self.starts[block * self.rank..(block + 1) * self.rank]
     }
 
+    /// The extent of one block.
     pub fn count(&self, block: usize) -> &[u64] {
         &self.counts[block * self.rank..(block + 1) * self.rank]
     }

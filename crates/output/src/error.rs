@@ -70,7 +70,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn closed(file: &Path) -> Self {
+    pub fn closed(file: &Path) -> Self {
         Error::Closed {
             file: file.to_owned(),
         }

@@ -2,15 +2,25 @@
 
 use std::borrow::Cow;
 
-use super::selection::Blocks;
-use h5logfs_core::filters;
-use h5logfs_core::journal::definition::DatasetLayout;
+use crate::selection::Blocks;
+use h5logfs_core::filters::{self, Filter};
 
 /// Size limit of a record. The tools of the layout count its bytes in 32 bits.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
 
 /// Limit for the blocks of a record. It keeps entries below 2 GiB, even with 32 dimensions.
 const MAX_RECORD_BLOCKS: usize = 1 << 20;
+
+/// How the elements of a dataset are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Form<'a> {
+    /// Bytes of one element in the file.
+    pub element: u64,
+    /// Chunk shape; of a dataset without filters it is not needed.
+    pub chunk: Option<&'a [u64]>,
+    /// The filters of a chunk.
+    pub filters: &'a [Filter],
+}
 
 /// One block of a dataset.
 #[derive(Clone, Copy)]
@@ -29,8 +39,8 @@ struct Elements<'a> {
 
 /// Calls `emit` with the blocks and the stored bytes of each record of a write, in their order. `bytes`
 /// are the elements of all blocks, without padding.
-pub(super) fn records<'d>(
-    layout: &DatasetLayout,
+pub fn records<'d>(
+    form: Form<'_>,
     blocks: &Blocks,
     bytes: Cow<'d, [u8]>,
     emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
@@ -39,29 +49,29 @@ pub(super) fn records<'d>(
         return;
     }
     if blocks.number > MAX_RECORD_BLOCKS {
-        return records_in_groups(layout, blocks, &bytes, emit);
+        return records_in_groups(form, blocks, &bytes, emit);
     }
-    if layout.filters.is_empty() {
+    if form.filters.is_empty() {
         return match bytes {
             bytes if bytes.len() as u64 <= MAX_RECORD_BYTES => emit(blocks, bytes),
-            Cow::Borrowed(bytes) => split_at_blocks(layout, blocks, bytes, &mut |b, part| {
+            Cow::Borrowed(bytes) => split_at_blocks(form, blocks, bytes, &mut |b, part| {
                 emit(b, Cow::Borrowed(part));
             }),
-            Cow::Owned(bytes) => split_at_blocks(layout, blocks, &bytes, &mut |b, part| {
+            Cow::Owned(bytes) => split_at_blocks(form, blocks, &bytes, &mut |b, part| {
                 emit(b, Cow::Owned(part.to_vec()));
             }),
         };
     }
     let mut emit_filtered = |blocks: &Blocks, raw: &[u8]| {
         // A reader takes stored bytes of the full size for raw ones.
-        let stored = match filters::compress(raw, &layout.filters) {
+        let stored = match filters::compress(raw, form.filters) {
             Ok(stored) if stored.len() < raw.len() => stored,
             _ => raw.to_vec(),
         };
         emit(blocks, Cow::Owned(stored));
     };
-    let element = u64::from(layout.datatype.size());
-    let chunk = layout.chunk.as_deref().unwrap_or_default();
+    let element = form.element;
+    let chunk = form.chunk.unwrap_or_default();
     let chunk_bytes = chunk.iter().product::<u64>() * element;
     if bytes.len() as u64 <= chunk_bytes && (blocks.number > 1 || in_one_chunk(blocks, chunk)) {
         return emit_filtered(blocks, &bytes);
@@ -96,12 +106,12 @@ impl<'a> Block<'a> {
 
 /// The records of a write with very many blocks, group by group.
 fn records_in_groups<'d>(
-    layout: &DatasetLayout,
+    form: Form<'_>,
     blocks: &Blocks,
     bytes: &[u8],
     emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
 ) {
-    let element = layout.datatype.size() as usize;
+    let element = form.element as usize;
     let coordinates = MAX_RECORD_BLOCKS * blocks.rank;
     let starts = blocks.starts.chunks(coordinates);
     let mut rest = bytes;
@@ -118,7 +128,7 @@ fn records_in_groups<'d>(
             elements,
         };
         let (part, after) = rest.split_at(elements as usize * element);
-        records(layout, &group, Cow::Owned(part.to_vec()), emit);
+        records(form, &group, Cow::Owned(part.to_vec()), emit);
         rest = after;
     }
 }
@@ -135,12 +145,12 @@ fn in_one_chunk(blocks: &Blocks, chunk: &[u64]) -> bool {
 
 /// Splits raw data into records that are not too large: one for each block, or several.
 fn split_at_blocks<'b>(
-    layout: &DatasetLayout,
+    form: Form<'_>,
     blocks: &Blocks,
     bytes: &'b [u8],
     emit: &mut dyn FnMut(&Blocks, &'b [u8]),
 ) {
-    let element = u64::from(layout.datatype.size());
+    let element = form.element;
     let mut rest = bytes;
     for number in 0..blocks.number {
         let block = Block::of(blocks, number);
@@ -245,17 +255,13 @@ fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::filters::{DEFLATE, Filter};
-    use h5logfs_core::journal::datatype::Datatype;
+    use h5logfs_core::filters::DEFLATE;
 
-    fn layout(chunk: &[u64], filters: Vec<Filter>) -> DatasetLayout {
-        DatasetLayout {
-            datatype: Datatype::integer(2, false),
-            dims: vec![100; chunk.len()],
-            max_dims: vec![Some(100); chunk.len()],
-            chunk: Some(chunk.to_vec()),
+    fn form<'a>(chunk: &'a [u64], filters: &'a [Filter]) -> Form<'a> {
+        Form {
+            element: 2,
+            chunk: Some(chunk),
             filters,
-            fill: Vec::new(),
         }
     }
 
@@ -267,9 +273,9 @@ mod tests {
         }]
     }
 
-    fn listed(layout: &DatasetLayout, blocks: &Blocks, bytes: &[u8]) -> Vec<(Blocks, Vec<u8>)> {
+    fn listed(form: Form<'_>, blocks: &Blocks, bytes: &[u8]) -> Vec<(Blocks, Vec<u8>)> {
         let mut found = Vec::new();
-        records(layout, blocks, Cow::Borrowed(bytes), &mut |b, stored| {
+        records(form, blocks, Cow::Borrowed(bytes), &mut |b, stored| {
             found.push((b.clone(), stored.into_owned()));
         });
         found
@@ -277,11 +283,12 @@ mod tests {
 
     #[test]
     fn filtered_blocks_are_cut_at_the_chunk_grid() {
-        let layout = layout(&[4, 4], deflate());
+        let deflate = deflate();
+        let form = form(&[4, 4], &deflate);
         let block = Blocks::one(&[2, 3], &[5, 6]);
         let values: Vec<u16> = (0..30).collect();
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let found = listed(&layout, &block, &bytes);
+        let found = listed(form, &block, &bytes);
         let boxes: Vec<_> = found
             .iter()
             .map(|(b, _)| (&b.starts[..], &b.counts[..]))
@@ -308,7 +315,7 @@ mod tests {
         let zeros = [0; 2 * 64];
         let stays = |chunk: &[u64], blocks: &Blocks| {
             let bytes = &zeros[..2 * blocks.elements as usize];
-            listed(&layout(chunk, deflate()), blocks, bytes).len() == 1
+            listed(form(chunk, &deflate()), blocks, bytes).len() == 1
         };
         assert!(stays(&[8, 8], &Blocks::one(&[8, 0], &[8, 8])));
         assert!(!stays(&[8, 8], &Blocks::one(&[7, 0], &[8, 8])));

@@ -9,21 +9,21 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::aside::Aside;
-use super::check_outcome;
-use super::error::{Error, Result};
-use super::existing::Existing;
-use super::options::{Fsync, Options};
-use super::parallel::{GlobalOutcome, LocalOutcome, Ranks};
+use crate::aside::Aside;
+use crate::check_outcome;
+use crate::error::{Error, Result};
+use crate::existing::Existing;
+use crate::options::{Fsync, Options};
+use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
 use h5logfs_core::journal::extent::{check_id, unclosed_front};
+use h5logfs_core::journal::parent;
 use h5logfs_core::journal::{self, FileId, Header, HeldFile, Journal};
 use h5logfs_core::log::logvol::names::subfile_dir;
-use h5logfs_scan::closing::parent;
 
 type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// What this rank has created and moved aside so far.
-pub(super) struct Creation {
+pub(crate) struct Creation {
     /// The log file.
     path: PathBuf,
     id: FileId,
@@ -190,7 +190,7 @@ fn failed(path: &Path, error: io::Error) -> String {
 }
 
 /// Fails on each rank whose path or options are not those of the first one. Collective.
-pub(super) fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome {
+pub fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome {
     let options = options
         .texts()
         .map(|(name, value)| (format!("option `{name}`"), value));

@@ -1,15 +1,15 @@
-//! The part of MPI that the writer needs: sums over ranks, agreement on errors, and a shared file. The
-//! crate `mpi` has MPI-IO in its raw layer only.
+//! The ranks of an MPI communicator: what `h5logfs-output` needs of MPI. The crate `mpi` has MPI-IO in its raw layer
+//! only.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use h5logfs_output::ranks::{self, Access, SharedFile};
 use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
@@ -22,184 +22,88 @@ const MAX_REQUEST_BYTES: usize = 1 << 30;
 /// number of written bytes.
 const MAX_REQUEST_PIECES: usize = 512;
 
-/// The processes that write a file collective, on a communicator of their own.
-pub(super) struct Ranks {
-    comm: SimpleCommunicator,
-}
+/// A communicator of its own.
+pub struct MpiRanks(SimpleCommunicator);
 
-/// The outcome of an operation on this rank.
-pub(super) enum LocalOutcome {
-    Good,
-    /// A write was refused. The operation goes on.
-    Refused(String),
-    Failed(String),
-}
+// SAFETY: a handle of MPI is no part of a thread. Its user calls MPI as the program's thread support allows.
+unsafe impl Send for MpiRanks {}
+// SAFETY: see above; the handle does not change.
+unsafe impl Sync for MpiRanks {}
 
-/// What all ranks know after a reduction.
-pub(super) struct Agreement {
-    pub outcome: GlobalOutcome,
-    /// A value was the same on all ranks.
-    pub same: bool,
-}
-
-/// The outcome on all ranks: the first failure, or else the first refusal.
-pub(super) enum GlobalOutcome {
-    Good,
-    Refused { rank: u32, reason: String },
-    Failed { rank: u32, reason: String },
-}
-
-impl Ranks {
-    /// Collective.
+impl MpiRanks {
+    /// The ranks of a communicator. Collective.
     pub fn duplicate(comm: &impl Communicator) -> Self {
-        Ranks {
-            comm: comm.duplicate(),
-        }
+        MpiRanks(comm.duplicate())
+    }
+}
+
+impl ranks::Communicator for MpiRanks {
+    fn rank(&self) -> u32 {
+        self.0.rank() as u32
     }
 
-    pub fn rank(&self) -> u32 {
-        self.comm.rank() as u32
+    fn size(&self) -> u32 {
+        self.0.size() as u32
     }
 
-    pub fn size(&self) -> u32 {
-        self.comm.size() as u32
-    }
-
-    pub fn is_root(&self) -> bool {
-        self.comm.rank() == 0
-    }
-
-    /// Splits the ranks by color, in their order. Collective.
-    pub fn split(&self, color: u32) -> Self {
-        let comm = self.comm.split_by_color(Color::with_value(color as i32));
+    fn split(&self, color: u32) -> Box<dyn ranks::Communicator> {
+        let comm = self.0.split_by_color(Color::with_value(color as i32));
         // Only a rank without a color gets no communicator.
-        let comm = comm.unwrap_or_else(|| self.comm.duplicate());
-        Ranks { comm }
+        let comm = comm.unwrap_or_else(|| self.0.duplicate());
+        Box::new(MpiRanks(comm))
     }
 
-    /// The number of nodes. Collective.
-    pub fn nodes(&self) -> u32 {
-        let node = self.comm.split_shared(self.comm.rank());
+    fn nodes(&self) -> u32 {
+        let node = self.0.split_shared(self.0.rank());
         self.sum(u64::from(node.rank() == 0)) as u32
     }
 
-    /// The sum of `value` over all lower ranks. Collective.
-    pub fn sum_before(&self, value: u64) -> u64 {
-        let mut sum = 0;
-        self.comm
-            .exclusive_scan_into(&value, &mut sum, SystemOperation::sum());
-        // MPI leaves the result undefined on the first rank.
-        if self.is_root() { 0 } else { sum }
-    }
-
-    /// The sums of `values` over all lower ranks. All ranks have as many values. Collective.
-    pub fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+    fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         let mut sums = vec![0; values.len()];
-        self.comm
+        self.0
             .exclusive_scan_into(values, &mut sums[..], SystemOperation::sum());
-        // MPI leaves the result undefined on the first rank.
-        if self.is_root() {
-            sums.fill(0);
-        }
         sums
     }
 
-    /// The sum of `value` over all ranks. Collective.
-    pub fn sum(&self, value: u64) -> u64 {
+    fn sum(&self, value: u64) -> u64 {
         let mut sum = 0;
-        self.comm
+        self.0
             .all_reduce_into(&value, &mut sum, SystemOperation::sum());
         sum
     }
 
-    /// The values of all ranks on the first rank. Empty on the others. Collective.
-    pub fn gather(&self, value: u64) -> Vec<u64> {
-        let root = self.comm.process_at_rank(0);
-        if !self.is_root() {
+    fn minima(&self, values: &[u64]) -> Vec<u64> {
+        let mut minima = vec![0; values.len()];
+        self.0
+            .all_reduce_into(values, &mut minima[..], SystemOperation::min());
+        minima
+    }
+
+    fn gather(&self, value: u64) -> Vec<u64> {
+        let root = self.0.process_at_rank(0);
+        if self.0.rank() != 0 {
             root.gather_into(&value);
             return Vec::new();
         }
-        let mut values = vec![0; self.comm.size() as usize];
+        let mut values = vec![0; self.0.size() as usize];
         root.gather_into_root(&value, &mut values[..]);
         values
     }
 
-    /// Sends the first rank's value to all ranks. Collective.
-    pub fn broadcast(&self, value: &mut [u8]) {
-        self.comm.process_at_rank(0).broadcast_into(value);
-    }
-
-    /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.
-    pub fn agree(&self, outcome: LocalOutcome) -> GlobalOutcome {
-        self.agree_on(outcome, 0, &mut []).outcome
-    }
-
-    /// Does the same, and tells whether `same` is the same on all ranks. Raises each value of `largest` to the
-    /// largest one on any rank.
-    pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> Agreement {
-        const REFUSAL: u64 = 1 << 32;
-        const GOOD: u64 = u64::MAX;
-        let rank = u64::from(self.rank());
-        let worst = match &outcome {
-            LocalOutcome::Failed(_) => rank,
-            LocalOutcome::Refused(_) => REFUSAL | rank,
-            LocalOutcome::Good => GOOD,
-        };
-        // One minimum for all values. The complement turns a maximum into a minimum.
-        let mut local = vec![worst, same, !same];
-        local.extend(largest.iter().map(|value| !value));
-        let mut minima = vec![0; local.len()];
-        self.comm
-            .all_reduce_into(&local[..], &mut minima[..], SystemOperation::min());
-        let [worst, lowest, highest] = [minima[0], minima[1], !minima[2]];
-        let largest = largest.iter_mut().zip(&minima[3..]);
-        largest.for_each(|(value, minimum)| *value = !minimum);
-        let outcome = match worst {
-            GOOD => GlobalOutcome::Good,
-            worst => self.worst_outcome(worst as u32, worst < REFUSAL, outcome),
-        };
-        Agreement {
-            outcome,
-            same: lowest == highest,
+    fn broadcast(&self, from: u32, value: &mut [u8]) {
+        let sender = self.0.process_at_rank(from as i32);
+        for part in value.chunks_mut(MAX_REQUEST_BYTES) {
+            sender.broadcast_into(part);
         }
     }
 
-    /// The outcome of `rank`, which `outcome` is there. Collective.
-    fn worst_outcome(&self, rank: u32, failed: bool, outcome: LocalOutcome) -> GlobalOutcome {
-        let reason = match outcome {
-            LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
-            LocalOutcome::Good => String::new(),
-        };
-        let reason = self.broadcast_text(rank, reason);
-        if failed {
-            GlobalOutcome::Failed { rank, reason }
-        } else {
-            GlobalOutcome::Refused { rank, reason }
-        }
-    }
-
-    /// The outcome of something that only the first rank does. Ignores `result` on other ranks.
-    /// Collective.
-    pub fn follow_root(&self, result: Result<(), String>) -> GlobalOutcome {
-        let mut failed = [u8::from(result.is_err())];
-        self.broadcast(&mut failed);
-        if failed == [0] {
-            return GlobalOutcome::Good;
-        }
-        GlobalOutcome::Failed {
-            rank: 0,
-            reason: self.broadcast_text(0, result.err().unwrap_or_default()),
-        }
-    }
-
-    /// Waits until all ranks are here. An ordinary barrier of MPI keeps the waiting ranks on their
-    /// processors, which a rank with more work may need. So a rank that has waited for a while sleeps.
-    /// Collective.
-    pub fn wait(&self) {
+    /// An ordinary barrier of MPI keeps the waiting ranks on their processors, which a rank with more work may need.
+    /// So a rank that has waited for a while sleeps.
+    fn wait(&self) {
         const AWAKE: Duration = Duration::from_micros(500);
         const ASLEEP: Duration = Duration::from_micros(200);
         let begun = Instant::now();
-        let mut barrier = self.comm.immediate_barrier();
+        let mut barrier = self.0.immediate_barrier();
         while let Err(pending) = barrier.test() {
             if begun.elapsed() < AWAKE {
                 std::thread::yield_now()
@@ -210,40 +114,22 @@ impl Ranks {
         }
     }
 
-    /// The first rank for which something is so. Collective.
-    pub fn first(&self, is: bool) -> Option<u32> {
-        let own = if is { self.rank() } else { u32::MAX };
-        let mut first = own;
-        self.comm
-            .all_reduce_into(&own, &mut first, SystemOperation::min());
-        (first != u32::MAX).then_some(first)
+    fn open(
+        &self,
+        path: &Path,
+        file: File,
+        access: &Access<'_>,
+    ) -> Result<Box<dyn SharedFile>, String> {
+        Ok(Box::new(MpiFile::open(&self.0, path, file, access)?))
     }
 
-    /// Sends the text of rank `from` to all ranks. Collective.
-    pub fn broadcast_text(&self, from: u32, text: String) -> String {
-        let sender = self.comm.process_at_rank(from as i32);
-        let mut bytes = if self.rank() == from {
-            text.into_bytes()
-        } else {
-            Vec::new()
-        };
-        let mut len = bytes.len() as u64;
-        sender.broadcast_into(&mut len);
-        bytes.resize(len as usize, 0);
-        for part in bytes.chunks_mut(MAX_REQUEST_BYTES) {
-            sender.broadcast_into(part);
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// Leaks the communicator. Freeing it would be a collective call.
-    pub fn leak(self) {
-        std::mem::forget(self.comm);
+    fn leak(self: Box<Self>) {
+        std::mem::forget(self);
     }
 }
 
 /// A file that a group of ranks has open for writing.
-pub(super) struct SharedFile {
+struct MpiFile {
     raw: ffi::MPI_File,
     /// The same file without MPI, to find out why MPI has failed.
     file: File,
@@ -251,20 +137,18 @@ pub(super) struct SharedFile {
     collective: bool,
 }
 
-impl SharedFile {
-    /// Opens the file on this rank alone. All ranks must have succeeded in this before
-    /// [`SharedFile::open`]: if one rank cannot open a file, Open MPI lets the others wait forever.
-    pub fn probe(path: &Path) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(path)
-    }
+// SAFETY: a handle of MPI is no part of a thread. Its user calls MPI as the program's thread support allows.
+unsafe impl Send for MpiFile {}
+// SAFETY: see above; the handle is not changed while it is open.
+unsafe impl Sync for MpiFile {}
 
-    /// Opens an existing file, which [`SharedFile::probe`] has opened as `file`. Collective.
-    pub fn open(
-        ranks: &Ranks,
+impl MpiFile {
+    /// Opens an existing file. Collective.
+    fn open(
+        comm: &SimpleCommunicator,
         path: &Path,
         file: File,
-        hints: &[(String, String)],
-        collective: bool,
+        access: &Access<'_>,
     ) -> Result<Self, String> {
         let c_string = |text: &[u8]| {
             let text = CString::new(text);
@@ -272,7 +156,8 @@ impl SharedFile {
         };
         // Errors here are the same on all ranks, so no rank waits for another one.
         let name = c_string(path.as_os_str().as_bytes())?;
-        let pairs = hints
+        let pairs = access
+            .hints
             .iter()
             .map(|(k, v)| Ok((c_string(k.as_bytes())?, c_string(v.as_bytes())?)))
             .collect::<Result<Vec<_>, String>>()?;
@@ -289,7 +174,7 @@ impl SharedFile {
             let mut raw = ffi::RSMPI_FILE_NULL;
             let mode = ffi::MPI_MODE_WRONLY as c_int;
             let opened = ffi::MPI_File_open(
-                ranks.comm.as_raw(),
+                comm.as_raw(),
                 name.as_ptr().cast_mut(),
                 mode,
                 info,
@@ -299,30 +184,12 @@ impl SharedFile {
                 ffi::MPI_Info_free(&mut info);
             }
             check("MPI_File_open", opened).map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok(SharedFile {
+            Ok(MpiFile {
                 raw,
                 file,
-                collective,
+                collective: access.collective,
             })
         }
-    }
-
-    /// Writes the pieces one behind the other from `offset` on. Ranks without pieces must call it, too.
-    pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        let mut requests = requests(pieces).into_iter();
-        let mut at = offset;
-        let mut result = Ok(());
-        if self.collective {
-            // All ranks make one collective request. Each writes its further requests by itself.
-            let first = requests.next().unwrap_or_default();
-            result = self.write_request(at, &first, true);
-            at += bytes_of(&first);
-        }
-        for request in requests {
-            result = result.and_then(|()| self.write_request(at, &request, false));
-            at += bytes_of(&request);
-        }
-        result
     }
 
     /// Writes one request completely. MPI may write a part of it and report no error, so the rest is
@@ -407,19 +274,40 @@ impl SharedFile {
             Ok(if pieces.is_empty() { 0 } else { done as u64 })
         }
     }
+}
 
-    /// Forces the written data to the disk. Collective.
-    pub fn sync(&self) -> Result<(), String> {
+impl SharedFile for MpiFile {
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+        let mut requests = requests(pieces).into_iter();
+        let mut at = offset;
+        let mut result = Ok(());
+        if self.collective {
+            // All ranks make one collective request. Each writes its further requests by itself.
+            let first = requests.next().unwrap_or_default();
+            result = self.write_request(at, &first, true);
+            at += bytes_of(&first);
+        }
+        for request in requests {
+            result = result.and_then(|()| self.write_request(at, &request, false));
+            at += bytes_of(&request);
+        }
+        result
+    }
+
+    fn sync(&self) -> Result<(), String> {
         // SAFETY: the file is open.
         check("MPI_File_sync", unsafe { ffi::MPI_File_sync(self.raw) })
     }
 
-    /// Collective.
-    pub fn close(mut self) -> Result<(), String> {
+    fn close(mut self: Box<Self>) -> Result<(), String> {
         // SAFETY: the file is open, and `self` is gone after this.
         check("MPI_File_close", unsafe {
             ffi::MPI_File_close(&mut self.raw)
         })
+    }
+
+    fn leak(self: Box<Self>) {
+        std::mem::forget(self);
     }
 }
 
@@ -464,7 +352,7 @@ fn requests<'a>(pieces: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
 }
 
 /// Fails with the text of an error of MPI.
-pub(super) fn check(what: &str, code: c_int) -> Result<(), String> {
+pub fn check(what: &str, code: c_int) -> Result<(), String> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }

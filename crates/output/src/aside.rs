@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::existing::{is_numbered, list};
+use crate::existing::{is_numbered, list};
 use h5logfs_core::journal::FileId;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
@@ -15,7 +15,7 @@ const MARK: &str = ".h5logfs-old-";
 /// named after it as those of any log. So if the job dies before it has put them back or removed them, what remains is a
 /// log.
 #[derive(Default)]
-pub(super) struct Aside {
+pub(crate) struct Aside {
     kept: Vec<Kept>,
 }
 

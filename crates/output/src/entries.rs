@@ -6,8 +6,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-use super::selection::Blocks;
-use h5logfs_core::journal::definition::DatasetLayout;
+use crate::selection::Blocks;
 use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
@@ -18,7 +17,8 @@ const MAX_SHARED: usize = 1 << 18;
 
 /// The properties of a dataset that its entries depend on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DatasetInfo<'a> {
+pub struct DatasetInfo<'a> {
+    /// Number of the dataset.
     pub id: u32,
     /// Current extent.
     pub dims: &'a [u64],
@@ -27,18 +27,19 @@ pub(super) struct DatasetInfo<'a> {
 }
 
 impl<'a> DatasetInfo<'a> {
-    pub fn new(id: u32, layout: &'a DatasetLayout) -> Self {
+    /// A dataset of this extent, with these limits.
+    pub fn new(id: u32, dims: &'a [u64], max_dims: &[Option<u64>]) -> Self {
         DatasetInfo {
             id,
-            dims: &layout.dims,
-            records: layout.max_dims.first() == Some(&None),
+            dims,
+            records: max_dims.first() == Some(&None),
         }
     }
 }
 
 /// The section of one rank, in the form of the closed file.
 #[derive(Debug)]
-pub(super) struct Section {
+pub struct Section {
     bytes: Vec<u8>,
     /// Bytes of the entries that are in the file.
     flushed: usize,
@@ -51,6 +52,7 @@ pub(super) struct Section {
 }
 
 impl Section {
+    /// An empty section. `share`: equal selections are stored once. `encode`: many blocks are stored as offsets.
     pub fn new(share: bool, encode: bool) -> Self {
         Section {
             bytes: Vec::new(),
@@ -70,6 +72,11 @@ impl Section {
     /// The entries since the last flush.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.flushed..]
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// Bytes of all entries.

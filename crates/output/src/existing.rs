@@ -9,20 +9,20 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::options::Options;
+use crate::options::Options;
 use h5logfs_core::error::Error;
 use h5logfs_core::journal::extent::{file_id, is_unclosed};
+use h5logfs_core::journal::parent;
 use h5logfs_core::journal::{self, FileId, HeldFile, JobState, Recorded};
 use h5logfs_core::log::logvol::names::subfile_dir;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_scan::closing::parent;
 
 type StringResult<T = ()> = Result<T, String>;
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
 /// work on it.
-pub(super) struct Existing {
+pub(crate) struct Existing {
     path: PathBuf,
     file: Option<LogFile>,
     journal: Option<OldJournal>,
@@ -326,7 +326,7 @@ fn is_file(path: &Path) -> StringResult<bool> {
 }
 
 /// What is in the directory of the subfiles, sorted.
-pub(super) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
+pub(crate) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
     let list = || {
         let entries = match fs::read_dir(dir) {
             Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => {
@@ -343,7 +343,7 @@ pub(super) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
 }
 
 /// Whether a path ends as that of a subfile does.
-pub(super) fn is_numbered(path: &Path) -> bool {
+pub(crate) fn is_numbered(path: &Path) -> bool {
     let number = path.extension().map(OsStr::as_encoded_bytes);
     number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
 }

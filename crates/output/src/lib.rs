@@ -1,0 +1,52 @@
+//! What goes to disk: the records of a log, its extents, flushes and journal, written by any number of ranks.
+//!
+//! The writer and the VOL connector use this crate. It knows neither MPI nor libhdf5: the ranks are a
+//! [`Communicator`](ranks::Communicator), and what is closed is the users' affair.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`selection`] | what a write covers, as a list of blocks |
+//! | [`stored`] | splits writes into records, and filters them |
+//! | [`entries`] | the entries of one rank: its section of the record table |
+//! | [`ranks`] | the processes that write a log together |
+//! | [`files`] | the files of a log: places and writes extents, commits flushes |
+//! | [`options`], [`error`] | those of users |
+//! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
+
+pub mod entries;
+pub mod error;
+pub mod files;
+pub mod options;
+pub mod ranks;
+pub mod selection;
+pub mod stored;
+
+mod aside;
+mod creation;
+mod existing;
+
+use std::path::Path;
+
+pub use creation::check_same;
+pub use error::{Error, Result};
+pub use options::{Fsync, Options, Subfiles};
+pub use ranks::{GlobalOutcome, LocalOutcome, Ranks};
+pub use selection::{Blocks, Selection};
+
+/// Errors of collective calls leave through this function, which adds the file.
+pub fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
+    match outcome {
+        GlobalOutcome::Good => Ok(()),
+        GlobalOutcome::Refused { rank, reason } => Err(Error::Refused {
+            file: file.to_owned(),
+            rank,
+            reason,
+        }),
+        GlobalOutcome::Failed { rank, reason } => Err(Error::Failed {
+            file: file.to_owned(),
+            operation,
+            rank,
+            reason,
+        }),
+    }
+}

@@ -1,0 +1,374 @@
+//! The processes that write a log together: sums over ranks, agreement on errors, and a shared file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What this crate needs of a communicator. All calls but [`Communicator::rank`] and [`Communicator::size`] are
+/// collective: all ranks make them, in the same order.
+pub trait Communicator: Send + Sync {
+    /// The number of this process, from 0.
+    fn rank(&self) -> u32;
+
+    /// The number of processes.
+    fn size(&self) -> u32;
+
+    /// Splits the ranks by color, in their order.
+    fn split(&self, color: u32) -> Box<dyn Communicator>;
+
+    /// The number of nodes.
+    fn nodes(&self) -> u32;
+
+    /// The sums of `values` over all lower ranks. All ranks have as many values. The first rank gets any values.
+    fn sums_before(&self, values: &[u64]) -> Vec<u64>;
+
+    /// The sum of `value` over all ranks.
+    fn sum(&self, value: u64) -> u64;
+
+    /// The least of each of the values over all ranks. All ranks have as many values.
+    fn minima(&self, values: &[u64]) -> Vec<u64>;
+
+    /// The values of all ranks on the first rank. Empty on the others.
+    fn gather(&self, value: u64) -> Vec<u64>;
+
+    /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
+    fn broadcast(&self, from: u32, value: &mut [u8]);
+
+    /// Waits until all ranks are here.
+    fn wait(&self);
+
+    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks.
+    fn open(
+        &self,
+        path: &Path,
+        file: File,
+        access: &Access<'_>,
+    ) -> Result<Box<dyn SharedFile>, String>;
+
+    /// Forgets the communicator where its end would be a collective call.
+    fn leak(self: Box<Self>);
+}
+
+/// How a shared file is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    /// Hints for MPI-IO.
+    pub hints: &'a [(String, String)],
+    /// Write with collective calls.
+    pub collective: bool,
+}
+
+/// A file that a group of ranks has open for writing.
+pub trait SharedFile: Send + Sync {
+    /// Writes the pieces one behind the other from `offset` on. In a collective file, ranks without pieces must call
+    /// it, too.
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String>;
+
+    /// Forces the written data to the disk. Collective.
+    fn sync(&self) -> Result<(), String>;
+
+    /// Closes the file. Collective.
+    fn close(self: Box<Self>) -> Result<(), String>;
+
+    /// Forgets the file where its end would be a collective call.
+    fn leak(self: Box<Self>);
+}
+
+/// The outcome of an operation on this rank.
+#[derive(Debug)]
+pub enum LocalOutcome {
+    /// It succeeded.
+    Good,
+    /// A write was refused. The operation goes on.
+    Refused(String),
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+impl LocalOutcome {
+    /// The outcome of a fallible operation, and what it has yielded.
+    pub fn of<T>(result: Result<T, String>) -> (Self, Option<T>) {
+        match result {
+            Ok(value) => (LocalOutcome::Good, Some(value)),
+            Err(reason) => (LocalOutcome::Failed(reason), None),
+        }
+    }
+}
+
+/// What all ranks know after a reduction.
+#[derive(Debug)]
+pub struct Agreement {
+    /// The outcome on all ranks.
+    pub outcome: GlobalOutcome,
+    /// A value was the same on all ranks.
+    pub same: bool,
+}
+
+/// The outcome on all ranks: the first failure, or else the first refusal.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum GlobalOutcome {
+    Good,
+    Refused { rank: u32, reason: String },
+    Failed { rank: u32, reason: String },
+}
+
+/// The processes that write a log, and what they agree on.
+pub struct Ranks(Box<dyn Communicator>);
+
+impl Ranks {
+    /// The ranks of a communicator of their own.
+    pub fn new(communicator: impl Communicator + 'static) -> Self {
+        Ranks(Box::new(communicator))
+    }
+
+    /// A process that writes alone.
+    pub fn one() -> Self {
+        Self::new(OneRank)
+    }
+
+    /// The number of this process, from 0.
+    pub fn rank(&self) -> u32 {
+        self.0.rank()
+    }
+
+    /// The number of processes.
+    pub fn size(&self) -> u32 {
+        self.0.size()
+    }
+
+    /// Whether this is the first rank.
+    pub fn is_root(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// Splits the ranks by color, in their order. Collective.
+    pub fn split(&self, color: u32) -> Self {
+        Ranks(self.0.split(color))
+    }
+
+    /// The number of nodes. Collective.
+    pub fn nodes(&self) -> u32 {
+        self.0.nodes()
+    }
+
+    /// The sum of `value` over all lower ranks. Collective.
+    pub fn sum_before(&self, value: u64) -> u64 {
+        self.sums_before(&[value])[0]
+    }
+
+    /// The sums of `values` over all lower ranks. All ranks have as many values. Collective.
+    pub fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+        let mut sums = self.0.sums_before(values);
+        // MPI leaves the result undefined on the first rank.
+        if self.is_root() {
+            sums.fill(0);
+        }
+        sums
+    }
+
+    /// The sum of `value` over all ranks. Collective.
+    pub fn sum(&self, value: u64) -> u64 {
+        self.0.sum(value)
+    }
+
+    /// The largest of the ranks' values. Collective.
+    pub fn largest(&self, value: u64) -> u64 {
+        !self.0.minima(&[!value])[0]
+    }
+
+    /// The values of all ranks on the first rank. Empty on the others. Collective.
+    pub fn gather(&self, value: u64) -> Vec<u64> {
+        self.0.gather(value)
+    }
+
+    /// Sends the first rank's value to all ranks. Collective.
+    pub fn broadcast(&self, value: &mut [u8]) {
+        self.0.broadcast(0, value);
+    }
+
+    /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.
+    pub fn agree(&self, outcome: LocalOutcome) -> GlobalOutcome {
+        self.agree_on(outcome, 0, &mut []).outcome
+    }
+
+    /// Does the same, and tells whether `same` is the same on all ranks. Raises each value of `largest` to the
+    /// largest one on any rank. Collective.
+    pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> Agreement {
+        const REFUSAL: u64 = 1 << 32;
+        const GOOD: u64 = u64::MAX;
+        let rank = u64::from(self.rank());
+        let worst = match &outcome {
+            LocalOutcome::Failed(_) => rank,
+            LocalOutcome::Refused(_) => REFUSAL | rank,
+            LocalOutcome::Good => GOOD,
+        };
+        // One minimum for all values. The complement turns a maximum into a minimum.
+        let mut local = vec![worst, same, !same];
+        local.extend(largest.iter().map(|value| !value));
+        let minima = self.0.minima(&local);
+        let [worst, lowest, highest] = [minima[0], minima[1], !minima[2]];
+        let largest = largest.iter_mut().zip(&minima[3..]);
+        largest.for_each(|(value, minimum)| *value = !minimum);
+        let outcome = match worst {
+            GOOD => GlobalOutcome::Good,
+            worst => self.worst_outcome(worst as u32, worst < REFUSAL, outcome),
+        };
+        Agreement {
+            outcome,
+            same: lowest == highest,
+        }
+    }
+
+    /// The outcome of `rank`, which `outcome` is there. Collective.
+    fn worst_outcome(&self, rank: u32, failed: bool, outcome: LocalOutcome) -> GlobalOutcome {
+        let reason = match outcome {
+            LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
+            LocalOutcome::Good => String::new(),
+        };
+        let reason = self.broadcast_text(rank, reason);
+        if failed {
+            GlobalOutcome::Failed { rank, reason }
+        } else {
+            GlobalOutcome::Refused { rank, reason }
+        }
+    }
+
+    /// The outcome of an operation of the first rank alone. Ignores `result` on other ranks. Collective.
+    pub fn follow_root(&self, result: Result<(), String>) -> GlobalOutcome {
+        let mut failed = [u8::from(result.is_err())];
+        self.broadcast(&mut failed);
+        if failed == [0] {
+            return GlobalOutcome::Good;
+        }
+        GlobalOutcome::Failed {
+            rank: 0,
+            reason: self.broadcast_text(0, result.err().unwrap_or_default()),
+        }
+    }
+
+    /// Waits until all ranks are here. Collective.
+    pub fn wait(&self) {
+        self.0.wait();
+    }
+
+    /// The first rank for which something is so. Collective.
+    pub fn first(&self, is: bool) -> Option<u32> {
+        let own = if is { self.rank() } else { u32::MAX };
+        let first = self.0.minima(&[own.into()])[0] as u32;
+        (first != u32::MAX).then_some(first)
+    }
+
+    /// Sends the text of rank `from` to all ranks. Collective.
+    pub fn broadcast_text(&self, from: u32, text: String) -> String {
+        let bytes = self.broadcast_bytes(from, text.into_bytes());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Sends the bytes of rank `from` to all ranks. Ignores `bytes` on other ranks. Collective.
+    pub fn broadcast_bytes(&self, from: u32, bytes: Vec<u8>) -> Vec<u8> {
+        let mut bytes = if self.rank() == from {
+            bytes
+        } else {
+            Vec::new()
+        };
+        let mut len = (bytes.len() as u64).to_le_bytes();
+        self.0.broadcast(from, &mut len);
+        bytes.resize(u64::from_le_bytes(len) as usize, 0);
+        self.0.broadcast(from, &mut bytes);
+        bytes
+    }
+
+    /// Opens an existing file, which [`probe`] has opened as `file`. Collective.
+    pub fn open(
+        &self,
+        path: &Path,
+        file: File,
+        access: &Access<'_>,
+    ) -> Result<Box<dyn SharedFile>, String> {
+        self.0.open(path, file, access)
+    }
+
+    /// Leaks the communicator. Freeing it would be a collective call.
+    pub fn leak(self) {
+        self.0.leak();
+    }
+}
+
+/// Opens a file for writing on this rank alone. All ranks must have succeeded in this before [`Ranks::open`]: if one
+/// rank cannot open a file, Open MPI lets the others wait forever.
+pub fn probe(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// A process that writes alone.
+struct OneRank;
+
+impl Communicator for OneRank {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        1
+    }
+
+    fn split(&self, _color: u32) -> Box<dyn Communicator> {
+        Box::new(OneRank)
+    }
+
+    fn nodes(&self) -> u32 {
+        1
+    }
+
+    fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+        vec![0; values.len()]
+    }
+
+    fn sum(&self, value: u64) -> u64 {
+        value
+    }
+
+    fn minima(&self, values: &[u64]) -> Vec<u64> {
+        values.to_vec()
+    }
+
+    fn gather(&self, value: u64) -> Vec<u64> {
+        vec![value]
+    }
+
+    fn broadcast(&self, _from: u32, _value: &mut [u8]) {}
+
+    fn wait(&self) {}
+
+    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {
+        Ok(Box::new(OwnFile(file)))
+    }
+
+    fn leak(self: Box<Self>) {}
+}
+
+/// A file that one process writes.
+struct OwnFile(File);
+
+impl SharedFile for OwnFile {
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+        let mut at = offset;
+        for piece in pieces {
+            self.0.write_all_at(piece, at).map_err(|e| e.to_string())?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), String> {
+        self.0.sync_data().map_err(|e| e.to_string())
+    }
+
+    fn close(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn leak(self: Box<Self>) {}
+}

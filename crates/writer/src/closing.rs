@@ -1,0 +1,93 @@
+//! The close of a log: makes HDF5 files of the data files, and removes the journal.
+
+use h5logfs_core::error::Result as CoreResult;
+use h5logfs_core::journal::definition::{Defined, Definition};
+use h5logfs_core::journal::extent::FRONT;
+use h5logfs_core::journal::sync;
+use h5logfs_core::log::window::Piece;
+use h5logfs_output::files::{Files, sync_names};
+use h5logfs_output::{Fsync, LocalOutcome, Ranks, Result, check_outcome};
+use h5logfs_scan::closing::{Role, write_front, write_objects};
+
+/// The objects of a log.
+#[derive(Clone, Copy)]
+pub struct Objects<'a> {
+    /// On the first rank: without extents.
+    pub definitions: &'a [Definition],
+    /// With their present extents, in the order of their IDs.
+    pub datasets: &'a [Defined],
+}
+
+/// Turns the data files into HDF5 files, and removes the journal. `section`: the entries of this rank. Can be repeated
+/// after a failure or an interruption at any point. Collective.
+pub fn close(
+    files: &Files,
+    ranks: &Ranks,
+    section: &[u8],
+    objects: Objects<'_>,
+    fsync: Fsync,
+) -> Result<()> {
+    let finished = |outcome| {
+        ranks.wait();
+        check_outcome(files.path(), "close", ranks.agree(outcome))
+    };
+    let (table, written) = files.write_table(section);
+    // Collective: a rank whose write has failed must take part, too.
+    let synced = match fsync {
+        Fsync::None => Ok(()),
+        Fsync::Close | Fsync::Flush => files.sync(),
+    };
+    let about = |e: String| format!("{}: {e}", files.data_path().display());
+    finished(LocalOutcome::of(written.and(synced).map_err(about)).0)?;
+
+    let fronted = if files.is_first_of_data_file() {
+        write_log_front(files, table, objects.datasets.len(), fsync)
+    } else {
+        Ok(())
+    };
+    finished(LocalOutcome::of(fronted.map_err(|e| e.to_string())).0)?;
+
+    let closed = finish_master(files, objects, fsync);
+    finished(LocalOutcome::of(closed.map_err(|e| e.to_string())).0)
+}
+
+/// On the first rank of each data file: the HDF5 metadata in front of the data.
+fn write_log_front(files: &Files, table: Piece, datasets: usize, fsync: Fsync) -> CoreResult<()> {
+    let data = Piece {
+        offset: FRONT,
+        len: files.end() - FRONT,
+    };
+    let role = Role::Log { data, table };
+    write_front(
+        files.data_path(),
+        files.header(),
+        files.id(),
+        datasets,
+        role,
+    )?;
+    if fsync != Fsync::None {
+        sync(files.data_path())?;
+    }
+    Ok(())
+}
+
+/// On the first rank of the job: writes the user's objects, and removes the journal.
+fn finish_master(files: &Files, objects: Objects<'_>, fsync: Fsync) -> CoreResult<()> {
+    let Some(journal) = files.journal() else {
+        return Ok(());
+    };
+    let (path, id) = (files.path(), files.id());
+    let Objects {
+        definitions,
+        datasets,
+    } = objects;
+    if files.header().subfiles > 0 {
+        write_front(path, files.header(), id, datasets.len(), Role::Master)?;
+    }
+    write_objects(path, id, definitions, datasets)?;
+    if fsync != Fsync::None {
+        sync(path)?;
+        sync_names(path, files.header())?;
+    }
+    journal.remove()
+}
