@@ -438,7 +438,7 @@ impl Recorded {
                 }
             }
             Line::Image(part) => self.shadow.get_or_insert_default().change_image(&part)?,
-            Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(dataset)?,
+            Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(&dataset)?,
             // A commit adds itself.
             Line::Commit(_) => {}
         }
@@ -827,11 +827,7 @@ mod tests {
     }
 
     fn logged(id: u32, header: Option<u64>) -> Line {
-        Line::Logged(LoggedDataset {
-            id,
-            header,
-            reached: None,
-        })
+        Line::Logged(LoggedDataset { id, header })
     }
 
     #[test]
@@ -861,7 +857,7 @@ mod tests {
         let found = read(&path).unwrap();
         assert_eq!((found.dataset_ids(), found.definitions.len()), (4, 0));
         let shadow = found.shadow.unwrap();
-        let headers: Vec<_> = shadow.logged.values().map(|l| l.header).collect();
+        let headers: Vec<_> = shadow.logged.values().copied().collect();
         assert_eq!(headers, [Some(1), None, Some(3)]);
         // What cannot be: both kinds of lines, in any order, and a part of no image.
         for lines in [

@@ -17,7 +17,6 @@ use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::Line;
-use super::definition::MOST_DIMS;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -116,18 +115,6 @@ pub struct LoggedDataset {
     pub id: u32,
     /// Address of its object header in the image; `None` where it was deleted.
     pub header: Option<u64>,
-    /// The largest extent that it ever had, where that is larger than the one that it has now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reached: Option<Vec<u64>>,
-}
-
-/// A dataset of a [`Shadow`] whose elements are in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logged {
-    /// As in [`LoggedDataset`].
-    pub header: Option<u64>,
-    /// As in [`LoggedDataset`].
-    pub reached: Option<Vec<u64>>,
 }
 
 /// The objects of a log, as an HDF5 file.
@@ -135,8 +122,9 @@ pub struct Logged {
 pub struct Shadow {
     /// The bytes of the file.
     pub image: Vec<u8>,
-    /// The datasets whose elements are in the log, by their IDs.
-    pub logged: BTreeMap<u32, Logged>,
+    /// The datasets whose elements are in the log, by their IDs: address of the object header in the image; `None` where
+    /// the dataset was deleted.
+    pub logged: BTreeMap<u32, Option<u64>>,
 }
 
 impl Shadow {
@@ -179,17 +167,12 @@ impl Shadow {
     }
 
     /// Sets what is known of a dataset. Fails with the reason where that cannot be.
-    pub(super) fn set_logged(&mut self, dataset: LoggedDataset) -> Result<()> {
-        let LoggedDataset {
-            id,
-            header,
-            reached,
-        } = dataset;
-        let rank = reached.as_ref().map_or(0, Vec::len);
-        if id >= i32::MAX as u32 || rank > MOST_DIMS {
-            return Err(format!("a logged dataset {id} with {rank} dimensions"));
+    pub(super) fn set_logged(&mut self, dataset: &LoggedDataset) -> Result<()> {
+        let LoggedDataset { id, header } = *dataset;
+        if id >= i32::MAX as u32 {
+            return Err(format!("a logged dataset {id}"));
         }
-        self.logged.insert(id, Logged { header, reached });
+        self.logged.insert(id, header);
         Ok(())
     }
 }
@@ -343,33 +326,24 @@ mod tests {
     fn ids_count_though_their_datasets_are_gone() {
         let mut shadow = Shadow::default();
         assert_eq!(shadow.ids(), 0);
-        let line = r#"{"logged":{"id":6,"header":800,"reached":[4,5]}}"#;
-        let Line::Logged(dataset) = serde_json::from_str(line).unwrap() else {
-            panic!();
+        let of = |line: &str| -> LoggedDataset {
+            let parsed: Line = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&parsed).unwrap(), line);
+            match parsed {
+                Line::Logged(dataset) => dataset,
+                other => panic!("{other:?}"),
+            }
         };
-        assert_eq!(
-            serde_json::to_string(&Line::Logged(dataset.clone())).unwrap(),
-            line
-        );
-        shadow.set_logged(dataset.clone()).unwrap();
-        assert_eq!(shadow.logged[&6].reached, Some(vec![4, 5]));
-        let gone = r#"{"logged":{"id":6,"header":null}}"#;
-        let Line::Logged(gone) = serde_json::from_str(gone).unwrap() else {
-            panic!();
+        let there = of(r#"{"logged":{"id":6,"header":800}}"#);
+        shadow.set_logged(&there).unwrap();
+        assert_eq!((shadow.ids(), shadow.logged[&6]), (7, Some(800)));
+        let gone = of(r#"{"logged":{"id":6,"header":null}}"#);
+        shadow.set_logged(&gone).unwrap();
+        assert_eq!((shadow.ids(), shadow.logged[&6]), (7, None));
+        let bad = LoggedDataset {
+            id: u32::MAX,
+            ..there
         };
-        shadow.set_logged(gone).unwrap();
-        assert_eq!((shadow.ids(), shadow.logged[&6].header), (7, None));
-        for bad in [
-            LoggedDataset {
-                id: u32::MAX,
-                ..dataset.clone()
-            },
-            LoggedDataset {
-                reached: Some(vec![1; 33]),
-                ..dataset
-            },
-        ] {
-            assert!(shadow.set_logged(bad).is_err());
-        }
+        assert!(shadow.set_logged(&bad).is_err());
     }
 }
