@@ -62,6 +62,48 @@ impl Existing {
         Ok(existing)
     }
 
+    /// Looks at a log that is to be opened again. Fails where there is none, or where a job still writes it.
+    pub fn to_append(path: &Path) -> StringResult<Self> {
+        check_name(path)?;
+        let journal_path = journal::path_of(path);
+        let existing = Existing {
+            path: path.to_owned(),
+            journal: is_file(&journal_path)?
+                .then(|| OldJournal::open(path, journal_path))
+                .transpose()?,
+            file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
+            subfiles: Vec::new(),
+        };
+        let Some(file) = &existing.file else {
+            return Err(format!("{}: there is no such file", path.display()));
+        };
+        if file.id.is_none() {
+            return Err(format!(
+                "{}: it is no log of h5logfs: only logs that its writer or its VOL connector has made are opened again",
+                path.display()
+            ));
+        }
+        match existing.why_to_keep_file() {
+            Some(reason) => Err(format!("{}: {reason}", path.display())),
+            None => Ok(existing),
+        }
+    }
+
+    /// The journal of a log that is not closed. Fails where it cannot be read, or is that of another file.
+    pub fn recorded(&self) -> StringResult<Option<&Recorded>> {
+        let Some(journal) = &self.journal else {
+            return Ok(None);
+        };
+        let recorded = journal.read.as_ref().map_err(Clone::clone)?;
+        if self.file.as_ref().and_then(|file| file.id) == Some(recorded.id) {
+            return Ok(Some(recorded));
+        }
+        Err(format!(
+            "{} is the journal of another log: move it to that log",
+            journal.held.path().display()
+        ))
+    }
+
     pub fn has_journal(&self) -> bool {
         self.journal.is_some()
     }

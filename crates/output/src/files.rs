@@ -4,17 +4,31 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::base::Base;
+use crate::check_outcome;
 use crate::creation::Creation;
 use crate::entries::Section;
 use crate::error::{Error, Result};
 use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
-use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, crc32};
-use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line};
+use crate::reopening;
+use crate::spill::Spill;
+use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, check_id, crc32};
+use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line, Recorded};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
+
+/// What the first rank has made or opened, before the others follow.
+pub(crate) struct Started {
+    pub header: Header,
+    pub id: FileId,
+    pub ends: Vec<u64>,
+    pub flush: u64,
+    pub journal: Option<Journal>,
+    pub held: Vec<HeldFile>,
+}
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.
 pub struct Files {
@@ -32,8 +46,11 @@ pub struct Files {
     /// The end of the last complete flush in each data file.
     ends: Vec<u64>,
     flushes: u64,
+    /// No flush of this job is complete.
+    is_first: bool,
     /// On the first rank only.
     journal: Option<Journal>,
+    spill: Spill,
 }
 
 type StringResult<T = ()> = std::result::Result<T, String>;
@@ -99,7 +116,69 @@ impl Files {
             file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
+            is_first: true,
             journal,
+            spill: Spill::default(),
+        })
+    }
+
+    /// Opens a log again, to write behind what it holds. `base` tells what that is; it is called on the first rank, with
+    /// the journal if the log is not closed. On failure the log holds what it held. Collective.
+    pub fn append(
+        path: &Path,
+        ranks: &Ranks,
+        options: &Options,
+        base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
+    ) -> Result<Self> {
+        let agreed = |outcome| check_outcome(path, "append", ranks.agree(outcome));
+        let started = check_hints(&options.hints).and_then(|()| {
+            let begin = || reopening::begin(path, ranks, options, base);
+            ranks.is_root().then(begin).transpose()
+        });
+        let (outcome, started) = LocalOutcome::of(started);
+        agreed(outcome)?;
+        let started = started.flatten();
+        let state =
+            ranks.broadcast_bytes(0, started.as_ref().map(State::to_bytes).unwrap_or_default());
+        let state = State::from_bytes(&state).ok_or_else(|| Error::closed(path))?;
+        let (journal, held) = started.map(|s| (s.journal, s.held)).unwrap_or_default();
+        let header = Header {
+            subfiles: state.subfiles,
+            config: state.config,
+            ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
+        };
+        let file_number =
+            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
+        let file_ranks = ranks.split(file_number as u32);
+        let data_path = match header.subfiles {
+            0 => path.to_owned(),
+            _ => subfile(path, file_number as u32),
+        };
+        let probed = probe(&data_path).and_then(|file| check_id(&file, &state.id).map(|()| file));
+        let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
+        let (outcome, probed) = LocalOutcome::of(probed);
+        agreed(outcome)?;
+        let probed = probed.ok_or_else(|| Error::closed(path))?;
+        let access = Access {
+            hints: &options.hints,
+            collective: options.collective,
+        };
+        let (outcome, data_file) = LocalOutcome::of(file_ranks.open(&data_path, probed, &access));
+        agreed(outcome)?;
+        Ok(Files {
+            path: path.to_owned(),
+            header,
+            id: state.id,
+            data_path,
+            data_file: data_file.ok_or_else(|| Error::closed(path))?,
+            held,
+            file_number: file_number as usize,
+            file_ranks,
+            ends: state.ends,
+            flushes: state.flush,
+            is_first: true,
+            journal,
+            spill: Spill::default(),
         })
     }
 
@@ -137,10 +216,47 @@ impl Files {
         Ok(())
     }
 
+    /// Lets a rank whose buffer is full write before the flush: see [`Files::spill`]. Collective.
+    pub fn allow_spill(&mut self) -> Result<()> {
+        let opened = Spill::open(&self.path, &self.data_path, &self.file_ranks);
+        let (outcome, spill) = LocalOutcome::of(opened);
+        check_outcome(&self.path, "open", self.file_ranks.agree(outcome))?;
+        self.spill = spill.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Writes what this rank has buffered, before the flush: its pending entries and their data. They count with the next
+    /// flush. Local. After an error nothing is written.
+    pub fn spill(&mut self, rank: u32, section: &mut Section, data: &[u8]) -> StringResult {
+        let entries = section.pending().len() as u64;
+        let len = ExtentHeader::SIZE + entries + data.len() as u64;
+        let about = |e: io::Error| format!("{}: {e}", self.data_path.display());
+        let offset = self.spill.place(self.end(), len).map_err(about)?;
+        section.set_base(offset + ExtentHeader::SIZE + entries);
+        let header = extent_header(rank, self.flushes + 1, section, data.len() as u64).to_bytes();
+        let gap = extent_header(
+            rank,
+            self.flushes + 1,
+            &Section::new(false, false),
+            len - ExtentHeader::SIZE,
+        );
+        let written =
+            self.spill
+                .write(offset, &[&header, section.pending(), data], &gap.to_bytes());
+        written.map_err(about)?;
+        section.set_flushed();
+        Ok(())
+    }
+
+    /// Begin and end of the extents that this rank has spilled since the last flush.
+    pub fn spilled(&self) -> &[std::ops::Range<u64>] {
+        self.spill.extents()
+    }
+
     /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective
     /// over the ranks that share the file.
     pub fn write_extent(
-        &self,
+        &mut self,
         rank: u32,
         section: &mut Section,
         data: Option<&[&[u8]]>,
@@ -153,32 +269,53 @@ impl Files {
             [] => 0,
             _ => ExtentHeader::SIZE + entries + data,
         };
+        let closed_gaps = self.spill.close_gaps();
         let offset = self.place(len);
         section.set_base(offset + ExtentHeader::SIZE + entries);
-        let pending = section.pending();
-        let header = ExtentHeader {
-            rank,
-            flush: self.flushes + 1,
-            entries,
-            data,
-            entries_crc: crc32(pending),
-        };
-        let header = header.to_bytes();
+        let header = extent_header(rank, self.flushes + 1, section, data).to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
         if len > 0 {
-            extent.extend([&header[..], pending]);
+            extent.extend([&header[..], section.pending()]);
             extent.extend(pieces);
         }
         let written = self.write(offset, &extent, fsync);
+        let closed_gaps = closed_gaps.map_err(|e| format!("{}: {e}", self.data_path.display()));
+        let written = closed_gaps
+            .and(self.check_names())
+            .and(written)
+            .and(self.check_room());
         Written {
             end: offset + len,
-            written: self.check_names().and(written).and(self.check_room()),
+            written,
+        }
+    }
+
+    /// After a flush that failed: cuts the data file off behind what was spilled, so that further extents follow that
+    /// without a gap. Collective over the ranks that share the file.
+    pub fn cut(&mut self) {
+        let end = self.begin_of_flush();
+        let cut = if self.file_ranks.is_root() {
+            self.spill.cut(end).map_err(|e| e.to_string())
+        } else {
+            Ok(())
+        };
+        // Where it could not be cut, there is no more spilling before the next flush.
+        if !matches!(self.file_ranks.follow_root(cut), crate::GlobalOutcome::Good) {
+            self.spill.stop();
         }
     }
 
     /// The offset in the data file for `len` bytes of this rank. Collective.
     fn place(&self, len: u64) -> u64 {
-        self.ends[self.file_number] + self.file_ranks.sum_before(len)
+        self.begin_of_flush() + self.file_ranks.sum_before(len)
+    }
+
+    /// The end of what is flushed, and of what ranks have spilled since. Collective where ranks may spill.
+    fn begin_of_flush(&self) -> u64 {
+        if !self.spill.is_allowed() {
+            return self.end();
+        }
+        self.file_ranks.largest(self.end().max(self.spill.end()))
     }
 
     /// The ends of the data files if this rank's file ends at `end`. Other ranks may know larger ends.
@@ -211,7 +348,7 @@ impl Files {
         lines.push(Line::Commit(Commit { flush, ends }));
         let sync_now = fsync == Fsync::Flush;
         // The journal is useless if its name, or that of a data file, gets lost.
-        if sync_now && self.flushes == 0 {
+        if sync_now && self.is_first {
             sync_names(&self.path, &self.header).map_err(|e| e.to_string())?;
         }
         let appended = journal.append_lines(&lines, sync_now);
@@ -222,6 +359,8 @@ impl Files {
     pub fn set_committed(&mut self, ends: Vec<u64>) {
         self.ends = ends;
         self.flushes += 1;
+        self.is_first = false;
+        self.spill.set_committed();
     }
 
     /// Writes the table of entries behind the data, with one section for each rank. Collective over the
@@ -309,6 +448,54 @@ impl Files {
     }
 }
 
+/// The header of an extent with the pending entries of a section.
+fn extent_header(rank: u32, flush: u64, section: &Section, data: u64) -> ExtentHeader {
+    let pending = section.pending();
+    ExtentHeader {
+        rank,
+        flush,
+        entries: pending.len() as u64,
+        data,
+        entries_crc: crc32(pending),
+    }
+}
+
+/// What the ranks have to know of a log that is opened again.
+struct State {
+    id: FileId,
+    subfiles: u32,
+    config: i32,
+    flush: u64,
+    ends: Vec<u64>,
+}
+
+impl State {
+    fn to_bytes(started: &Started) -> Vec<u8> {
+        let Started { header, id, .. } = started;
+        let mut bytes = id.0.to_vec();
+        bytes.extend(header.subfiles.to_le_bytes());
+        bytes.extend(header.config.to_le_bytes());
+        bytes.extend(started.flush.to_le_bytes());
+        bytes.extend(started.ends.iter().flat_map(|end| end.to_le_bytes()));
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (id, rest) = bytes.split_first_chunk()?;
+        let (subfiles, rest) = rest.split_first_chunk()?;
+        let (config, rest) = rest.split_first_chunk()?;
+        let (flush, rest) = rest.split_first_chunk()?;
+        let (ends, _) = rest.as_chunks::<8>();
+        Some(State {
+            id: FileId(*id),
+            subfiles: u32::from_le_bytes(*subfiles),
+            config: i32::from_le_bytes(*config),
+            flush: u64::from_le_bytes(*flush),
+            ends: ends.iter().copied().map(u64::from_le_bytes).collect(),
+        })
+    }
+}
+
 /// Opens the data file on all ranks that share it. Collective.
 fn open_data_file(
     path: &Path,
@@ -339,7 +526,7 @@ fn open_data_file(
     file.ok_or_else(|| Error::closed(path))
 }
 
-fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
+pub(crate) fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     let subfiles = match options.subfiles {
         Subfiles::None => 0,
         Subfiles::Number(n) => n.clamp(1, ranks.size()),
@@ -379,4 +566,82 @@ pub fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<(
 
 fn random(bytes: &mut [u8]) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Blocks;
+    use crate::entries::DatasetInfo;
+    use h5logfs_core::journal::extent::sections;
+    use h5logfs_core::journal::of_file;
+    use h5logfs_core::log::log_files::LogFiles;
+    use h5logfs_core::log::source_dir::SourceDir;
+    use h5logfs_core::log::source_file::SourceFile;
+
+    /// Logs four bytes, and writes them now or with the next flush.
+    fn log(files: &mut Files, section: &mut Section, spill: bool) -> Vec<u8> {
+        let dataset = DatasetInfo::new(0, &[4], &[Some(4)]);
+        section.push(dataset, &Blocks::one(&[0], &[4]), 0, 4);
+        let data = vec![7; 4];
+        if spill {
+            files.spill(0, section, &data).unwrap();
+        }
+        data
+    }
+
+    fn flush(files: &mut Files, section: &mut Section, data: &[u8]) {
+        let written = files.write_extent(0, section, Some(&[data]), Fsync::None);
+        written.written.unwrap();
+        let ends = files.ends_with(written.end);
+        files.commit(&ends, Vec::new(), Fsync::None).unwrap();
+        files.set_committed(ends);
+        section.set_flushed();
+    }
+
+    fn recorded(path: &Path) -> (Recorded, SourceFile) {
+        let (dir, name) = SourceDir::of_file(path).unwrap();
+        let file = SourceFile::open(&dir, &name).unwrap();
+        let found = of_file(&LogFiles::of(&dir, &name, &file), &file).unwrap();
+        (found.unwrap().1, file)
+    }
+
+    fn entries(path: &Path) -> u64 {
+        let (recorded, file) = recorded(path);
+        let (sections, diagnostics) = sections(&file, 0, recorded.ends(0)).unwrap();
+        assert!(diagnostics.is_empty(), "{diagnostics:?}");
+        let pieces = sections.iter().flat_map(|section| &section.pieces);
+        pieces.map(|piece| piece.len).sum::<u64>() / 44
+    }
+
+    #[test]
+    fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.h5");
+        let ranks = Ranks::one();
+        let options = Options::default();
+        let mut files = Files::create(&path, &ranks, &options).unwrap();
+        files.allow_spill().unwrap();
+        let mut section = Section::new(true, true);
+        log(&mut files, &mut section, true);
+        log(&mut files, &mut section, true);
+        assert_eq!(files.spilled().len(), 2);
+        assert_eq!(recorded(&path).0.flushes(), 0);
+        let data = log(&mut files, &mut section, false);
+        flush(&mut files, &mut section, &data);
+        assert_eq!(entries(&path), 3);
+        // What was spilled and never flushed is lost with the job.
+        log(&mut files, &mut section, true);
+        drop(files);
+        let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
+        let mut files = Files::append(&path, &ranks, &options, base).unwrap();
+        assert_eq!(entries(&path), 3);
+        let mut section = Section::new(true, true);
+        let data = log(&mut files, &mut section, false);
+        flush(&mut files, &mut section, &data);
+        assert_eq!((recorded(&path).0.flushes(), entries(&path)), (2, 4));
+        let again = Files::append(&path, &ranks, &options, base);
+        let refused = again.err().unwrap().to_string();
+        assert!(refused.contains("another job writes it"), "{refused}");
+    }
 }

@@ -12,7 +12,10 @@
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | [`options`], [`error`] | those of users |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
+//! | [`base`], `reopening` | a log is opened again |
+//! | `spill` | a rank whose buffer is full writes before the flush |
 
+pub mod base;
 pub mod entries;
 pub mod error;
 pub mod files;
@@ -24,9 +27,12 @@ pub mod stored;
 mod aside;
 mod creation;
 mod existing;
+mod reopening;
+mod spill;
 
 use std::path::Path;
 
+pub use base::Base;
 pub use creation::check_same;
 pub use error::{Error, Result};
 pub use options::{Fsync, Options, Subfiles};

@@ -1,0 +1,101 @@
+//! What a log holds that is opened again (`docs/formats/journal.md`, section 2.6).
+
+use h5logfs_core::journal::extent::{FRONT, file_id, last_flush};
+use h5logfs_core::journal::{FileId, Line, Recorded};
+use h5logfs_core::log::Tables;
+use h5logfs_core::log::logvol::SUBFILED;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::snapshot::Snapshot;
+
+/// The state of a log at the begin of an append.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// The identifier of the log.
+    pub id: FileId,
+    /// As in the header of a journal.
+    pub subfiles: u32,
+    /// As in the header of a journal.
+    pub config: i32,
+    /// The last flush.
+    pub flush: u64,
+    /// Where the log ends in each data file.
+    pub ends: Vec<u64>,
+    /// What makes the objects of the log: definitions, or a shadow. On the first rank.
+    pub lines: Vec<Line>,
+}
+
+impl Base {
+    /// That of a log that is not closed, whose objects `lines` make. Fails where flushes would be lost.
+    pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, String> {
+        if let Some(torn) = recorded.torn.filter(|torn| torn.hides_flushes()) {
+            return Err(format!(
+                "{torn}. `h5logfs recover --last-flush {}` drops them; after that it can be appended to",
+                recorded.flushes()
+            ));
+        }
+        let files = recorded.header.data_files() as usize;
+        Ok(Base {
+            id: recorded.id,
+            subfiles: recorded.header.subfiles,
+            config: recorded.header.config,
+            flush: recorded.flushes(),
+            ends: (0..files).map(|file| recorded.end(file)).collect(),
+            lines,
+        })
+    }
+
+    /// That of a closed log in `dir`, whose objects `lines` make. Fails for a log of another writer, whose layout has no
+    /// place for more.
+    pub fn of_snapshot(
+        dir: &SourceDir,
+        snapshot: &Snapshot,
+        lines: Vec<Line>,
+    ) -> Result<Self, String> {
+        let Tables::LogVol(tables) = &snapshot.log else {
+            return Err(format!("{OTHER_WRITER}. {INSTEAD}"));
+        };
+        let is_subfiled = i64::from(tables.config) & SUBFILED != 0;
+        let mut data_files = Vec::new();
+        for (number, source) in snapshot.sources.iter().enumerate() {
+            let is_master = is_subfiled && number == 0;
+            let file = SourceFile::open_at(dir, &source.place).map_err(|e| e.to_string())?;
+            let id = file_id(&file).map_err(|e| e.to_string())?;
+            let id = id.ok_or_else(|| format!("{OTHER_WRITER}. {INSTEAD}"))?;
+            if !is_master {
+                data_files.push((number as u16, file, id));
+            }
+        }
+        let mut base = Base {
+            id: data_files.first().map(|(_, _, id)| *id).unwrap_or_default(),
+            subfiles: if is_subfiled {
+                data_files.len() as u32
+            } else {
+                0
+            },
+            config: tables.config & !(SUBFILED as i32),
+            flush: 0,
+            ends: Vec::new(),
+            lines,
+        };
+        for (number, file, id) in &data_files {
+            if *id != base.id {
+                return Err(format!("{} belongs to another log", file.path().display()));
+            }
+            let mut logs = tables.data.iter().filter(|log| log.source == *number);
+            let end = match (logs.next(), logs.next()) {
+                (None, _) => FRONT,
+                (Some(log), None) if log.offset == FRONT => FRONT + log.len,
+                _ => return Err(format!("{OTHER_WRITER}. {INSTEAD}")),
+            };
+            let flush = last_flush(file, end).map_err(|e| e.to_string())?;
+            base.flush = base.flush.max(flush);
+            base.ends.push(end);
+        }
+        Ok(base)
+    }
+}
+
+const OTHER_WRITER: &str =
+    "it is a log of another writer, whose layout has no place for further flushes";
+const INSTEAD: &str = "Write to another file, or make an HDF5 file of it with `h5logfs export`, which can be written to";
