@@ -30,7 +30,28 @@ unsafe impl Send for MpiRanks {}
 // SAFETY: see above; the handle does not change.
 unsafe impl Sync for MpiRanks {}
 
+/// Whether MPI was begun and has not ended.
+pub fn is_running() -> bool {
+    let (mut begun, mut ended) = (0, 0);
+    // SAFETY: MPI allows both calls at any time.
+    unsafe {
+        ffi::MPI_Initialized(&mut begun);
+        ffi::MPI_Finalized(&mut ended);
+    }
+    begun != 0 && ended == 0
+}
+
 impl MpiRanks {
+    /// The ranks of a communicator, of a handle that is given up.
+    ///
+    /// # Safety
+    ///
+    /// `comm` is a communicator between processes of one group, and only this frees it.
+    pub unsafe fn from_raw(comm: ffi::MPI_Comm) -> Self {
+        // SAFETY: the caller says so.
+        MpiRanks(unsafe { SimpleCommunicator::from_raw(comm) })
+    }
+
     /// The ranks of a communicator. Collective.
     pub fn duplicate(comm: &impl Communicator) -> Self {
         MpiRanks(comm.duplicate())
@@ -44,6 +65,10 @@ impl ranks::Communicator for MpiRanks {
 
     fn size(&self) -> u32 {
         self.0.size() as u32
+    }
+
+    fn is_usable(&self) -> bool {
+        is_running()
     }
 
     fn split(&self, color: u32) -> Box<dyn ranks::Communicator> {

@@ -216,6 +216,19 @@ impl Section {
     }
 }
 
+impl Section {
+    /// Gives up the entries that are in the file, where they take much memory. A section that is written into a table has
+    /// to keep them.
+    pub fn forget_flushed(&mut self) {
+        const KEPT: usize = 4 << 20;
+        if self.flushed > KEPT {
+            self.bytes.drain(..self.flushed);
+            self.flushed = 0;
+            self.selections.clear();
+        }
+    }
+}
+
 /// The record that all blocks lie in, if there is one.
 fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
     if !dataset.records {

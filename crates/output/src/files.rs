@@ -227,25 +227,46 @@ impl Files {
 
     /// Writes what this rank has buffered, before the flush: its pending entries and their data. They count with the next
     /// flush. Local. After an error nothing is written.
-    pub fn spill(&mut self, rank: u32, section: &mut Section, data: &[u8]) -> StringResult {
+    pub fn spill(&mut self, rank: u32, section: &mut Section, data: &[&[u8]]) -> StringResult {
         let entries = section.pending().len() as u64;
-        let len = ExtentHeader::SIZE + entries + data.len() as u64;
+        let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        let len = ExtentHeader::SIZE + entries + data_len;
         let about = |e: io::Error| format!("{}: {e}", self.data_path.display());
         let offset = self.spill.place(self.end(), len).map_err(about)?;
         section.set_base(offset + ExtentHeader::SIZE + entries);
-        let header = extent_header(rank, self.flushes + 1, section, data.len() as u64).to_bytes();
+        let header = extent_header(rank, self.flushes + 1, section, data_len).to_bytes();
         let gap = extent_header(
             rank,
             self.flushes + 1,
             &Section::new(false, false),
             len - ExtentHeader::SIZE,
         );
-        let written =
-            self.spill
-                .write(offset, &[&header, section.pending(), data], &gap.to_bytes());
+        let mut pieces: Vec<&[u8]> = vec![&header, section.pending()];
+        pieces.extend(data);
+        let written = self.spill.write(offset, &pieces, &gap.to_bytes());
         written.map_err(about)?;
         section.set_flushed();
         Ok(())
+    }
+
+    /// Whether [`Files::spill`] works, which is the same on all ranks of the data file.
+    pub fn may_spill(&self) -> bool {
+        self.spill.is_allowed()
+    }
+
+    /// Complete flushes, those of earlier jobs included.
+    pub fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// The end of the last complete flush in each data file.
+    pub fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
+    /// The number of this rank's data file.
+    pub fn file_number(&self) -> usize {
+        self.file_number
     }
 
     /// Begin and end of the extents that this rank has spilled since the last flush.
@@ -585,7 +606,7 @@ mod tests {
         section.push(dataset, &Blocks::one(&[0], &[4]), 0, 4);
         let data = vec![7; 4];
         if spill {
-            files.spill(0, section, &data).unwrap();
+            files.spill(0, section, &[&data]).unwrap();
         }
         data
     }

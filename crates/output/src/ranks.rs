@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What this crate needs of a communicator. All calls but [`Communicator::rank`] and [`Communicator::size`] are
+/// What this crate needs of a communicator. All calls but the first three are
 /// collective: all ranks make them, in the same order.
 pub trait Communicator: Send + Sync {
     /// The number of this process, from 0.
@@ -13,6 +13,9 @@ pub trait Communicator: Send + Sync {
 
     /// The number of processes.
     fn size(&self) -> u32;
+
+    /// Whether calls are still possible: the program may have ended its MPI. Local.
+    fn is_usable(&self) -> bool;
 
     /// Splits the ranks by color, in their order.
     fn split(&self, color: u32) -> Box<dyn Communicator>;
@@ -136,6 +139,11 @@ impl Ranks {
     /// The number of processes.
     pub fn size(&self) -> u32 {
         self.0.size()
+    }
+
+    /// Whether calls are still possible: the program may have ended its MPI. Local.
+    pub fn is_usable(&self) -> bool {
+        self.0.is_usable()
     }
 
     /// Whether this is the first rank.
@@ -312,6 +320,10 @@ impl Communicator for OneRank {
 
     fn size(&self) -> u32 {
         1
+    }
+
+    fn is_usable(&self) -> bool {
+        true
     }
 
     fn split(&self, _color: u32) -> Box<dyn Communicator> {
