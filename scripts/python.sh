@@ -45,7 +45,7 @@ build_wheel() {
     flock 9
     "$cargo" build --locked --profile "$profile" --target-dir "$targets" --features static-hdf5 --bin h5logfs
     # maturin finds the native module built. With the driver alone, what both need would be compiled twice.
-    "$cargo" build --locked --profile "$profile" --target-dir "$targets" -p h5logfs-driver -p h5logfs-python
+    "$cargo" build --locked --profile "$profile" --target-dir "$targets" -p h5logfs-plugin-driver -p h5logfs-python
     install -D -m 755 "$built/h5logfs" $inside/bin/h5logfs
     install -D -m 755 "$built/libh5logfs_driver.so" $inside/plugins/libh5logfs_driver.so
     strip $inside/bin/h5logfs $inside/plugins/libh5logfs_driver.so

@@ -2,52 +2,28 @@
 //!
 //! libhdf5 guards its calls of a file driver by its own lock, or leaves that to the program.
 
-use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
-use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::slice;
 
-use crate::class::{
-    Address, FAILURE, FEATURES, Id, POSIX_HANDLE, PublicPart, SUCCESS, Status, UNDEFINED, Usage,
-};
+use h5logfs_host::types::{Address, DEFAULT, FAILURE, Id, SUCCESS, Status};
+use h5logfs_host::{Kind, with_return_address};
+
+use crate::class::{FEATURES, POSIX_HANDLE, PublicPart, UNDEFINED, Usage};
 use crate::file::{Content, File, Log};
-use crate::library::{DEFAULT, Functions, Kind, Library};
+use crate::library::{self, Functions, Library};
 use crate::open::{self, Request};
-
-/// Declares a callback that no file tells the library of: it goes on in another function, with its own return address
-/// as one more argument.
-macro_rules! with_return_address {
-    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $go_on:path, $x86:literal, $arm:literal) => {
-        $(#[$doc])*
-        ///
-        /// # Safety
-        ///
-        /// Only for libhdf5, with what `H5FD_class_t` says.
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            #[cfg(target_arch = "x86_64")]
-            naked_asm!("endbr64", $x86, "jmp {go_on}", go_on = sym $go_on);
-            #[cfg(target_arch = "aarch64")]
-            // "bti c", for assemblers that do not know it.
-            naked_asm!("hint #34", $arm, "b {go_on}", go_on = sym $go_on);
-        }
-    };
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("the file driver needs a few lines of assembly for this processor");
 
 with_return_address! {
     /// Opens a file.
     open(_name: *const c_char, _flags: c_uint, _fapl: Id, _last: Address) -> *mut File = open_for,
-    "mov r8, [rsp]", "mov x4, x30"
+    register "r8", "x4"
 }
 
 with_return_address! {
     /// Deletes a file.
     delete(_name: *const c_char, _fapl: Id) -> Status = delete_for,
-    "mov rdx, [rsp]", "mov x2, x30"
+    register "rdx", "x2"
 }
 
 unsafe extern "C" fn open_for(
@@ -57,7 +33,7 @@ unsafe extern "C" fn open_for(
     last_address: Address,
     caller: usize,
 ) -> *mut File {
-    let opened = from_library(caller, Kind::Open, |library| {
+    let opened = Library::serve(caller, Kind::Open, |library| {
         if name.is_null() {
             return Err("no name of a file".into());
         }
@@ -76,7 +52,7 @@ unsafe extern "C" fn open_for(
 }
 
 unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) -> Status {
-    let deleted = from_library(caller, Kind::Delete, |library| {
+    let deleted = Library::serve(caller, Kind::Delete, |library| {
         if name.is_null() {
             return Err("no name of a file".into());
         }
@@ -85,26 +61,17 @@ unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) ->
         if path.is_file() {
             open::check_replaceable(path).map_err(|e| format!("it is not deleted: {e}"))?;
         }
-        Ok(
-            library.with_default_driver(fapl, FAILURE, |f, fapl| unsafe {
+        Ok(library::with_default_driver(
+            library,
+            fapl,
+            FAILURE,
+            |f, fapl| unsafe {
                 // SAFETY: `fapl` is a list of this library, and `name` is what it gave us.
                 (f.H5FDdelete)(name, fapl)
-            }),
-        )
+            },
+        ))
     });
     deleted.unwrap_or(FAILURE)
-}
-
-/// Does something for the libhdf5 that holds the code at `caller`; what goes wrong is put on its error stack. `None` if
-/// something goes wrong, or if that library cannot be called.
-fn from_library<R>(
-    caller: usize,
-    kind: Kind,
-    act: impl FnOnce(&Library) -> Result<R, String>,
-) -> Option<R> {
-    let found = panic::catch_unwind(|| Library::of_code(caller));
-    let library = found.ok().flatten()?;
-    caught(&library, kind, || act(&library))
 }
 
 /// Does something with a file; what goes wrong is put on the error stack of its library.
@@ -120,23 +87,7 @@ unsafe fn with<R>(
 ) -> R {
     // SAFETY: the caller says so. libhdf5 changes only the public part, which we never look at.
     let file = unsafe { &*file };
-    caught(&file.library, kind, || act(file)).unwrap_or(failed)
-}
-
-fn caught<R>(library: &Library, kind: Kind, act: impl FnOnce() -> Result<R, String>) -> Option<R> {
-    let done = panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(format!(
-            "an error in h5logfs itself: {}",
-            text.unwrap_or_default()
-        ))
-    });
-    // A panic may have been one of this, too.
-    let push = |sentence: String| {
-        let _ = panic::catch_unwind(|| library.push(kind, &sentence));
-    };
-    done.map_err(push).ok()
+    file.library.caught(kind, || act(file)).unwrap_or(failed)
 }
 
 impl File {
@@ -165,7 +116,7 @@ pub unsafe extern "C" fn close(file: *mut File) -> Status {
     // SAFETY: libhdf5 gives up the file. It was made by `Box::into_raw`.
     let file = unsafe { Box::from_raw(file) };
     let library = file.library;
-    let closed = caught(&library, Kind::Open, || {
+    let closed = library.caught(Kind::Open, || {
         match &file.content {
             // SAFETY: see above. The default driver's file is closed once.
             Content::Plain(inner) => {
@@ -186,7 +137,7 @@ pub unsafe extern "C" fn close(file: *mut File) -> Status {
 pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int {
     // SAFETY: both are files of ours.
     let (one, other) = unsafe { (&*one, &*other) };
-    let compared = caught(&one.library, Kind::Open, || {
+    let compared = one.library.caught(Kind::Open, || {
         Ok(match (&one.content, &other.content) {
             (Content::Plain(a), Content::Plain(b)) => {
                 // SAFETY: see above.

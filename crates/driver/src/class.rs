@@ -2,38 +2,18 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
+use h5logfs_host::types::{Address, Id, Status};
+
 use crate::callbacks;
 use crate::file::File;
 
-/// `hid_t`: an identifier of one libhdf5.
-pub type Id = i64;
-/// `haddr_t`: a byte of a file.
-pub type Address = u64;
-/// `herr_t`: negative for a failure.
-pub type Status = c_int;
 /// `H5FD_mem_t`: what bytes of a file are used for.
 pub type Usage = c_int;
 
-/// `SUCCEED`.
-pub const SUCCESS: Status = 0;
-/// `FAIL`.
-pub const FAILURE: Status = -1;
 /// `HADDR_UNDEF`.
 pub const UNDEFINED: Address = Address::MAX;
 /// `H5FD_MAXADDR`, the last address that fits into an `off_t`.
 const LAST_ADDRESS: Address = i64::MAX as Address;
-
-/// Bits of the flags with which a file is opened.
-pub mod access {
-    use std::ffi::c_uint;
-
-    /// `H5F_ACC_RDWR`.
-    pub const WRITE: c_uint = 0x01;
-    /// `H5F_ACC_TRUNC`.
-    pub const TRUNCATE: c_uint = 0x02;
-    /// `H5F_ACC_EXCL`.
-    pub const EXCLUSIVE: c_uint = 0x04;
-}
 
 /// What the default driver says of itself in these versions: metadata and small data are put together, data are
 /// sieved, files have a POSIX descriptor, allow one writer with several readers, and are of the default format.

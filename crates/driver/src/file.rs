@@ -1,12 +1,14 @@
 //! An open file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_catalog::direct::OpenLog;
 
-use crate::class::{Address, PublicPart};
+use h5logfs_host::types::Address;
+
+use crate::class::PublicPart;
 use crate::library::Library;
 
 /// An open file, of which libhdf5 knows the first part.
@@ -82,11 +84,7 @@ impl Log {
 
     /// Why nothing is written to it.
     pub fn read_only(&self) -> String {
-        format!(
-            "{}: this is a log, which HDF5 programs can only read: open it for reading, or make an HDF5 file of it \
-             with `h5logfs export`",
-            self.path.display()
-        )
+        read_only(&self.path)
     }
 
     /// Why it has no descriptor.
@@ -96,4 +94,13 @@ impl Log {
             self.path.display()
         )
     }
+}
+
+/// Why nothing is written to the log at a path.
+pub fn read_only(path: &Path) -> String {
+    format!(
+        "{}: this is a log, which HDF5 programs can only read: open it for reading, or make an HDF5 file of it with \
+         `h5logfs export`",
+        path.display()
+    )
 }

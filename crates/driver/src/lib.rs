@@ -28,15 +28,16 @@
 //! | module | contents |
 //! |---|---|
 //! | `class` | the structures that HDF5 declares, and the table of callbacks |
-//! | `caller` | the libhdf5 that calls, found by the return address |
-//! | `library` | its functions and error numbers, nested calls, its error stack |
+//! | `library` | the functions of libhdf5 that it calls |
 //! | `open` | what a path is opened as |
 //! | `file` | an open file |
 //! | `callbacks` | what libhdf5 calls |
 //!
-//! **Several libhdf5 in one process.** Python wheels carry a libhdf5 of their own, under a changed name, loaded locally.
-//! Two of them share one copy of this object. So it links none and keeps no state outside its files. Each file keeps
-//! the library that opened it, and calls no other.
+//! `crates/plugins/driver` makes the object that libhdf5 loads. The VOL connector registers the same class in the
+//! library that has loaded it.
+//!
+//! **Several libhdf5 in one process.** Two of them share one copy of a plug-in ([`h5logfs_host`]). So this links none and
+//! keeps no state outside its files. Each file keeps the library that opened it, and calls no other.
 //!
 //! **The host.** No threads, no signal handlers, no lines on standard error. Errors go to the error stack of the library
 //! that called. A panic becomes an error.
@@ -44,30 +45,20 @@
 #![warn(missing_docs)]
 
 mod callbacks;
-mod caller;
 mod class;
 mod file;
 mod library;
 mod open;
 
 use std::ffi::{c_int, c_void};
-use std::panic;
-use std::sync::Once;
 
-/// `H5PL_TYPE_VFD`.
-const TYPE_FILE_DRIVER: c_int = 2;
+pub use file::read_only;
+pub use open::{check_replaceable, path_of};
 
-/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
-#[unsafe(no_mangle)]
-pub extern "C" fn H5PLget_plugin_type() -> c_int {
-    TYPE_FILE_DRIVER
-}
+/// `H5PL_TYPE_VFD`: what kind of plug-in this is.
+pub const PLUGIN_TYPE: c_int = 2;
 
-/// Returns the table of callbacks, an `H5FD_class_t` that lives as long as the process.
-#[unsafe(no_mangle)]
-pub extern "C" fn H5PLget_plugin_info() -> *const c_void {
-    static QUIET: Once = Once::new();
-    // Standard error is the host's. This is the hook of our own copy of the runtime. What a panic says becomes an error.
-    QUIET.call_once(|| panic::set_hook(Box::new(|_| {})));
+/// The table of callbacks, an `H5FD_class_t` that lives as long as the process.
+pub fn class() -> *const c_void {
     (&raw const class::DRIVER).cast()
 }

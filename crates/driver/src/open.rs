@@ -11,9 +11,10 @@ use h5logfs_catalog::direct::{self, Opened, Options};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::scan::overwrite::{Originals, check_target};
 
-use crate::class::{Address, Id, access};
+use h5logfs_host::types::{Address, Id, access};
+
 use crate::file::{Content, Log};
-use crate::library::Library;
+use crate::library::{self, Library};
 
 /// What a program asks for.
 #[derive(Debug, Clone, Copy)]
@@ -45,24 +46,25 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
     if let Some(log) = open_log(library, request)? {
         return Ok(Some(Content::Log(log)));
     }
-    let file = library.with_default_driver(request.fapl, std::ptr::null_mut(), |f, fapl| {
-        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
-        unsafe {
-            (f.H5FDopen)(
-                request.name.as_ptr(),
-                request.flags,
-                fapl,
-                request.last_address,
-            )
-        }
-    });
+    let file =
+        library::with_default_driver(library, request.fapl, std::ptr::null_mut(), |f, fapl| {
+            // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+            unsafe {
+                (f.H5FDopen)(
+                    request.name.as_ptr(),
+                    request.flags,
+                    fapl,
+                    request.last_address,
+                )
+            }
+        });
     Ok(NonNull::new(file).map(Content::Plain))
 }
 
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, String> {
     let path = request.path();
-    let options = OsString::from_vec(library.configuration(request.fapl));
+    let options = OsString::from_vec(library::configuration(library, request.fapl));
     let options = Options::parse(&options)
         .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {

@@ -1,4 +1,4 @@
-//! Keeps the loaded driver in the process.
+//! Keeps the loaded plug-in in the process.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,7 +1,9 @@
 //! The object of a process that an address lies in, and the symbols that it defines itself.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, OsString, c_int, c_void};
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// An object of the process: a shared library, or the program itself.
 #[derive(Debug)]
@@ -27,6 +29,12 @@ impl Object {
         // SAFETY: `path` is null or a C string. Nothing is loaded: the object is there.
         let handle = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         (!handle.is_null()).then_some(Object { handle, addresses })
+    }
+
+    /// The file of the object that holds the code at `address`. Empty for the program itself.
+    pub fn path_of_code(address: usize) -> Option<PathBuf> {
+        let (name, _) = containing(address)?;
+        Some(PathBuf::from(OsString::from_vec(name.into_bytes())))
     }
 
     /// Where the object defines a symbol. A search goes on in the libraries that it needs, so what is found elsewhere

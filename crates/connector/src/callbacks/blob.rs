@@ -1,0 +1,80 @@
+//! Blobs: elements of variable length, and references.
+
+use std::ffi::c_void;
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{Id, Status};
+
+use crate::class::{Handle, Opaque, Optional};
+use crate::library::Functions;
+use crate::object::Object;
+
+/// Calls the connector below.
+///
+/// # Safety
+///
+/// As all callbacks.
+unsafe fn ask(handle: Handle, call: impl FnOnce(&Functions, *mut c_void, Id) -> Status) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::Other, || {
+        let library = &object.info.library;
+        Ok(library.quietly(|f| call(f, object.under, object.info.under_vol)))
+    })
+}
+
+/// Stores one.
+pub unsafe extern "C" fn put(
+    handle: Handle,
+    buf: *const c_void,
+    size: usize,
+    blob: *mut c_void,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(handle, |f, under, vol| {
+            (f.H5VLblob_put)(under, vol, buf, size, blob, context)
+        })
+    }
+}
+
+/// Reads one.
+pub unsafe extern "C" fn get(
+    handle: Handle,
+    blob: *const c_void,
+    buf: *mut c_void,
+    size: usize,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(handle, |f, under, vol| {
+            (f.H5VLblob_get)(under, vol, blob, buf, size, context)
+        })
+    }
+}
+
+/// Deletes one, or asks whether it is null.
+pub unsafe extern "C" fn specific(handle: Handle, blob: *mut c_void, args: *mut Opaque) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(handle, |f, under, vol| {
+            (f.H5VLblob_specific)(under, vol, blob, args)
+        })
+    }
+}
+
+/// Operations of the connector below.
+pub unsafe extern "C" fn optional(
+    handle: Handle,
+    blob: *mut c_void,
+    args: *mut Optional,
+) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(handle, |f, under, vol| {
+            (f.H5VLblob_optional)(under, vol, blob, args)
+        })
+    }
+}

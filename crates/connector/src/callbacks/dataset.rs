@@ -1,0 +1,322 @@
+//! Datasets.
+
+use std::ffi::{c_char, c_void};
+use std::slice;
+use std::sync::Arc;
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{Id, SUCCESS, Status};
+
+use crate::class::{DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, kind};
+use crate::library::Functions;
+use crate::object::{Object, pass};
+use crate::session::{Session, Transfer};
+
+passed_child! {
+    /// `H5Dcreate`.
+    changes create = H5VLdataset_create(name: *const c_char, lcpl: Id, datatype: Id, space: Id, dcpl: Id, dapl: Id), kind::DATASET, Dataset;
+    /// `H5Dopen`.
+    reads open = H5VLdataset_open(name: *const c_char, dapl: Id), kind::DATASET, Dataset;
+}
+
+/// The arrays of a read or a write, with a member for each dataset. They belong to the program, and are not changed.
+#[derive(Clone, Copy)]
+struct Arrays<B> {
+    memory_types: *mut Id,
+    memory_spaces: *mut Id,
+    file_spaces: *mut Id,
+    bufs: *mut B,
+}
+
+/// A read or a write.
+#[derive(Clone, Copy)]
+struct Call<B> {
+    arrays: Arrays<B>,
+    dxpl: Id,
+    requests: Requests,
+}
+
+type Below<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
+type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, String>;
+
+impl<B: Copy> Call<B> {
+    /// Asks the logs of those datasets that are logged, and the connector below for the others.
+    ///
+    /// # Safety
+    ///
+    /// All arrays have `count` members, and the handles are of ours.
+    unsafe fn answer(
+        &self,
+        count: usize,
+        handles: *const Handle,
+        log: Log<B>,
+        below: Below<B>,
+    ) -> Status {
+        if count == 0 {
+            return SUCCESS;
+        }
+        // SAFETY: the caller says so.
+        let objects: Vec<&Object> = unsafe {
+            let handles = slice::from_raw_parts(handles, count).iter();
+            handles.map(|handle| Object::of_handle(*handle)).collect()
+        };
+        objects[0].answer(Kind::Dataset, || {
+            if objects.iter().all(|object| object.dataset.is_none()) {
+                return self.pass(&objects, below);
+            }
+            // SAFETY: the caller says so.
+            let status = self.log(unsafe { self.logged(&objects) }, log)?;
+            if status < 0 {
+                return Ok(status);
+            }
+            // SAFETY: the caller says so.
+            unsafe { self.pass_others(&objects, below) }
+        })
+    }
+
+    /// Those that are logged.
+    ///
+    /// # Safety
+    ///
+    /// All arrays are as long as `objects`.
+    unsafe fn logged<'a>(&self, objects: &[&'a Object]) -> Vec<Transfer<'a, B>> {
+        let arrays = &self.arrays;
+        let logged = objects.iter().enumerate().filter_map(|(at, object)| {
+            // SAFETY: the caller says so.
+            Some(unsafe {
+                Transfer {
+                    object,
+                    dataset: object.dataset.as_ref()?,
+                    memory_type: *arrays.memory_types.add(at),
+                    memory_space: *arrays.memory_spaces.add(at),
+                    file_space: *arrays.file_spaces.add(at),
+                    dxpl: self.dxpl,
+                    buf: *arrays.bufs.add(at),
+                }
+            })
+        });
+        logged.collect()
+    }
+
+    /// Asks each log for its own.
+    fn log(&self, mut transfers: Vec<Transfer<'_, B>>, log: Log<B>) -> Result<Status, String> {
+        while let Some(session) = transfers.first().and_then(|t| t.object.session.as_ref()) {
+            let is_own = |transfer: &Transfer<'_, B>| {
+                let other = transfer.object.session.as_ref();
+                other.is_some_and(|other| Arc::ptr_eq(other, session))
+            };
+            let (own, others): (Vec<_>, Vec<_>) = transfers.into_iter().partition(is_own);
+            let status = log(session, &own)?;
+            if status < 0 {
+                return Ok(status);
+            }
+            transfers = others;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Asks the connector below for all of them.
+    fn pass(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+        let Some(first) = objects.first() else {
+            return Ok(SUCCESS);
+        };
+        for other in objects {
+            first.check_like(other)?;
+        }
+        let mut unders: Vec<_> = objects.iter().map(|object| object.under).collect();
+        Ok(pass(&first.info, self.requests, |f, vol| {
+            below(f, &mut unders, vol, self)
+        }))
+    }
+
+    /// Asks the connector below for those that are not logged.
+    ///
+    /// # Safety
+    ///
+    /// All arrays are as long as `objects`.
+    unsafe fn pass_others(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+        let others = objects.iter().enumerate();
+        let others = others.filter(|(_, object)| object.dataset.is_none());
+        let (places, objects): (Vec<usize>, Vec<&Object>) = others.unzip();
+        // SAFETY: the caller says so.
+        let gather = |from: *mut Id| -> Vec<Id> {
+            places.iter().map(|at| unsafe { *from.add(*at) }).collect()
+        };
+        let mut memory_types = gather(self.arrays.memory_types);
+        let mut memory_spaces = gather(self.arrays.memory_spaces);
+        let mut file_spaces = gather(self.arrays.file_spaces);
+        let bufs = places.iter();
+        // SAFETY: the caller says so.
+        let mut bufs: Vec<B> = bufs
+            .map(|at| unsafe { *self.arrays.bufs.add(*at) })
+            .collect();
+        let call = Call {
+            arrays: Arrays {
+                memory_types: memory_types.as_mut_ptr(),
+                memory_spaces: memory_spaces.as_mut_ptr(),
+                file_spaces: file_spaces.as_mut_ptr(),
+                bufs: bufs.as_mut_ptr(),
+            },
+            ..*self
+        };
+        call.pass(&objects, below)
+    }
+}
+
+/// `H5Dread`, `H5Dread_multi`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn read(
+    count: usize,
+    handles: *mut Handle,
+    memory_types: *mut Id,
+    memory_spaces: *mut Id,
+    file_spaces: *mut Id,
+    dxpl: Id,
+    bufs: *mut *mut c_void,
+    requests: Requests,
+) -> Status {
+    let call = Call {
+        arrays: Arrays {
+            memory_types,
+            memory_spaces,
+            file_spaces,
+            bufs,
+        },
+        dxpl,
+        requests,
+    };
+    // SAFETY: see the head of the module.
+    unsafe {
+        call.answer(count, handles, Session::read, |f, unders, vol, call| {
+            (f.H5VLdataset_read)(
+                unders.len(),
+                unders.as_mut_ptr(),
+                vol,
+                call.arrays.memory_types,
+                call.arrays.memory_spaces,
+                call.arrays.file_spaces,
+                call.dxpl,
+                call.arrays.bufs,
+                call.requests,
+            )
+        })
+    }
+}
+
+/// `H5Dwrite`, `H5Dwrite_multi`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn write(
+    count: usize,
+    handles: *mut Handle,
+    memory_types: *mut Id,
+    memory_spaces: *mut Id,
+    file_spaces: *mut Id,
+    dxpl: Id,
+    bufs: *mut *const c_void,
+    requests: Requests,
+) -> Status {
+    let call = Call {
+        arrays: Arrays {
+            memory_types,
+            memory_spaces,
+            file_spaces,
+            bufs,
+        },
+        dxpl,
+        requests,
+    };
+    // SAFETY: see the head of the module.
+    unsafe {
+        call.answer(count, handles, Session::write, |f, unders, vol, call| {
+            (f.H5VLdataset_write)(
+                unders.len(),
+                unders.as_mut_ptr(),
+                vol,
+                call.arrays.memory_types,
+                call.arrays.memory_spaces,
+                call.arrays.file_spaces,
+                call.dxpl,
+                call.arrays.bufs,
+                call.requests,
+            )
+        })
+    }
+}
+
+/// Declares callbacks that an open log may answer.
+macro_rules! asked {
+    ($($(#[$doc:meta])* $name:ident = $function:ident($args:ty), $hook:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub unsafe extern "C" fn $name(
+                handle: Handle,
+                args: *mut $args,
+                dxpl: Id,
+                requests: Requests,
+            ) -> Status {
+                // SAFETY: see the head of the module.
+                let object = unsafe { Object::of_handle(handle) };
+                object.answer(Kind::Dataset, || {
+                    if let Some(session) = &object.session
+                        // SAFETY: the library gives the arguments of an operation.
+                        && let Some(status) = session.$hook(object, unsafe { &mut *args })?
+                    {
+                        return Ok(status);
+                    }
+                    // SAFETY: see the head of the module.
+                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                        (f.$function)(under, vol, args, dxpl, requests)
+                    }))
+                })
+            }
+        )*
+    };
+}
+
+asked! {
+    /// `H5Dget_*`.
+    get = H5VLdataset_get(DatasetGet), dataset_get;
+    /// Operations of the native connector, of chunks above all.
+    optional = H5VLdataset_optional(Optional), dataset_optional;
+}
+
+/// `H5Dset_extent`, `H5Dflush`, `H5Drefresh`.
+pub unsafe extern "C" fn specific(
+    handle: Handle,
+    args: *mut DatasetSpecific,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
+    let is_flush = operation == DatasetSpecific::FLUSH;
+    if operation == DatasetSpecific::SET_EXTENT {
+        object.touch();
+    }
+    object.answer(Kind::Dataset, || {
+        if let Some(session) = object.session.as_ref().filter(|_| !is_flush)
+            // SAFETY: the library gives the arguments of an operation.
+            && let Some(status) = session.dataset_specific(object, unsafe { &mut *args })?
+        {
+            return Ok(status);
+        }
+        // SAFETY: see the head of the module.
+        let status = object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLdataset_specific)(under, vol, args, dxpl, requests)
+        });
+        if is_flush {
+            return object.flushed(status);
+        }
+        Ok(status)
+    })
+}
+
+/// `H5Dclose`.
+pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        super::close(handle, requests, |f, under, vol| {
+            (f.H5VLdataset_close)(under, vol, dxpl, requests)
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! Files.
+
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
+use h5logfs_host::{Kind, with_return_address};
+
+use crate::class::{
+    FileAccessible, FileDelete, FileGet, FileSpecific, FileSpecificArguments, Handle, Optional,
+    Requests,
+};
+use crate::info::Info;
+use crate::library::Library;
+use crate::object::{Object, pass, wrap_request};
+use crate::session::{Opened, Request, Session};
+
+with_return_address! {
+    /// `H5Fcreate`.
+    create(_name: *const c_char, _flags: c_uint, _fcpl: Id, _fapl: Id, _dxpl: Id, _requests: Requests) -> Handle = create_for, stack, "x6"
+}
+
+with_return_address! {
+    /// `H5Fopen`.
+    open(_name: *const c_char, _flags: c_uint, _fapl: Id, _dxpl: Id, _requests: Requests) -> Handle = open_for, register "r9", "x5"
+}
+
+unsafe extern "C" fn create_for(
+    name: *const c_char,
+    flags: c_uint,
+    fcpl: Id,
+    fapl: Id,
+    dxpl: Id,
+    requests: Requests,
+    caller: usize,
+) -> Handle {
+    // SAFETY: libhdf5 passes a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let request = Request {
+        name,
+        flags,
+        fcpl,
+        fapl,
+        dxpl,
+    };
+    let created = Library::serve(caller, Kind::Open, |library| {
+        let info = Info::of_access_list(library, fapl)?;
+        if let Some(opened) = Session::create(&info, &request)? {
+            return Ok(handle_of(opened));
+        }
+        info.with_under_list(fapl, |fapl| {
+            // SAFETY: see the head of the module.
+            let under = library.quietly(|f| unsafe {
+                (f.H5VLfile_create)(name.as_ptr(), flags, fcpl, fapl, dxpl, requests)
+            });
+            Ok(plain_handle(under, &info, requests))
+        })
+    });
+    created.unwrap_or(ptr::null_mut())
+}
+
+unsafe extern "C" fn open_for(
+    name: *const c_char,
+    flags: c_uint,
+    fapl: Id,
+    dxpl: Id,
+    requests: Requests,
+    caller: usize,
+) -> Handle {
+    // SAFETY: libhdf5 passes a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let request = Request {
+        name,
+        flags,
+        fcpl: DEFAULT,
+        fapl,
+        dxpl,
+    };
+    let opened = Library::serve(caller, Kind::Open, |library| {
+        let info = Info::of_access_list(library, fapl)?;
+        if let Some(opened) = Session::open(&info, &request)? {
+            return Ok(handle_of(opened));
+        }
+        info.with_under_list(fapl, |fapl| {
+            // SAFETY: see the head of the module.
+            let under = library.quietly(|f| unsafe {
+                (f.H5VLfile_open)(name.as_ptr(), flags, fapl, dxpl, requests)
+            });
+            Ok(plain_handle(under, &info, requests))
+        })
+    });
+    opened.unwrap_or(ptr::null_mut())
+}
+
+/// The first object of a log, or null.
+fn handle_of(opened: Opened) -> Handle {
+    if opened.under.is_null() {
+        return ptr::null_mut();
+    }
+    Object::new(opened.under, &opened.info, Some(&opened.session)).into_handle()
+}
+
+/// The first object of a plain file, or null.
+fn plain_handle(under: *mut c_void, info: &Arc<Info>, requests: Requests) -> Handle {
+    wrap_request(info, requests);
+    if under.is_null() {
+        return ptr::null_mut();
+    }
+    Object::new(under, info, None).into_handle()
+}
+
+/// `H5Fget_*`.
+pub unsafe extern "C" fn get(
+    handle: Handle,
+    args: *mut FileGet,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::File, || {
+        if let Some(session) = &object.session
+            // SAFETY: the library gives the arguments of an operation.
+            && let Some(status) = session.file_get(object, unsafe { &mut *args })?
+        {
+            return Ok(status);
+        }
+        // SAFETY: see the head of the module.
+        let status = object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLfile_get)(under, vol, args, dxpl, requests)
+        });
+        // SAFETY: see above. The native connector makes a list that names itself.
+        unsafe {
+            if status >= 0 && (*args).operation == FileGet::ACCESS {
+                object.info.restore_list((*args).arguments.access)?;
+            }
+        }
+        Ok(status)
+    })
+}
+
+with_return_address! {
+    /// `H5Fflush`, `H5Freopen`, `H5Fis_accessible`, `H5Fdelete`, and whether two files are the same.
+    specific(_handle: Handle, _args: *mut FileSpecific, _dxpl: Id, _requests: Requests) -> Status = specific_for, register "r8", "x4"
+}
+
+unsafe extern "C" fn specific_for(
+    handle: Handle,
+    args: *mut FileSpecific,
+    dxpl: Id,
+    requests: Requests,
+    caller: usize,
+) -> Status {
+    // SAFETY: the library gives the arguments of an operation. These two are for a path; the others have an object.
+    unsafe {
+        match (*args).operation {
+            FileSpecific::ACCESSIBLE => {
+                accessible((*args).arguments.accessible, dxpl, requests, caller)
+            }
+            FileSpecific::DELETE => delete((*args).arguments.delete, dxpl, requests, caller),
+            _ => specific_of(Object::of_handle(handle), &mut *args, dxpl, requests),
+        }
+    }
+}
+
+/// Does something with a path.
+///
+/// # Safety
+///
+/// As all callbacks.
+unsafe fn at_path(
+    name: *const c_char,
+    fapl: Id,
+    (dxpl, requests, caller): (Id, Requests, usize),
+    kind: Kind,
+    log: impl FnOnce(&Arc<Info>, &Request<'_>) -> Result<Option<Status>, String>,
+    arguments_below: impl FnOnce(Id) -> FileSpecific,
+) -> Status {
+    // SAFETY: libhdf5 passes a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let request = Request {
+        name,
+        flags: 0,
+        fcpl: DEFAULT,
+        fapl,
+        dxpl,
+    };
+    let done = Library::serve(caller, kind, |library| {
+        let info = Info::of_access_list(library, fapl)?;
+        if let Some(status) = log(&info, &request)? {
+            return Ok(status);
+        }
+        info.with_under_list(fapl, |fapl| {
+            let mut args = arguments_below(fapl);
+            Ok(pass(&info, requests, |f, vol| {
+                // SAFETY: these operations have no object.
+                unsafe { (f.H5VLfile_specific)(ptr::null_mut(), vol, &mut args, dxpl, requests) }
+            }))
+        })
+    });
+    done.unwrap_or(FAILURE)
+}
+
+unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller: usize) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        at_path(
+            asked.name,
+            asked.fapl,
+            (dxpl, requests, caller),
+            Kind::Open,
+            |info, request| Session::is_accessible(info, request, asked.accessible),
+            |fapl| FileSpecific {
+                operation: FileSpecific::ACCESSIBLE,
+                arguments: FileSpecificArguments {
+                    accessible: FileAccessible { fapl, ..asked },
+                },
+            },
+        )
+    }
+}
+
+unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        at_path(
+            asked.name,
+            asked.fapl,
+            (dxpl, requests, caller),
+            Kind::Delete,
+            Session::delete,
+            |fapl| FileSpecific {
+                operation: FileSpecific::DELETE,
+                arguments: FileSpecificArguments {
+                    delete: FileDelete { fapl, ..asked },
+                },
+            },
+        )
+    }
+}
+
+/// What is asked of an open file.
+///
+/// # Safety
+///
+/// As all callbacks.
+unsafe fn specific_of(
+    object: &Object,
+    args: &mut FileSpecific,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    let mut args_below = *args;
+    object.answer(Kind::File, || {
+        // SAFETY: the part of this operation; the other file is one of ours, or null.
+        let other = unsafe {
+            match args.operation {
+                FileSpecific::EQUAL => Object::of_optional_handle(args.arguments.equal.other),
+                _ => None,
+            }
+        };
+        if let Some(other) = other {
+            if !object.info.is_like(&other.info) {
+                // SAFETY: the library gives a place for the answer.
+                unsafe { args.arguments.equal.equal.write(false) };
+                return Ok(h5logfs_host::types::SUCCESS);
+            }
+            args_below.arguments.equal.other = other.under;
+        }
+        // SAFETY: see the head of the module.
+        let status = object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLfile_specific)(under, vol, &mut args_below, dxpl, requests)
+        });
+        if status < 0 {
+            return Ok(status);
+        }
+        match args.operation {
+            FileSpecific::REOPEN => {
+                // SAFETY: the part of this operation: a place with a file of the connector below.
+                let place = unsafe { &mut *args.arguments.reopen };
+                if !place.is_null() {
+                    let again = Object::new(*place, &object.info, object.session.as_ref());
+                    *place = again.into_handle();
+                }
+            }
+            FileSpecific::FLUSH => {
+                if let Some(session) = &object.session {
+                    session.flush(object)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(status)
+    })
+}
+
+/// Operations of the native connector.
+pub unsafe extern "C" fn optional(
+    handle: Handle,
+    args: *mut Optional,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::File, || {
+        if let Some(session) = &object.session
+            // SAFETY: the library gives the arguments of an operation.
+            && let Some(status) = session.file_optional(object, unsafe { &mut *args })?
+        {
+            return Ok(status);
+        }
+        // SAFETY: see the head of the module.
+        Ok(object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLfile_optional)(under, vol, args, dxpl, requests)
+        }))
+    })
+}
+
+/// `H5Fclose`. Other objects of the file may stay open.
+pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    if let Some(session) = &object.session
+        && object
+            .info
+            .library
+            .caught(Kind::Close, || session.close_file(object))
+            .is_none()
+    {
+        return FAILURE;
+    }
+    // SAFETY: see the head of the module.
+    unsafe {
+        super::close(handle, requests, |f, under, vol| {
+            (f.H5VLfile_close)(under, vol, dxpl, requests)
+        })
+    }
+}

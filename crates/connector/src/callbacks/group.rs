@@ -1,0 +1,63 @@
+//! Groups.
+
+use std::ffi::c_char;
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{Id, Status};
+
+use crate::class::{GroupSpecific, Handle, Location, Opaque, Optional, Requests, kind};
+use crate::object::Object;
+
+passed_child! {
+    /// `H5Gcreate`.
+    changes create = H5VLgroup_create(name: *const c_char, lcpl: Id, gcpl: Id, gapl: Id), kind::GROUP, Group;
+    /// `H5Gopen`.
+    reads open = H5VLgroup_open(name: *const c_char, gapl: Id), kind::GROUP, Group;
+}
+
+passed! {
+    /// `H5Gget_*`.
+    reads get = H5VLgroup_get(args: *mut Opaque), Group;
+    /// Operations of the native connector.
+    changes optional = H5VLgroup_optional(args: *mut Optional), Group;
+}
+
+/// `H5Fmount`, `H5Funmount`, `H5Gflush`, `H5Grefresh`.
+pub unsafe extern "C" fn specific(
+    handle: Handle,
+    args: *mut GroupSpecific,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module. The arguments are those of the operation.
+    let (object, mut args_below) = unsafe { (Object::of_handle(handle), *args) };
+    let operation = args_below.operation;
+    object.answer(Kind::Group, || {
+        if operation == GroupSpecific::MOUNT {
+            // SAFETY: the part of this operation; the child is a file of ours.
+            unsafe {
+                let child = Object::of_handle(args_below.arguments.mount.child);
+                object.check_like(child)?;
+                args_below.arguments.mount.child = child.under;
+            }
+        }
+        // SAFETY: see the head of the module.
+        let status = object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLgroup_specific)(under, vol, &mut args_below, dxpl, requests)
+        });
+        if operation == GroupSpecific::FLUSH {
+            return object.flushed(status);
+        }
+        Ok(status)
+    })
+}
+
+/// `H5Gclose`.
+pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        super::close(handle, requests, |f, under, vol| {
+            (f.H5VLgroup_close)(under, vol, dxpl, requests)
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! The connector's information in file access property lists.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use h5logfs_host::types::{FAILURE, SUCCESS, Status};
+use h5logfs_host::{Kind, with_return_address};
+
+use crate::info::Info;
+use crate::library::Library;
+
+/// Another reference: information does not change.
+pub unsafe extern "C" fn copy(info: *const c_void) -> *mut c_void {
+    if info.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: information of ours.
+    unsafe { Info::share(info) }.into_raw()
+}
+
+/// Orders two.
+pub unsafe extern "C" fn compare(
+    order: *mut c_int,
+    one: *const c_void,
+    other: *const c_void,
+) -> Status {
+    if one.is_null() || other.is_null() {
+        // SAFETY: the library gives a place for the answer.
+        unsafe { order.write(other.is_null() as c_int - one.is_null() as c_int) };
+        return SUCCESS;
+    }
+    // SAFETY: information of ours.
+    let (one, other) = unsafe { (Info::share(one), Info::share(other)) };
+    let compared = one.library.caught(Kind::Other, || one.compare(&other));
+    let Some(compared) = compared else {
+        return FAILURE;
+    };
+    // SAFETY: see above.
+    unsafe { order.write(compared as c_int) };
+    SUCCESS
+}
+
+/// Gives a reference up.
+pub unsafe extern "C" fn free(info: *mut c_void) -> Status {
+    if info.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: information of ours, which the library gives up.
+    let info = unsafe { Info::from_raw(info) };
+    let library = info.library;
+    let freed = library.caught(Kind::Other, || {
+        drop(info);
+        Ok(SUCCESS)
+    });
+    freed.unwrap_or(FAILURE)
+}
+
+/// Writes one as text.
+pub unsafe extern "C" fn to_string(info: *const c_void, text: *mut *mut c_char) -> Status {
+    if info.is_null() {
+        // SAFETY: the library gives a place for the text.
+        unsafe { text.write(ptr::null_mut()) };
+        return SUCCESS;
+    }
+    // SAFETY: information of ours.
+    let info = unsafe { Info::share(info) };
+    let Some(written) = info.library.caught(Kind::Other, || info.to_text()) else {
+        return FAILURE;
+    };
+    // SAFETY: see above.
+    unsafe { text.write(written) };
+    SUCCESS
+}
+
+with_return_address! {
+    /// Reads one from text.
+    from_string(_text: *const c_char, _info: *mut *mut c_void) -> Status = from_string_for, register "rdx", "x2"
+}
+
+unsafe extern "C" fn from_string_for(
+    text: *const c_char,
+    info: *mut *mut c_void,
+    caller: usize,
+) -> Status {
+    let parsed = Library::serve(caller, Kind::Other, |library| {
+        // SAFETY: libhdf5 passes a C string.
+        let text = unsafe { CStr::from_ptr(text) };
+        let text = text.to_str().map_err(|_| "it is not a text".to_owned());
+        text.and_then(|text| Info::parse(library, text))
+            .map_err(|e| format!("the information of the h5logfs connector: {e}"))
+    });
+    let Some(parsed) = parsed else {
+        return FAILURE;
+    };
+    // SAFETY: libhdf5 gives a place for the information.
+    unsafe { info.write(parsed.into_raw()) };
+    SUCCESS
+}

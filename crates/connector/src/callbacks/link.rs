@@ -1,0 +1,125 @@
+//! Links.
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{FAILURE, Id, Status};
+
+use crate::class::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
+use crate::object::{Object, pass_two};
+
+passed_at! {
+    /// `H5Lget_*`.
+    reads get = H5VLlink_get(args: *mut Opaque), Link;
+    /// Operations of the native connector.
+    changes optional = H5VLlink_optional(args: *mut Optional), Link;
+}
+
+/// Answers for two objects, of which one may be missing.
+fn answer(
+    one: Option<&Object>,
+    other: Option<&Object>,
+    act: impl FnOnce() -> Result<Status, String>,
+) -> Status {
+    one.or(other)
+        .map_or(FAILURE, |object| object.answer(Kind::Link, act))
+}
+
+/// `H5Lcreate_*`. The target of a hard link may be seen from another object than the link.
+pub unsafe extern "C" fn create(
+    args: *mut LinkCreate,
+    handle: Handle,
+    location: *const Location,
+    lcpl: Id,
+    lapl: Id,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module. The arguments are those of the operation.
+    let (object, mut args_below) = unsafe { (Object::of_optional_handle(handle), *args) };
+    let is_hard = args_below.operation == LinkCreate::HARD;
+    let target = if is_hard {
+        // SAFETY: the part of this operation; its object is one of ours, or null.
+        unsafe { Object::of_optional_handle(args_below.arguments.hard.object) }
+    } else {
+        None
+    };
+    answer(object, target, || {
+        pass_two(object, target, requests, |f, under, target, vol| {
+            // SAFETY: see the head of the module.
+            unsafe {
+                if is_hard {
+                    args_below.arguments.hard.object = target;
+                }
+                let args = &mut args_below;
+                (f.H5VLlink_create)(args, under, location, vol, lcpl, lapl, dxpl, requests)
+            }
+        })
+    })
+}
+
+macro_rules! two_links {
+    ($($(#[$doc:meta])* $name:ident = $function:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name(
+                source: Handle,
+                source_location: *const Location,
+                target: Handle,
+                target_location: *const Location,
+                lcpl: Id,
+                lapl: Id,
+                dxpl: Id,
+                requests: Requests,
+            ) -> Status {
+                // SAFETY: see the head of the module.
+                let (source, target) = unsafe {
+                    (Object::of_optional_handle(source), Object::of_optional_handle(target))
+                };
+                answer(source, target, || {
+                    // SAFETY: see the head of the module.
+                    pass_two(source, target, requests, |f, source, target, vol| unsafe {
+                        (f.$function)(
+                            source,
+                            source_location,
+                            target,
+                            target_location,
+                            vol,
+                            lcpl,
+                            lapl,
+                            dxpl,
+                            requests,
+                        )
+                    })
+                })
+            }
+        )*
+    };
+}
+
+two_links! {
+    /// `H5Lcopy`.
+    copy = H5VLlink_copy;
+    /// `H5Lmove`.
+    rename = H5VLlink_move;
+}
+
+/// `H5Ldelete`, `H5Lexists`, `H5Literate`, `H5Lvisit`.
+pub unsafe extern "C" fn specific(
+    handle: Handle,
+    location: *const Location,
+    args: *mut LinkSpecific,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
+    if operation == LinkSpecific::DELETE {
+        object.touch();
+    }
+    object.answer(Kind::Link, || {
+        // SAFETY: see the head of the module.
+        Ok(object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLlink_specific)(under, location, vol, args, dxpl, requests)
+        }))
+    })
+}

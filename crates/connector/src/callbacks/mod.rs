@@ -1,0 +1,145 @@
+//! What libhdf5 calls: one module for each part of `H5VL_class_t`.
+//!
+//! A callback asks the open log of its object, by a hook of [`Session`](crate::session::Session), and passes the call on to
+//! the connector below where the log leaves it to that. Panics end here, as errors on the error stack.
+//!
+//! Each `unsafe` block in these modules that has no reason of its own takes the object from a handle that libhdf5 has got
+//! from us and not given back, or calls a function of the library that has called, with the object that the connector
+//! below gave us and the arguments that the library gave us. Each `unsafe fn` is for libhdf5 alone, with what
+//! `H5VLconnector.h` says.
+
+use std::ffi::c_void;
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{FAILURE, Id, Status};
+
+use crate::class::{Handle, Optional, Requests};
+use crate::library::Functions;
+use crate::object::Object;
+
+/// Declares callbacks that the connector below answers for all objects. The handle comes first; with `at`, the object is
+/// seen from it. With `changes` an open log hears that something may have changed.
+macro_rules! passed {
+    ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub unsafe extern "C" fn $name(
+                handle: Handle,
+                $($argument: $type,)*
+                dxpl: Id,
+                requests: Requests,
+            ) -> Status {
+                // SAFETY: see the head of the module.
+                let object = unsafe { Object::of_handle(handle) };
+                passed!(@$what object);
+                object.answer(Kind::$kind, || {
+                    // SAFETY: see the head of the module.
+                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                        (f.$function)(under, vol, $($argument,)* dxpl, requests)
+                    }))
+                })
+            }
+        )*
+    };
+    (@reads $object:ident) => {};
+    (@changes $object:ident) => {
+        $object.touch();
+    };
+}
+
+/// The same for callbacks that are told which object is meant, as seen from another.
+macro_rules! passed_at {
+    ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub unsafe extern "C" fn $name(
+                handle: Handle,
+                location: *const Location,
+                $($argument: $type,)*
+                dxpl: Id,
+                requests: Requests,
+            ) -> Status {
+                // SAFETY: see the head of the module.
+                let object = unsafe { Object::of_handle(handle) };
+                passed!(@$what object);
+                object.answer(Kind::$kind, || {
+                    // SAFETY: see the head of the module.
+                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                        (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
+                    }))
+                })
+            }
+        )*
+    };
+}
+
+/// Declares callbacks that give another object.
+macro_rules! passed_child {
+    ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $object_type:expr, $kind:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name(
+                handle: Handle,
+                location: *const Location,
+                $($argument: $type,)*
+                dxpl: Id,
+                requests: Requests,
+            ) -> Handle {
+                // SAFETY: see the head of the module.
+                let object = unsafe { Object::of_handle(handle) };
+                passed!(@$what object);
+                let child = object.info.library.caught(Kind::$kind, || {
+                    // SAFETY: see the head of the module.
+                    object.pass_child($object_type, requests, |f, under, vol| unsafe {
+                        (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
+                    })
+                });
+                child.unwrap_or(std::ptr::null_mut())
+            }
+        )*
+    };
+}
+
+pub mod attribute;
+pub mod blob;
+pub mod dataset;
+pub mod datatype;
+pub mod file;
+pub mod group;
+pub mod info;
+pub mod introspection;
+pub mod link;
+pub mod object;
+pub mod request;
+pub mod token;
+pub mod wrap;
+
+passed! {
+    /// An operation of no part.
+    changes optional = H5VLoptional(args: *mut Optional), Other;
+}
+
+/// Closes an object: the connector below its own, then ours.
+///
+/// # Safety
+///
+/// As all callbacks; the handle is given up where this succeeds.
+unsafe fn close(
+    handle: Handle,
+    requests: Requests,
+    call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    let library = object.info.library;
+    let closed = library.caught(Kind::Close, || {
+        let status = object.pass(requests, call);
+        if status >= 0 {
+            // SAFETY: libhdf5 gives up the handle, which nothing uses after this.
+            unsafe { Object::free(handle) }?;
+        }
+        Ok(status)
+    });
+    closed.unwrap_or(FAILURE)
+}

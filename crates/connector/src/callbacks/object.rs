@@ -1,0 +1,132 @@
+//! Objects of any kind.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{Id, Status};
+
+use crate::class::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
+use crate::object::{Object, pass_two};
+use crate::session::{Copy, Session};
+
+passed_at! {
+    /// `H5Oget_info`, `H5Iget_name` and the like. A file that is asked for is wrapped by the library.
+    reads get = H5VLobject_get(args: *mut ObjectGet), Object;
+    /// Operations of the native connector.
+    changes optional = H5VLobject_optional(args: *mut Optional), Object;
+}
+
+/// `H5Oopen`.
+pub unsafe extern "C" fn open(
+    handle: Handle,
+    location: *const Location,
+    opened_type: *mut c_int,
+    dxpl: Id,
+    requests: Requests,
+) -> Handle {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    let opened = object.info.library.caught(Kind::Object, || {
+        let under = object.info.library.quietly(|f| {
+            // SAFETY: see the head of the module.
+            unsafe {
+                (f.H5VLobject_open)(
+                    object.under,
+                    location,
+                    object.info.under_vol,
+                    opened_type,
+                    dxpl,
+                    requests,
+                )
+            }
+        });
+        // SAFETY: the library gives a place for the type, which is there where an object is.
+        object.opened(under, requests, || unsafe { *opened_type })
+    });
+    opened.unwrap_or(std::ptr::null_mut())
+}
+
+/// `H5Ocopy`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn copy(
+    source: Handle,
+    source_location: *const Location,
+    source_name: *const c_char,
+    target: Handle,
+    target_location: *const Location,
+    target_name: *const c_char,
+    ocpypl: Id,
+    lcpl: Id,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let (source, target) = unsafe { (Object::of_handle(source), Object::of_handle(target)) };
+    target.answer(Kind::Object, || {
+        if source.session.is_some() || target.session.is_some() {
+            // SAFETY: the library gives places of objects, and C strings.
+            let copy = unsafe {
+                Copy {
+                    source,
+                    source_location: &*source_location,
+                    source_name: CStr::from_ptr(source_name),
+                    target,
+                    target_location: &*target_location,
+                    target_name: CStr::from_ptr(target_name),
+                    ocpypl,
+                    lcpl,
+                    dxpl,
+                }
+            };
+            if let Some(status) = Session::copy_object(&copy)? {
+                return Ok(status);
+            }
+        }
+        // SAFETY: see the head of the module.
+        pass_two(
+            Some(source),
+            Some(target),
+            requests,
+            |f, source, target, vol| unsafe {
+                (f.H5VLobject_copy)(
+                    source,
+                    source_location,
+                    source_name,
+                    target,
+                    target_location,
+                    target_name,
+                    vol,
+                    ocpypl,
+                    lcpl,
+                    dxpl,
+                    requests,
+                )
+            },
+        )
+    })
+}
+
+/// `H5Oincr_refcount`, `H5Oexists_by_name`, `H5Ovisit`, `H5Oflush`, `H5Orefresh`.
+pub unsafe extern "C" fn specific(
+    handle: Handle,
+    location: *const Location,
+    args: *mut ObjectSpecific,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
+    if operation == ObjectSpecific::CHANGE_COUNT {
+        object.touch();
+    }
+    object.answer(Kind::Object, || {
+        // SAFETY: see the head of the module.
+        let status = object.pass(requests, |f, under, vol| unsafe {
+            (f.H5VLobject_specific)(under, location, vol, args, dxpl, requests)
+        });
+        if operation == ObjectSpecific::FLUSH {
+            return object.flushed(status);
+        }
+        Ok(status)
+    })
+}

@@ -1,0 +1,113 @@
+//! Asynchronous requests of the connector below. The native one has none.
+
+use std::ffi::{c_int, c_void};
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::{Id, Status};
+
+use crate::class::{Handle, Opaque, Optional};
+use crate::library::Functions;
+use crate::object::Object;
+
+/// `H5VL_REQUEST_STATUS_IN_PROGRESS`.
+const IN_PROGRESS: c_int = 0;
+
+/// Calls the connector below. Frees the request where `ends` says that it has ended.
+///
+/// # Safety
+///
+/// As all callbacks.
+unsafe fn ask(
+    handle: Handle,
+    call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
+    ends: impl FnOnce() -> bool,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    let library = object.info.library;
+    let asked = library.caught(Kind::Other, || {
+        let status = library.quietly(|f| call(f, object.under, object.info.under_vol));
+        if status >= 0 && ends() {
+            // SAFETY: the request has ended, and nothing uses it after this.
+            unsafe { Object::free(handle) }?;
+        }
+        Ok(status)
+    });
+    asked.unwrap_or(h5logfs_host::types::FAILURE)
+}
+
+/// Waits.
+pub unsafe extern "C" fn wait(handle: Handle, timeout: u64, outcome: *mut c_int) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_wait)(under, vol, timeout, outcome),
+            || *outcome != IN_PROGRESS,
+        )
+    }
+}
+
+/// Has a function called at the end.
+pub unsafe extern "C" fn notify(
+    handle: Handle,
+    callback: Option<unsafe extern "C" fn()>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_notify)(under, vol, callback, context),
+            || true,
+        )
+    }
+}
+
+/// Cancels.
+pub unsafe extern "C" fn cancel(handle: Handle, outcome: *mut c_int) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_cancel)(under, vol, outcome),
+            || *outcome != IN_PROGRESS,
+        )
+    }
+}
+
+/// Errors, times.
+pub unsafe extern "C" fn specific(handle: Handle, args: *mut Opaque) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_specific)(under, vol, args),
+            || false,
+        )
+    }
+}
+
+/// Operations of the connector below.
+pub unsafe extern "C" fn optional(handle: Handle, args: *mut Optional) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_optional)(under, vol, args),
+            || false,
+        )
+    }
+}
+
+/// Gives a request up.
+pub unsafe extern "C" fn free(handle: Handle) -> Status {
+    // SAFETY: see the head of the module.
+    unsafe {
+        ask(
+            handle,
+            |f, under, vol| (f.H5VLrequest_free)(under, vol),
+            || true,
+        )
+    }
+}

@@ -1,0 +1,72 @@
+//! Tokens, which objects of a file are known by.
+
+use std::ffi::{c_char, c_int};
+
+use h5logfs_host::Kind;
+use h5logfs_host::types::Status;
+
+use crate::class::{Handle, Token};
+use crate::object::Object;
+
+/// Orders two.
+pub unsafe extern "C" fn compare(
+    handle: Handle,
+    one: *const Token,
+    other: *const Token,
+    order: *mut c_int,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::Other, || {
+        // SAFETY: see the head of the module.
+        Ok(object.info.library.quietly(|f| unsafe {
+            (f.H5VLtoken_cmp)(object.under, object.info.under_vol, one, other, order)
+        }))
+    })
+}
+
+/// Writes one as text.
+pub unsafe extern "C" fn to_string(
+    handle: Handle,
+    object_type: c_int,
+    token: *const Token,
+    text: *mut *mut c_char,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::Other, || {
+        // SAFETY: see the head of the module.
+        Ok(object.info.library.quietly(|f| unsafe {
+            (f.H5VLtoken_to_str)(
+                object.under,
+                object_type,
+                object.info.under_vol,
+                token,
+                text,
+            )
+        }))
+    })
+}
+
+/// Reads one from text.
+pub unsafe extern "C" fn from_string(
+    handle: Handle,
+    object_type: c_int,
+    text: *const c_char,
+    token: *mut Token,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::Other, || {
+        // SAFETY: see the head of the module.
+        Ok(object.info.library.quietly(|f| unsafe {
+            (f.H5VLtoken_from_str)(
+                object.under,
+                object_type,
+                object.info.under_vol,
+                text,
+                token,
+            )
+        }))
+    })
+}

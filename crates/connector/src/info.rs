@@ -1,0 +1,376 @@
+//! The connector's information in a file access property list: the connector below, and options.
+//!
+//! `under_vol=0;under_info={};match=*.h5;fsync=flush`: all parts may be left out, also the whole string. `under_vol` is
+//! the number of the connector below, 0 for the native one, and `under_info` its own information.
+
+use std::cmp::Ordering;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
+
+use crate::library::Library;
+use crate::options::{Given, Options};
+
+/// `H5_VOL_NATIVE`.
+const NATIVE: c_int = 0;
+
+/// What one libhdf5 keeps for files that it opens through us. libhdf5 knows it by the address in its `Arc`.
+#[derive(Debug)]
+pub struct Info {
+    /// The library whose identifiers these are.
+    pub library: Library,
+    /// The connector below.
+    pub under_vol: Id,
+    /// Its number: 0 is the native one.
+    under_value: c_int,
+    /// Its information, or null.
+    under_info: *mut c_void,
+    given: Given,
+}
+
+// SAFETY: the information below is never changed. libhdf5 guards its calls by its own lock, or leaves that to the program.
+unsafe impl Send for Info {}
+// SAFETY: see above.
+unsafe impl Sync for Info {}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        self.library.nested(|f| {
+            // SAFETY: both are of this library, and freed once.
+            unsafe {
+                if !self.under_info.is_null() {
+                    (f.H5VLfree_connector_info)(self.under_vol, self.under_info);
+                }
+                (f.H5Idec_ref)(self.under_vol);
+            }
+        });
+    }
+}
+
+/// An information string, taken apart.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Parts<'a> {
+    under_vol: c_int,
+    under_info: &'a str,
+    given: Given,
+}
+
+impl<'a> Parts<'a> {
+    fn parse(text: &'a str) -> Result<Self, String> {
+        let mut parts = Parts::default();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (name, value) = rest
+                .split_once('=')
+                .ok_or_else(|| format!("{rest}: expected name=value"))?;
+            let (value, after) = match name {
+                "under_info" => braced(value)?,
+                _ => value.split_once(';').unwrap_or((value, "")),
+            };
+            match name {
+                "under_vol" => parts.under_vol = under_vol(value)?,
+                "under_info" => parts.under_info = value,
+                _ => parts.given.add(name, value)?,
+            }
+            rest = after;
+        }
+        Ok(parts)
+    }
+}
+
+fn under_vol(value: &str) -> Result<c_int, String> {
+    let number = value.parse().ok().filter(|number| *number >= 0);
+    number.ok_or_else(|| format!("under_vol={value}: expected the number of a connector"))
+}
+
+/// What stands in braces, which may hold others, and what follows after a semicolon.
+fn braced(text: &str) -> Result<(&str, &str), String> {
+    let wrong = || format!("under_info={text}: expected {{…}}");
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            let inside = text[..at].strip_prefix('{').ok_or_else(wrong)?;
+            let after = &text[at + 1..];
+            if after.is_empty() {
+                return Ok((inside, after));
+            }
+            return Ok((inside, after.strip_prefix(';').ok_or_else(wrong)?));
+        }
+    }
+    Err(wrong())
+}
+
+impl Info {
+    /// What an information string says.
+    pub fn parse(library: &Library, text: &str) -> Result<Arc<Self>, String> {
+        let parts = Parts::parse(text)?;
+        let mut info = Info::new(library, parts.under_vol, parts.given)?;
+        if !parts.under_info.is_empty() {
+            info.under_info = info.parse_under(parts.under_info)?;
+        }
+        Ok(Arc::new(info))
+    }
+
+    fn new(library: &Library, under_value: c_int, given: Given) -> Result<Self, String> {
+        // SAFETY: the library is ready to be called.
+        let under_vol = library
+            .nested(|f| unsafe { (f.H5VLregister_connector_by_value)(under_value, DEFAULT) });
+        if under_vol < 0 {
+            return Err(format!(
+                "under_vol={under_value}: there is no such connector"
+            ));
+        }
+        Ok(Info {
+            library: *library,
+            under_vol,
+            under_value,
+            under_info: ptr::null_mut(),
+            given,
+        })
+    }
+
+    /// The same with the native connector below, whose files logs are shown in.
+    pub fn native(self: &Arc<Self>) -> Result<Arc<Self>, String> {
+        match self.under_value {
+            NATIVE => Ok(Arc::clone(self)),
+            _ => Info::new(&self.library, NATIVE, self.given.clone()).map(Arc::new),
+        }
+    }
+
+    fn parse_under(&self, text: &str) -> Result<*mut c_void, String> {
+        let refused = || format!("under_info={{{text}}}: the connector below does not take it");
+        let c_text = CString::new(text).map_err(|_| refused())?;
+        let mut info = ptr::null_mut();
+        // SAFETY: the identifier is of this library, and the text a C string.
+        let status = self.library.quietly(|f| unsafe {
+            (f.H5VLconnector_str_to_info)(c_text.as_ptr(), self.under_vol, &mut info)
+        });
+        match status {
+            0.. => Ok(info),
+            _ => Err(refused()),
+        }
+    }
+
+    /// That of a file access property list, or the default.
+    pub fn of_access_list(library: &Library, fapl: Id) -> Result<Arc<Self>, String> {
+        let mut found = ptr::null_mut();
+        // SAFETY: `fapl` is a list of this library.
+        let status = library.nested(|f| unsafe { (f.H5Pget_vol_info)(fapl, &mut found) });
+        match status {
+            0.. if found.is_null() => Info::parse(library, ""),
+            // SAFETY: libhdf5 has copied it by our callback, for us.
+            0.. => Ok(unsafe { Info::from_raw(found) }),
+            _ => Err("the connector's information cannot be had".into()),
+        }
+    }
+
+    /// Whether both have the same connector below, in the same library.
+    pub fn is_like(&self, other: &Info) -> bool {
+        let library = |info: &Info| info.library.functions().H5Pcopy as usize;
+        self.under_value == other.under_value && library(self) == library(other)
+    }
+
+    /// What the connector below can do.
+    pub(crate) fn capabilities(&self, flags: *mut u64) -> Result<Status, String> {
+        // SAFETY: the identifier is of this library, and the information that of its connector, or null.
+        Ok(self.library.quietly(|f| unsafe {
+            (f.H5VLintrospect_get_cap_flags)(self.under_info, self.under_vol, flags)
+        }))
+    }
+
+    /// The options of a file that is made now.
+    pub fn options(&self) -> Result<Options, String> {
+        self.given.complete(|variable| std::env::var_os(variable))
+    }
+
+    /// Calls with a copy of a file access property list for the connector below.
+    pub fn with_under_list<R>(
+        &self,
+        fapl: Id,
+        call: impl FnOnce(Id) -> Result<R, String>,
+    ) -> Result<R, String> {
+        let copy = self.list(fapl, self.under_vol, self.under_info)?;
+        call(copy.id)
+    }
+
+    /// Makes a list that names the connector below name us again.
+    pub fn restore_list(self: &Arc<Self>, fapl: Id) -> Result<(), String> {
+        // SAFETY: the identifiers are of this library; it copies the information by our callback.
+        let status = self.library.nested(|f| unsafe {
+            let connector = (f.H5VLget_connector_id_by_name)(crate::class::NAME.as_ptr());
+            if connector < 0 {
+                return FAILURE;
+            }
+            let status = (f.H5Pset_vol)(fapl, connector, Arc::as_ptr(self).cast());
+            (f.H5VLclose)(connector);
+            status
+        });
+        match status {
+            0.. => Ok(()),
+            _ => Err("the connector cannot be set in a file access property list".into()),
+        }
+    }
+
+    fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<AccessList, String> {
+        let failed = || "a file access property list cannot be copied".to_owned();
+        let copy = AccessList::copy(&self.library, fapl).ok_or_else(failed)?;
+        // SAFETY: both are of this library.
+        let status = self
+            .library
+            .nested(|f| unsafe { (f.H5Pset_vol)(copy.id, connector, info) });
+        match status {
+            0.. => Ok(copy),
+            _ => Err(failed()),
+        }
+    }
+
+    /// As libhdf5 keeps it.
+    pub fn into_raw(self: Arc<Self>) -> *mut c_void {
+        Arc::into_raw(self).cast_mut().cast()
+    }
+
+    /// Takes back what libhdf5 has kept.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is of [`Info::into_raw`], and is given up.
+    pub unsafe fn from_raw(raw: *const c_void) -> Arc<Self> {
+        // SAFETY: the caller says so.
+        unsafe { Arc::from_raw(raw.cast()) }
+    }
+
+    /// Another reference to what libhdf5 keeps.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is of [`Info::into_raw`].
+    pub unsafe fn share(raw: *const c_void) -> Arc<Self> {
+        // SAFETY: the caller says so.
+        unsafe {
+            Arc::increment_strong_count(raw.cast::<Self>());
+            Info::from_raw(raw)
+        }
+    }
+
+    /// Orders the information of two lists of one library.
+    pub fn compare(&self, other: &Self) -> Result<Ordering, String> {
+        let mut by_class = 0;
+        let mut by_info = 0;
+        // SAFETY: the identifiers are of this library, and each information is that of its connector.
+        let status = self.library.nested(|f| unsafe {
+            let status = (f.H5VLcmp_connector_cls)(&mut by_class, self.under_vol, other.under_vol);
+            if status < 0 || by_class != 0 {
+                return status;
+            }
+            (f.H5VLcmp_connector_info)(
+                &mut by_info,
+                self.under_vol,
+                self.under_info,
+                other.under_info,
+            )
+        });
+        if status < 0 {
+            return Err("connectors cannot be compared".into());
+        }
+        Ok(by_class
+            .cmp(&0)
+            .then(by_info.cmp(&0))
+            .then_with(|| self.given.cmp(&other.given)))
+    }
+
+    /// The information string, in memory of the library.
+    pub fn to_text(&self) -> Result<*mut c_char, String> {
+        let mut under = ptr::null_mut::<c_char>();
+        // SAFETY: the identifier is of this library, and the information that of its connector, or null.
+        let status = self.library.quietly(|f| unsafe {
+            (f.H5VLconnector_info_to_str)(self.under_info, self.under_vol, &mut under)
+        });
+        if status < 0 {
+            return Err("the information of the connector below cannot be had".into());
+        }
+        let under_text = self.take_text(under);
+        let given = self.given.text();
+        self.allocate(&format!(
+            "under_vol={};under_info={{{under_text}}}{given}",
+            self.under_value
+        ))
+    }
+
+    /// A text that the library has allocated, which is freed; none if it is null.
+    fn take_text(&self, text: *mut c_char) -> String {
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: the library gives a C string.
+        let copy = unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned();
+        // SAFETY: it is given up, and freed by the library that has allocated it.
+        self.library
+            .quietly(|f| unsafe { (f.H5free_memory)(text.cast()) });
+        copy
+    }
+
+    fn allocate(&self, text: &str) -> Result<*mut c_char, String> {
+        // SAFETY: the library is ready to be called.
+        let place = self
+            .library
+            .quietly(|f| unsafe { (f.H5allocate_memory)(text.len() + 1, false) });
+        let place = place.cast::<u8>();
+        if place.is_null() {
+            return Err("out of memory".into());
+        }
+        // SAFETY: there is room for the text and a zero byte.
+        unsafe {
+            ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());
+            place.add(text.len()).write(0);
+        }
+        Ok(place.cast())
+    }
+}
+
+/// A file access property list of ours.
+#[derive(Debug)]
+pub struct AccessList {
+    library: Library,
+    /// Its identifier.
+    pub id: Id,
+}
+
+impl AccessList {
+    /// A copy of another.
+    pub fn copy(library: &Library, fapl: Id) -> Option<Self> {
+        // SAFETY: `fapl` is an identifier of this library.
+        let id = library.nested(|f| unsafe { (f.H5Pcopy)(fapl) });
+        (id >= 0).then_some(AccessList {
+            library: *library,
+            id,
+        })
+    }
+
+    /// Another copy.
+    pub fn duplicate(&self) -> Option<Self> {
+        AccessList::copy(&self.library, self.id)
+    }
+
+    /// Gives the identifier away.
+    pub fn into_id(self) -> Id {
+        let id = self.id;
+        std::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for AccessList {
+    fn drop(&mut self) {
+        // SAFETY: the list is ours, and closed once.
+        self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
+    }
+}

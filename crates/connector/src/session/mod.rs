@@ -1,0 +1,299 @@
+//! An open log, and the hooks through which calls of HDF5 reach it.
+//!
+//! Each object of a log has a reference to its [`Session`], and a logged dataset one to its [`Dataset`], too. Objects of
+//! plain files have neither: their calls go to the connector below.
+//!
+//! The callbacks (`crates/connector/src/callbacks`) call these hooks. A hook that returns `None` leaves the call to the
+//! connector below, which has the object in a native file: the canonical file of a log that is read, the shadow of one
+//! that is written. `Some` is the answer of the log, and the connector below does not see the call.
+//!
+//! | call | hook |
+//! |---|---|
+//! | `H5Fcreate` | [`Session::create`] |
+//! | `H5Fopen` | [`Session::open`] |
+//! | `H5Fis_accessible` | [`Session::is_accessible`] |
+//! | `H5Fdelete` | [`Session::delete`] |
+//! | `H5Freopen`: the other handle gets the same session | [`Session::enter`] |
+//! | `H5Fis_same`/`H5F…is_equal`: by the connector below | |
+//! | `H5Fget_name`, `_access_plist`, `_intent`, `_fileno`, … | [`Session::file_get`] |
+//! | `H5Fget_filesize`, `_vfd_handle`, `_file_image`, … | [`Session::file_optional`] |
+//! | `H5Fflush`, of any object of the file | [`Session::flush`] |
+//! | `H5Dflush`, `H5Gflush`, `H5Tflush`, `H5Oflush` | [`Session::flush_object`] |
+//! | a file, or another object, is closed | [`Session::close_file`], then [`Session::leave`] |
+//! | a dataset was created, opened, wrapped, found by `H5Oopen` | [`Session::dataset`] |
+//! | `H5Dread`, `H5Dread_multi` | [`Session::read`] |
+//! | `H5Dwrite`, `H5Dwrite_multi` | [`Session::write`] |
+//! | `H5Dget_space`, `_create_plist`, `_storage_size`, `_space_status`, … | [`Session::dataset_get`] |
+//! | `H5Dset_extent`, `H5Drefresh` | [`Session::dataset_specific`] |
+//! | `H5Dread_chunk`, `H5Dwrite_chunk`, `H5Dget_num_chunks`, `H5Dget_offset`, `H5Dchunk_iter`, … | [`Session::dataset_optional`] |
+//! | `H5Ocopy`, within a file or to another | [`Session::copy_object`] |
+//! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`: an object may be gone | [`Session::touch`] |
+//! | anything else that changes objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
+
+use std::ffi::{CStr, c_uint, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use h5logfs_host::types::{Id, Status};
+
+use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
+use crate::info::{AccessList, Info};
+use crate::object::Object;
+
+mod reading;
+
+/// An open log.
+#[derive(Debug)]
+pub struct Session {
+    /// As the program gave it.
+    pub path: PathBuf,
+    /// The file access property list of the program.
+    pub access: AccessList,
+    /// Objects of the log that are open.
+    open: AtomicUsize,
+    /// Whether an object was changed since [`Session::take_changes`].
+    is_changed: AtomicBool,
+}
+
+/// A logged dataset, which all handles of it share.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Its number in the log.
+    pub id: u32,
+}
+
+/// What a program asks for when it creates or opens a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The path.
+    pub name: &'a CStr,
+    /// `H5F_ACC_*`.
+    pub flags: c_uint,
+    /// The file creation property list; `H5P_DEFAULT` for a file that is opened.
+    pub fcpl: Id,
+    /// The file access property list, with the connector in it.
+    pub fapl: Id,
+    /// The data transfer property list.
+    pub dxpl: Id,
+}
+
+impl<'a> Request<'a> {
+    /// The path that the name is.
+    pub fn path(&self) -> &'a Path {
+        h5logfs_file_driver::path_of(self.name)
+    }
+
+    /// Whether it has one of the flags.
+    pub fn has(&self, flags: c_uint) -> bool {
+        self.flags & flags != 0
+    }
+}
+
+/// A file that was opened for a log: the object of the connector below, and the log.
+#[derive(Debug)]
+pub struct Opened {
+    /// Null if it could not be opened: then the reason is on the error stack.
+    pub under: *mut c_void,
+    /// The connector below: the native one.
+    pub info: Arc<Info>,
+    /// The log.
+    pub session: Arc<Session>,
+}
+
+/// One dataset of a read or a write: `H5S_ALL` is 0 in spaces.
+#[derive(Debug)]
+pub struct Transfer<'a, B> {
+    /// The dataset. Its [`Object::dataset`] is there.
+    pub object: &'a Object,
+    /// That.
+    pub dataset: &'a Arc<Dataset>,
+    /// The type of the elements in memory.
+    pub memory_type: Id,
+    /// The selection in memory.
+    pub memory_space: Id,
+    /// The selection in the dataset.
+    pub file_space: Id,
+    /// The data transfer property list.
+    pub dxpl: Id,
+    /// Where the elements are: `*mut c_void` for a read, `*const c_void` for a write.
+    pub buf: B,
+}
+
+impl Session {
+    /// A log that was opened. No object of it is open.
+    pub fn new(info: &Info, request: &Request<'_>) -> Result<Arc<Self>, String> {
+        let access = AccessList::copy(&info.library, request.fapl);
+        let access = access.ok_or("the file access property list cannot be copied")?;
+        Ok(Arc::new(Session {
+            path: request.path().to_owned(),
+            access,
+            open: AtomicUsize::new(0),
+            is_changed: AtomicBool::new(false),
+        }))
+    }
+
+    /// One more object of the log is open.
+    pub fn enter(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An object was closed. With the last one the session ends.
+    pub fn leave(&self) -> Result<(), String> {
+        match self.open.fetch_sub(1, Ordering::AcqRel) {
+            1 => self.end(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Objects of the log that are open.
+    pub fn open_objects(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// No object of the log is open any more. A log that is read has nothing to do.
+    fn end(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// An object of the log may have been changed.
+    pub fn touch(&self) {
+        self.is_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Session::touch`] was called since the last time.
+    pub fn take_changes(&self) -> bool {
+        self.is_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// A file is created. `None` for a plain one.
+    pub fn create(_info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+        reading::check_create(request).map(|()| None)
+    }
+
+    /// A file is opened. `None` for a plain one.
+    pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+        reading::open(info, request)
+    }
+
+    /// Whether a path can be opened. `None` for a plain file; else the status of the answer.
+    pub fn is_accessible(
+        info: &Arc<Info>,
+        request: &Request<'_>,
+        accessible: *mut bool,
+    ) -> Result<Option<Status>, String> {
+        reading::is_accessible(info, request, accessible)
+    }
+
+    /// A path is deleted. `None`: the connector below deletes it. Fails for what is needed by a log.
+    pub fn delete(_info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Status>, String> {
+        reading::check_delete(request).map(|()| None)
+    }
+
+    /// `H5Fget_*`.
+    pub fn file_get(&self, _file: &Object, args: &mut FileGet) -> Result<Option<Status>, String> {
+        match args.operation {
+            FileGet::ACCESS => reading::access_list(self, args).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Operations on files that only the native connector has.
+    pub fn file_optional(
+        &self,
+        _file: &Object,
+        _args: &mut Optional,
+    ) -> Result<Option<Status>, String> {
+        Ok(None)
+    }
+
+    /// The file is flushed. The connector below flushes its own file before.
+    pub fn flush(&self, _object: &Object) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// One object is flushed. The connector below flushes its own before.
+    pub fn flush_object(&self, _object: &Object) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A handle of the file is closed; other objects may stay open. Called before the connector below closes its own.
+    pub fn close_file(&self, _file: &Object) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The logged dataset that an object is. `None` for one whose elements are in the native file.
+    pub fn dataset(&self, _object: &Object) -> Result<Option<Arc<Dataset>>, String> {
+        Ok(None)
+    }
+
+    /// Logged datasets are read: all that one call names.
+    pub fn read(&self, _transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, String> {
+        Err(self.has_no_records())
+    }
+
+    /// Logged datasets are written: all that one call names.
+    pub fn write(&self, _transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, String> {
+        Err(self.has_no_records())
+    }
+
+    /// [`Session::dataset`] has said that there is no logged dataset.
+    fn has_no_records(&self) -> String {
+        format!("{}: a dataset that is not logged", self.path.display())
+    }
+
+    /// `H5Dget_*`, of any dataset.
+    pub fn dataset_get(
+        &self,
+        _dataset: &Object,
+        _args: &mut DatasetGet,
+    ) -> Result<Option<Status>, String> {
+        Ok(None)
+    }
+
+    /// `H5Dset_extent`, `H5Drefresh`, of any dataset. `H5Dflush` is [`Session::flush_object`].
+    pub fn dataset_specific(
+        &self,
+        _dataset: &Object,
+        _args: &mut DatasetSpecific,
+    ) -> Result<Option<Status>, String> {
+        Ok(None)
+    }
+
+    /// Operations on datasets that only the native connector has: of chunks, above all.
+    pub fn dataset_optional(
+        &self,
+        _dataset: &Object,
+        _args: &mut Optional,
+    ) -> Result<Option<Status>, String> {
+        Ok(None)
+    }
+
+    /// `H5Ocopy`: one of both objects belongs to a log at least.
+    pub fn copy_object(_copy: &Copy<'_>) -> Result<Option<Status>, String> {
+        Ok(None)
+    }
+}
+
+/// What `H5Ocopy` copies.
+#[derive(Clone, Copy)]
+pub struct Copy<'a> {
+    /// What the source is seen from.
+    pub source: &'a Object,
+    /// Which object that is meant from there.
+    pub source_location: &'a Location,
+    /// The path of the source from there.
+    pub source_name: &'a CStr,
+    /// What the copy is seen from.
+    pub target: &'a Object,
+    /// Which object that is meant from there.
+    pub target_location: &'a Location,
+    /// The path of the copy from there.
+    pub target_name: &'a CStr,
+    /// The object copy property list.
+    pub ocpypl: Id,
+    /// The link creation property list.
+    pub lcpl: Id,
+    /// The data transfer property list.
+    pub dxpl: Id,
+}

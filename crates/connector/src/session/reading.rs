@@ -1,0 +1,159 @@
+//! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
+
+use std::fs;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use h5logfs_catalog::direct::{self, OpenLog, Options};
+use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status, access};
+
+use crate::class::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
+use crate::info::Info;
+use crate::session::{Opened, Request, Session};
+
+/// Opens a log for reading. `None` for a plain file.
+pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+    let Some(_log) = log_at(info, request)? else {
+        return Ok(None);
+    };
+    if request.has(access::WRITE) {
+        return Err(h5logfs_file_driver::read_only(request.path()));
+    }
+    let session = Session::new(info, request)?;
+    let info = info.native()?;
+    let under = with_driver(&info, request.fapl, |fapl| {
+        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        info.library.quietly(|f| unsafe {
+            (f.H5VLfile_open)(
+                request.name.as_ptr(),
+                request.flags,
+                fapl,
+                request.dxpl,
+                ptr::null_mut(),
+            )
+        })
+    })?;
+    Ok(Some(Opened {
+        under,
+        info,
+        session,
+    }))
+}
+
+/// Whether a log can be opened.
+pub fn is_accessible(
+    info: &Arc<Info>,
+    request: &Request<'_>,
+    accessible: *mut bool,
+) -> Result<Option<Status>, String> {
+    let Some(_log) = log_at(info, request)? else {
+        return Ok(None);
+    };
+    let info = info.native()?;
+    let status = with_driver(&info, request.fapl, |fapl| {
+        let mut args = FileSpecific {
+            operation: FileSpecific::ACCESSIBLE,
+            arguments: FileSpecificArguments {
+                accessible: FileAccessible {
+                    name: request.name.as_ptr(),
+                    fapl,
+                    accessible,
+                },
+            },
+        };
+        // SAFETY: there is no object; the arguments are those of this operation.
+        info.library.quietly(|f| unsafe {
+            (f.H5VLfile_specific)(
+                ptr::null_mut(),
+                info.under_vol,
+                &mut args,
+                request.dxpl,
+                ptr::null_mut(),
+            )
+        })
+    })?;
+    Ok(Some(status))
+}
+
+/// Fails for a creation that would destroy what a log needs.
+pub fn check_create(request: &Request<'_>) -> Result<(), String> {
+    // What is there makes an exclusive creation fail.
+    if request.has(access::TRUNCATE) && !request.has(access::EXCLUSIVE) && request.path().is_file()
+    {
+        return h5logfs_file_driver::check_replaceable(request.path());
+    }
+    Ok(())
+}
+
+/// Fails for a deletion of what a log needs.
+pub fn check_delete(request: &Request<'_>) -> Result<(), String> {
+    let path = request.path();
+    if path.is_file() {
+        h5logfs_file_driver::check_replaceable(path)
+            .map_err(|e| format!("it is not deleted: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Gives the access property list of the program, not the one with the file driver in it.
+pub fn access_list(session: &Session, args: &mut FileGet) -> Result<Status, String> {
+    let copy = session.access.duplicate();
+    let copy = copy.ok_or("the file access property list cannot be copied")?;
+    args.arguments.access = copy.into_id();
+    Ok(SUCCESS)
+}
+
+/// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
+fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, String> {
+    let path = request.path();
+    if !path.is_file() || has_image(info, request.fapl) {
+        return Ok(None);
+    }
+    match direct::open(path, &Options::default()) {
+        Ok(direct::Opened::Plain) => Ok(None),
+        Ok(direct::Opened::Log(log)) => Ok(Some(log)),
+        // libhdf5 says in its own words that a file may not be read.
+        Err(_) if !can_be_read(path) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn can_be_read(path: &Path) -> bool {
+    fs::File::open(path).is_ok()
+}
+
+/// Whether the bytes of the file are in the list, and the path means nothing.
+fn has_image(info: &Info, fapl: Id) -> bool {
+    let mut length = 0_usize;
+    // SAFETY: `fapl` is a list of this library. Without a place for the bytes only their number is told.
+    let status = info
+        .library
+        .nested(|f| unsafe { (f.H5Pget_file_image)(fapl, ptr::null_mut(), &mut length) });
+    status >= 0 && length > 0
+}
+
+/// Calls with a copy of a file access property list for the native connector, in which the file driver is set.
+fn with_driver<R>(info: &Arc<Info>, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, String> {
+    info.with_under_list(fapl, |list| {
+        // SAFETY: the class lives as long as the process. A file that is opened with the driver has a reference to it.
+        let driver = info
+            .library
+            .nested(|f| unsafe { (f.H5FDregister)(h5logfs_file_driver::class()) });
+        // SAFETY: both identifiers are of this library; the driver has no properties.
+        let set = info.library.nested(|f| unsafe {
+            match driver {
+                0.. => (f.H5Pset_driver)(list, driver, ptr::null()),
+                _ => FAILURE,
+            }
+        });
+        if set < 0 {
+            return Err("the file driver cannot be registered".into());
+        }
+        let result = call(list);
+        // SAFETY: the reference is ours, and given up once.
+        info.library
+            .nested(|f| unsafe { (f.H5FDunregister)(driver) });
+        Ok(result)
+    })
+}

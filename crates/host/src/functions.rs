@@ -1,0 +1,68 @@
+//! How functions of libhdf5 are declared and found.
+
+use std::ffi::CStr;
+
+use crate::caller::Object;
+
+/// Functions of one libhdf5, declared by [`functions!`](crate::functions).
+pub trait Functions: Copy {
+    /// Whose they are: the function that errors on the error stack name.
+    const USER: &'static CStr;
+
+    /// The functions that an object defines. `None` if it lacks one.
+    fn of(object: &Object) -> Option<Self>;
+}
+
+/// Declares functions of libhdf5 by their own names, and how they are found.
+///
+/// ```
+/// h5logfs_host::functions! {
+///     /// Functions that this needs.
+///     pub struct Functions for "example" {
+///         H5Pcopy: fn(i64) -> i64,
+///         H5Epush2: fn(i64, *const std::ffi::c_char; ...) -> i32,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! functions {
+    ($(#[$doc:meta])* $visible:vis struct $table:ident for $user:literal {
+        $($name:ident: fn($($argument:ty),* $(,)? $(; $rest:tt)?) $(-> $result:ty)?,)*
+    }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, missing_docs)]
+        #[derive(Debug, Clone, Copy)]
+        $visible struct $table {
+            $(pub $name: unsafe extern "C" fn($($argument,)* $($rest)?) $(-> $result)?,)*
+        }
+
+        impl $crate::Functions for $table {
+            const USER: &'static ::std::ffi::CStr = $crate::c_name(concat!($user, "\0"));
+
+            fn of(object: &$crate::caller::Object) -> Option<Self> {
+                $(
+                    #[allow(non_snake_case)]
+                    let $name = object.symbol(const { $crate::c_name(concat!(stringify!($name), "\0")) })?;
+                )*
+                // SAFETY: the declaration gives the functions the types that they have in HDF5 1.14.0 to 2.2.
+                Some(unsafe {
+                    $table {
+                        $($name: ::std::mem::transmute::<
+                            *const ::std::ffi::c_void,
+                            unsafe extern "C" fn($($argument,)* $($rest)?) $(-> $result)?,
+                        >($name),)*
+                    }
+                })
+            }
+        }
+    };
+}
+
+/// The name of a symbol, at compile time.
+#[doc(hidden)]
+pub const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name holds a zero byte"),
+    }
+}

@@ -1,0 +1,36 @@
+//! What plug-ins of HDF5 share: which libhdf5 of the process calls them, and how they call it.
+//!
+//! Python wheels carry a libhdf5 of their own, under a changed name, loaded locally. Two of them share one copy of a
+//! plug-in. So a plug-in links none. It finds the one that calls by the return address ([`caller`]), looks its functions
+//! up ([`functions!`]), and keeps them with the objects that this library has made ([`library`]).
+//!
+//! | module | contents |
+//! |---|---|
+//! | `types` | types and numbers that all headers of HDF5 use |
+//! | `entry` | entry points that know their return address |
+//! | `caller` | the object of the process that an address lies in, and the symbols that it defines |
+//! | `library` | one libhdf5: its functions, calls from within a call of it, its error stack |
+//! | `functions` | how functions are declared and found |
+
+#![warn(missing_docs)]
+
+pub mod caller;
+mod entry;
+mod functions;
+pub mod library;
+pub mod types;
+
+use std::panic;
+use std::sync::Once;
+
+pub use functions::Functions;
+#[doc(hidden)]
+pub use functions::c_name;
+pub use library::{Kind, Library};
+
+/// Keeps panics from standard error, which is the host's. What a panic says becomes an error. A plug-in calls this when
+/// it is loaded: the hook is that of its own copy of the runtime.
+pub fn keep_panics_quiet() {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| panic::set_hook(Box::new(|_| {})));
+}

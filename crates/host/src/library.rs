@@ -1,0 +1,293 @@
+//! One libhdf5 of the process: calls of it from within a call of it, and its error stack.
+
+use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::mem;
+use std::panic::{self, AssertUnwindSafe};
+
+use crate::caller::Object;
+use crate::functions::Functions;
+use crate::types::{DEFAULT, Id, Status};
+
+/// The most errors that an error stack holds.
+const FULL_STACK: isize = 32;
+
+/// A function that prints an error stack.
+type Print = Option<unsafe extern "C" fn(Id, *mut c_void) -> Status>;
+/// The same in programs that were written for HDF5 1.6.
+type OldPrint = Option<unsafe extern "C" fn(*mut c_void) -> Status>;
+
+crate::functions! {
+    /// The functions of the error stack.
+    struct ErrorStack for "h5logfs" {
+        H5Eauto_is_v2: fn(Id, *mut c_uint) -> Status,
+        H5Eget_auto2: fn(Id, *mut Print, *mut *mut c_void) -> Status,
+        H5Eset_auto2: fn(Id, Print, *mut c_void) -> Status,
+        H5Eget_num: fn(Id) -> isize,
+        H5Eget_current_stack: fn() -> Id,
+        H5Eset_current_stack: fn(Id) -> Status,
+        H5Eappend_stack: fn(Id, Id, bool) -> Status,
+        H5Epush2: fn(Id, *const c_char, *const c_char, c_uint, Id, Id, Id, *const c_char; ...) -> Status,
+    }
+}
+
+/// Functions that a libhdf5 without deprecated ones lacks.
+#[derive(Debug, Clone, Copy)]
+struct OldFunctions {
+    get: unsafe extern "C" fn(*mut OldPrint, *mut *mut c_void) -> Status,
+    set: unsafe extern "C" fn(OldPrint, *mut c_void) -> Status,
+}
+
+impl OldFunctions {
+    fn of(object: &Object) -> Option<Self> {
+        let get = object.symbol(c"H5Eget_auto1")?;
+        let set = object.symbol(c"H5Eset_auto1")?;
+        // SAFETY: these functions have these types since HDF5 1.8.
+        unsafe {
+            Some(OldFunctions {
+                get: mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut OldPrint, *mut *mut c_void) -> Status,
+                >(get),
+                set: mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(OldPrint, *mut c_void) -> Status,
+                >(set),
+            })
+        }
+    }
+}
+
+/// What a sentence on the error stack is about: a major and a minor error number of libhdf5.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// A file cannot be opened.
+    Open,
+    /// Something cannot be closed.
+    Close,
+    /// Bytes cannot be read.
+    Read,
+    /// Bytes cannot be written.
+    Write,
+    /// A file cannot be deleted.
+    Delete,
+    /// A file has no such thing.
+    Unsupported,
+    /// Something of a file fails.
+    File,
+    /// Something of a group fails.
+    Group,
+    /// Something of a dataset fails.
+    Dataset,
+    /// Something of a committed datatype fails.
+    Datatype,
+    /// Something of an attribute fails.
+    Attribute,
+    /// Something of a link fails.
+    Link,
+    /// Something of an object fails.
+    Object,
+    /// Something else of a connector fails.
+    Other,
+}
+
+impl Kind {
+    /// The variables that hold its class and its two numbers.
+    fn variables(self) -> [&'static CStr; 3] {
+        let operation = c"H5E_CANTOPERATE_g";
+        let [major, minor] = match self {
+            Kind::Open => [c"H5E_FILE_g", c"H5E_CANTOPENFILE_g"],
+            Kind::Close => [c"H5E_FILE_g", c"H5E_CANTCLOSEOBJ_g"],
+            Kind::Read => [c"H5E_IO_g", c"H5E_READERROR_g"],
+            Kind::Write => [c"H5E_IO_g", c"H5E_WRITEERROR_g"],
+            Kind::Delete => [c"H5E_FILE_g", c"H5E_CANTDELETEFILE_g"],
+            Kind::Unsupported => [c"H5E_FILE_g", c"H5E_UNSUPPORTED_g"],
+            Kind::File => [c"H5E_FILE_g", operation],
+            Kind::Group => [c"H5E_SYM_g", operation],
+            Kind::Dataset => [c"H5E_DATASET_g", operation],
+            Kind::Datatype => [c"H5E_DATATYPE_g", operation],
+            Kind::Attribute => [c"H5E_ATTR_g", operation],
+            Kind::Link => [c"H5E_LINK_g", operation],
+            Kind::Object => [c"H5E_OHDR_g", operation],
+            Kind::Other => [c"H5E_VOL_g", operation],
+        };
+        [c"H5E_ERR_CLS_g", major, minor]
+    }
+}
+
+/// An error number: an identifier that is made when the library starts.
+fn number(object: &Object, name: &CStr) -> Option<Id> {
+    // SAFETY: these variables are of type `hid_t`.
+    let value = |at: *const c_void| unsafe { at.cast::<Id>().read() };
+    let own = value(object.symbol(name)?);
+    // Never set where the program holds the variable in the library's place.
+    if own > 0 {
+        return Some(own);
+    }
+    object.shared_variable(name).map(value)
+}
+
+/// One libhdf5 of the process, with the functions of it that a plug-in uses.
+#[derive(Debug, Clone, Copy)]
+pub struct Library<F> {
+    functions: F,
+    errors: ErrorStack,
+    old: Option<OldFunctions>,
+    /// Code of the library.
+    address: usize,
+}
+
+impl<F: Functions> Library<F> {
+    /// The libhdf5 that holds the code at `address`. `None` where its symbols cannot be found: in a program to which it
+    /// was linked statically, and that does not export them.
+    pub fn of_code(address: usize) -> Option<Self> {
+        let object = Object::of_code(address)?;
+        Some(Library {
+            functions: F::of(&object)?,
+            errors: ErrorStack::of(&object)?,
+            old: OldFunctions::of(&object),
+            address,
+        })
+    }
+
+    /// Does something for the libhdf5 that holds the code at `caller`; what goes wrong is put on its error stack. `None`
+    /// if something goes wrong, or if that library cannot be called.
+    pub fn serve<R>(
+        caller: usize,
+        kind: Kind,
+        act: impl FnOnce(&Self) -> Result<R, String>,
+    ) -> Option<R> {
+        let found = panic::catch_unwind(|| Library::of_code(caller));
+        let library = found.ok().flatten()?;
+        library.caught(kind, || act(&library))
+    }
+
+    /// Does something that this library has asked for; what goes wrong is put on its error stack, also a panic.
+    pub fn caught<R>(&self, kind: Kind, act: impl FnOnce() -> Result<R, String>) -> Option<R> {
+        let done = panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(format!(
+                "an error in h5logfs itself: {}",
+                text.unwrap_or_default()
+            ))
+        });
+        // A panic may have been one of this, too.
+        let push = |sentence: String| {
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| self.push(kind, &sentence)));
+        };
+        done.map_err(push).ok()
+    }
+
+    /// The functions, for calls that leave the error stack to the library: those that its headers have for plug-ins.
+    /// Others go through [`Library::nested`].
+    pub fn functions(&self) -> &F {
+        &self.functions
+    }
+
+    /// Calls the library from within a call of it.
+    ///
+    /// A function of the interface clears the error stack when it begins, and prints it when it fails. What the stack
+    /// held stays below what `call` adds, and nothing is printed: the outer call does that.
+    pub fn nested<R>(&self, call: impl FnOnce(&F) -> R) -> R {
+        let e = &self.errors;
+        // SAFETY: the library called us, so it is ready to be called. These calls are those that its own drivers make.
+        unsafe {
+            let count = (e.H5Eget_num)(DEFAULT);
+            let earlier = (count > 0).then(|| (e.H5Eget_current_stack)());
+            let result = self.quietly(call);
+            if let Some(earlier) = earlier.filter(|id| *id > 0) {
+                let has_more = (e.H5Eget_num)(DEFAULT) > 0;
+                // Its check of the length comes too late for a full stack.
+                if has_more && count < FULL_STACK {
+                    (e.H5Eappend_stack)(earlier, (e.H5Eget_current_stack)(), true);
+                }
+                (e.H5Eset_current_stack)(earlier);
+            }
+            result
+        }
+    }
+
+    /// Calls functions that leave the error stack as it is when they begin, and print it when they fail: the outer call
+    /// prints it.
+    pub fn quietly<R>(&self, call: impl FnOnce(&F) -> R) -> R {
+        // SAFETY: the library called us, so it is ready to be called.
+        let printing = unsafe { Printing::off(&self.errors, self.old) };
+        let result = call(&self.functions);
+        // SAFETY: see above.
+        unsafe { printing.restore(&self.errors) };
+        result
+    }
+
+    /// Puts a sentence on the library's error stack.
+    pub fn push(&self, kind: Kind, sentence: &str) {
+        let object = Object::of_code(self.address);
+        let number = |name| object.as_ref().and_then(|object| number(object, name));
+        let [Some(class), Some(major), Some(minor)] = kind.variables().map(number) else {
+            return;
+        };
+        // Names in sentences come from files, also such with zero bytes.
+        let sentence = CString::new(sentence.replace('\0', "\\0")).unwrap_or_default();
+        let (file, function) = (c"h5logfs", F::USER);
+        // SAFETY: the numbers are those of the library; all texts are C strings, which it copies; the format takes one.
+        unsafe {
+            (self.errors.H5Epush2)(
+                DEFAULT,
+                file.as_ptr(),
+                function.as_ptr(),
+                0,
+                class,
+                major,
+                minor,
+                c"%s".as_ptr(),
+                sentence.as_ptr(),
+            );
+        }
+    }
+}
+
+/// How a library printed errors before that was switched off.
+enum Printing {
+    New(Print, *mut c_void),
+    Old(OldFunctions, OldPrint, *mut c_void),
+}
+
+impl Printing {
+    /// Switches it off.
+    ///
+    /// # Safety
+    ///
+    /// The library is ready to be called.
+    unsafe fn off(e: &ErrorStack, old: Option<OldFunctions>) -> Self {
+        let mut data = std::ptr::null_mut();
+        // SAFETY: the caller says that the library can be called; all pointers are to values of ours.
+        unsafe {
+            let mut is_new = 1;
+            (e.H5Eauto_is_v2)(DEFAULT, &mut is_new);
+            if let (0, Some(old)) = (is_new, old) {
+                let mut print = None;
+                (old.get)(&mut print, &mut data);
+                (old.set)(None, std::ptr::null_mut());
+                return Printing::Old(old, print, data);
+            }
+            let mut print = None;
+            (e.H5Eget_auto2)(DEFAULT, &mut print, &mut data);
+            (e.H5Eset_auto2)(DEFAULT, None, std::ptr::null_mut());
+            Printing::New(print, data)
+        }
+    }
+
+    /// Sets it as it was.
+    ///
+    /// # Safety
+    ///
+    /// The library is ready to be called, and the one of which `self` is.
+    unsafe fn restore(self, e: &ErrorStack) {
+        // SAFETY: see above.
+        unsafe {
+            match self {
+                Printing::New(print, data) => (e.H5Eset_auto2)(DEFAULT, print, data),
+                Printing::Old(old, print, data) => (old.set)(print, data),
+            };
+        }
+    }
+}

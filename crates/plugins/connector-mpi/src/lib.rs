@@ -1,0 +1,25 @@
+//! The object that libhdf5 loads for the VOL connector in programs with parallel HDF5: its two entry points.
+
+#![warn(missing_docs)]
+
+use std::ffi::{c_int, c_void};
+
+use h5logfs_host::with_return_address;
+use h5logfs_vol_connector::Plugin;
+
+/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
+#[unsafe(no_mangle)]
+pub extern "C" fn H5PLget_plugin_type() -> c_int {
+    h5logfs_vol_connector::PLUGIN_TYPE
+}
+
+with_return_address! {
+    /// Returns the table of callbacks, an `H5VL_class_t` that lives as long as the process.
+    #[unsafe(no_mangle)]
+    H5PLget_plugin_info() -> *const c_void = info_for, register "rdi", "x0"
+}
+
+unsafe extern "C" fn info_for(caller: usize) -> *const c_void {
+    h5logfs_host::keep_panics_quiet();
+    h5logfs_vol_connector::class_for(Plugin::Parallel, caller)
+}
