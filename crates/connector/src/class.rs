@@ -144,6 +144,60 @@ macro_rules! operations {
 }
 
 operations! {
+    /// `H5VL_attr_specific_args_t`.
+    AttributeSpecific, AttributeSpecificArguments {
+        /// A deletion.
+        0 DELETE delete: *const c_char,
+        /// A deletion by number.
+        1 DELETE_BY_INDEX delete_by_index: AttributeIndex,
+        /// Whether there is such an attribute.
+        2 EXISTS exists: AttributeExists,
+        /// Callbacks of the program, one for each attribute.
+        3 ITERATE iterate: AttributeIterate,
+        /// Another name: the old one and the new one.
+        4 RENAME rename: [*const c_char; 2],
+    }
+}
+
+/// `H5VL_attr_delete_by_idx_args_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeIndex {
+    /// `H5_index_t`.
+    pub index: c_int,
+    /// `H5_iter_order_t`.
+    pub order: c_int,
+    /// The number.
+    pub n: Size,
+}
+
+/// The arguments of `H5VL_ATTR_EXISTS`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeExists {
+    /// The name.
+    pub name: *const c_char,
+    /// A place for the answer.
+    pub exists: *mut bool,
+}
+
+/// `H5VL_attr_iterate_args_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeIterate {
+    /// `H5_index_t`.
+    pub index: c_int,
+    /// `H5_iter_order_t`.
+    pub order: c_int,
+    /// Where it begins and ends.
+    pub at: *mut Size,
+    /// The callback.
+    pub operation: *const c_void,
+    /// Its last argument.
+    pub data: *mut c_void,
+}
+
+operations! {
     /// `H5VL_dataset_get_args_t`.
     DatasetGet, DatasetGetArguments {
         /// The access property list.
@@ -645,7 +699,13 @@ struct AttributeClass {
     read: unsafe extern "C" fn(Handle, Id, *mut c_void, Id, Requests) -> Status,
     write: unsafe extern "C" fn(Handle, Id, *const c_void, Id, Requests) -> Status,
     get: Get,
-    specific: unsafe extern "C" fn(Handle, *const Location, *mut Opaque, Id, Requests) -> Status,
+    specific: unsafe extern "C" fn(
+        Handle,
+        *const Location,
+        *mut AttributeSpecific,
+        Id,
+        Requests,
+    ) -> Status,
     optional: OptionalOf,
     close: Close,
 }

@@ -374,3 +374,52 @@ impl Drop for AccessList {
         self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_may_be_left_out() {
+        assert_eq!(Parts::parse("").unwrap(), Parts::default());
+        assert_eq!(
+            Parts::parse(" under_vol=0;under_info={}").unwrap(),
+            Parts::default()
+        );
+        assert_eq!(
+            Parts::parse("under_info={};under_vol=0;").unwrap(),
+            Parts::default()
+        );
+    }
+
+    #[test]
+    fn the_information_below_may_hold_more_of_its_kind() {
+        let parts =
+            Parts::parse("under_vol=512;under_info={under_vol=0;under_info={};x={y}};fsync=none")
+                .unwrap();
+        assert_eq!(parts.under_vol, 512);
+        assert_eq!(parts.under_info, "under_vol=0;under_info={};x={y}");
+        assert_eq!(parts.given.text(), ";fsync=none");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            ("under_vol", "under_vol: expected name=value"),
+            ("under_vol=native", "under_vol=native: expected the number"),
+            ("under_vol=-1", "under_vol=-1: expected the number"),
+            (
+                "under_info={;fsync=none",
+                "under_info={;fsync=none: expected {…}",
+            ),
+            ("under_info=x", "under_info=x: expected {…}"),
+            ("under_info={}fsync=none", "expected {…}"),
+            ("under_info=", "under_info=: expected {…}"),
+            ("fsync=often", "fsync=often: expected"),
+            ("speed=high", "unknown option speed"),
+        ] {
+            let complaint = Parts::parse(text).unwrap_err();
+            assert!(complaint.contains(words), "{text}: {complaint}");
+        }
+    }
+}

@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{
-    DatasetGet, DatasetSpecific, DatatypeSpecific, FileGet, FileSpecific, GroupSpecific,
-    LinkCreate, LinkSpecific, Location, ObjectGet, ObjectSpecific, Opaque, Optional, Requests,
-    Token,
+    AttributeSpecific, DatasetGet, DatasetSpecific, DatatypeSpecific, FileGet, FileSpecific,
+    GroupSpecific, LinkCreate, LinkSpecific, Location, ObjectGet, ObjectSpecific, Opaque, Optional,
+    Requests, Token,
 };
 
 /// An object of the connector below.
@@ -28,10 +28,10 @@ h5logfs_host::functions! {
         H5Pclose: fn(Id) -> Status,
         H5Pset_vol: fn(Id, Id, *const c_void) -> Status,
         H5Pget_vol_info: fn(Id, *mut *mut c_void) -> Status,
-        H5Pset_driver: fn(Id, Id, *const c_void) -> Status,
+        H5Pset_driver_by_name: fn(Id, *const c_char, *const c_char) -> Status,
         H5Pget_file_image: fn(Id, *mut *mut c_void, *mut usize) -> Status,
         H5FDregister: fn(*const c_void) -> Id,
-        H5FDunregister: fn(Id) -> Status,
+        H5FDis_driver_registered_by_name: fn(*const c_char) -> c_int,
         H5VLregister_connector_by_value: fn(c_int, Id) -> Id,
         H5VLget_connector_id_by_name: fn(*const c_char) -> Id,
         H5VLclose: fn(Id) -> Status,
@@ -54,7 +54,7 @@ h5logfs_host::functions! {
         H5VLattr_read: fn(Under, Id, Id, *mut c_void, Id, Requests) -> Status,
         H5VLattr_write: fn(Under, Id, Id, *const c_void, Id, Requests) -> Status,
         H5VLattr_get: fn(Under, Id, *mut Opaque, Id, Requests) -> Status,
-        H5VLattr_specific: fn(Under, Place, Id, *mut Opaque, Id, Requests) -> Status,
+        H5VLattr_specific: fn(Under, Place, Id, *mut AttributeSpecific, Id, Requests) -> Status,
         H5VLattr_optional: fn(Under, Id, *mut Optional, Id, Requests) -> Status,
         H5VLattr_close: fn(Under, Id, Id, Requests) -> Status,
 

@@ -25,6 +25,17 @@ pub struct Object {
     pub dataset: Option<Arc<Dataset>>,
 }
 
+/// What a call of the connector below may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes no object.
+    Reads,
+    /// It may change an object.
+    Changes,
+    /// Functions of the program run in it, with calls of their own.
+    Runs,
+}
+
 impl Object {
     /// An object that the connector below has opened.
     pub fn new(under: *mut c_void, info: &Arc<Info>, session: Option<&Arc<Session>>) -> Self {
@@ -85,43 +96,65 @@ impl Object {
         unsafe { handle.cast::<Object>().as_ref() }
     }
 
-    /// Frees it, after the connector below has closed its own. The last object of a log ends its session.
+    /// Frees it, after the connector below has given up its own. The last object of a log ends its session. Where that
+    /// fails libhdf5 keeps the handle and gives it up once more, when nothing is left to do.
     ///
     /// # Safety
     ///
-    /// `handle` is of [`Object::into_handle`], and is given up.
+    /// `handle` is of [`Object::into_handle`], and is given up, or [`Object::is_closed`] from now on.
     pub unsafe fn free(handle: Handle) -> Result<(), String> {
         // SAFETY: the caller says so.
-        let object = unsafe { Box::from_raw(handle.cast::<Object>()) };
-        let session = object.session.clone();
-        drop(object);
-        session.map_or(Ok(()), |session| session.leave())
+        let mut object = unsafe { Box::from_raw(handle.cast::<Object>()) };
+        object.dataset = None;
+        let session = object.session.take();
+        let left = session.map_or(Ok(()), |session| session.leave());
+        if left.is_err() {
+            object.under = ptr::null_mut();
+            let _ = Box::into_raw(object);
+        }
+        left
+    }
+
+    /// Whether its session has ended with an error, and nothing but its handle is left.
+    pub fn is_closed(&self) -> bool {
+        self.under.is_null()
     }
 
     /// Calls the connector below. Its errors are on the error stack. An asynchronous request is wrapped.
     pub fn pass(
         &self,
+        effect: Effect,
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
     ) -> Status {
-        pass(&self.info, requests, |f, under_vol| {
-            call(f, self.under, under_vol)
-        })
+        let status = self.call(effect, call);
+        wrap_request(&self.info, requests);
+        status
     }
 
-    /// Calls the connector below for another object, of the type that it has then. Null if there is none: the errors are
-    /// on the error stack.
+    /// The same for another object. Null if there is none.
     pub fn pass_child(
         &self,
+        effect: Effect,
         object_type: c_int,
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> *mut c_void,
     ) -> Result<Handle, String> {
-        let under = self
-            .info
-            .library
-            .quietly(|f| call(f, self.under, self.info.under_vol));
+        let under = self.call(effect, call);
         self.opened(under, requests, || object_type)
+    }
+
+    fn call<R>(&self, effect: Effect, call: impl FnOnce(&Functions, *mut c_void, Id) -> R) -> R {
+        let Info {
+            library, under_vol, ..
+        } = &*self.info;
+        match effect {
+            Effect::Reads => {}
+            Effect::Changes => self.touch(),
+            // Their errors are printed as they would be without us.
+            Effect::Runs => return call(library.functions(), self.under, *under_vol),
+        }
+        library.quietly(|f| call(f, self.under, *under_vol))
     }
 
     /// Wraps an object that the connector below has opened, or null.

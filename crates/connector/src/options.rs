@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use h5logfs_catalog::options::parse_size;
+use h5logfs_output::{Fsync, Subfiles};
 
 use crate::pattern::Patterns;
 
@@ -15,46 +16,15 @@ use crate::pattern::Patterns;
 pub struct Options {
     /// Which new files become logs.
     pub matching: Patterns,
-    /// Size limit of a rank's buffer in bytes, for data and entries.
-    pub buffer_limit: u64,
-    /// When data are forced to the disk.
-    pub fsync: Fsync,
-    /// The files that hold the data.
-    pub subfiles: Subfiles,
-    /// Whether a selection that is equal to an earlier one of the same rank is stored as a reference.
-    pub share_selections: bool,
-}
-
-/// When data are forced to the disk, for the case of a power failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fsync {
-    /// The system decides.
-    None,
-    /// Before a close returns.
-    Close,
-    /// Before a flush or a close returns.
-    Flush,
-}
-
-/// The files that hold the data of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subfiles {
-    /// The file itself.
-    None,
-    /// This many files, at most one for each rank.
-    Number(u32),
-    /// One file for each node of the job.
-    PerNode,
+    /// How these are written.
+    pub output: h5logfs_output::Options,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
             matching: Patterns::all(),
-            buffer_limit: 256 << 20,
-            fsync: Fsync::Close,
-            subfiles: Subfiles::None,
-            share_selections: true,
+            output: h5logfs_output::Options::default(),
         }
     }
 }
@@ -68,7 +38,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 6] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -81,7 +51,7 @@ const ROWS: [Row; 5] = [
         name: "buffer_limit",
         variable: "H5LOGFS_BUFFER_LIMIT",
         set: |options, value| {
-            options.buffer_limit = buffer_limit(value)?;
+            options.output.buffer_limit = buffer_limit(value)?;
             Ok(())
         },
     },
@@ -89,7 +59,7 @@ const ROWS: [Row; 5] = [
         name: "fsync",
         variable: "H5LOGFS_FSYNC",
         set: |options, value| {
-            options.fsync = match value {
+            options.output.fsync = match value {
                 "none" => Fsync::None,
                 "close" => Fsync::Close,
                 "flush" => Fsync::Flush,
@@ -102,7 +72,7 @@ const ROWS: [Row; 5] = [
         name: "subfiles",
         variable: "H5LOGFS_SUBFILES",
         set: |options, value| {
-            options.subfiles = match value {
+            options.output.subfiles = match value {
                 "none" => Subfiles::None,
                 "node" => Subfiles::PerNode,
                 number => Subfiles::Number(subfile_count(number)?),
@@ -114,11 +84,15 @@ const ROWS: [Row; 5] = [
         name: "share_selections",
         variable: "H5LOGFS_SHARE_SELECTIONS",
         set: |options, value| {
-            options.share_selections = match value {
-                "yes" => true,
-                "no" => false,
-                _ => return Err("yes or no"),
-            };
+            options.output.share_selections = yes_or_no(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "encode_selections",
+        variable: "H5LOGFS_ENCODE_SELECTIONS",
+        set: |options, value| {
+            options.output.encode_selections = yes_or_no(value)?;
             Ok(())
         },
     },
@@ -149,6 +123,14 @@ fn subfile_count(value: &str) -> Result<u32, &'static str> {
     number
         .filter(|number| *number > 0)
         .ok_or("none, node, or a number of files from 1 on")
+}
+
+fn yes_or_no(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no"),
+    }
 }
 
 /// Options that an information string sets. They were checked.
@@ -213,5 +195,98 @@ impl Options {
     /// Whether a new file at this path becomes a log.
     pub fn take(&self, path: &Path) -> bool {
         self.matching.match_path(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(items: &[(&str, &str)]) -> Result<Given, String> {
+        let mut given = Given::default();
+        for (name, value) in items {
+            given.add(name, value)?;
+        }
+        Ok(given)
+    }
+
+    fn complete(items: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Options, String> {
+        given(items)?.complete(|name| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    #[test]
+    fn the_information_string_wins_over_the_environment() {
+        assert_eq!(complete(&[], &[]).unwrap(), Options::default());
+        let variables = [
+            ("H5LOGFS_BUFFER_LIMIT", "1G"),
+            ("H5LOGFS_FSYNC", "flush"),
+            ("H5LOGFS_MATCH", "*.out.h5"),
+        ];
+        let options = complete(&[("buffer_limit", "64K"), ("subfiles", "3")], &variables).unwrap();
+        assert_eq!(options.output.buffer_limit, 64 << 10);
+        assert_eq!(options.output.fsync, Fsync::Flush);
+        assert_eq!(options.output.subfiles, Subfiles::Number(3));
+        assert!(options.take("a.out.h5".as_ref()));
+        assert!(!options.take("a.h5".as_ref()));
+    }
+
+    #[test]
+    fn every_option_has_a_variable() {
+        for (name, variable) in NAMES {
+            assert_eq!(variable, format!("H5LOGFS_{}", name.to_uppercase()));
+            let complaint = complete(&[], &[(variable, "?")]);
+            assert!(
+                name == "match" || complaint.unwrap_err().starts_with(variable),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_option_is_named() {
+        for (name, value, words) in [
+            (
+                "bufer_limit",
+                "1G",
+                "unknown option bufer_limit: expected one of under_vol,",
+            ),
+            (
+                "buffer_limit",
+                "1K",
+                "buffer_limit=1K: expected a size of at least 64K",
+            ),
+            (
+                "fsync",
+                "always",
+                "fsync=always: expected none, close or flush",
+            ),
+            (
+                "subfiles",
+                "0",
+                "subfiles=0: expected none, node, or a number",
+            ),
+            (
+                "share_selections",
+                "1",
+                "share_selections=1: expected yes or no",
+            ),
+        ] {
+            let complaint = given(&[(name, value)]).unwrap_err();
+            assert!(complaint.contains(words), "{name}: {complaint}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_written_as_it_is_read() {
+        let given = given(&[
+            ("match", "*.nc,*.h5"),
+            ("fsync", "none"),
+            ("fsync", "flush"),
+        ])
+        .unwrap();
+        assert_eq!(given.text(), ";match=*.nc,*.h5;fsync=flush");
     }
 }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
-use crate::class::{DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, kind};
+use crate::class::{
+    DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, dataset_optional, kind,
+};
 use crate::library::Functions;
-use crate::object::{Object, pass};
+use crate::object::{Effect, Object, pass};
 use crate::session::{Session, Transfer};
 
 passed_child! {
     /// `H5Dcreate`.
-    changes create = H5VLdataset_create(name: *const c_char, lcpl: Id, datatype: Id, space: Id, dcpl: Id, dapl: Id), kind::DATASET, Dataset;
+    Changes create = H5VLdataset_create(name: *const c_char, lcpl: Id, datatype: Id, space: Id, dcpl: Id, dapl: Id), kind::DATASET, Dataset;
     /// `H5Dopen`.
-    reads open = H5VLdataset_open(name: *const c_char, dapl: Id), kind::DATASET, Dataset;
+    Reads open = H5VLdataset_open(name: *const c_char, dapl: Id), kind::DATASET, Dataset;
 }
 
 /// The arrays of a read or a write, with a member for each dataset. They belong to the program, and are not changed.
@@ -31,6 +33,7 @@ struct Arrays<B> {
 /// A read or a write.
 #[derive(Clone, Copy)]
 struct Call<B> {
+    effect: Effect,
     arrays: Arrays<B>,
     dxpl: Id,
     requests: Requests,
@@ -122,6 +125,9 @@ impl<B: Copy> Call<B> {
         };
         for other in objects {
             first.check_like(other)?;
+            if self.effect == Effect::Changes {
+                other.touch();
+            }
         }
         let mut unders: Vec<_> = objects.iter().map(|object| object.under).collect();
         Ok(pass(&first.info, self.requests, |f, vol| {
@@ -176,6 +182,7 @@ pub unsafe extern "C" fn read(
     requests: Requests,
 ) -> Status {
     let call = Call {
+        effect: Effect::Reads,
         arrays: Arrays {
             memory_types,
             memory_spaces,
@@ -216,6 +223,7 @@ pub unsafe extern "C" fn write(
     requests: Requests,
 ) -> Status {
     let call = Call {
+        effect: Effect::Changes,
         arrays: Arrays {
             memory_types,
             memory_spaces,
@@ -245,7 +253,7 @@ pub unsafe extern "C" fn write(
 
 /// Declares callbacks that an open log may answer.
 macro_rules! asked {
-    ($($(#[$doc:meta])* $name:ident = $function:ident($args:ty), $hook:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $function:ident($args:ty), $hook:ident, $effect:expr;)*) => {
         $(
             $(#[$doc])*
             pub unsafe extern "C" fn $name(
@@ -264,7 +272,9 @@ macro_rules! asked {
                         return Ok(status);
                     }
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                    let effect = $effect(unsafe { (*args).operation });
+                    // SAFETY: see the head of the module.
+                    Ok(object.pass(effect, requests, |f, under, vol| unsafe {
                         (f.$function)(under, vol, args, dxpl, requests)
                     }))
                 })
@@ -275,9 +285,13 @@ macro_rules! asked {
 
 asked! {
     /// `H5Dget_*`.
-    get = H5VLdataset_get(DatasetGet), dataset_get;
+    get = H5VLdataset_get(DatasetGet), dataset_get, |_| Effect::Reads;
     /// Operations of the native connector, of chunks above all.
-    optional = H5VLdataset_optional(Optional), dataset_optional;
+    optional = H5VLdataset_optional(Optional), dataset_optional, |operation| match operation {
+        dataset_optional::CHUNK_WRITE | dataset_optional::FORMAT_CONVERT => Effect::Changes,
+        dataset_optional::CHUNK_ITER => Effect::Runs,
+        _ => Effect::Reads,
+    };
 }
 
 /// `H5Dset_extent`, `H5Dflush`, `H5Drefresh`.
@@ -290,9 +304,10 @@ pub unsafe extern "C" fn specific(
     // SAFETY: see the head of the module.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let is_flush = operation == DatasetSpecific::FLUSH;
-    if operation == DatasetSpecific::SET_EXTENT {
-        object.touch();
-    }
+    let effect = match operation {
+        DatasetSpecific::SET_EXTENT => Effect::Changes,
+        _ => Effect::Reads,
+    };
     object.answer(Kind::Dataset, || {
         if let Some(session) = object.session.as_ref().filter(|_| !is_flush)
             // SAFETY: the library gives the arguments of an operation.
@@ -301,7 +316,7 @@ pub unsafe extern "C" fn specific(
             return Ok(status);
         }
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, dxpl, requests)
         });
         if is_flush {

@@ -6,20 +6,20 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{DatatypeSpecific, Handle, Location, Opaque, Optional, Requests, kind};
-use crate::object::Object;
+use crate::object::{Effect, Object};
 
 passed_child! {
     /// `H5Tcommit`.
-    changes commit = H5VLdatatype_commit(name: *const c_char, datatype: Id, lcpl: Id, tcpl: Id, tapl: Id), kind::DATATYPE, Datatype;
+    Changes commit = H5VLdatatype_commit(name: *const c_char, datatype: Id, lcpl: Id, tcpl: Id, tapl: Id), kind::DATATYPE, Datatype;
     /// `H5Topen`.
-    reads open = H5VLdatatype_open(name: *const c_char, tapl: Id), kind::DATATYPE, Datatype;
+    Reads open = H5VLdatatype_open(name: *const c_char, tapl: Id), kind::DATATYPE, Datatype;
 }
 
 passed! {
     /// `H5Tget_create_plist` and the like.
-    reads get = H5VLdatatype_get(args: *mut Opaque), Datatype;
+    Reads get = H5VLdatatype_get(args: *mut Opaque), Datatype;
     /// Operations of the native connector.
-    changes optional = H5VLdatatype_optional(args: *mut Optional), Datatype;
+    Changes optional = H5VLdatatype_optional(args: *mut Optional), Datatype;
 }
 
 /// `H5Tflush`, `H5Trefresh`.
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn specific(
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     object.answer(Kind::Datatype, || {
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLdatatype_specific)(under, vol, args, dxpl, requests)
         });
         if operation == DatatypeSpecific::FLUSH {

@@ -13,7 +13,7 @@ use crate::class::{
 };
 use crate::info::Info;
 use crate::library::Library;
-use crate::object::{Object, pass, wrap_request};
+use crate::object::{Effect, Object, pass, wrap_request};
 use crate::session::{Opened, Request, Session};
 
 with_return_address! {
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn get(
             return Ok(status);
         }
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, dxpl, requests)
         });
         // SAFETY: see above. The native connector makes a list that names itself.
@@ -269,7 +269,7 @@ unsafe fn specific_of(
             args_below.arguments.equal.other = other.under;
         }
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_specific)(under, vol, &mut args_below, dxpl, requests)
         });
         if status < 0 {
@@ -312,9 +312,11 @@ pub unsafe extern "C" fn optional(
             return Ok(status);
         }
         // SAFETY: see the head of the module.
-        Ok(object.pass(requests, |f, under, vol| unsafe {
-            (f.H5VLfile_optional)(under, vol, args, dxpl, requests)
-        }))
+        Ok(
+            object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
+                (f.H5VLfile_optional)(under, vol, args, dxpl, requests)
+            }),
+        )
     })
 }
 

@@ -6,20 +6,20 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{GroupSpecific, Handle, Location, Opaque, Optional, Requests, kind};
-use crate::object::Object;
+use crate::object::{Effect, Object};
 
 passed_child! {
     /// `H5Gcreate`.
-    changes create = H5VLgroup_create(name: *const c_char, lcpl: Id, gcpl: Id, gapl: Id), kind::GROUP, Group;
+    Changes create = H5VLgroup_create(name: *const c_char, lcpl: Id, gcpl: Id, gapl: Id), kind::GROUP, Group;
     /// `H5Gopen`.
-    reads open = H5VLgroup_open(name: *const c_char, gapl: Id), kind::GROUP, Group;
+    Reads open = H5VLgroup_open(name: *const c_char, gapl: Id), kind::GROUP, Group;
 }
 
 passed! {
     /// `H5Gget_*`.
-    reads get = H5VLgroup_get(args: *mut Opaque), Group;
-    /// Operations of the native connector.
-    changes optional = H5VLgroup_optional(args: *mut Optional), Group;
+    Reads get = H5VLgroup_get(args: *mut Opaque), Group;
+    /// `H5Giterate` and `H5Gget_objinfo`.
+    Runs optional = H5VLgroup_optional(args: *mut Optional), Group;
 }
 
 /// `H5Fmount`, `H5Funmount`, `H5Gflush`, `H5Grefresh`.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn specific(
             }
         }
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLgroup_specific)(under, vol, &mut args_below, dxpl, requests)
         });
         if operation == GroupSpecific::FLUSH {

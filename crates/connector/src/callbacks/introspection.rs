@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use h5logfs_host::Kind;
-use h5logfs_host::types::{SUCCESS, Status};
+use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
 use crate::class::{self, Handle};
 use crate::info::Info;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn capabilities(info: *const c_void, flags: *mut u64) -> S
     let told = info
         .library
         .caught(Kind::Other, || info.capabilities(flags));
-    told.unwrap_or(h5logfs_host::types::FAILURE)
+    told.unwrap_or(FAILURE)
 }
 
 /// Whether an operation of the native connector is there.

@@ -4,13 +4,13 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, Id, Status};
 
 use crate::class::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
-use crate::object::{Object, pass_two};
+use crate::object::{Effect, Object, pass_two};
 
 passed_at! {
     /// `H5Lget_*`.
-    reads get = H5VLlink_get(args: *mut Opaque), Link;
+    Reads get = H5VLlink_get(args: *mut Opaque), Link;
     /// Operations of the native connector.
-    changes optional = H5VLlink_optional(args: *mut Optional), Link;
+    Changes optional = H5VLlink_optional(args: *mut Optional), Link;
 }
 
 /// Answers for two objects, of which one may be missing.
@@ -113,12 +113,14 @@ pub unsafe extern "C" fn specific(
 ) -> Status {
     // SAFETY: see the head of the module.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
-    if operation == LinkSpecific::DELETE {
-        object.touch();
-    }
+    let effect = match operation {
+        LinkSpecific::DELETE => Effect::Changes,
+        LinkSpecific::ITERATE => Effect::Runs,
+        _ => Effect::Reads,
+    };
     object.answer(Kind::Link, || {
         // SAFETY: see the head of the module.
-        Ok(object.pass(requests, |f, under, vol| unsafe {
+        Ok(object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLlink_specific)(under, location, vol, args, dxpl, requests)
         }))
     })

@@ -9,16 +9,16 @@
 //! `H5VLconnector.h` says.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use h5logfs_host::Kind;
-use h5logfs_host::types::{FAILURE, Id, Status};
+use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
 use crate::class::{Handle, Optional, Requests};
 use crate::library::Functions;
-use crate::object::Object;
+use crate::object::{Effect, Object};
 
-/// Declares callbacks that the connector below answers for all objects. The handle comes first; with `at`, the object is
-/// seen from it. With `changes` an open log hears that something may have changed.
+/// Declares callbacks that the connector below answers for all objects, with their [`Effect`].
 macro_rules! passed {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
         $(
@@ -31,19 +31,14 @@ macro_rules! passed {
             ) -> Status {
                 // SAFETY: see the head of the module.
                 let object = unsafe { Object::of_handle(handle) };
-                passed!(@$what object);
                 object.answer(Kind::$kind, || {
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                    Ok(object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, vol, $($argument,)* dxpl, requests)
                     }))
                 })
             }
         )*
-    };
-    (@reads $object:ident) => {};
-    (@changes $object:ident) => {
-        $object.touch();
     };
 }
 
@@ -61,10 +56,9 @@ macro_rules! passed_at {
             ) -> Status {
                 // SAFETY: see the head of the module.
                 let object = unsafe { Object::of_handle(handle) };
-                passed!(@$what object);
                 object.answer(Kind::$kind, || {
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(requests, |f, under, vol| unsafe {
+                    Ok(object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
                     }))
                 })
@@ -88,10 +82,9 @@ macro_rules! passed_child {
             ) -> Handle {
                 // SAFETY: see the head of the module.
                 let object = unsafe { Object::of_handle(handle) };
-                passed!(@$what object);
                 let child = object.info.library.caught(Kind::$kind, || {
                     // SAFETY: see the head of the module.
-                    object.pass_child($object_type, requests, |f, under, vol| unsafe {
+                    object.pass_child(Effect::$what, $object_type, requests, |f, under, vol| unsafe {
                         (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
                     })
                 });
@@ -117,7 +110,7 @@ pub mod wrap;
 
 passed! {
     /// An operation of no part.
-    changes optional = H5VLoptional(args: *mut Optional), Other;
+    Changes optional = H5VLoptional(args: *mut Optional), Other;
 }
 
 /// Closes an object: the connector below its own, then ours.
@@ -132,14 +125,17 @@ unsafe fn close(
 ) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let library = object.info.library;
-    let closed = library.caught(Kind::Close, || {
-        let status = object.pass(requests, call);
-        if status >= 0 {
-            // SAFETY: libhdf5 gives up the handle, which nothing uses after this.
-            unsafe { Object::free(handle) }?;
+    let info = Arc::clone(&object.info);
+    let closed = info.library.caught(Kind::Close, || {
+        if !object.is_closed() {
+            let status = object.pass(Effect::Reads, requests, call);
+            if status < 0 {
+                return Ok(status);
+            }
         }
-        Ok(status)
+        // SAFETY: libhdf5 gives up the handle, which nothing uses after this.
+        unsafe { Object::free(handle) }?;
+        Ok(SUCCESS)
     });
     closed.unwrap_or(FAILURE)
 }

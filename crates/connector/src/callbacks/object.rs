@@ -6,14 +6,14 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
-use crate::object::{Object, pass_two};
+use crate::object::{Effect, Object, pass_two};
 use crate::session::{Copy, Session};
 
 passed_at! {
     /// `H5Oget_info`, `H5Iget_name` and the like. A file that is asked for is wrapped by the library.
-    reads get = H5VLobject_get(args: *mut ObjectGet), Object;
+    Reads get = H5VLobject_get(args: *mut ObjectGet), Object;
     /// Operations of the native connector.
-    changes optional = H5VLobject_optional(args: *mut Optional), Object;
+    Changes optional = H5VLobject_optional(args: *mut Optional), Object;
 }
 
 /// `H5Oopen`.
@@ -116,12 +116,14 @@ pub unsafe extern "C" fn specific(
 ) -> Status {
     // SAFETY: see the head of the module.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
-    if operation == ObjectSpecific::CHANGE_COUNT {
-        object.touch();
-    }
+    let effect = match operation {
+        ObjectSpecific::CHANGE_COUNT => Effect::Changes,
+        ObjectSpecific::VISIT => Effect::Runs,
+        _ => Effect::Reads,
+    };
     object.answer(Kind::Object, || {
         // SAFETY: see the head of the module.
-        let status = object.pass(requests, |f, under, vol| unsafe {
+        let status = object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLobject_specific)(under, location, vol, args, dxpl, requests)
         });
         if operation == ObjectSpecific::FLUSH {

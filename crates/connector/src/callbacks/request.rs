@@ -1,9 +1,10 @@
 //! Asynchronous requests of the connector below. The native one has none.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use h5logfs_host::Kind;
-use h5logfs_host::types::{Id, Status};
+use h5logfs_host::types::{FAILURE, Id, Status};
 
 use crate::class::{Handle, Opaque, Optional};
 use crate::library::Functions;
@@ -24,16 +25,18 @@ unsafe fn ask(
 ) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let library = object.info.library;
-    let asked = library.caught(Kind::Other, || {
-        let status = library.quietly(|f| call(f, object.under, object.info.under_vol));
+    let info = Arc::clone(&object.info);
+    let asked = info.library.caught(Kind::Other, || {
+        let status = info
+            .library
+            .quietly(|f| call(f, object.under, info.under_vol));
         if status >= 0 && ends() {
             // SAFETY: the request has ended, and nothing uses it after this.
             unsafe { Object::free(handle) }?;
         }
         Ok(status)
     });
-    asked.unwrap_or(h5logfs_host::types::FAILURE)
+    asked.unwrap_or(FAILURE)
 }
 
 /// Waits.

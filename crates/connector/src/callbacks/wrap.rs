@@ -82,11 +82,12 @@ pub unsafe extern "C" fn wrap(
 pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let library = object.info.library;
-    let unwrapped = library.caught(Kind::Other, || {
+    let info = Arc::clone(&object.info);
+    let unwrapped = info.library.caught(Kind::Other, || {
         // SAFETY: see the head of the module.
-        let bottom = library
-            .quietly(|f| unsafe { (f.H5VLunwrap_object)(object.under, object.info.under_vol) });
+        let bottom = info
+            .library
+            .quietly(|f| unsafe { (f.H5VLunwrap_object)(object.under, info.under_vol) });
         if !bottom.is_null() {
             // SAFETY: the library gives up the handle, which nothing uses after this.
             unsafe { Object::free(handle) }?;
@@ -100,13 +101,12 @@ pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
 pub unsafe extern "C" fn free_context(context: *mut c_void) -> Status {
     // SAFETY: a context of ours, which the library gives up.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-    let library = context.info.library;
-    let freed = library.caught(Kind::Other, || {
+    let info = Arc::clone(&context.info);
+    let freed = info.library.caught(Kind::Other, || {
         if !context.under.is_null() {
             // SAFETY: the context of the connector below, freed once.
-            library.quietly(|f| unsafe {
-                (f.H5VLfree_wrap_ctx)(context.under, context.info.under_vol)
-            });
+            info.library
+                .quietly(|f| unsafe { (f.H5VLfree_wrap_ctx)(context.under, info.under_vol) });
         }
         drop(context);
         Ok(SUCCESS)

@@ -1,5 +1,6 @@
 //! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
 
+use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 use std::ptr;
@@ -11,6 +12,9 @@ use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status, access};
 use crate::class::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
 use crate::info::Info;
 use crate::session::{Opened, Request, Session};
+
+/// The name of the file driver.
+const DRIVER: &CStr = c"h5logfs";
 
 /// Opens a log for reading. `None` for a plain file.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
@@ -136,24 +140,19 @@ fn has_image(info: &Info, fapl: Id) -> bool {
 /// Calls with a copy of a file access property list for the native connector, in which the file driver is set.
 fn with_driver<R>(info: &Arc<Info>, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, String> {
     info.with_under_list(fapl, |list| {
-        // SAFETY: the class lives as long as the process. A file that is opened with the driver has a reference to it.
-        let driver = info
-            .library
-            .nested(|f| unsafe { (f.H5FDregister)(h5logfs_file_driver::class()) });
-        // SAFETY: both identifiers are of this library; the driver has no properties.
-        let set = info.library.nested(|f| unsafe {
-            match driver {
-                0.. => (f.H5Pset_driver)(list, driver, ptr::null()),
-                _ => FAILURE,
+        // SAFETY: the library is ready to be called, and `list` is a list of ours. The class lives as long as the process.
+        let status = info.library.nested(|f| unsafe {
+            // Once, and for good: files with the same driver are compared with each other.
+            if (f.H5FDis_driver_registered_by_name)(DRIVER.as_ptr()) <= 0
+                && (f.H5FDregister)(h5logfs_file_driver::class()) < 0
+            {
+                return FAILURE;
             }
+            (f.H5Pset_driver_by_name)(list, DRIVER.as_ptr(), ptr::null())
         });
-        if set < 0 {
-            return Err("the file driver cannot be registered".into());
+        match status {
+            0.. => Ok(call(list)),
+            _ => Err("the file driver cannot be registered".into()),
         }
-        let result = call(list);
-        // SAFETY: the reference is ours, and given up once.
-        info.library
-            .nested(|f| unsafe { (f.H5FDunregister)(driver) });
-        Ok(result)
     })
 }
