@@ -14,7 +14,9 @@ use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening;
 use crate::spill::Spill;
 use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, check_id, crc32};
-use h5logfs_core::journal::{self, Commit, FileId, Header, HeldFile, Job, Journal, Line, Recorded};
+use h5logfs_core::journal::{
+    self, Append, Commit, FileId, Header, HeldFile, Job, Journal, Line, Recorded,
+};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
@@ -130,7 +132,7 @@ impl Files {
         options: &Options,
         base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
     ) -> Result<Self> {
-        let agreed = |outcome| check_outcome(path, "append", ranks.agree(outcome));
+        let agreed = |outcome| check_outcome(path, "open", ranks.agree(outcome));
         let started = check_hints(&options.hints).and_then(|()| {
             let begin = || reopening::begin(path, ranks, options, base);
             ranks.is_root().then(begin).transpose()
@@ -143,8 +145,7 @@ impl Files {
         let state = State::from_bytes(&state).ok_or_else(|| Error::closed(path))?;
         let (journal, held) = started.map(|s| (s.journal, s.held)).unwrap_or_default();
         let header = Header {
-            subfiles: state.subfiles,
-            config: state.config,
+            append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
         };
         let file_number =
@@ -252,6 +253,11 @@ impl Files {
     /// Whether [`Files::spill`] works, which is the same on all ranks of the data file.
     pub fn may_spill(&self) -> bool {
         self.spill.is_allowed()
+    }
+
+    /// Whether the log was there before, and other jobs have written to its data files.
+    pub fn is_append(&self) -> bool {
+        self.header.append.is_some()
     }
 
     /// Complete flushes, those of earlier jobs included.

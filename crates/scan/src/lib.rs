@@ -18,12 +18,14 @@
 //! Besides scans:
 //!
 //! * [`closing`] closes a log, for the writer and for `h5logfs recover`.
+//! * [`definitions`] opens a closed log again, for the writer.
 //! * [`worker`] serves scans in confined processes (feature `worker`).
 
 mod chunks;
 mod classic;
 pub mod closing;
 mod dataset;
+pub mod definitions;
 mod hdf5_sys;
 mod layout_objects;
 mod logvol;

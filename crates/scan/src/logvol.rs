@@ -26,6 +26,7 @@ const OPTIONAL: u32 = 1;
 /// The root attribute `_int_att`.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
+    datasets: i64,
     data_logs: i64,
     metadata_logs: i64,
     config: i64,
@@ -41,7 +42,8 @@ impl Header {
             return Ok(None);
         };
         match h5::read_integers(&attribute, 5).map_err(|e| format!("{MARK}: {e}"))?[..] {
-            [_, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
+            [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
+                datasets,
                 data_logs,
                 metadata_logs,
                 config,
@@ -49,6 +51,11 @@ impl Header {
             })),
             ref other => Err(format!("{MARK} has {} values, not 5", other.len())),
         }
+    }
+
+    /// How many IDs were ever given to datasets.
+    pub fn datasets(&self) -> i64 {
+        self.datasets
     }
 
     fn is_subfiled(&self) -> bool {

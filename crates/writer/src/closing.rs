@@ -31,14 +31,20 @@ pub fn close(
         ranks.wait();
         check_outcome(files.path(), "close", ranks.agree(outcome))
     };
-    let (table, written) = files.write_table(section);
-    // Collective: a rank whose write has failed must take part, too.
-    let synced = match fsync {
+    let about = |e: String| format!("{}: {e}", files.data_path().display());
+    let sync = || match fsync {
         Fsync::None => Ok(()),
         Fsync::Close | Fsync::Flush => files.sync(),
     };
-    let about = |e: String| format!("{}: {e}", files.data_path().display());
-    finished(LocalOutcome::of(written.and(synced).map_err(about)).0)?;
+    if files.is_append() {
+        finished(LocalOutcome::of(sync().map_err(about)).0)?;
+        let closed = close_again(files, fsync).map_err(|e| e.to_string());
+        return finished(LocalOutcome::of(closed).0);
+    }
+    let (table, written) = files.write_table(section);
+    // Collective: a rank whose write has failed must take part, too.
+    let written = written.and(sync());
+    finished(LocalOutcome::of(written.map_err(about)).0)?;
 
     let fronted = if files.is_first_of_data_file() {
         write_log_front(files, table, objects.datasets.len(), fsync)
@@ -49,6 +55,21 @@ pub fn close(
 
     let closed = finish_master(files, objects, fsync);
     finished(LocalOutcome::of(closed.map_err(|e| e.to_string())).0)
+}
+
+/// On the first rank of the job: closes a log to which it has appended. The ranks do not know the entries of earlier jobs,
+/// so that the first one takes all from the data files.
+fn close_again(files: &Files, fsync: Fsync) -> CoreResult<()> {
+    let Some(journal) = files.journal() else {
+        return Ok(());
+    };
+    journal.check_name()?;
+    let force = fsync != Fsync::None;
+    h5logfs_scan::closing::close_again(files.path(), files.flushes(), force)?;
+    if force {
+        sync_names(files.path(), files.header())?;
+    }
+    journal.remove()
 }
 
 /// On the first rank of each data file: the HDF5 metadata in front of the data.

@@ -40,6 +40,7 @@ mod closing;
 mod differences;
 mod left_out;
 mod memory;
+mod reopening;
 mod spec;
 
 use std::borrow::Cow;
@@ -135,19 +136,35 @@ impl Writer {
         comm: &impl Communicator,
         options: Options,
     ) -> Result<Self> {
-        let ranks = Ranks::new(MpiRanks::duplicate(comm));
-        // The program may change its directory before it closes the file.
-        let given = path.as_ref();
-        let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
-        let same = ranks.agree(check_same(given, &options, &ranks));
-        check_outcome(&path, "create", same)?;
+        let (path, ranks) = begin(path.as_ref(), comm, &options, "create")?;
         let files = Files::create(&path, &ranks, &options)?;
-        Ok(Writer {
+        Ok(Self::new(path, Open { ranks, files }, options))
+    }
+
+    /// Opens a log again, to add to it: one that was closed, or whose job ended before the close. It has to be made by
+    /// this library. [`Writer::open_dataset`] finds its datasets. From now on the log is not closed; what it holds is
+    /// kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks than before. All
+    /// ranks pass the same path and options. The options for new files (`overwrite`, `discard_unclosed`, `subfiles`) are
+    /// refused. Duplicates `comm`. Collective.
+    pub fn open(
+        path: impl AsRef<Path>,
+        comm: &impl Communicator,
+        options: Options,
+    ) -> Result<Self> {
+        let (path, ranks) = begin(path.as_ref(), comm, &options, "open")?;
+        let (files, definitions) = reopening::open(&path, &ranks, &options)?;
+        let mut writer = Self::new(path, Open { ranks, files }, options);
+        writer.take_in(definitions)?;
+        Ok(writer)
+    }
+
+    fn new(path: PathBuf, open: Open, options: Options) -> Self {
+        Writer {
             section: Section::new(options.share_selections, options.encode_selections),
             path,
-            rank: ranks.rank(),
+            rank: open.ranks.rank(),
             options,
-            open: Some(Open { ranks, files }),
+            open: Some(open),
             outline: Outline::default(),
             memory: Vec::new(),
             defined: Vec::new(),
@@ -159,7 +176,30 @@ impl Writer {
             memory_blocks: Blocks::default(),
             refused: None,
             unreported: None,
-        })
+        }
+    }
+
+    /// Takes in the definitions of a log that is opened again. They are in its journal.
+    fn take_in(&mut self, definitions: Vec<Definition>) -> Result<()> {
+        for definition in definitions {
+            let added = self.outline.add(&definition).and_then(|()| {
+                if let Definition::Dataset { layout, .. } = &definition {
+                    self.memory.push(MemoryType::of_file(&layout.datatype)?);
+                }
+                Ok(())
+            });
+            added.map_err(|reason| self.definition_error(reason))?;
+            self.note_flushed(definition);
+        }
+        Ok(())
+    }
+
+    /// The first rank keeps definitions for the close.
+    fn note_flushed(&mut self, definition: Definition) {
+        // The outline has the extents.
+        if self.rank == 0 && !definition.changes_dataset() {
+            self.flushed.push(definition);
+        }
     }
 
     /// Path of the file.
@@ -193,6 +233,43 @@ impl Writer {
         self.define(Definition::Dataset { path, layout })?;
         self.memory.push(memory);
         Ok(Dataset(id))
+    }
+
+    /// Finds a dataset again: one of a log that was opened again, or one that this writer has made. `T` is the type of its
+    /// elements in memory. Fails if the dataset has another type. Local.
+    pub fn open_dataset<T: H5Type>(&mut self, path: &str) -> Result<Dataset> {
+        self.open_dataset_of(path, datatype_of::<T>())
+    }
+
+    /// Finds a dataset again, with a datatype that is known only when the program runs. Local. See
+    /// [`Writer::open_dataset`].
+    pub fn open_dataset_as(&mut self, path: &str, memory: Datatype) -> Result<Dataset> {
+        self.open_dataset_of(path, Ok(memory))
+    }
+
+    fn open_dataset_of(
+        &mut self,
+        path: &str,
+        memory: std::result::Result<Datatype, String>,
+    ) -> Result<Dataset> {
+        if self.open.is_none() {
+            return Err(Error::closed(&self.path));
+        }
+        let path = absolute(path);
+        let opened = memory.and_then(|memory| {
+            let id = self.outline.dataset_at(&path)?;
+            let layout = &self.outline.datasets[id as usize].layout;
+            let known = &mut self.memory[id as usize];
+            let stated = known.state(MemoryType::new(memory)?, &layout.datatype);
+            stated.map_err(|e| format!("dataset {path}: {e}"))?;
+            Ok(Dataset(id))
+        });
+        opened.map_err(|reason| self.definition_error(reason))
+    }
+
+    /// Whether the file has a group or a dataset at this path. Local.
+    pub fn exists(&self, path: &str) -> bool {
+        self.outline.has_object(&absolute(path))
     }
 
     /// Creates an attribute of the object at `path`. `/` is the root group. Collective, without
@@ -665,11 +742,8 @@ impl Writer {
         let committed = ranks.follow_root(committed);
         if matches!(committed, GlobalOutcome::Good) {
             files.set_committed(ends);
-            let defined = self.defined.drain(..);
-            if ranks.is_root() {
-                // The outline has the extents.
-                self.flushed
-                    .extend(defined.filter(|d| !d.changes_dataset()));
+            for definition in std::mem::take(&mut self.defined) {
+                self.note_flushed(definition);
             }
         }
         Ok(committed)
@@ -796,6 +870,21 @@ fn form_of(layout: &DatasetLayout) -> Form<'_> {
         chunk: layout.chunk.as_deref(),
         filters: &layout.filters,
     }
+}
+
+/// The path and the ranks of a file that is to be opened or created, if all ranks give the same. Collective.
+fn begin(
+    given: &Path,
+    comm: &impl Communicator,
+    options: &Options,
+    operation: &'static str,
+) -> Result<(PathBuf, Ranks)> {
+    let ranks = Ranks::new(MpiRanks::duplicate(comm));
+    // The program may change its directory before it closes the file.
+    let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+    let same = ranks.agree(check_same(given, options, &ranks));
+    check_outcome(&path, operation, same)?;
+    Ok((path, ranks))
 }
 
 /// Adds the slash in front if it is missing.

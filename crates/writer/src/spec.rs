@@ -78,6 +78,8 @@ pub(super) struct MemoryType {
     runs: Vec<(usize, usize)>,
     /// The last Rust type that had this datatype.
     rust: Option<TypeId>,
+    /// The program has said that it is this one. Else it is that of the file.
+    is_stated: bool,
 }
 
 impl MemoryType {
@@ -92,7 +94,36 @@ impl MemoryType {
             size,
             runs,
             rust: None,
+            is_stated: true,
         })
+    }
+
+    /// That of a dataset of which the program has not said yet how its elements lie in memory.
+    pub fn of_file(datatype: &Datatype) -> Result<Self, String> {
+        Ok(MemoryType {
+            is_stated: false,
+            ..Self::new(datatype.clone())?
+        })
+    }
+
+    /// Takes note of what a program says of a dataset whose elements are of type `file` in the file. It stays as it is
+    /// then: there may be pointers to such elements.
+    pub fn state(&mut self, given: MemoryType, file: &Datatype) -> Result<(), String> {
+        if given.datatype.packed() != *file {
+            return Err(format!(
+                "its elements are {}, and it was opened with {}",
+                file.short(),
+                given.datatype.short()
+            ));
+        }
+        if !self.is_stated {
+            *self = given;
+        } else if self.datatype != given.datatype {
+            return Err(
+                "it was made or opened before with members at other places in memory".into(),
+            );
+        }
+        Ok(())
     }
 
     /// Whether values of `T` have this datatype. Each write asks, so the answer is cached.
@@ -384,6 +415,25 @@ mod tests {
             wanted.push(1);
         }
         assert_eq!(bytes, wanted);
+    }
+
+    /// The file has no gaps, so it does not say where the members lie in memory.
+    #[test]
+    fn a_program_says_once_how_elements_lie_in_memory() {
+        let file = datatype_of::<Event>().unwrap().packed();
+        let stated = |datatype: Datatype| MemoryType::new(datatype).unwrap();
+        let mut memory = MemoryType::of_file(&file).unwrap();
+        let other = memory.state(stated(Datatype::float(8)), &file);
+        assert!(other.unwrap_err().ends_with("was opened with f64"));
+        memory
+            .state(stated(datatype_of::<Event>().unwrap()), &file)
+            .unwrap();
+        assert!(memory.is::<Event>());
+        memory
+            .state(stated(datatype_of::<Event>().unwrap()), &file)
+            .unwrap();
+        let packed = memory.state(stated(file.clone()), &file);
+        assert!(packed.unwrap_err().contains("other places"));
     }
 
     #[test]

@@ -177,6 +177,10 @@ macro_rules! native {
                 match self { $(Native::$name => $datatype),* }
             }
 
+            fn open(self, file: &mut Writer, path: &str) -> Result<Dataset> {
+                match self { $(Native::$name => file.open_dataset::<$rust>(path)),* }
+            }
+
             fn spec(self, dims: &[u64]) -> DatasetSpec {
                 match self { $(Native::$name => DatasetSpec::new::<$rust>(dims)),* }
             }
@@ -340,6 +344,14 @@ impl Element {
         match self {
             Element::Native(native) => native.datatype(),
             Element::Described(datatype) => datatype.clone(),
+        }
+    }
+
+    /// Finds a dataset of this type again.
+    pub fn open(&self, file: &mut Writer, path: &str) -> Result<Dataset> {
+        match self {
+            Element::Native(native) => native.open(file, path),
+            Element::Described(datatype) => file.open_dataset_as(path, datatype.clone()),
         }
     }
 

@@ -19,7 +19,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Result, Subfiles, Writer};
-use mpi::topology::SimpleCommunicator;
+use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 
 use element::Element;
@@ -52,7 +52,52 @@ fn main() {
 }
 
 fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool) -> Result<()> {
-    let options = Options {
+    let file = Writer::create(path, world, options(program))?;
+    let mut running = Some(Running::new(file, world));
+    let mut datasets = Vec::new();
+    for (number, round) in program.rounds.iter().enumerate() {
+        if let Some(Step::Reopen { ranks, closed }) = round.steps.first() {
+            let left = running.take().map(|r| r.leave(*closed)).transpose()?;
+            // The lock of the journal is free once the first rank has left the file.
+            world.barrier();
+            let writes = world.rank() < *ranks as i32;
+            let color = if writes {
+                Color::with_value(0)
+            } else {
+                Color::undefined()
+            };
+            running = match world.split_by_color(color) {
+                Some(writers) => Some(reopen(program, path, &writers, &datasets, left)?),
+                None => None,
+            };
+        }
+        let last = number + 1 == program.rounds.len();
+        let end = match (last, program.closed) {
+            (false, _) => End::Flush,
+            (true, true) => End::Close,
+            (true, false) => End::Open,
+        };
+        if let Some(running) = &mut running {
+            running.round(&round.steps, end)?;
+        }
+        datasets.extend(round.steps.iter().filter_map(|step| match step {
+            Step::Dataset(new) => Some(&**new),
+            _ => None,
+        }));
+    }
+    if program.closed {
+        running.map(|r| r.leave(true)).transpose()?;
+    } else if abort && program.rounds.len() > 2 {
+        // All are to come this far: mpirun ends the others with the first.
+        world.barrier();
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+    }
+    Ok(())
+}
+
+fn options(program: &Program) -> Options {
+    Options {
         subfiles: match program.subfiles {
             0 => Subfiles::None,
             // All ranks are on one node.
@@ -73,30 +118,29 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool
             Vec::new()
         },
         ..Options::default()
-    };
-    let mut running = Running {
-        file: Writer::create(path, world, options)?,
-        rank: world.rank() as usize,
-        datasets: Vec::new(),
-    };
-    for (number, round) in program.rounds.iter().enumerate() {
-        let last = number + 1 == program.rounds.len();
-        let end = match (last, program.closed) {
-            (false, _) => End::Flush,
-            (true, true) => End::Close,
-            (true, false) => End::Open,
-        };
-        running.round(&round.steps, end)?;
     }
-    if program.closed {
-        running.file.close()?;
-    } else if abort && program.rounds.len() > 2 {
-        // All are to come this far: mpirun ends the others with the first.
-        world.barrier();
-        let own = rustix::process::getpid();
-        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Opens the file again, with these datasets. `left`: the extents that this rank knows.
+fn reopen(
+    program: &Program,
+    path: &Path,
+    writers: &SimpleCommunicator,
+    datasets: &[&NewDataset],
+    left: Option<Vec<Vec<u64>>>,
+) -> Result<Running> {
+    let options = Options {
+        subfiles: Subfiles::None,
+        ..options(program)
+    };
+    let mut running = Running::new(Writer::open(path, writers, options)?, writers);
+    for new in datasets {
+        assert!(running.file.exists(&new.path));
+        let dataset = new.element.open(&mut running.file, &new.path)?;
+        running.datasets.push((dataset, new.element.clone()));
     }
-    Ok(())
+    assert!(left.is_none_or(|left| left == running.extents()));
+    Ok(running)
 }
 
 /// How a round ends.
@@ -115,6 +159,29 @@ struct Running {
 }
 
 impl Running {
+    fn new(file: Writer, writers: &SimpleCommunicator) -> Self {
+        Running {
+            file,
+            rank: writers.rank() as usize,
+            datasets: Vec::new(),
+        }
+    }
+
+    fn extents(&self) -> Vec<Vec<u64>> {
+        let extent =
+            |(dataset, _): &(Dataset, Element)| self.file.dims(*dataset).map(<[u64]>::to_vec);
+        self.datasets.iter().map(|d| extent(d).unwrap()).collect()
+    }
+
+    /// Ends the work on the file. Returns the extents that it had.
+    fn leave(mut self, closed: bool) -> Result<Vec<Vec<u64>>> {
+        let extents = self.extents();
+        if closed {
+            self.file.close()?;
+        }
+        Ok(extents)
+    }
+
     fn round(&mut self, steps: &[Step], end: End) -> Result<()> {
         for (number, step) in steps.iter().enumerate() {
             if let Step::Writes(writes) = step
@@ -148,6 +215,8 @@ impl Running {
     fn step(&mut self, step: &Step) -> Result<()> {
         let file = &mut self.file;
         match step {
+            // It is done.
+            Step::Reopen { .. } => Ok(()),
             Step::Group { path } => file.group(path),
             Step::Dataset(new) => {
                 // Paths may lack the slash in front.

@@ -22,7 +22,7 @@ pub struct Program {
     pub rounds: Vec<Round>,
 }
 
-/// What happens between two flushes.
+/// What happens between two flushes. The first step may be [`Step::Reopen`].
 #[derive(Debug, Serialize)]
 pub struct Round {
     pub steps: Vec<Step>,
@@ -43,6 +43,11 @@ pub enum Step {
     Extend {
         dataset: usize,
         dims: Vec<u64>,
+    },
+    /// The file is left, closed or not, and opened again by the first `ranks` ranks.
+    Reopen {
+        ranks: u32,
+        closed: bool,
     },
     /// By rank.
     Writes(Vec<Writes>),
@@ -133,6 +138,7 @@ impl Program {
         let mut drawing = Drawing {
             random,
             ranks,
+            writers: ranks,
             subfiles,
             paths: vec!["/".into()],
             names: HashSet::new(),
@@ -140,7 +146,7 @@ impl Program {
             owners: HashMap::new(),
             earlier: vec![Vec::new(); ranks as usize],
         };
-        let rounds = (0..rounds).map(|_| drawing.round()).collect();
+        let rounds = (0..rounds).map(|number| drawing.round(number)).collect();
         Program {
             seed,
             ranks,
@@ -156,6 +162,8 @@ impl Program {
 struct Drawing {
     random: Random,
     ranks: u32,
+    /// How many of the ranks have the file open.
+    writers: u32,
     subfiles: u32,
     /// Objects that can have attributes.
     paths: Vec<String>,
@@ -171,13 +179,15 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn round(&mut self) -> Round {
+    fn round(&mut self, round: u64) -> Round {
+        let reopened = round > 0 && self.random.percent(30);
+        let reopened = reopened.then(|| self.reopen());
         let number = if self.random.percent(10) {
             0
         } else {
             self.random.between(2, 10)
         };
-        let mut steps = Vec::new();
+        let mut steps = vec![reopened];
         if self.datasets.is_empty() {
             for _ in 0..self.random.between(1, 4) {
                 steps.push(self.dataset());
@@ -199,13 +209,25 @@ impl Drawing {
         Round { steps }
     }
 
-    fn appends(&mut self) -> Step {
-        let ranks = 0..self.ranks;
-        Step::Appends(ranks.map(|_| self.appends_of_rank()).collect())
+    fn reopen(&mut self) -> Step {
+        self.writers = self.random.between(1, u64::from(self.ranks)) as u32;
+        Step::Reopen {
+            ranks: self.writers,
+            closed: self.random.percent(60),
+        }
     }
 
-    fn appends_of_rank(&mut self) -> Appends {
-        let number = self.random.below(4);
+    fn appends(&mut self) -> Step {
+        let ranks = 0..self.ranks;
+        Step::Appends(ranks.map(|rank| self.appends_of_rank(rank)).collect())
+    }
+
+    fn appends_of_rank(&mut self, rank: u32) -> Appends {
+        let number = if rank < self.writers {
+            self.random.below(4)
+        } else {
+            0
+        };
         Appends {
             batch: self.random.percent(35),
             list: (0..number).filter_map(|_| self.append()).collect(),
@@ -426,7 +448,7 @@ impl Drawing {
     }
 
     fn writes_of(&mut self, rank: u32) -> Writes {
-        let number = if self.random.percent(25) {
+        let number = if rank >= self.writers || self.random.percent(25) {
             0
         } else {
             self.random.between(1, 5)
@@ -480,7 +502,7 @@ impl Drawing {
         if self.subfiles < 2 {
             return true;
         }
-        let subfile = rank * self.subfiles / self.ranks;
+        let subfile = rank * self.subfiles / self.writers;
         let elements = region.listed();
         let key = |at: &Vec<u64>| (dataset, at.clone());
         let free = |at: &Vec<u64>| self.owners.get(&key(at)).is_none_or(|o| *o == subfile);

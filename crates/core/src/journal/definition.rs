@@ -189,14 +189,15 @@ pub struct Outline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Group,
-    Dataset,
+    /// With its ID.
+    Dataset(u32),
 }
 
 impl Kind {
     fn word(self) -> &'static str {
         match self {
             Kind::Group => "group",
-            Kind::Dataset => "dataset",
+            Kind::Dataset(_) => "dataset",
         }
     }
 }
@@ -218,7 +219,7 @@ impl Outline {
                 let laid_out = room.ok_or_else(|| {
                     format!("dataset {path}: {}", too_large(layout, &layout.dims))
                 })?;
-                self.add_object(path, Kind::Dataset)?;
+                self.add_object(path, Kind::Dataset(self.datasets.len() as u32))?;
                 self.laid_out = laid_out;
                 self.datasets.push(Defined {
                     path: path.clone(),
@@ -254,6 +255,21 @@ impl Outline {
         path == "/" || self.objects.get(path) == Some(&Kind::Group)
     }
 
+    /// Whether there is a group or a dataset at `path`.
+    pub fn has_object(&self, path: &str) -> bool {
+        path == "/" || self.objects.contains_key(path)
+    }
+
+    /// The ID of the dataset at `path`. Fails where there is none.
+    pub fn dataset_at(&self, path: &str) -> Result<u32> {
+        match self.objects.get(path) {
+            Some(Kind::Dataset(id)) => Ok(*id),
+            Some(Kind::Group) => Err(format!("{path} is a group, and no dataset")),
+            None if path == "/" => Err("/ is a group, and no dataset".into()),
+            None => Err(format!("there is no dataset {path} in this file")),
+        }
+    }
+
     /// The parent groups of `path` that do not exist yet, the outermost first.
     pub fn missing_groups(&self, path: &str) -> Vec<String> {
         let slashes = path.match_indices('/').skip(1);
@@ -275,7 +291,7 @@ impl Outline {
         match self.objects.get(parent) {
             _ if parent.is_empty() => {}
             Some(Kind::Group) => {}
-            Some(Kind::Dataset) => return Err(format!("{path}: {parent} is a dataset")),
+            Some(Kind::Dataset(_)) => return Err(format!("{path}: {parent} is a dataset")),
             None => return Err(format!("{path}: there is no group {parent}")),
         }
         self.objects.insert(path.to_owned(), kind);

@@ -4,6 +4,7 @@
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
 //! * [`words`] says them in messages.
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
+//! * [`state`] describes all of it at once, for an append.
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
@@ -19,6 +20,7 @@ pub mod held;
 pub mod job;
 pub mod scales;
 pub mod shadow;
+pub mod state;
 pub mod value;
 pub mod words;
 

@@ -13,7 +13,7 @@ mod scales;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, close_again, recover};
 
 use std::ffi::CString;
 use std::fs::OpenOptions;

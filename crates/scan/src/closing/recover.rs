@@ -16,7 +16,7 @@ use h5logfs_core::journal::{self, FileId, Recorded, Torn};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::Section;
-use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::window::Piece;
 
@@ -60,34 +60,66 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
     let kept = choose_flushes(path, &files, all, last)?;
     // First all reads, because they can fail, then the writes.
     let data_files = read_data_files(&files, &kept)?;
-    for file in &data_files {
-        let failed = |e: io::Error| Error::io(&file.path, e);
-        if kept.flushes() < flushes {
-            copy_anew(file, &kept.id).map_err(failed)?;
+    if kept.flushes() < flushes {
+        for file in &data_files {
+            copy_anew(file, &kept.id).map_err(|e| Error::io(&file.path, e))?;
         }
-        let data = Piece {
-            offset: FRONT,
-            len: file.end - FRONT,
-        };
-        let table = write_table(file, &kept.id).map_err(failed)?;
-        write_front_of(&file.path, &kept, Role::Log { data, table })?;
     }
-    if kept.header.subfiles > 0 {
-        write_front_of(path, &kept, Role::Master)?;
-    }
-    let datasets = &kept.outline.datasets;
-    write_objects(path, &kept.id, &kept.definitions, datasets)?;
-    for file in &data_files {
-        sync(&file.path)?;
-    }
-    sync(path)?;
+    write_closed(path, &data_files, &kept)?;
+    sync_all(path, &data_files)?;
     std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
     sync(parent(path))?;
     Ok(Some(Recovered {
         flushes: kept.flushes(),
-        datasets: datasets.len(),
+        datasets: kept.outline.datasets.len(),
         torn: kept.torn,
     }))
+}
+
+/// Closes a log to which the caller has appended: its earlier entries are in the data files only. The caller has the lock
+/// of the journal, which has so many flushes, and removes it. With `force` all is on the disk then. If it is interrupted,
+/// it can be repeated.
+pub fn close_again(path: &Path, flushes: u64, force: bool) -> Result<()> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    let master = SourceFile::open(&dir, &name)?;
+    let files = LogFiles::of(&dir, &name, &master);
+    let Some((_, journal)) = journal::of_file(&files, &master)? else {
+        return Err(Error::bad_file(path, "its journal is not there"));
+    };
+    if journal.flushes() != flushes {
+        let there = journal.flushes();
+        let reason = format!("its journal was damaged: it has {there} flushes, and had {flushes}");
+        return Err(Error::bad_file(path, reason));
+    }
+    let data_files = read_data_files(&files, &journal)?;
+    write_closed(path, &data_files, &journal)?;
+    if force {
+        sync_all(path, &data_files)?;
+    }
+    Ok(())
+}
+
+/// Makes HDF5 files of the files of a log. Only the journal is left.
+fn write_closed(path: &Path, data_files: &[DataFile], journal: &Recorded) -> Result<()> {
+    for file in data_files {
+        let data = Piece {
+            offset: FRONT,
+            len: file.end - FRONT,
+        };
+        let table = write_table(file, &journal.id).map_err(|e| Error::io(&file.path, e))?;
+        write_front_of(&file.path, journal, Role::Log { data, table })?;
+    }
+    if journal.header.subfiles > 0 {
+        write_front_of(path, journal, Role::Master)?;
+    }
+    let datasets = &journal.outline.datasets;
+    write_objects(path, &journal.id, &journal.definitions, datasets)
+}
+
+/// Forces what was written to the disk.
+fn sync_all(path: &Path, data_files: &[DataFile]) -> Result<()> {
+    data_files.iter().try_for_each(|file| sync(&file.path))?;
+    sync(path)
 }
 
 /// The outcome for a log that is closed already.

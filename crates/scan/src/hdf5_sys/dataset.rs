@@ -178,6 +178,16 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     Ok(value)
 }
 
+/// Whether unwritten elements are what a new property list makes them: the fill value, which is zero if none is set.
+pub fn has_usual_fill(creation: &Id) -> Result<bool> {
+    let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
+    h5!(H5Pfill_value_defined(creation.0, &mut state))?;
+    let mut time = H5D_fill_time_t::H5D_FILL_TIME_IFSET;
+    h5!(H5Pget_fill_time(creation.0, &mut time))?;
+    let is_defined = state != H5D_fill_value_t::H5D_FILL_VALUE_UNDEFINED;
+    Ok(is_defined && time == H5D_fill_time_t::H5D_FILL_TIME_IFSET)
+}
+
 pub fn create_dataset(
     parent: &Id,
     link: &Link,

@@ -137,7 +137,7 @@ pub(super) fn type_class(datatype: &Id) -> H5T_class_t {
     raw!(H5Tget_class(datatype.0))
 }
 
-fn is_unsigned(datatype: &Id) -> bool {
+pub(super) fn is_unsigned(datatype: &Id) -> bool {
     let sign = raw!(H5Tget_sign(datatype.0));
     sign == H5T_sign_t::H5T_SGN_NONE
 }
@@ -156,6 +156,12 @@ pub fn committed(datatype: &Id) -> Result<Option<u64>> {
     } else {
         Ok(None)
     }
+}
+
+/// Commits a type to a file, without a link.
+#[cfg(test)]
+pub fn commit(file: &Id, datatype: &Id) -> Result<()> {
+    h5!(H5Tcommit_anon(file.0, datatype.0, DEFAULT, DEFAULT)).map(drop)
 }
 
 /// Commits a copy of a type to a file, without a link.

@@ -173,6 +173,19 @@ pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset_obj_track_times(to.0, times)).map(drop)
 }
 
+/// Whether the order in which an object got its attributes can be asked for. That of an object with large attributes is
+/// known, but is no index.
+pub fn orders_attributes(creation: &Id) -> Result<bool> {
+    let mut flags = 0;
+    h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
+    Ok(flags & H5P_CRT_ORDER_INDEXED != 0)
+}
+
+/// Whether a group keeps the order in which it got its links.
+pub fn orders_links(creation: &Id) -> Result<bool> {
+    creation_order(creation).map(|flags| flags != 0)
+}
+
 /// Lets an object have attributes that are too large for its header. Only objects that track the order of their
 /// attributes can have them.
 pub fn allow_large_attributes(creation: &Id) -> Result<()> {

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
+use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t, H5free_memory};
 use hdf5_metno_sys::h5a::*;
 use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5f::*;
@@ -18,7 +18,7 @@ use hdf5_metno_sys::h5i::{H5Idec_ref, H5Iinc_ref, hid_t};
 use hdf5_metno_sys::h5l::*;
 use hdf5_metno_sys::h5o::*;
 use hdf5_metno_sys::h5p::*;
-use hdf5_metno_sys::h5pl::H5PLset_loading_state;
+use hdf5_metno_sys::h5pl::{H5PLget_loading_state, H5PLset_loading_state};
 use hdf5_metno_sys::h5r::*;
 use hdf5_metno_sys::h5s::*;
 use hdf5_metno_sys::h5t::*;
@@ -68,6 +68,7 @@ mod datatype;
 mod driver;
 mod group;
 mod object;
+mod plain_type;
 mod values;
 
 pub use attribute::*;
@@ -77,6 +78,7 @@ pub use datatype::*;
 pub use driver::take_refusal;
 pub use group::*;
 pub use object::*;
+pub use plain_type::*;
 pub use values::*;
 
 /// A reference to an identifier of libhdf5, which counts references.
@@ -109,8 +111,34 @@ pub fn c_name(name: &[u8]) -> Result<CString> {
 
 /// Forbids libhdf5 to load filter plugins, because a user's file or environment names their code.
 pub fn forbid_plugins() -> Result<()> {
-    let mut none: c_int = 0;
-    h5!(H5PLset_loading_state(&mut none)).map(drop)
+    allow_plugins(0)
+}
+
+/// Sets which kinds of plug-ins libhdf5 may load.
+fn allow_plugins(kinds: c_int) -> Result<()> {
+    // libhdf5 takes a number. The binding has a pointer in its place.
+    let kinds = ptr::without_provenance_mut(kinds as usize);
+    h5!(H5PLset_loading_state(kinds)).map(drop)
+}
+
+/// Which plug-ins libhdf5 may load. When it is dropped, libhdf5 may load what it could before.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct PluginState(c_int);
+
+impl PluginState {
+    pub fn keep() -> Result<Self> {
+        let mut state = 0;
+        h5!(H5PLget_loading_state(&mut state))?;
+        Ok(PluginState(state))
+    }
+}
+
+impl Drop for PluginState {
+    fn drop(&mut self) {
+        // It fails only where the environment forbids all of them anyway.
+        let _ = allow_plugins(self.0);
+    }
 }
 
 /// Opens the file of a descriptor for reading, without a lock. Copies the descriptor.

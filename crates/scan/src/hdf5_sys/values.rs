@@ -37,6 +37,47 @@ impl Values {
         &self.datatype
     }
 
+    /// The elements as they lie in memory. Those without pointers are as in the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The texts of variable-length strings.
+    pub fn texts(&self) -> Result<Vec<String>> {
+        if self.shape != Shape::VariableString {
+            return Err("not texts of variable length".into());
+        }
+        let text = |element: &[u8]| {
+            // SAFETY: a string in memory is a pointer. libhdf5 filled it when it read the value: it leads to a C string,
+            // or is null.
+            let bytes = unsafe {
+                let text = element.as_ptr().cast::<*const c_char>().read_unaligned();
+                if text.is_null() {
+                    &[]
+                } else {
+                    CStr::from_ptr(text).to_bytes()
+                }
+            };
+            String::from_utf8(bytes.to_vec()).map_err(|_| "a text is not UTF-8".to_owned())
+        };
+        self.bytes.chunks_exact(self.size).map(text).collect()
+    }
+
+    /// The references of each element that is a sequence of references to objects.
+    pub fn sequences_of_references(&mut self) -> Result<Vec<Vec<u64>>> {
+        let mut sequences = Vec::new();
+        for element in self.bytes.chunks_exact_mut(self.size) {
+            let mut references = Vec::new();
+            change_in(&self.shape, element, &mut |reference| {
+                let number = <[u8; 8]>::try_from(&*reference).map_err(|e| e.to_string())?;
+                references.push(u64::from_ne_bytes(number));
+                Ok(())
+            })?;
+            sequences.push(references);
+        }
+        Ok(sequences)
+    }
+
     /// Calls `change` with every reference: 8 bytes for an object reference, 12 for a region reference.
     pub fn change_references(
         &mut self,

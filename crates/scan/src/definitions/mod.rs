@@ -1,0 +1,295 @@
+//! The definitions that make the objects of a closed log. The writer begins an append with them.
+//!
+//! Definitions say less than HDF5 does. What they cannot say would be lost, so such a log is refused, with the name of the
+//! object. Only the times of objects, and the order of names in a group, are not looked at.
+
+mod scales;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::CString;
+use std::path::Path;
+
+use crate::hdf5_sys::{self as h5, Id, Kind, Link, Space, Target};
+use crate::layout_objects::{Anchor, LayoutObjects, Owner};
+use crate::logvol::{self, LogVolObjects};
+use h5logfs_core::error::{Error, Result as CoreResult};
+use h5logfs_core::journal::datatype::Datatype;
+use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outline};
+use h5logfs_core::journal::state::scale_definitions;
+use h5logfs_core::journal::value::Value;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::snapshot::Snapshot;
+use scales::{ScaleTypes, Stored};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// What the writer has to know of a closed log.
+pub struct ClosedLog {
+    /// Says where its entries and data lie.
+    pub snapshot: Snapshot,
+    /// Make its objects: the datasets in the order of their IDs, the dimension scales last.
+    pub definitions: Vec<Definition>,
+}
+
+impl ClosedLog {
+    /// Reads the log `name` in `dir` with the libhdf5 of this process.
+    pub fn read(dir: &SourceDir, name: &Path) -> CoreResult<Self> {
+        // The program may need its plug-ins.
+        let plugins = h5::PluginState::keep();
+        let _plugins = plugins.map_err(|e| Error::bad_file(dir.full_path(name), e))?;
+        let settings = Settings::default();
+        let snapshot = crate::scan(ScanRequest::alone(dir, name, &settings))?;
+        let source = SourceFile::open(dir, name)?;
+        let found = crate::open(&source).and_then(|file| of_file(&file));
+        let definitions = found.map_err(|reason| {
+            let text = format!(
+                "the writer cannot append to it: {reason}. HDF5 programs can, with the VOL connector of h5logfs"
+            );
+            Error::bad_file(source.path(), text)
+        })?;
+        source.check_unchanged()?;
+        Ok(ClosedLog {
+            snapshot,
+            definitions,
+        })
+    }
+}
+
+fn of_file(file: &Id) -> Result<Vec<Definition>> {
+    let header = logvol::Header::read(file)?.ok_or("it is no log")?;
+    let mut collector = Collector {
+        file,
+        scale_types: ScaleTypes::new()?,
+        seen: HashSet::new(),
+        groups: Vec::new(),
+        attributes: Vec::new(),
+        datasets: BTreeMap::new(),
+    };
+    collector.collect()?;
+    let definitions = collector.definitions(header.datasets())?;
+    let mut outline = Outline::default();
+    definitions.iter().try_for_each(|d| outline.add(d))?;
+    Ok(definitions)
+}
+
+struct Collector<'a> {
+    file: &'a Id,
+    scale_types: ScaleTypes,
+    /// Addresses of the objects that were found.
+    seen: HashSet<u64>,
+    groups: Vec<Definition>,
+    attributes: Vec<Definition>,
+    /// By ID.
+    datasets: BTreeMap<i64, Found>,
+}
+
+/// A dataset of the log.
+struct Found {
+    /// Address of its anchor.
+    address: u64,
+    path: String,
+    layout: DatasetLayout,
+    scales: Stored,
+}
+
+/// A group whose links are still to be followed.
+struct Group {
+    id: Id,
+    /// Without a slash at the end: the root group has an empty path.
+    path: String,
+}
+
+impl Collector<'_> {
+    fn collect(&mut self) -> Result<()> {
+        let root = h5::open_group(self.file, c"/")?;
+        let root = self.group(root, String::new(), Owner::Root)?;
+        let mut groups = vec![root];
+        while let Some(group) = groups.pop() {
+            groups.extend(self.links(&group)?);
+        }
+        Ok(())
+    }
+
+    /// Takes in what the links of a group lead to. Returns the groups among it.
+    fn links(&mut self, group: &Group) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        for link in h5::links(&group.id)? {
+            let Some(name) = LogVolObjects.shown_link(&link.name, group.path.is_empty()) else {
+                continue;
+            };
+            let path = format!("{}/{}", group.path, text(name)?);
+            let made = self.link(&link, &path);
+            groups.extend(made.map_err(|e| format!("{path}: {e}"))?);
+        }
+        Ok(groups)
+    }
+
+    fn link(&mut self, link: &Link, path: &str) -> Result<Option<Group>> {
+        let Target::Hard(address) = link.target else {
+            return Err("it is a symbolic link".into());
+        };
+        if !self.seen.insert(address) {
+            return Err("it is a second link to an object".into());
+        }
+        let object = h5::open_object(self.file, address)?;
+        match h5::object_info(&object)?.kind {
+            Kind::Datatype => Err("it is a committed datatype".into()),
+            Kind::Dataset => self.dataset(&object, address, path).map(|()| None),
+            Kind::Group => {
+                let path = path.to_owned();
+                self.groups.push(Definition::Group { path: path.clone() });
+                self.group(object, path, Owner::Other).map(Some)
+            }
+        }
+    }
+
+    fn group(&mut self, id: Id, path: String, owner: Owner) -> Result<Group> {
+        let creation = h5::group_creation(&id)?;
+        if h5::orders_links(&creation)? {
+            return Err("the group keeps the order of its links".into());
+        }
+        check_object(&id, &creation)?;
+        let names = h5::attribute_names(&id)?;
+        let object = if path.is_empty() { "/" } else { &path };
+        self.attributes(&id, &names, owner, object)?;
+        Ok(Group { id, path })
+    }
+
+    fn dataset(&mut self, id: &Id, address: u64, path: &str) -> Result<()> {
+        let names = h5::attribute_names(id)?;
+        let anchor = LogVolObjects.anchor(id, &names)?;
+        let anchor = anchor.ok_or("the elements of the dataset are not in the log")?;
+        let creation = h5::dataset_creation(id)?;
+        check_object(id, &creation)?;
+        if !h5::has_usual_fill(&creation)? {
+            return Err("the dataset has another fill time than usual, or no fill value".into());
+        }
+        let (scales, others) = self.scale_types.read(id, names, anchor.dims.len())?;
+        self.attributes(id, &others, Owner::Anchor, path)?;
+        let number = anchor.id;
+        let found = Found {
+            address,
+            path: path.to_owned(),
+            layout: layout(id, &creation, anchor)?,
+            scales,
+        };
+        match self.datasets.insert(number, found) {
+            None => Ok(()),
+            Some(other) => Err(format!("it has the number of {}", other.path)),
+        }
+    }
+
+    fn attributes(
+        &mut self,
+        object: &Id,
+        names: &[CString],
+        owner: Owner,
+        path: &str,
+    ) -> Result<()> {
+        for stored in names {
+            let Some(name) = LogVolObjects.shown_attribute(stored.as_bytes(), owner) else {
+                continue;
+            };
+            let name = text(name)?;
+            let value = h5::open_attribute(object, stored).and_then(|found| value(&found));
+            let value = value.map_err(|e| format!("attribute {name}: {e}"))?;
+            self.attributes.push(Definition::Attribute {
+                object: path.to_owned(),
+                name,
+                value,
+            });
+        }
+        Ok(())
+    }
+
+    /// All definitions. `used` IDs were ever given to datasets.
+    fn definitions(self, used: i64) -> Result<Vec<Definition>> {
+        let numbers = || self.datasets.keys().copied();
+        if !numbers().eq(0..used) {
+            let there = self.datasets.len();
+            return Err(format!(
+                "of {used} datasets that the log had it has {there}: some were removed"
+            ));
+        }
+        let ids = self.datasets.values().map(|found| found.address);
+        let ids: HashMap<u64, u32> = ids.zip(0..).collect();
+        let defined = |found: Found| {
+            let scales = found.scales.resolved(&ids);
+            Ok(Defined {
+                scales: scales.map_err(|e| format!("{}: {e}", found.path))?,
+                path: found.path,
+                layout: found.layout,
+            })
+        };
+        let datasets = self.datasets.into_values().map(defined);
+        let datasets = datasets.collect::<Result<Vec<_>>>()?;
+        let mut definitions = self.groups;
+        definitions.extend(datasets.iter().map(Defined::definition));
+        definitions.extend(self.attributes);
+        definitions.extend(scale_definitions(&datasets));
+        Ok(definitions)
+    }
+}
+
+/// Fails where an object has what no definition gives it.
+fn check_object(id: &Id, creation: &Id) -> Result<()> {
+    if h5::comment(id)?.is_some() {
+        return Err("it has a comment".into());
+    }
+    if h5::orders_attributes(creation)? {
+        return Err("it keeps the order of its attributes".into());
+    }
+    Ok(())
+}
+
+fn layout(id: &Id, creation: &Id, anchor: Anchor) -> Result<DatasetLayout> {
+    let datatype = h5::dataset_type(id)?;
+    let plain = h5::plain_type(&datatype)?;
+    if plain != plain.packed() {
+        return Err("its datatype has gaps".into());
+    }
+    let filters = anchor.filters.transpose()?.unwrap_or_default();
+    if let Some(filter) = filters.iter().find(|filter| !filter.can_apply()) {
+        return Err(format!("the writer does not have filter {}", filter.id));
+    }
+    Ok(DatasetLayout {
+        datatype: plain,
+        dims: anchor.dims,
+        max_dims: anchor.max_dims,
+        chunk: anchor.chunk.transpose()?,
+        filters,
+        fill: h5::fill_value(creation, &datatype)?,
+    })
+}
+
+fn value(attribute: &Id) -> Result<Value> {
+    let datatype = h5::plain_type(&h5::attribute_type(attribute)?)?;
+    let Space::Simple { dims, .. } = Space::of(&h5::attribute_space(attribute)?)? else {
+        return Err("it has a null dataspace".into());
+    };
+    let values = h5::read_attribute(attribute)?;
+    if datatype != Datatype::VariableText {
+        return Ok(Value::Elements {
+            datatype,
+            dims,
+            bytes: values.bytes().to_vec(),
+        });
+    }
+    let mut texts = values.texts()?;
+    match dims.len() {
+        0 => Ok(Value::Text(texts.pop().unwrap_or_default())),
+        1 => Ok(Value::Texts(texts)),
+        rank => Err(format!(
+            "it has texts of variable length in {rank} dimensions"
+        )),
+    }
+}
+
+fn text(name: &[u8]) -> Result<String> {
+    let name = String::from_utf8(name.to_vec());
+    name.map_err(|e| format!("the name {:?} is not UTF-8", e.to_string()))
+}

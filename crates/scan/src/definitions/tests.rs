@@ -1,0 +1,457 @@
+//! What was defined comes back from the closed log, and what definitions cannot say is refused.
+
+use std::ffi::CStr;
+use std::path::PathBuf;
+
+use h5logfs_core::filters::{DEFLATE, Filter, SHUFFLE};
+use h5logfs_core::journal::extent::{FRONT, unclosed_front};
+use h5logfs_core::journal::{FileId, Header};
+use h5logfs_core::log::window::Piece;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::closing::{Role, write_front, write_objects};
+
+const ID: FileId = FileId([7; 16]);
+
+/// A closed log without elements, in a directory of its own.
+struct Closed(TempDir);
+
+impl Closed {
+    fn of(definitions: &[Definition]) -> Self {
+        let mut outline = Outline::default();
+        definitions.iter().for_each(|d| outline.add(d).unwrap());
+        let closed = Closed(tempfile::tempdir().unwrap());
+        let path = closed.path();
+        std::fs::write(&path, unclosed_front(&ID)).unwrap();
+        let nothing = Piece {
+            offset: FRONT,
+            len: 0,
+        };
+        let role = Role::Log {
+            data: nothing,
+            table: nothing,
+        };
+        let header = Header::new(&ID, 1, 0, 10);
+        let datasets = &outline.datasets;
+        write_front(&path, &header, &ID, datasets.len(), role).unwrap();
+        let changes = |d: &&Definition| !d.changes_dataset();
+        let made: Vec<_> = definitions.iter().filter(changes).cloned().collect();
+        write_objects(&path, &ID, &made, datasets).unwrap();
+        closed
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("log.h5")
+    }
+
+    fn read(&self) -> CoreResult<Vec<Definition>> {
+        let (dir, name) = SourceDir::of_file(&self.path())?;
+        ClosedLog::read(&dir, &name).map(|log| log.definitions)
+    }
+
+    /// Changes the file as an HDF5 program does.
+    fn change(self, change: impl FnOnce(&Id) -> Result<()>) -> Self {
+        let path = h5::c_name(self.path().as_os_str().as_encoded_bytes()).unwrap();
+        let file = h5::open_to_write(&path, 2048).unwrap();
+        change(&file).unwrap();
+        h5::close_file(file).unwrap();
+        self
+    }
+}
+
+/// In an order that does not depend on that of their making. That of attributes may change when HDF5 moves them.
+fn sorted(definitions: &[Definition]) -> Vec<Definition> {
+    let mut sorted = definitions.to_vec();
+    sorted.sort_by_key(|definition| match definition {
+        Definition::Group { path } => (0, path.clone(), [0; 2]),
+        Definition::Attribute { object, name, .. } => (2, format!("{object} {name}"), [0; 2]),
+        Definition::Scale { dataset, .. } => (3, String::new(), [*dataset, 0]),
+        Definition::Attachment {
+            dataset, dimension, ..
+        } => (4, String::new(), [*dataset, *dimension]),
+        Definition::Label {
+            dataset, dimension, ..
+        } => (5, String::new(), [*dataset, *dimension]),
+        // Their order is that of the IDs.
+        Definition::Dataset { .. } | Definition::Extent { .. } => (1, String::new(), [0; 2]),
+    });
+    sorted
+}
+
+fn number() -> impl Strategy<Value = Datatype> {
+    let size = prop::sample::select(vec![1u32, 2, 4, 8]);
+    (0..3, size, any::<bool>(), any::<bool>()).prop_map(|(class, size, signed, big_endian)| {
+        match class {
+            0 => Datatype::Integer {
+                size,
+                signed,
+                big_endian,
+            },
+            1 => Datatype::Float {
+                size: size.max(4),
+                big_endian,
+            },
+            _ => Datatype::Bitfield { size, big_endian },
+        }
+    })
+}
+
+fn leaf() -> impl Strategy<Value = Datatype> {
+    let text = (1u32..9, any::<bool>()).prop_map(|(size, utf8)| Datatype::Text { size, utf8 });
+    let opaque = (1u32..9, "[a-zé ]{0,9}").prop_map(|(size, tag)| Datatype::Opaque { size, tag });
+    let enumeration = (0..4u32, any::<bool>(), any::<bool>(), 0..5usize).prop_map(
+        |(size, signed, big_endian, members)| {
+            let size = 1 << size;
+            let all = 64 - 8 * size;
+            let least = if signed { i64::MIN >> all } else { 0 };
+            // In eight bytes it is the largest number without a sign.
+            let most = if signed {
+                !least
+            } else {
+                (u64::MAX >> all) as i64
+            };
+            let members = [
+                ("low", least),
+                ("one", 1),
+                ("hôch", most),
+                ("two", 2),
+                ("_x", 3),
+            ]
+            .into_iter()
+            .skip(members)
+            .map(|(name, value)| (name.to_owned(), value));
+            Datatype::Enumeration {
+                base: Box::new(Datatype::Integer {
+                    size,
+                    signed,
+                    big_endian,
+                }),
+                members: members.collect(),
+            }
+        },
+    );
+    prop_oneof![number(), text, opaque, enumeration]
+}
+
+fn datatype() -> impl Strategy<Value = Datatype> {
+    leaf().prop_recursive(2, 8, 3, |inner| {
+        let members = prop::collection::vec((inner.clone(), 0u32..4), 1..4);
+        let compound = members.prop_map(|members| {
+            let (mut end, mut listed) = (0, Vec::new());
+            for (number, (datatype, gap)) in members.into_iter().enumerate() {
+                let offset = end + gap;
+                end = offset + datatype.size();
+                listed.push((format!("m{number}_é"), offset, datatype));
+            }
+            // Names in another order than places.
+            listed.reverse();
+            Datatype::compound(end, listed)
+        });
+        let dims = prop::collection::vec(1u32..4, 1..3);
+        let array = (inner, dims).prop_map(|(base, dims)| Datatype::Array {
+            base: Box::new(base),
+            dims,
+        });
+        prop_oneof![compound, array]
+    })
+}
+
+fn bytes_of(datatype: &Datatype, elements: u64) -> Vec<u8> {
+    let len = u64::from(datatype.size()) * elements;
+    (0..len).map(|n| (n * 37 + 11) as u8).collect()
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let dims = prop::collection::vec(0u64..4, 0..3);
+    let elements = (datatype(), dims).prop_map(|(datatype, dims)| Value::Elements {
+        bytes: bytes_of(&datatype, dims.iter().product()),
+        datatype,
+        dims,
+    });
+    let texts = prop::collection::vec("[a-zµ ]{0,5}", 0..4).prop_map(Value::Texts);
+    prop_oneof![elements, texts, "[a-zµ ]{0,5}".prop_map(Value::Text)]
+}
+
+/// Without the path.
+fn any_layout() -> impl Strategy<Value = DatasetLayout> {
+    let dims = prop::collection::vec((0u64..5, prop::option::of(0u64..5)), 0..4);
+    let options = (any::<bool>(), any::<bool>(), any::<bool>());
+    (datatype(), dims, options).prop_map(|(datatype, dims, (chunked, filtered, filled))| {
+        let datatype = datatype.packed();
+        let (dims, more): (Vec<u64>, Vec<_>) = dims.into_iter().unzip();
+        let max_dims: Vec<_> = dims.iter().zip(more).map(|(d, m)| Some(d + m?)).collect();
+        let side = |max: &Option<u64>| max.unwrap_or(7).clamp(1, 7);
+        let chunk = (chunked && !dims.is_empty()).then(|| max_dims.iter().map(side).collect());
+        let filter = |id, values| Filter {
+            id,
+            flags: 1,
+            values,
+        };
+        let element = datatype.size();
+        let filters = vec![filter(SHUFFLE, vec![element]), filter(DEFLATE, vec![6])];
+        DatasetLayout {
+            filters: if filtered && chunk.is_some() {
+                filters
+            } else {
+                Vec::new()
+            },
+            fill: if filled {
+                bytes_of(&datatype, 1)
+            } else {
+                Vec::new()
+            },
+            datatype,
+            dims,
+            max_dims,
+            chunk,
+        }
+    })
+}
+
+/// Paths, names and what scales mean decide which of these are possible.
+fn any_definition() -> impl Strategy<Value = Definition> {
+    let path = || {
+        let names = prop::sample::select(vec!["a", "_b", "__c", "_LOG", "dé", "CLASS"]);
+        prop::collection::vec(names, 1..3).prop_map(|names| format!("/{}", names.join("/")))
+    };
+    let name = prop::sample::select(vec!["_dims", "_int_att", "units", "NAME", "_ID", "µ", "x"]);
+    let object = prop_oneof![path(), Just("/".to_owned())];
+    let attribute = (object, name, any_value()).prop_map(|(object, name, value)| {
+        let name = name.to_owned();
+        Definition::Attribute {
+            object,
+            name,
+            value,
+        }
+    });
+    let dataset = (path(), any_layout()).prop_map(|(path, layout)| {
+        let layout = Box::new(layout);
+        Definition::Dataset { path, layout }
+    });
+    let text = || "[a-zé]{0,3}";
+    let scale = (0u32..6, text()).prop_map(|(dataset, name)| Definition::Scale { dataset, name });
+    let label =
+        (0u32..6, 0u32..3, text()).prop_map(|(dataset, dimension, label)| Definition::Label {
+            dataset,
+            dimension,
+            label,
+        });
+    let attachment = (0u32..6, 0u32..3, 0u32..6).prop_map(|(dataset, dimension, scale)| {
+        Definition::Attachment {
+            dataset,
+            dimension,
+            scale,
+        }
+    });
+    prop_oneof![
+        2 => path().prop_map(|path| Definition::Group { path }),
+        5 => dataset,
+        3 => attribute,
+        2 => scale,
+        3 => attachment,
+        1 => label,
+    ]
+}
+
+/// Those that are possible after those before them.
+fn possible(definitions: Vec<Definition>) -> Vec<Definition> {
+    let mut outline = Outline::default();
+    let is_possible = |definition: &Definition| outline.add(definition).is_ok();
+    definitions.into_iter().filter(is_possible).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_was_defined_comes_back(drawn in prop::collection::vec(any_definition(), 0..40)) {
+        let definitions = possible(drawn);
+        let read = Closed::of(&definitions).read().unwrap();
+        prop_assert_eq!(sorted(&read), sorted(&definitions));
+        let again = Closed::of(&read).read().unwrap();
+        prop_assert_eq!(sorted(&again), sorted(&read));
+    }
+}
+
+fn definitions() -> Vec<Definition> {
+    let dataset = |path: &str, dims: &[u64]| Definition::Dataset {
+        path: path.into(),
+        layout: Box::new(DatasetLayout::fixed(Datatype::float(8), dims)),
+    };
+    vec![
+        Definition::Group { path: "/g".into() },
+        dataset("/g/d", &[3]),
+        dataset("/e", &[]),
+    ]
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&Id) -> Result<()>, words: &[&str]) {
+    let closed = Closed::of(&definitions()).change(change);
+    let reason = closed.read().unwrap_err().to_string();
+    for word in words.iter().chain(&["log.h5", "VOL connector"]) {
+        assert!(reason.contains(word), "no {word:?} in: {reason}");
+    }
+}
+
+fn object(file: &Id, path: &CStr) -> Result<Id> {
+    h5::open_path(&h5::open_group(file, c"/")?, path)
+}
+
+#[test]
+fn objects_that_definitions_do_not_have_are_refused() {
+    let link = |name: &str, target| Link {
+        target,
+        ..Link::ascii(name)
+    };
+    refused(
+        |file| {
+            let link = link("away", Target::Soft(c"/g/d".into()));
+            h5::create_symbolic_link(&h5::open_group(file, c"/g")?, &link)
+        },
+        &["/g/away: it is a symbolic link"],
+    );
+    refused(
+        |file| {
+            h5::link_object(
+                &object(file, c"/e")?,
+                &h5::open_group(file, c"/g")?,
+                &Link::ascii("f"),
+            )
+        },
+        &["/g/", "second link"],
+    );
+    refused(
+        |file| {
+            let committed = h5::integer_type(4, true, false)?;
+            h5::commit(file, &committed)?;
+            h5::link_object(
+                &committed,
+                &h5::open_group(file, c"/")?,
+                &Link::ascii("type"),
+            )
+        },
+        &["/type: it is a committed datatype"],
+    );
+    refused(
+        |file| h5::set_comment(&object(file, c"/g/d")?, c"a remark"),
+        &["/g/d: it has a comment"],
+    );
+    refused(
+        |file| {
+            let creation = h5::group_creation(&h5::open_group(file, c"/g")?)?;
+            h5::order_links(&creation)?;
+            let root = h5::open_group(file, c"/")?;
+            h5::create_group(&root, &Link::ascii("ordered"), &creation).map(drop)
+        },
+        &["/ordered", "order of its links"],
+    );
+    refused(
+        |file| h5::delete_link(&h5::open_group(file, c"/")?, &Link::ascii("e")),
+        &["of 2 datasets", "it has 1", "removed"],
+    );
+}
+
+#[test]
+fn datasets_that_the_writer_does_not_make_are_refused() {
+    let make = |file: &Id, name: &str, datatype: Id, creation: &Id| {
+        let (root, space) = (h5::open_group(file, c"/")?, Space::fixed(&[4]).create()?);
+        h5::create_dataset(&root, &Link::ascii(name), &datatype, &space, creation).map(drop)
+    };
+    refused(
+        |file| {
+            make(
+                file,
+                "plain",
+                h5::float_type(8, false)?,
+                &h5::new_dataset_creation()?,
+            )
+        },
+        &["/plain", "not in the log"],
+    );
+}
+
+#[test]
+fn attributes_that_definitions_do_not_have_are_refused() {
+    let plain = |file: &Id, datatype: Id, space: Space, bytes: &[u8]| {
+        let name = h5::Name::ascii("odd");
+        h5::write_plain_attribute(
+            &object(file, c"/g/d")?,
+            name,
+            &datatype,
+            &space.create()?,
+            bytes,
+        )
+    };
+    let words = |of: &'static str| ["/g/d: attribute odd", of];
+    refused(
+        |file| {
+            let address = h5::address(&object(file, c"/e")?)?.to_le_bytes();
+            plain(
+                file,
+                h5::object_reference_type()?,
+                Space::scalar(),
+                &address,
+            )
+        },
+        &words("object reference"),
+    );
+    refused(
+        |file| {
+            plain(
+                file,
+                h5::terminated_text_type(3, false)?,
+                Space::scalar(),
+                b"ab\0",
+            )
+        },
+        &words("definitions do not have"),
+    );
+    refused(
+        |file| plain(file, h5::integer_type(4, true, false)?, Space::Null, &[]),
+        &words("null dataspace"),
+    );
+    refused(
+        |file| {
+            let committed = h5::integer_type(1, true, false)?;
+            h5::commit(file, &committed)?;
+            plain(file, committed, Space::scalar(), &[1])
+        },
+        &words("committed datatype"),
+    );
+    refused(
+        |file| {
+            let sequence = h5::sequence_type(&h5::integer_type(1, true, false)?)?;
+            let scalar = Space::scalar().create()?;
+            let name = h5::Name::ascii("odd");
+            h5::write_sequences(
+                &object(file, c"/g/d")?,
+                name,
+                &sequence,
+                &scalar,
+                &[&[1, 2]],
+            )
+        },
+        &words("sequence"),
+    );
+    // It has the name of what makes a scale, but not the type.
+    refused(
+        |file| {
+            let name = h5::Name::ascii("CLASS");
+            let text = h5::terminated_text_type(6, false)?;
+            let scalar = Space::scalar().create()?;
+            h5::write_plain_attribute(&object(file, c"/e")?, name, &text, &scalar, b"other\0")
+        },
+        &["/e: attribute CLASS"],
+    );
+}
+
+/// Scans keep plug-ins away from files of others. The program may need its own.
+#[test]
+fn plugins_of_the_program_stay_allowed() {
+    let state = h5::PluginState::keep().unwrap();
+    Closed::of(&definitions()).read().unwrap();
+    assert_eq!(h5::PluginState::keep().unwrap(), state);
+}

@@ -1,0 +1,109 @@
+//! Opens a log again. Its objects become those of the writer, as if the writer had made them.
+
+use std::path::Path;
+
+use h5logfs_core::journal::Line;
+use h5logfs_core::journal::Recorded;
+use h5logfs_core::journal::definition::Definition;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_output::base::Base;
+use h5logfs_output::files::Files;
+use h5logfs_output::{Error, LocalOutcome, Options, Ranks, Result, Subfiles, check_outcome};
+use h5logfs_scan::definitions::ClosedLog;
+
+type StringResult<T = ()> = std::result::Result<T, String>;
+
+/// The files of a log that is not closed from now on, and the definitions that make its objects. Collective.
+pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec<Definition>)> {
+    let checked = LocalOutcome::of(check_options(options)).0;
+    check_outcome(path, "open", ranks.agree(checked))?;
+    let mut definitions = Vec::new();
+    let files = Files::append(path, ranks, options, |recorded| {
+        let (base, found) = state(path, recorded)?;
+        definitions = found;
+        Ok(base)
+    })?;
+    // The text comes from this library, so it can be read.
+    let text = serde_json::to_vec(&definitions).unwrap_or_default();
+    let text = ranks.broadcast_bytes(0, text);
+    let definitions = serde_json::from_slice(&text).map_err(|_| Error::closed(path))?;
+    Ok((files, definitions))
+}
+
+/// Fails where an option is one of new files.
+fn check_options(options: &Options) -> StringResult {
+    let of_new_files = [
+        ("overwrite", options.overwrite),
+        ("discard_unclosed", options.discard_unclosed),
+        ("subfiles", options.subfiles != Subfiles::None),
+    ];
+    match of_new_files.iter().find(|(_, is_set)| *is_set) {
+        Some((name, _)) => Err(format!(
+            "the option `{name}` is for new files, and this one is opened again: it keeps what it has"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What the log holds. `recorded` is its journal, if it is not closed.
+fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<Definition>)> {
+    let lines = |definitions: &[Definition]| {
+        let definitions = definitions.iter().cloned();
+        definitions.map(Line::Define).collect()
+    };
+    let Some(recorded) = recorded else {
+        let read = SourceDir::of_file(path)
+            .and_then(|(dir, name)| ClosedLog::read(&dir, &name).map(|log| (dir, log)));
+        let (dir, log) = read.map_err(|e| e.to_string())?;
+        let base = Base::of_snapshot(&dir, &log.snapshot, lines(&log.definitions))?;
+        return Ok((base, log.definitions));
+    };
+    if recorded.shadow.is_some() {
+        return Err(
+            "an HDF5 program makes it through the VOL connector, and did not close it. HDF5 programs can append to it, \
+             or `h5logfs recover` closes it"
+                .into(),
+        );
+    }
+    let definitions = recorded.state();
+    let base = Base::of_journal(recorded, lines(&definitions))?;
+    Ok((base, definitions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_new_files_are_refused() {
+        let refused = |options: Options| check_options(&options).unwrap_err();
+        let usual = Options::default;
+        assert_eq!(check_options(&usual()), Ok(()));
+        let cases = [
+            (
+                "`overwrite`",
+                Options {
+                    overwrite: true,
+                    ..usual()
+                },
+            ),
+            (
+                "`discard_unclosed`",
+                Options {
+                    discard_unclosed: true,
+                    ..usual()
+                },
+            ),
+            (
+                "`subfiles`",
+                Options {
+                    subfiles: Subfiles::Number(2),
+                    ..usual()
+                },
+            ),
+        ];
+        for (name, options) in cases {
+            assert!(refused(options).contains(name));
+        }
+    }
+}
