@@ -1,5 +1,7 @@
-//! Which records touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk.
+//! Which records touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk;
+//! [`layers`] are for logs that grow.
 
+pub mod layers;
 pub mod saved;
 pub mod store;
 

@@ -147,9 +147,18 @@ pub fn sections(
     source: u16,
     ends: impl Iterator<Item = (u64, u64)>,
 ) -> Result<(Vec<Section>, Vec<Diagnostic>)> {
+    sections_after(file, source, (0, FRONT), ends)
+}
+
+/// The same for the commits after one whose number and end are known: what they add to the sections.
+pub fn sections_after(
+    file: &SourceFile,
+    source: u16,
+    (mut before, mut start): (u64, u64),
+    ends: impl Iterator<Item = (u64, u64)>,
+) -> Result<(Vec<Section>, Vec<Diagnostic>)> {
     let mut sections = Sections::default();
     let mut diagnostics = Vec::new();
-    let (mut start, mut before) = (FRONT, 0);
     for (flush, end) in ends {
         if end > file.len() {
             let reason = format!(

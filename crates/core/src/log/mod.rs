@@ -34,6 +34,9 @@ use tiling::Tilings;
 
 use crate::task::Task;
 
+/// The entries of a log that this process writes. It has one layout.
+pub use logvol::GrowingTable;
+
 /// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {

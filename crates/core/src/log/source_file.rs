@@ -101,7 +101,7 @@ impl SourceFile {
     }
 
     /// An open file; `path` is its path as a user knows it.
-    pub(super) fn new(file: File, path: PathBuf) -> io::Result<Self> {
+    pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
         Ok(SourceFile {
             identity: Identity::from(&file.metadata()?),
             file: HeldFile::new(file)?,
@@ -145,6 +145,12 @@ impl SourceFile {
     /// Only the first `len` bytes of the file. No writer changes them any more, but a job may append to the
     /// file. Fails where the file is shorter.
     pub fn first_bytes(mut self, len: u64) -> Result<Self> {
+        self.set_len(len)?;
+        Ok(self)
+    }
+
+    /// The first `len` bytes of the file from now on: see [`SourceFile::first_bytes`].
+    pub fn set_len(&mut self, len: u64) -> Result<()> {
         // The file may have grown since it was opened, before the journal was read.
         if self.identity.size < len {
             self.identity = Identity::from(&self.metadata()?);
@@ -158,7 +164,7 @@ impl SourceFile {
         }
         self.identity.size = len;
         self.grows = true;
-        Ok(self)
+        Ok(())
     }
 
     /// Its path as a user knows it.

@@ -17,11 +17,67 @@ pub struct Piece {
     pub len: u64,
 }
 
+/// Where the bytes of the record tables lie.
+#[derive(Debug, Clone, Copy)]
+pub enum TableBytes<'a> {
+    /// In the files of the log.
+    Files(&'a [SourceFile]),
+    /// In memory: those of the one table that there is.
+    Memory(&'a [u8]),
+}
+
+impl<'a> TableBytes<'a> {
+    /// Those of one source.
+    pub(crate) fn of(self, source: u16) -> SourceBytes<'a> {
+        match self {
+            TableBytes::Files(files) => SourceBytes::File(&files[usize::from(source)]),
+            TableBytes::Memory(bytes) => SourceBytes::Memory(bytes),
+        }
+    }
+}
+
+/// The bytes of one source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SourceBytes<'a> {
+    File(&'a SourceFile),
+    Memory(&'a [u8]),
+}
+
+impl<'a> SourceBytes<'a> {
+    pub fn len(self) -> u64 {
+        match self {
+            SourceBytes::File(file) => file.len(),
+            SourceBytes::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fills `buffer` from `offset`.
+    pub fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> Result<(), String> {
+        match self {
+            SourceBytes::File(file) => file
+                .read_exact_at(buffer, offset)
+                .map_err(|e| e.to_string()),
+            SourceBytes::Memory(bytes) => {
+                buffer.copy_from_slice(part(bytes, offset, buffer.len() as u64)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The `len` bytes at `offset`.
+fn part(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], String> {
+    let end = offset.checked_add(len);
+    let range = end.map(|end| offset as usize..end as usize);
+    let part = range.and_then(|range| bytes.get(range));
+    part.ok_or_else(|| format!("{len} bytes at {offset} of {} in memory", bytes.len()))
+}
+
 /// Buffered reads of a table, or of a section of one, that is walked mostly forward. The further the walk goes
 /// without a jump, the more is read at once. Positions count the bytes of all pieces; offsets are those in
 /// the file.
 pub(crate) struct Window<'a> {
-    source: &'a SourceFile,
+    source: SourceBytes<'a>,
     /// As messages name the table. The caller adds the name of the log.
     name: String,
     /// The pieces of the table: the position of each, and where it lies in the file.
@@ -35,8 +91,8 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// A window over pieces of source `number`, one after the other.
-    pub fn new(sources: &'a [SourceFile], number: u16, name: String, pieces: &[Piece]) -> Self {
-        let source = &sources[usize::from(number)];
+    pub fn new(tables: TableBytes<'a>, number: u16, name: String, pieces: &[Piece]) -> Self {
+        let source = tables.of(number);
         let mut len = 0;
         let placed = |piece: &Piece| {
             let begin = len;
@@ -45,9 +101,11 @@ impl<'a> Window<'a> {
         };
         Window {
             source,
-            name: match number {
-                0 => name,
-                _ => format!("{}: {name}", source.path().display()),
+            name: match source {
+                SourceBytes::File(file) if number > 0 => {
+                    format!("{}: {name}", file.path().display())
+                }
+                _ => name,
             },
             pieces: pieces.iter().map(placed).collect(),
             at: 0,
@@ -58,6 +116,11 @@ impl<'a> Window<'a> {
 
     /// A window over a whole file; positions are offsets.
     pub fn over(source: &'a SourceFile) -> Self {
+        Self::over_all(SourceBytes::File(source))
+    }
+
+    /// The same over any source.
+    pub fn over_all(source: SourceBytes<'a>) -> Self {
         let whole = Piece {
             offset: 0,
             len: source.len(),
@@ -102,6 +165,9 @@ impl<'a> Window<'a> {
 
     /// The `len` bytes at `at`. They have to lie in one piece.
     pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
+        if let SourceBytes::Memory(bytes) = self.source {
+            return part(bytes, self.file_offset(at), len);
+        }
         let buffered = at
             .checked_sub(self.at)
             .map(|from| (from, from.saturating_add(len)));
@@ -131,7 +197,10 @@ impl<'a> Window<'a> {
         self.at = at;
         let offset = piece.offset + (at - begin);
         // Bytes behind the wanted ones may be missing. Known gaps are not read.
-        let contiguous = self.source.contiguous(offset);
+        let contiguous = match self.source {
+            SourceBytes::File(file) => file.contiguous(offset),
+            SourceBytes::Memory(_) => left,
+        };
         let ahead = self.step.min(contiguous).max(len).min(left);
         let read = self.fill(offset, ahead);
         read.or_else(|_| self.fill(offset, len))
@@ -141,10 +210,7 @@ impl<'a> Window<'a> {
     fn fill(&mut self, offset: u64, len: u64) -> Result<(), String> {
         self.buffer.resize(len as usize, 0);
         let read = self.source.read_exact_at(&mut self.buffer, offset);
-        read.map_err(|e| {
-            self.buffer.clear();
-            e.to_string()
-        })
+        read.inspect_err(|_| self.buffer.clear())
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::cache::Bytes;
 use super::pieces::{Pieces, range};
-use super::resolve::{ChunkResolver, Run};
+use super::resolve::{BoxRecords, ChunkResolver, Run};
 use crate::buffers::zeroed;
 use crate::error::Result;
-use crate::filters;
+use crate::filters::{self, Filter};
 use crate::log::deflate::{DEFLATE_PIECES, inflate, inflate_stream};
 use crate::log::model::{Encoding, Record, StoredBytes};
 use crate::log::source_file::SourceFile;
@@ -18,11 +18,61 @@ use crate::task::Task;
 /// The elements of a record, as bytes; or why they are not available.
 pub type Decoded = Result<Bytes, String>;
 
+/// What the elements of a dataset are.
+#[derive(Debug, Clone, Copy)]
+pub struct ElementForm<'a> {
+    /// Size of one in bytes.
+    pub size: u64,
+    /// One element of fill value; empty stands for zeros.
+    pub fill: &'a [u8],
+    /// The filters of its chunks.
+    pub filters: &'a [Filter],
+    /// Offsets in an element of its object references.
+    pub references: &'a [u64],
+}
+
+impl<'a> ElementForm<'a> {
+    /// Those of a dataset of a view.
+    pub(super) fn of(dataset: &'a Dataset) -> Self {
+        ElementForm {
+            size: dataset.element_size,
+            fill: &dataset.fill,
+            filters: &dataset.filters,
+            references: &dataset.references,
+        }
+    }
+}
+
+/// Data of records that are in memory, and in no file yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Unwritten<'a> {
+    /// The number of the source that these records name.
+    pub source: u16,
+    /// The offset of the first byte.
+    pub offset: u64,
+    /// The data.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Unwritten<'a> {
+    /// The stored bytes of a record; `None` where they lie in a file.
+    pub(super) fn of(&self, stored: &StoredBytes) -> Option<Result<&'a [u8], String>> {
+        let find = || {
+            let start = stored.offset.checked_sub(self.offset)?;
+            self.bytes.get(range(start, stored.len)?)
+        };
+        let missing = || format!("{} bytes at {} in memory", stored.len, stored.offset);
+        (stored.source == self.source).then(|| find().ok_or_else(missing))
+    }
+}
+
 /// What it takes to make a chunk.
 pub struct Assembly<'a> {
     pub task: &'a Task,
-    pub dataset: &'a Dataset,
+    pub form: ElementForm<'a>,
     pub sources: &'a [SourceFile],
+    /// Where there are such records.
+    pub unwritten: Option<Unwritten<'a>>,
     pub addresses: &'a [(u64, u64)],
     /// Decoded bytes of a record that is not stored raw.
     pub decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
@@ -36,20 +86,35 @@ impl Assembly<'_> {
         resolver: &ChunkResolver<'_>,
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
         let mut reservation = self.task.reserve(resolver.place.raw)?;
-        let mut chunk = filled(resolver.place.raw as usize, &self.dataset.fill)?;
+        let mut chunk = zeroed(resolver.place.raw as usize)?;
+        let sources = self.put(&resolver.records(&[resolver.index]), &mut chunk)?;
+        reservation.shrink_to(chunk.capacity() as u64);
+        Ok((Reserved::new(chunk, reservation), sources))
+    }
+
+    /// Makes a box of elements of `chunk`, which has zeros. Returns the source files that they were read from.
+    pub fn put(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<BTreeSet<usize>, String> {
+        fill(chunk, self.form.fill);
         let mut sources = BTreeSet::new();
         // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
         // several records in one place.
         let mut last: Option<((StoredBytes, u64), Bytes)> = None;
-        let element = self.dataset.element_size;
+        let element = self.form.size;
         let mut pieces = Pieces::new(self.task, self.sources, element);
-        resolver.runs(self.task, |record, _, run| {
+        records.runs(self.task, |record, _, run| {
             if let Some(reason) = record.fault {
                 return Err(reason.to_owned());
             }
             let stored = record.stored;
             if matches!(stored.encoding, Encoding::Raw | Encoding::Converted) {
-                return pieces.add(record, run, &mut chunk);
+                return match self.unwritten.and_then(|unwritten| unwritten.of(&stored)) {
+                    Some(bytes) => copy_run(bytes?, chunk, run, element),
+                    None => pieces.add(record, run, chunk),
+                };
             }
             let bytes = match &last {
                 Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
@@ -59,22 +124,21 @@ impl Assembly<'_> {
                     &last.insert(((stored, record.elements()), bytes)).1
                 }
             };
-            copy_run(bytes, &mut chunk, run, element)
+            copy_run(bytes, chunk, run, element)
         })?;
-        pieces.copy(&mut chunk)?;
+        pieces.copy(chunk)?;
         sources.extend(pieces.used);
-        self.translate_references(&mut chunk);
-        reservation.shrink_to(chunk.capacity() as u64);
-        Ok((Reserved::new(chunk, reservation), sources))
+        self.translate_references(chunk);
+        Ok(sources)
     }
 
     /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
     fn translate_references(&self, chunk: &mut [u8]) {
-        if self.dataset.references.is_empty() {
+        if self.form.references.is_empty() {
             return;
         }
-        for element in chunk.chunks_exact_mut(self.dataset.element_size as usize) {
-            for &offset in &self.dataset.references {
+        for element in chunk.chunks_exact_mut(self.form.size as usize) {
+            for &offset in self.form.references {
                 translate_reference(&mut element[offset as usize..], self.addresses);
             }
         }
@@ -93,18 +157,17 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     *bytes = new.to_le_bytes();
 }
 
-fn filled(len: usize, fill: &[u8]) -> Result<Vec<u8>, String> {
-    let mut chunk = zeroed(len)?;
+/// Puts fill values into a chunk of zeros.
+fn fill(chunk: &mut [u8], fill: &[u8]) {
     if fill.iter().any(|b| *b != 0) {
         for element in chunk.chunks_exact_mut(fill.len()) {
             element.copy_from_slice(fill);
         }
     }
-    Ok(chunk)
 }
 
-/// Copies a run from a record's decoded bytes to its place in the chunk.
-fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), String> {
+/// Copies a run from a record's bytes to its place in the chunk.
+pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), String> {
     let part = |start: u64| {
         let start = start.checked_mul(element)?;
         range(start, run.len.checked_mul(element)?)
@@ -140,7 +203,7 @@ pub fn decode_record(
     sources: &[SourceFile],
     stored: StoredBytes,
     raw: u64,
-    dataset: &Dataset,
+    filters: &[Filter],
 ) -> Result<Reserved<Vec<u8>>, String> {
     let source = &sources[usize::from(stored.source)];
     if stored.encoding == Encoding::DeflateStream {
@@ -164,8 +227,8 @@ pub fn decode_record(
         // Elements of another type are converted where they are copied.
         Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => bytes,
         Encoding::Pipeline => {
-            reservation.grow(filters::decoding_memory(stored.len, raw, &dataset.filters))?;
-            filters::decode(&bytes, raw, &dataset.filters)?
+            reservation.grow(filters::decoding_memory(stored.len, raw, filters))?;
+            filters::decode(&bytes, raw, filters)?
         }
     };
     reservation.shrink_to(decoded.capacity() as u64);
@@ -178,8 +241,13 @@ mod tests {
 
     #[test]
     fn fill_values_repeat() {
-        assert_eq!(filled(6, &[1, 2]).unwrap(), [1, 2, 1, 2, 1, 2]);
-        assert_eq!(filled(3, &[]).unwrap(), [0, 0, 0]);
+        let filled = |len, value: &[u8]| {
+            let mut chunk = vec![0; len];
+            fill(&mut chunk, value);
+            chunk
+        };
+        assert_eq!(filled(6, &[1, 2]), [1, 2, 1, 2, 1, 2]);
+        assert_eq!(filled(3, &[]), [0, 0, 0]);
     }
 
     #[test]

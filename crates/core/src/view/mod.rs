@@ -6,12 +6,14 @@
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
 //! * `indexes`: record tables and indexes. `holes`, `inspect`: questions other than "which bytes?".
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
+//! * [`elements`]: elements of logged datasets, without a canonical file around them.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
 
 mod assemble;
 mod bitmap;
 mod btree;
 pub mod cache;
+pub mod elements;
 mod grid;
 mod holes;
 mod indexes;

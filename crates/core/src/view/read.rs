@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::assemble::{Assembly, Decoded, decode_record, stored_bytes};
+use super::assemble::{Assembly, Decoded, ElementForm, decode_record, stored_bytes};
 use super::btree::{Key, Tree};
 use super::cache::too_long::Part;
 use super::cache::{Bytes, BytesKey};
@@ -359,8 +359,9 @@ impl View {
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
         let assembly = Assembly {
             task,
-            dataset: resolver.dataset,
+            form: ElementForm::of(resolver.dataset),
             sources: &self.sources,
+            unwritten: None,
             addresses: &self.snapshot.addresses,
             decoded: &|record| self.decoded(task, number, record, &resolver.bounds),
         };
@@ -383,7 +384,7 @@ impl View {
         let stored = record.stored;
         let raw = record.elements().saturating_mul(dataset.element_size);
         let decode = || {
-            let decoded = decode_record(task, &self.sources, stored, raw, dataset)?;
+            let decoded = decode_record(task, &self.sources, stored, raw, &dataset.filters)?;
             Ok(Arc::new(decoded.unowned()))
         };
         self.check_cache_size("a filtered record", raw.max(stored.len))?;

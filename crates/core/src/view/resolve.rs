@@ -4,7 +4,6 @@
 use std::ops::ControlFlow;
 
 use super::bitmap::CoverageBitmap;
-use super::grid::Grid;
 use super::map::Placement;
 use super::pieces::element_in_log;
 use crate::boxes::Bounds;
@@ -112,7 +111,7 @@ impl ChunkResolver<'_> {
     /// not follow each other from the start of the chunk on.
     pub(super) fn only_run(&self, block: &Block<'_>) -> Option<Run> {
         let mut first = None;
-        Overlap::new(&self.place.grid, &self.bounds).runs(block, |run| {
+        Overlap::new(&self.place.grid.chunk, &self.bounds).runs(block, |run| {
             first = Some(run);
             false
         });
@@ -134,44 +133,21 @@ impl ChunkResolver<'_> {
         })
     }
 
-    /// Shows `take` each run of elements that the chunk takes from a record, with that record and the block
-    /// in it. No element of the chunk is in two runs. Stops at the first error. Returns how many elements of
-    /// the dataset no record wrote.
+    /// As [`BoxRecords::runs`] of the chunk.
     pub fn runs(
         &self,
         task: &Task,
-        mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
+        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
     ) -> Result<u64, String> {
-        let grid = &self.place.grid;
-        let _sorting = task.reserve(self.index.query_memory())?;
-        let mut covered = CoverageBitmap::new(task, grid.elements(), self.elements())?;
-        let mut overlap = Overlap::new(grid, &self.bounds);
-        let stopped = self.index.visit_back(&self.bounds, |record| {
-            record.visit_back(&self.bounds, |block| {
-                let mut taken = task.check();
-                overlap.runs(&block, |all| {
-                    covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {
-                        let run = Run {
-                            in_record: all.in_record.saturating_add(start - all.in_chunk),
-                            in_chunk: start,
-                            len: end - start,
-                        };
-                        if taken.is_ok() {
-                            taken = take(record, &block, run);
-                        }
-                    });
-                    taken.is_ok()
-                });
-                match taken {
-                    Err(reason) => ControlFlow::Break(Err(reason)),
-                    Ok(()) if covered.missing() == 0 => ControlFlow::Break(Ok(())),
-                    Ok(()) => ControlFlow::Continue(()),
-                }
-            })
-        });
-        match stopped {
-            ControlFlow::Break(Err(reason)) => Err(reason),
-            _ => Ok(covered.missing()),
+        self.records(&[self.index]).runs(task, take)
+    }
+
+    /// The records of the chunk, in these indexes.
+    pub fn records<'b>(&'b self, indexes: &'b [&'b DatasetIndex]) -> BoxRecords<'b> {
+        BoxRecords {
+            indexes,
+            bounds: &self.bounds,
+            sides: &self.place.grid.chunk,
         }
     }
 
@@ -197,8 +173,64 @@ impl ChunkResolver<'_> {
     }
 }
 
+/// A box of a dataset, and the records that make it up.
+pub struct BoxRecords<'a> {
+    /// Records of a later index apply later.
+    pub indexes: &'a [&'a DatasetIndex],
+    /// The elements that are wanted.
+    pub bounds: &'a Bounds,
+    /// Sides of the box in memory. It begins with the first of the wanted elements, and may be larger than they are.
+    pub sides: &'a [u64],
+}
+
+impl BoxRecords<'_> {
+    /// Shows `take` each run of elements that the box takes from a record, with that record and the block
+    /// in it. No element of the box is in two runs. Stops at the first error. Returns how many of the wanted elements
+    /// no record wrote.
+    pub fn runs(
+        &self,
+        task: &Task,
+        mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
+    ) -> Result<u64, String> {
+        let memory = self.indexes.iter().map(|index| index.query_memory());
+        let _sorting = task.reserve(memory.max().unwrap_or(0))?;
+        let elements = self.sides.iter().product();
+        let mut covered = CoverageBitmap::new(task, elements, self.bounds.count().product())?;
+        let mut overlap = Overlap::new(self.sides, self.bounds);
+        let mut visit = |record: &Record<'_>| {
+            record.visit_back(self.bounds, |block| {
+                let mut taken = task.check();
+                overlap.runs(&block, |all| {
+                    covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {
+                        let run = Run {
+                            in_record: all.in_record.saturating_add(start - all.in_chunk),
+                            in_chunk: start,
+                            len: end - start,
+                        };
+                        if taken.is_ok() {
+                            taken = take(record, &block, run);
+                        }
+                    });
+                    taken.is_ok()
+                });
+                match taken {
+                    Err(reason) => ControlFlow::Break(Err(reason)),
+                    Ok(()) if covered.missing() == 0 => ControlFlow::Break(Ok(())),
+                    Ok(()) => ControlFlow::Continue(()),
+                }
+            })
+        };
+        let mut indexes = self.indexes.iter().rev();
+        let stopped = indexes.try_for_each(|index| index.visit_back(self.bounds, &mut visit));
+        match stopped {
+            ControlFlow::Break(Err(reason)) => Err(reason),
+            _ => Ok(covered.missing()),
+        }
+    }
+}
+
 /// The common parts of one chunk and of blocks. Its vectors are used again for each block.
-struct Overlap<'a> {
+pub struct Overlap<'a> {
     chunk: &'a Bounds,
     /// Sides of the chunk, with the elements past the dataset's edge.
     sides: &'a [u64],
@@ -208,10 +240,11 @@ struct Overlap<'a> {
 }
 
 impl<'a> Overlap<'a> {
-    fn new(grid: &'a Grid, chunk: &'a Bounds) -> Self {
+    /// `sides`: those of the chunk in memory.
+    pub fn new(sides: &'a [u64], chunk: &'a Bounds) -> Self {
         Overlap {
             chunk,
-            sides: &grid.chunk,
+            sides,
             start: chunk.start.clone(),
             end: chunk.end.clone(),
             at: chunk.start.clone(),
@@ -219,7 +252,7 @@ impl<'a> Overlap<'a> {
     }
 
     /// Shows `take` the runs of a block's elements that lie in the chunk, until it returns false.
-    fn runs(&mut self, block: &Block<'_>, mut take: impl FnMut(Run) -> bool) {
+    pub fn runs(&mut self, block: &Block<'_>, mut take: impl FnMut(Run) -> bool) {
         let rank = self.sides.len();
         for d in 0..rank {
             let end = block.start[d].saturating_add(block.count[d]);

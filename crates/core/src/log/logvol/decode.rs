@@ -12,8 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
 use crate::log::model::{Encoding, Selection, Selections, StoredBytes, check_end};
 use crate::log::records::RecordList;
-use crate::log::source_file::SourceFile;
-use crate::log::window::Window;
+use crate::log::window::{TableBytes, Window};
 use crate::log::{DatasetRecords, Logged};
 use crate::memory::{Reservation, Reserved};
 use crate::parallel;
@@ -30,7 +29,7 @@ pub(super) struct Decoder<'a> {
     pub task: &'a Task,
     pub tables: &'a Tables,
     pub entries: &'a EntryTable,
-    pub sources: &'a [SourceFile],
+    pub sources: TableBytes<'a>,
     pub dataset: &'a Logged<'a>,
     pub selections: &'a Selections,
 }
@@ -71,9 +70,13 @@ impl State<'_> {
 const HELD: u64 = 48;
 
 impl<'a> Decoder<'a> {
-    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    /// The records of all entries. Fails where there is no memory, and where the task stops. Damage is no failure.
     pub fn records(&self) -> Result<DatasetRecords, String> {
-        let places = self.entries.of_dataset(self.dataset.id);
+        self.records_of(self.entries.of_dataset(self.dataset.id))
+    }
+
+    /// The records of some entries of the dataset.
+    pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, String> {
         let mut state = State {
             window: None,
             shared: None,
@@ -133,7 +136,7 @@ impl<'a> Decoder<'a> {
         if window.as_ref().is_some_and(|(there, _)| *there != source) {
             *window = None;
         }
-        let open = || (source, Window::over(&self.sources[usize::from(source)]));
+        let open = || (source, Window::over_all(self.sources.of(source)));
         &mut window.get_or_insert_with(open).1
     }
 
@@ -145,7 +148,7 @@ impl<'a> Decoder<'a> {
         list: &mut RecordList,
     ) -> Result<(), String> {
         let source = self.tables.source_of(place.table);
-        let end = self.sources[usize::from(source)].len();
+        let end = self.sources.of(source).len();
         let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
         let target = place
             .target()
@@ -332,9 +335,9 @@ impl<'a> Decoder<'a> {
     ) -> Result<Reserved<Vec<u8>>, String> {
         let mut reservation = self.task.reservation();
         let mut body = reservation.filled(head.body_len() as usize)?;
-        self.sources[usize::from(source)]
-            .read_exact_at(&mut body, at + head.len())
-            .map_err(|e| e.to_string())?;
+        self.sources
+            .of(source)
+            .read_exact_at(&mut body, at + head.len())?;
         Ok(Reserved::new(body, reservation))
     }
 
@@ -399,7 +402,7 @@ impl<'a> Decoder<'a> {
         window: &mut Option<(u16, Window<'a>)>,
     ) -> Option<(u64, Reserved<Selection>)> {
         let at = self.entries.explicit(target).position();
-        let end = self.sources[usize::from(source)].len();
+        let end = self.sources.of(source).len();
         let head = EntryHeader::read(self.window(window, source), at, end).ok()?;
         let wanted = self
             .rank()

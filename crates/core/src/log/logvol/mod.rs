@@ -4,12 +4,14 @@
 //! * `table` walks the metadata-log datasets once per file and finds the entries.
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `growing` is the table of a log to which entries are added.
 //! * `tiles` finds out during a scan whether records tile their datasets.
 //! * `check` checks what a snapshot says of these tables.
 
 mod check;
 mod decode;
 pub mod flags;
+mod growing;
 pub mod names;
 mod selection;
 mod table;
@@ -20,11 +22,12 @@ use serde::{Deserialize, Serialize};
 use super::model::Selections;
 use super::source_file::SourceFile;
 use super::tiling::Tilings;
-use super::window::Piece;
+use super::window::{Piece, TableBytes};
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use crate::diagnostic::Diagnostic;
 use crate::task::Task;
 use decode::Decoder;
+pub use growing::GrowingTable;
 use table::EntryTable;
 
 /// Name of the root attribute that makes a file a log (section 1).
@@ -162,7 +165,7 @@ impl RecordTable for LogVolTable {
             task,
             tables: &self.tables,
             entries: &self.entries,
-            sources,
+            sources: TableBytes::Files(sources),
             dataset,
             selections,
         };

@@ -3,6 +3,7 @@
 //! Only headers are decoded here. The records of a dataset are decoded from the bodies when they are needed.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 
@@ -10,7 +11,7 @@ use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 use super::{Section, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::source_file::SourceFile;
-use crate::log::window::{Piece, Window};
+use crate::log::window::{Piece, TableBytes, Window};
 use crate::memory::Reservation;
 use crate::task::Task;
 
@@ -140,9 +141,10 @@ impl ExplicitSelection {
 }
 
 /// The entries of one dataset.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entries {
-    rank: usize,
+    /// `None` where it is not known yet.
+    rank: Option<usize>,
     places: Vec<EntryPosition>,
 }
 
@@ -152,6 +154,8 @@ struct Entries {
 pub(super) struct EntryTable {
     /// The entries of each dataset that still has an anchor.
     by_dataset: HashMap<i64, Entries, RandomState>,
+    /// Those of datasets that are not known yet are kept, too.
+    keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
     /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
@@ -175,24 +179,79 @@ impl EntryTable {
     ) -> Result<Self, String> {
         let lists = (ranks.len() * OF_DATASET) as u64;
         let of = |(id, rank): (&i64, &usize)| {
-            let (rank, places) = (*rank, Vec::new());
+            let (rank, places) = (Some(*rank), Vec::new());
             (*id, Entries { rank, places })
+        };
+        let mut found = EntryTable {
+            by_dataset: ranks.iter().map(of).collect(),
+            ..EntryTable::empty(task.reserve(lists)?, false)
         };
         let mut finder = Finder {
             task,
             merged,
-            found: EntryTable {
-                reservation: task.reserve(lists)?,
-                by_dataset: ranks.iter().map(of).collect(),
-                explicit: Vec::new(),
-                diagnostics: Vec::new(),
-            },
-            first: 0,
+            found: &mut found,
+            section: SectionSelections::default(),
         };
         walk(sources, tables, &mut finder);
         // What was cut short for lack of memory is no damage.
         task.finish()?;
-        Ok(finder.found)
+        Ok(found)
+    }
+
+    /// A table for the entries of all datasets, which [`EntryTable::extend`] fills.
+    pub fn growing(task: &Task) -> Self {
+        EntryTable::empty(task.reservation(), true)
+    }
+
+    fn empty(reservation: Reservation, keeps_all: bool) -> Self {
+        EntryTable {
+            by_dataset: HashMap::default(),
+            keeps_all,
+            explicit: Vec::new(),
+            diagnostics: Vec::new(),
+            reservation,
+        }
+    }
+
+    /// Adds the entries that `window` has from position `from` on to the section of table `number`, whose selections so
+    /// far are `section`.
+    pub fn extend(
+        &mut self,
+        task: &Task,
+        window: Window<'_>,
+        number: usize,
+        from: u64,
+        section: &mut SectionSelections,
+    ) -> Result<(), String> {
+        section.go_on(self.explicit.len());
+        let end = window.len();
+        let mut finder = Finder {
+            task,
+            merged: false,
+            found: self,
+            section: std::mem::take(section),
+        };
+        Walk::new(number, window, &mut finder).follow(|walk| walk.entries(from, end));
+        *section = finder.section;
+        task.finish()
+    }
+
+    /// Drops all entries, but not their selections, which later entries may share.
+    pub fn forget_entries(&mut self) {
+        for entries in self.by_dataset.values_mut() {
+            entries.places.clear();
+        }
+    }
+
+    fn push(&mut self, dataset: i64, place: EntryPosition) -> Result<(), String> {
+        if self.keeps_all && !self.by_dataset.contains_key(&dataset) {
+            self.reservation.grow(OF_DATASET as u64)?;
+            self.by_dataset.insert(dataset, Entries::default());
+        }
+        match self.by_dataset.get_mut(&dataset) {
+            Some(entries) => self.reservation.push(&mut entries.places, place),
+            None => Ok(()),
+        }
     }
 
     /// From now on its memory counts for no user.
@@ -224,18 +283,56 @@ impl EntryTable {
     }
 }
 
+/// Which of a table's explicit selections are those of one section.
+#[derive(Debug, Default)]
+pub(super) struct SectionSelections {
+    /// Those of earlier walks. Each range is in the order of the section.
+    earlier: Vec<Range<usize>>,
+    /// The first one of this walk.
+    first: usize,
+    /// Behind the last one of this walk.
+    end: usize,
+}
+
+impl SectionSelections {
+    /// Begins another walk through the section, when the table has so many selections.
+    fn go_on(&mut self, known: usize) {
+        let last = self.first..self.end;
+        match self.earlier.last_mut() {
+            Some(before) if before.end == last.start => before.end = last.end,
+            _ if !last.is_empty() => self.earlier.push(last),
+            _ => {}
+        }
+        (self.first, self.end) = (known, known);
+    }
+
+    /// The number of the selection whose entry lies at byte `at` of the source file.
+    fn find(&self, explicit: &[ExplicitSelection], at: u64) -> Option<usize> {
+        let begins = |range: &Range<usize>| explicit[range.start].position();
+        let last = self.first..self.end;
+        let range = if !last.is_empty() && begins(&last) <= at {
+            last
+        } else {
+            let after = self.earlier.partition_point(|range| begins(range) <= at);
+            self.earlier.get(after.checked_sub(1)?)?.clone()
+        };
+        let found = explicit[range.clone()].binary_search_by_key(&at, |s| s.position());
+        found.ok().map(|number| range.start + number)
+    }
+}
+
 /// Puts the entries of a walk into a table.
 struct Finder<'a> {
     task: &'a Task,
     merged: bool,
-    found: EntryTable,
-    /// Number of the first explicit selection of the section.
-    first: usize,
+    found: &'a mut EntryTable,
+    section: SectionSelections,
 }
 
 impl Visitor for Finder<'_> {
     fn section(&mut self) {
-        self.first = self.found.explicit.len();
+        self.section = SectionSelections::default();
+        self.section.go_on(self.found.explicit.len());
     }
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
@@ -243,24 +340,18 @@ impl Visitor for Finder<'_> {
         self.check_size(entry)?;
         let target = if entry.head.has(REF) {
             // The target is an earlier entry of the same section with a selection of its own.
-            let section = &self.found.explicit[self.first..];
             let target = entry.shared()?;
-            let find = |at| {
-                section
-                    .binary_search_by_key(&at, |s: &ExplicitSelection| s.position())
-                    .ok()
-            };
-            let target = target.and_then(find);
-            target.map(|n| self.first + n)
+            target.and_then(|at| self.section.find(&self.found.explicit, at))
         } else {
             let explicit = ExplicitSelection::new(entry.position(), &entry.head);
             let EntryTable {
                 reservation,
                 explicit: list,
                 ..
-            } = &mut self.found;
+            } = &mut *self.found;
             reservation.push(list, explicit)?;
-            Some(self.found.explicit.len() - 1)
+            self.section.end = list.len();
+            Some(list.len() - 1)
         };
         let target = target.and_then(|t| u32::try_from(t).ok());
         let place = EntryPosition {
@@ -268,12 +359,7 @@ impl Visitor for Finder<'_> {
             target: target.unwrap_or(NO_TARGET),
             table: entry.table,
         };
-        let entries = self.found.by_dataset.get_mut(&entry.head.dataset);
-        if let Some(entries) = entries {
-            let reservation = &mut self.found.reservation;
-            reservation.push(&mut entries.places, place)?;
-        }
-        Ok(())
+        self.found.push(entry.head.dataset, place)
     }
 
     fn unreadable(&mut self, diagnostic: Diagnostic) {
@@ -290,7 +376,8 @@ impl Finder<'_> {
     /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
     fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
         let head = entry.head;
-        let rank = self.found.by_dataset.get(&head.dataset).map(|e| e.rank);
+        let rank = self.found.by_dataset.get(&head.dataset);
+        let rank = rank.and_then(|entries| entries.rank);
         if head.has(REF) {
             // `Entry::shared` checks it.
             return Ok(());
@@ -384,19 +471,21 @@ pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl V
             len: table.len,
         };
         let name = format!("_md_{}", table.number);
-        let window = Window::new(sources, table.source, name, &[piece]);
+        let window = Window::new(TableBytes::Files(sources), table.source, name, &[piece]);
         Walk::new(number, window, visitor).follow(Walk::table);
     }
     for (number, section) in tables.sections.iter().enumerate() {
-        let Section {
-            source,
-            rank,
-            pieces,
-        } = section;
-        let name = format!("the entries of rank {rank}");
-        let window = Window::new(sources, *source, name, pieces);
+        let window = section.window(TableBytes::Files(sources));
         let len = window.len();
         Walk::new(number, window, visitor).follow(|walk| walk.section(0, len));
+    }
+}
+
+impl Section {
+    /// A window over the whole section.
+    pub(super) fn window<'a>(&self, tables: TableBytes<'a>) -> Window<'a> {
+        let name = format!("the entries of rank {}", self.rank);
+        Window::new(tables, self.source, name, &self.pieces)
     }
 }
 
@@ -449,6 +538,10 @@ impl<'a, V: Visitor> Walk<'a, V> {
 
     fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
         self.visitor.section();
+        self.entries(start, end)
+    }
+
+    fn entries(&mut self, start: u64, end: u64) -> Result<(), String> {
         let mut at = start;
         while at < end {
             let size = self
@@ -510,7 +603,8 @@ mod tests {
             offset,
             len: HEADER,
         });
-        let mut window = Window::new(&sources, 0, "the entries".into(), &pieces);
+        let tables = TableBytes::Files(&sources);
+        let mut window = Window::new(tables, 0, "the entries".into(), &pieces);
         for at in [0, HEADER] {
             let head = EntryHeader::read(&mut window, at, 2 * HEADER).unwrap();
             assert_eq!((head.size, head.dataset, head.flags), (HEADER, 0, 0));

@@ -8,7 +8,7 @@
 //! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
-mod lru;
+pub(super) mod lru;
 pub(super) mod too_long;
 
 use std::sync::{Arc, Weak};
