@@ -45,6 +45,8 @@ pub struct Section {
     flushed: usize,
     /// Was added to the data offsets of the entries since the last flush.
     base: u64,
+    /// How often entries were dropped.
+    drops: u64,
     share: bool,
     encode: bool,
     /// The entry that holds a selection, by the hash of its flags and body.
@@ -58,6 +60,7 @@ impl Section {
             bytes: Vec::new(),
             flushed: 0,
             base: 0,
+            drops: 0,
             share,
             encode,
             selections: HashMap::with_hasher(FixedState::default()),
@@ -84,11 +87,35 @@ impl Section {
         self.bytes.len()
     }
 
+    /// How often entries were dropped. Between two drops, entries keep their places.
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// What has to be taken off the data offsets of the pending entries: then they count from the begin of the data since
+    /// the last flush.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Drops the entries from `len` bytes on, which are not in the file.
     pub fn truncate(&mut self, len: usize) {
         if len < self.bytes.len() {
             self.bytes.truncate(len);
             self.selections.retain(|_, at| *at < len);
+            self.drops += 1;
+        }
+    }
+
+    /// Gives up the entries that are in the file, where they take much memory and there are no others, which may share
+    /// their selections. A section that is written into a table has to keep them.
+    pub fn forget_flushed(&mut self) {
+        const KEPT: usize = if cfg!(test) { 0 } else { 4 << 20 };
+        if self.flushed > KEPT && self.pending().is_empty() {
+            self.bytes = Vec::new();
+            self.flushed = 0;
+            self.selections.clear();
+            self.drops += 1;
         }
     }
 
@@ -213,19 +240,6 @@ impl Section {
     pub fn set_flushed(&mut self) {
         self.flushed = self.bytes.len();
         self.base = 0;
-    }
-}
-
-impl Section {
-    /// Gives up the entries that are in the file, where they take much memory. A section that is written into a table has
-    /// to keep them.
-    pub fn forget_flushed(&mut self) {
-        const KEPT: usize = 4 << 20;
-        if self.flushed > KEPT {
-            self.bytes.drain(..self.flushed);
-            self.flushed = 0;
-            self.selections.clear();
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`options`], [`error`] | those of users |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
+//! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
 
 pub mod base;
@@ -21,6 +22,7 @@ pub mod error;
 pub mod files;
 pub mod options;
 pub mod ranks;
+pub mod reading;
 pub mod selection;
 pub mod stored;
 

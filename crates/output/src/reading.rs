@@ -1,0 +1,442 @@
+//! Reads elements of a log while this process writes it: what all ranks have flushed, then what this rank has written
+//! since.
+//!
+//! The entries of the flushes are read from the data files, those since then from the section in memory. Both become
+//! indexes, which the code of the view puts elements together with. Each flush and each entry is looked at once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::iter::once;
+use std::path::Path;
+
+use h5logfs_core::boxes::Bounds;
+use h5logfs_core::filters::Filter;
+use h5logfs_core::index::DatasetIndex;
+use h5logfs_core::index::layers::Layers;
+use h5logfs_core::journal::extent::{FRONT, check_id, sections_after};
+use h5logfs_core::log::logvol::Section as Entries;
+use h5logfs_core::log::logvol::names::subfile;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::window::{Piece, TableBytes};
+use h5logfs_core::log::{GrowingTable, Logged};
+use h5logfs_core::task::Task;
+use h5logfs_core::view::elements::{DecodedRecords, ElementForm, Elements, Unwritten};
+
+use crate::entries::Section;
+use crate::files::Files;
+
+/// Bytes of decoded records that are kept.
+const DECODED: u64 = 32 << 20;
+/// Bytes of indexes that are kept, besides those of the dataset that is read.
+const INDEXES: usize = 32 << 20;
+/// The number of the source that is in memory: no data file has it.
+const MEMORY: u16 = u16::MAX;
+
+/// What the log holds now.
+#[derive(Clone, Copy)]
+pub struct Written<'a> {
+    /// The files, which know what is flushed and spilled.
+    pub files: &'a Files,
+    /// The entries of this rank.
+    pub section: &'a Section,
+    /// The data of its pending entries.
+    pub data: &'a [u8],
+}
+
+/// A logged dataset, as the reader has to know it.
+#[derive(Debug, Clone, Copy)]
+pub struct Readable<'a> {
+    /// Its ID.
+    pub id: u32,
+    /// Current extent.
+    pub dims: &'a [u64],
+    /// Chunk shape, if it has one.
+    pub chunk: Option<&'a [u64]>,
+    /// Bytes of one element.
+    pub element: u64,
+    /// One element, or empty for zeros.
+    pub fill: &'a [u8],
+    /// The filters that its records may have gone through.
+    pub filters: &'a [Filter],
+}
+
+/// Reads elements of the log that a session writes. It holds descriptors of its own, and indexes of the datasets that
+/// were read.
+pub struct Reader {
+    task: Task,
+    flushed: Flushed,
+    pending: Pending,
+    decoded: DecodedRecords,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let task = Task::unlimited();
+        Reader {
+            flushed: Flushed::new(&task),
+            pending: Pending::new(&task),
+            decoded: DecodedRecords::new(DECODED),
+            task,
+        }
+    }
+}
+
+impl Reader {
+    /// Fills `out` with the elements of a box in row-major order: as the flushes have left them, with what this rank has
+    /// written since; where no rank has written, the fill value. Always called with the files and the section of one log.
+    pub fn read(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        start: &[u64],
+        count: &[u64],
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let Some(wanted) = dataset.check(start, count, out.len())? else {
+            return Ok(());
+        };
+        let Written {
+            files,
+            section,
+            data,
+        } = *written;
+        let Reader {
+            task,
+            flushed,
+            pending,
+            decoded,
+        } = self;
+        flushed.update(task, files)?;
+        if pending.update(task, section)? {
+            decoded.forget(MEMORY);
+        }
+        let logged = dataset.logged();
+        flushed.index(task, &logged)?;
+        pending.index(task, section, &logged)?;
+        let (of_files, of_memory) = (&flushed.indexes, &pending.indexes);
+        let indexes: Vec<_> = of_files
+            .of(logged.id)
+            .chain(of_memory.of(logged.id))
+            .collect();
+        let elements = Elements {
+            task,
+            form: ElementForm {
+                size: dataset.element,
+                fill: dataset.fill,
+                filters: dataset.filters,
+                references: &[],
+            },
+            chunk: dataset.chunk,
+            indexes: &indexes,
+            sources: &flushed.sources,
+            unwritten: Some(Unwritten {
+                source: MEMORY,
+                offset: section.base(),
+                bytes: data,
+            }),
+            decoded,
+        };
+        elements.read(&wanted, out)
+    }
+}
+
+impl Readable<'_> {
+    /// The box that is wanted; `None` where it has no elements.
+    fn check(&self, start: &[u64], count: &[u64], out: usize) -> Result<Option<Bounds>, String> {
+        let rank = self.dims.len();
+        let ranks = [
+            start.len(),
+            count.len(),
+            self.chunk.map_or(rank, <[u64]>::len),
+        ];
+        let is_fill = [0, self.element].contains(&(self.fill.len() as u64));
+        if ranks != [rank; 3] || self.element == 0 || !is_fill {
+            return Err(format!("a request that does not fit {self:?}"));
+        }
+        let ends = start.iter().zip(count).map(|(s, c)| s.checked_add(*c));
+        let end: Option<Vec<u64>> = ends.collect();
+        let inside = |end: &Vec<u64>| end.iter().zip(self.dims).all(|(e, dim)| e <= dim);
+        let end = end.filter(inside).ok_or_else(|| {
+            format!(
+                "a box with start {start:?} and count {count:?} reaches out of the extent {:?}",
+                self.dims
+            )
+        })?;
+        let bytes = count
+            .iter()
+            .try_fold(self.element, |n, c| n.checked_mul(*c));
+        if bytes != Some(out as u64) {
+            return Err(format!("{out} bytes for a box of {count:?} elements"));
+        }
+        Ok((out > 0).then(|| Bounds {
+            start: start.to_vec(),
+            end,
+        }))
+    }
+
+    fn logged(&self) -> Logged<'_> {
+        Logged {
+            id: i64::from(self.id),
+            dims: self.dims,
+            element_size: self.element,
+            filtered: !self.filters.is_empty(),
+        }
+    }
+}
+
+/// The entries in the data files: those of all ranks up to the last flush, and those that this rank has spilled since.
+struct Flushed {
+    sources: Vec<SourceFile>,
+    /// Of each data file: the number and the end of the last flush that is known.
+    known: Vec<(u64, u64)>,
+    /// How many extents that this rank has spilled since then are known.
+    spilled: usize,
+    table: GrowingTable,
+    indexes: Indexes,
+}
+
+impl Flushed {
+    fn new(task: &Task) -> Self {
+        Flushed {
+            sources: Vec::new(),
+            known: Vec::new(),
+            spilled: 0,
+            table: GrowingTable::new(task),
+            indexes: Indexes::default(),
+        }
+    }
+
+    /// Takes in what was flushed or spilled since the last call.
+    fn update(&mut self, task: &Task, files: &Files) -> Result<(), String> {
+        if self.sources.is_empty() {
+            self.sources = open_sources(files)?;
+            self.known = vec![(0, FRONT); self.sources.len()];
+        }
+        let flush = files.flushes();
+        for (source, end) in files.ends().iter().enumerate() {
+            let known = self.known.get(source).copied().unwrap_or_default();
+            if *end > known.1 {
+                self.add(task, source, known, (flush, *end))?;
+                self.known[source] = (flush, *end);
+                self.spilled = 0;
+            }
+        }
+        for extent in files.spilled().iter().skip(self.spilled) {
+            let (before, after) = ((flush, extent.start), (flush + 1, extent.end));
+            self.add(task, files.file_number(), before, after)?;
+            self.spilled += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of the extents between two flushes of a data file, each a number and an end.
+    fn add(
+        &mut self,
+        task: &Task,
+        source: usize,
+        before: (u64, u64),
+        after: (u64, u64),
+    ) -> Result<(), String> {
+        let end = after.1;
+        let Some(file) = self.sources.get_mut(source) else {
+            return Err(format!("a log without data file {source}"));
+        };
+        file.set_len(end).map_err(|e| e.to_string())?;
+        let source = source as u16;
+        let found = sections_after(file, source, before, once(after));
+        let (sections, diagnostics) = found.map_err(|e| e.to_string())?;
+        self.table.set_end(source, end);
+        self.table.add_diagnostics(diagnostics);
+        for section in &sections {
+            let tables = TableBytes::Files(&self.sources);
+            self.table.extend(task, tables, section)?;
+        }
+        Ok(())
+    }
+
+    /// Indexes the entries of a dataset.
+    fn index(&mut self, task: &Task, dataset: &Logged<'_>) -> Result<(), String> {
+        self.table.check()?;
+        let tables = TableBytes::Files(&self.sources);
+        // Records apply in the order of the data files. Other ranks may have spilled in front of this one.
+        let settled = self.sources.len() == 1 && self.spilled == 0;
+        self.indexes
+            .update(task, &self.table, tables, dataset, settled)
+    }
+}
+
+/// The data files of the log, open for reading.
+fn open_sources(files: &Files) -> Result<Vec<SourceFile>, String> {
+    let open = |path: &Path| {
+        let file = File::open(path)?;
+        check_id(&file, files.id())?;
+        SourceFile::new(file, path.to_owned())
+    };
+    let open = |path: &Path| open(path).map_err(|e| format!("{}: {e}", path.display()));
+    let header = files.header();
+    if header.subfiles == 0 {
+        return Ok(vec![open(files.path())?]);
+    }
+    let numbers = 0..header.subfiles;
+    numbers
+        .map(|number| open(&subfile(files.path(), number)))
+        .collect()
+}
+
+/// The pending entries of this rank.
+struct Pending {
+    /// The state of the section when it was looked at.
+    seen: Seen,
+    /// Of the whole section: pending entries may share the selections of others.
+    table: GrowingTable,
+    indexes: Indexes,
+}
+
+/// While these stay the same, pending entries are only added.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Seen {
+    drops: u64,
+    flushed: u64,
+    base: u64,
+}
+
+impl Seen {
+    fn of(section: &Section) -> Self {
+        Seen {
+            drops: section.drops(),
+            flushed: (section.len() - section.pending().len()) as u64,
+            base: section.base(),
+        }
+    }
+}
+
+impl Pending {
+    fn new(task: &Task) -> Self {
+        let mut table = GrowingTable::new(task);
+        table.set_end(MEMORY, i64::MAX as u64);
+        Pending {
+            seen: Seen::default(),
+            table,
+            indexes: Indexes::default(),
+        }
+    }
+
+    /// Takes in the entries since the last call. Returns whether those from before it are no longer pending.
+    fn update(&mut self, task: &Task, section: &Section) -> Result<bool, String> {
+        let now = Seen::of(section);
+        let has_changed = now != self.seen;
+        // The base changes only where data could not be written.
+        if (now.drops, now.base) != (self.seen.drops, self.seen.base) {
+            *self = Pending::new(task);
+        } else if has_changed {
+            self.forget();
+        }
+        self.seen = now;
+        let known = self.table.len_of_section(MEMORY, 0);
+        if known < now.flushed {
+            self.add(task, section, known..now.flushed)?;
+            self.forget();
+        }
+        let len = section.len() as u64;
+        let known = known.max(now.flushed);
+        if known < len {
+            self.add(task, section, known..len)?;
+        }
+        Ok(has_changed)
+    }
+
+    fn forget(&mut self) {
+        self.table.forget_entries();
+        self.indexes = Indexes::default();
+    }
+
+    /// Adds the entries in a range of bytes of the section.
+    fn add(
+        &mut self,
+        task: &Task,
+        section: &Section,
+        range: std::ops::Range<u64>,
+    ) -> Result<(), String> {
+        let piece = Piece {
+            offset: range.start,
+            len: range.end - range.start,
+        };
+        let more = Entries {
+            source: MEMORY,
+            rank: 0,
+            pieces: vec![piece],
+        };
+        let tables = TableBytes::Memory(section.bytes());
+        self.table.extend(task, tables, &more)
+    }
+
+    /// Indexes the entries of a dataset.
+    fn index(
+        &mut self,
+        task: &Task,
+        section: &Section,
+        dataset: &Logged<'_>,
+    ) -> Result<(), String> {
+        self.table.check()?;
+        let tables = TableBytes::Memory(section.bytes());
+        self.indexes
+            .update(task, &self.table, tables, dataset, true)
+    }
+}
+
+/// The indexes of the datasets that were read, as far as there is room.
+#[derive(Default)]
+struct Indexes {
+    by_dataset: HashMap<i64, Used>,
+    /// Number of look-ups.
+    time: u64,
+}
+
+#[derive(Default)]
+struct Used {
+    layers: Layers,
+    bytes: usize,
+    /// Time of the last look-up.
+    at: u64,
+}
+
+impl Indexes {
+    /// Those of a dataset. Records of a later one apply later.
+    fn of(&self, dataset: i64) -> impl Iterator<Item = &DatasetIndex> {
+        let used = self.by_dataset.get(&dataset).into_iter();
+        used.flat_map(|used| used.layers.indexes())
+    }
+
+    /// Indexes all entries of a dataset.
+    fn update(
+        &mut self,
+        task: &Task,
+        table: &GrowingTable,
+        tables: TableBytes<'_>,
+        dataset: &Logged<'_>,
+        settled: bool,
+    ) -> Result<(), String> {
+        self.time += 1;
+        let used = self.by_dataset.entry(dataset.id).or_default();
+        used.at = self.time;
+        if used.layers.update(task, table, tables, dataset, settled)? {
+            used.bytes = used.layers.bytes();
+            self.make_room();
+        }
+        Ok(())
+    }
+
+    /// Drops those that were used least recently, but not the last one.
+    fn make_room(&mut self) {
+        let mut bytes: usize = self.by_dataset.values().map(|used| used.bytes).sum();
+        while bytes > INDEXES && self.by_dataset.len() > 1 {
+            let oldest = self.by_dataset.iter().min_by_key(|(_, used)| used.at);
+            let oldest = oldest.map(|(id, _)| *id);
+            let gone = oldest.and_then(|id| self.by_dataset.remove(&id));
+            bytes -= gone.map_or(0, |used| used.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

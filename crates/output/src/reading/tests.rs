@@ -1,0 +1,565 @@
+//! Random programs, against a model that keeps whole arrays.
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_core::journal::Recorded;
+use h5logfs_core::journal::extent::{ExtentHeader, crc32, unclosed_front};
+use h5logfs_core::log::logvol::names::subfile;
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::Base;
+use crate::entries::DatasetInfo;
+use crate::options::{Fsync, Options, Subfiles};
+use crate::ranks::{Access, Communicator, Ranks, SharedFile};
+use crate::selection::{Blocks, Selection};
+use crate::stored::{Form, records};
+
+/// Ranks of the job. The first one is the one that reads.
+const RANKS: u32 = 3;
+
+/// The first of several ranks, where the test does the work of the others. They have spilled up to a byte of the data
+/// file.
+struct FirstRank(Arc<AtomicU64>);
+
+impl Communicator for FirstRank {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        RANKS
+    }
+    fn is_usable(&self) -> bool {
+        true
+    }
+    fn split(&self, _: u32) -> Box<dyn Communicator> {
+        Box::new(FirstRank(Arc::clone(&self.0)))
+    }
+    fn nodes(&self) -> u32 {
+        1
+    }
+    fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+        vec![0; values.len()]
+    }
+    fn sum(&self, value: u64) -> u64 {
+        value
+    }
+    fn minima(&self, values: &[u64]) -> Vec<u64> {
+        // The largest value is found as the least complement.
+        let end = !self.0.load(Ordering::Relaxed);
+        values.iter().map(|value| end.min(*value)).collect()
+    }
+    fn gather(&self, value: u64) -> Vec<u64> {
+        vec![value]
+    }
+    fn broadcast(&self, _: u32, _: &mut [u8]) {}
+    fn wait(&self) {}
+    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {
+        Ok(Box::new(Shared(file)))
+    }
+    fn leak(self: Box<Self>) {}
+}
+
+struct Shared(File);
+
+impl SharedFile for Shared {
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+        let written = self.0.write_all_at(&pieces.concat(), offset);
+        written.map_err(|e| e.to_string())
+    }
+    fn sync(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn close(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
+    fn leak(self: Box<Self>) {}
+}
+
+/// Numbers that follow from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn is(&mut self) -> bool {
+        self.below(2) == 1
+    }
+}
+
+#[derive(Debug)]
+struct Dataset {
+    /// Larger than any extent.
+    most: Vec<u64>,
+    dims: Vec<u64>,
+    records: bool,
+    chunk: Option<Vec<u64>>,
+    element: usize,
+    fill: Vec<u8>,
+    filters: Vec<Filter>,
+}
+
+impl Dataset {
+    fn new(seed: u64) -> Self {
+        let random = &mut Random(seed);
+        let rank = random.below(5) as usize;
+        let side = [1, 40, 12, 7, 5][rank];
+        let most: Vec<u64> = (0..rank).map(|_| 1 + random.below(side)).collect();
+        let element = [1, 2, 4, 8][random.below(4) as usize];
+        let filter = |id, values| Filter {
+            id,
+            flags: 0,
+            values,
+        };
+        let mut filters = Vec::new();
+        if rank > 0 && random.is() {
+            if random.is() {
+                filters.push(filter(SHUFFLE, vec![element as u32]));
+            }
+            filters.push(filter(DEFLATE, vec![1]));
+            if random.is() {
+                filters.push(filter(FLETCHER32, vec![]));
+            }
+        }
+        let is_chunked = rank > 0 && (random.is() || !filters.is_empty());
+        let chunk = is_chunked.then(|| most.iter().map(|m| 1 + random.below(*m)).collect());
+        Dataset {
+            dims: most.clone(),
+            records: rank > 0 && random.is(),
+            chunk,
+            element,
+            fill: if random.is() {
+                vec![7; element]
+            } else {
+                Vec::new()
+            },
+            filters,
+            most,
+        }
+    }
+
+    fn info(&self, id: u32) -> DatasetInfo<'_> {
+        DatasetInfo {
+            id,
+            dims: &self.dims,
+            records: self.records,
+        }
+    }
+
+    fn readable(&self, id: u32) -> Readable<'_> {
+        Readable {
+            id,
+            dims: &self.dims,
+            chunk: self.chunk.as_deref(),
+            element: self.element as u64,
+            fill: &self.fill,
+            filters: &self.filters,
+        }
+    }
+
+    /// Places in the model of the elements of a box, in their order.
+    fn places(&self, start: &[u64], count: &[u64]) -> Vec<usize> {
+        let mut places = vec![0];
+        for d in 0..self.most.len() {
+            let along = start[d]..start[d] + count[d];
+            let further = |at: &usize| {
+                let at = *at as u64 * self.most[d];
+                along.clone().map(move |i| (at + i) as usize)
+            };
+            places = places.iter().flat_map(further).collect();
+        }
+        places
+    }
+
+    /// A box within the extent; `None` where that is empty.
+    fn some_box(&self, random: &mut Random) -> Option<(Vec<u64>, Vec<u64>)> {
+        if self.dims.contains(&0) {
+            return None;
+        }
+        let start: Vec<u64> = self.dims.iter().map(|dim| random.below(*dim)).collect();
+        let count = start
+            .iter()
+            .zip(&self.dims)
+            .map(|(s, dim)| 1 + random.below(dim - s));
+        let count = count.collect();
+        Some((start, count))
+    }
+}
+
+/// What one write did to the model: places and values of its elements, later ones over earlier ones.
+#[derive(Clone)]
+struct Change {
+    dataset: usize,
+    elements: Vec<(usize, u8)>,
+}
+
+/// One value stands for all bytes of an element.
+type Arrays = Vec<Vec<Option<u8>>>;
+
+fn apply(arrays: &mut Arrays, changes: &[Change]) {
+    for Change { dataset, elements } in changes {
+        for (place, value) in elements {
+            arrays[*dataset][*place] = Some(*value);
+        }
+    }
+}
+
+/// A rank.
+struct Process {
+    section: Section,
+    data: Vec<u8>,
+    pending: Vec<Change>,
+    file: usize,
+}
+
+/// A program of several ranks, and what its log should hold.
+struct Program {
+    path: PathBuf,
+    options: Options,
+    datasets: Vec<Dataset>,
+    files: Option<Files>,
+    /// Where the others have spilled in the first rank's data file.
+    others_end: Arc<AtomicU64>,
+    reader: Reader,
+    processes: Vec<Process>,
+    /// By data file.
+    committed: Vec<Arrays>,
+    /// What ranks have spilled, in the order of each data file.
+    spilled: Vec<Vec<(usize, Vec<Change>)>>,
+}
+
+impl Program {
+    fn new(path: PathBuf, datasets: Vec<Dataset>, random: &mut Random) -> Self {
+        let options = Options {
+            subfiles: if random.is() {
+                Subfiles::Number(2)
+            } else {
+                Subfiles::None
+            },
+            share_selections: random.is(),
+            encode_selections: random.is(),
+            ..Options::default()
+        };
+        let others_end = Arc::new(AtomicU64::new(0));
+        let ranks = Ranks::new(FirstRank(Arc::clone(&others_end)));
+        let files = Files::create(&path, &ranks, &options).unwrap();
+        let data_files = files.ends().len();
+        if data_files == 2 {
+            std::fs::write(subfile(&path, 1), unclosed_front(files.id())).unwrap();
+        }
+        let arrays: Arrays = datasets
+            .iter()
+            .map(|dataset| vec![None; dataset.most.iter().product::<u64>() as usize])
+            .collect();
+        let mut program = Program {
+            path,
+            options,
+            datasets,
+            files: Some(files),
+            others_end,
+            reader: Reader::default(),
+            processes: Vec::new(),
+            committed: vec![arrays; data_files],
+            spilled: vec![Vec::new(); data_files],
+        };
+        program.begin();
+        program
+    }
+
+    /// The state of the ranks when the log is open.
+    fn begin(&mut self) {
+        self.files.as_mut().unwrap().allow_spill().unwrap();
+        let data_files = self.committed.len();
+        let process = |rank| Process {
+            section: Section::new(
+                self.options.share_selections,
+                self.options.encode_selections,
+            ),
+            data: Vec::new(),
+            pending: Vec::new(),
+            file: rank * data_files / RANKS as usize,
+        };
+        self.processes = (0..RANKS as usize).map(process).collect();
+        self.spilled.iter_mut().for_each(Vec::clear);
+        self.others_end.store(0, Ordering::Relaxed);
+        self.reader = Reader::default();
+    }
+
+    fn files(&mut self) -> &mut Files {
+        self.files.as_mut().unwrap()
+    }
+
+    /// Writes some blocks to some dataset.
+    fn write(&mut self, rank: usize, random: &mut Random) {
+        let id = random.below(self.datasets.len() as u64) as usize;
+        let dataset = &self.datasets[id];
+        let mut blocks = Blocks::default();
+        let (mut starts, mut counts) = (Vec::new(), Vec::new());
+        for _ in 0..1 + random.below(2) * random.below(4) {
+            let Some((start, count)) = dataset.some_box(random) else {
+                return;
+            };
+            starts.extend(start);
+            counts.extend(count);
+        }
+        let selection = if dataset.dims.is_empty() {
+            Selection::All
+        } else {
+            Selection::Blocks {
+                starts: &starts,
+                counts: &counts,
+            }
+        };
+        blocks.set(&selection, &dataset.dims).unwrap();
+        let mut elements = Vec::new();
+        let value = random.below(250) as u8;
+        let varies = random.is();
+        for block in 0..blocks.number {
+            for place in dataset.places(blocks.start(block), blocks.count(block)) {
+                let more = if varies { random.below(5) } else { 0 };
+                elements.push((place, value + more as u8));
+            }
+        }
+        let bytes: Vec<u8> = elements
+            .iter()
+            .flat_map(|(_, value)| vec![*value; dataset.element])
+            .collect();
+        let form = Form {
+            element: dataset.element as u64,
+            chunk: dataset.chunk.as_deref(),
+            filters: &dataset.filters,
+        };
+        let Process {
+            section,
+            data,
+            pending,
+            ..
+        } = &mut self.processes[rank];
+        let before = (section.len(), data.len());
+        records(form, &blocks, Cow::Owned(bytes), &mut |blocks, stored| {
+            let offset = data.len() as u64;
+            section.push(dataset.info(id as u32), blocks, offset, stored.len() as u64);
+            data.extend_from_slice(&stored);
+        });
+        if random.below(8) == 0 {
+            section.truncate(before.0);
+            data.truncate(before.1);
+        } else {
+            pending.push(Change {
+                dataset: id,
+                elements,
+            });
+        }
+    }
+
+    fn resize(&mut self, random: &mut Random) {
+        let id = random.below(self.datasets.len() as u64) as usize;
+        let Dataset { dims, most, .. } = &mut self.datasets[id];
+        for (dim, most) in dims.iter_mut().zip(most) {
+            *dim = random.below(*most + 1);
+        }
+    }
+
+    fn spill(&mut self, rank: usize) {
+        let files = self.files.as_mut().unwrap();
+        let process = &mut self.processes[rank];
+        if process.section.pending().is_empty() {
+            return;
+        }
+        if rank == 0 {
+            let data = [&process.data[..]];
+            files.spill(0, &mut process.section, &data).unwrap();
+        } else {
+            let end = data_file(&self.path, process.file, files)
+                .metadata()
+                .unwrap()
+                .len();
+            let end = write_extent(&self.path, files, rank, process, end);
+            if process.file == 0 {
+                self.others_end.store(end, Ordering::Relaxed);
+            }
+            process.section.set_flushed();
+        }
+        process.data.clear();
+        let changes = std::mem::take(&mut process.pending);
+        self.spilled[process.file].push((rank, changes));
+    }
+
+    fn flush(&mut self) {
+        let files = self.files.as_mut().unwrap();
+        let first = &mut self.processes[0];
+        let data = [&first.data[..]];
+        let written = files.write_extent(0, &mut first.section, Some(&data), Fsync::None);
+        written.written.unwrap();
+        let mut ends = files.ends_with(written.end);
+        if let Some(end) = ends.get_mut(1) {
+            *end = data_file(&self.path, 1, files).metadata().unwrap().len();
+        }
+        for (rank, process) in self.processes.iter_mut().enumerate().skip(1) {
+            if !process.section.pending().is_empty() {
+                let end = &mut ends[process.file];
+                *end = write_extent(&self.path, files, rank, process, *end);
+            }
+        }
+        files.commit(&ends, Vec::new(), Fsync::None).unwrap();
+        files.set_committed(ends);
+        self.others_end.store(0, Ordering::Relaxed);
+        for (file, spilled) in self.spilled.iter_mut().enumerate() {
+            for (_, changes) in spilled.drain(..) {
+                apply(&mut self.committed[file], &changes);
+            }
+        }
+        for process in &mut self.processes {
+            process.section.set_flushed();
+            process.data.clear();
+            let changes = std::mem::take(&mut process.pending);
+            apply(&mut self.committed[process.file], &changes);
+        }
+    }
+
+    /// The job is killed, and another one goes on.
+    fn append(&mut self) {
+        drop(self.files.take());
+        let ranks = Ranks::new(FirstRank(Arc::clone(&self.others_end)));
+        self.others_end.store(0, Ordering::Relaxed);
+        let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
+        let files = Files::append(&self.path, &ranks, &self.options, base).unwrap();
+        self.files = Some(files);
+        self.begin();
+    }
+
+    /// What the first rank has to see of a dataset.
+    fn visible(&self, dataset: usize) -> Vec<Option<u8>> {
+        let mut seen: Vec<Option<u8>> = vec![None; self.committed[0][dataset].len()];
+        for (committed, spilled) in self.committed.iter().zip(&self.spilled) {
+            let mut arrays = committed.clone();
+            for (_, changes) in spilled.iter().filter(|(rank, _)| *rank == 0) {
+                apply(&mut arrays, changes);
+            }
+            for (seen, value) in seen.iter_mut().zip(&arrays[dataset]) {
+                *seen = value.or(*seen);
+            }
+        }
+        let mut arrays = vec![Vec::new(); self.datasets.len()];
+        arrays[dataset] = seen;
+        let pending = self.processes[0].pending.iter();
+        let pending: Vec<_> = pending.filter(|c| c.dataset == dataset).cloned().collect();
+        apply(&mut arrays, &pending);
+        arrays.swap_remove(dataset)
+    }
+
+    fn read(&mut self, random: &mut Random) -> Result<(), TestCaseError> {
+        let id = random.below(self.datasets.len() as u64) as usize;
+        let seen = self.visible(id);
+        let dataset = &self.datasets[id];
+        let Some((start, count)) = dataset.some_box(random) else {
+            return Ok(());
+        };
+        let fill = dataset.fill.first().copied().unwrap_or(0);
+        let places = dataset.places(&start, &count);
+        let wanted: Vec<u8> = places
+            .iter()
+            .flat_map(|place| vec![seen[*place].unwrap_or(fill); dataset.element])
+            .collect();
+        let mut out = vec![0xee; wanted.len()];
+        let Process { section, data, .. } = &self.processes[0];
+        let written = Written {
+            files: self.files.as_ref().unwrap(),
+            section,
+            data,
+        };
+        let read = self.reader.read(
+            &written,
+            &dataset.readable(id as u32),
+            &start,
+            &count,
+            &mut out,
+        );
+        prop_assert_eq!(read, Ok(()));
+        prop_assert_eq!(out, wanted, "{:?} from {:?}, {:?}", dataset, start, count);
+        Ok(())
+    }
+
+    fn step(&mut self, kind: u8, seed: u64) -> Result<(), TestCaseError> {
+        let random = &mut Random(seed);
+        let rank = random.below(u64::from(RANKS)) as usize;
+        match kind {
+            0..8 => self.write(0, random),
+            8..12 => self.write(rank, random),
+            12..15 => self.spill(rank),
+            15 => self.flush(),
+            16 => self.resize(random),
+            17 => self.processes[0].section.forget_flushed(),
+            18 => self.append(),
+            19 => {
+                // As after a spill that has failed.
+                let base = random.below(1 << 40);
+                self.processes[0].section.set_base(base);
+            }
+            _ => self.read(random)?,
+        }
+        Ok(())
+    }
+}
+
+fn data_file(path: &Path, number: usize, files: &Files) -> File {
+    let path = match files.header().subfiles {
+        0 => path.to_owned(),
+        _ => subfile(path, number as u32),
+    };
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+/// Writes the pending entries of another rank at a byte of its data file. Returns where the extent ends.
+fn write_extent(path: &Path, files: &Files, rank: usize, process: &mut Process, at: u64) -> u64 {
+    let Process {
+        section,
+        data,
+        file,
+        ..
+    } = process;
+    let entries = section.pending().len() as u64;
+    section.set_base(at + ExtentHeader::SIZE + entries);
+    let header = ExtentHeader {
+        rank: rank as u32,
+        flush: files.flushes() + 1,
+        entries,
+        data: data.len() as u64,
+        entries_crc: crc32(section.pending()),
+    };
+    let extent = [&header.to_bytes()[..], section.pending(), data].concat();
+    let file = data_file(path, *file, files);
+    file.write_all_at(&extent, at).unwrap();
+    at + extent.len() as u64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_rank_reads_what_was_flushed_and_what_it_wrote(
+        seed in any::<u64>(),
+        datasets in prop::collection::vec(any::<u64>(), 1..4),
+        steps in prop::collection::vec((0u8..30, any::<u64>()), 1..80),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let datasets = datasets.into_iter().map(Dataset::new).collect();
+        let mut program = Program::new(dir.path().join("a.h5"), datasets, &mut Random(seed));
+        for (kind, seed) in steps {
+            program.step(kind, seed)?;
+        }
+        program.files();
+    }
+}
