@@ -92,9 +92,21 @@ impl Reader {
         count: &[u64],
         out: &mut [u8],
     ) -> Result<(), String> {
-        let Some(wanted) = dataset.check(start, count, out.len())? else {
-            return Ok(());
+        let read = match dataset.check(start, count, out.len()) {
+            Ok(Some(wanted)) => self.read_box(written, dataset, &wanted, out),
+            Ok(None) => Ok(()),
+            Err(reason) => Err(reason),
         };
+        read.map_err(|reason| format!("{}: {reason}", written.files.path().display()))
+    }
+
+    fn read_box(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        wanted: &Bounds,
+        out: &mut [u8],
+    ) -> Result<(), String> {
         let Written {
             files,
             section,
@@ -136,7 +148,7 @@ impl Reader {
             }),
             decoded,
         };
-        elements.read(&wanted, out)
+        elements.read(wanted, out)
     }
 }
 
@@ -388,6 +400,8 @@ impl Pending {
 #[derive(Default)]
 struct Indexes {
     by_dataset: HashMap<i64, Used>,
+    /// Bytes of memory of all.
+    bytes: usize,
     /// Number of look-ups.
     time: u64,
 }
@@ -420,7 +434,9 @@ impl Indexes {
         let used = self.by_dataset.entry(dataset.id).or_default();
         used.at = self.time;
         if used.layers.update(task, table, tables, dataset, settled)? {
-            used.bytes = used.layers.bytes();
+            let bytes = used.layers.bytes();
+            self.bytes = self.bytes - used.bytes + bytes;
+            used.bytes = bytes;
             self.make_room();
         }
         Ok(())
@@ -428,12 +444,11 @@ impl Indexes {
 
     /// Drops those that were used least recently, but not the last one.
     fn make_room(&mut self) {
-        let mut bytes: usize = self.by_dataset.values().map(|used| used.bytes).sum();
-        while bytes > INDEXES && self.by_dataset.len() > 1 {
+        while self.bytes > INDEXES && self.by_dataset.len() > 1 {
             let oldest = self.by_dataset.iter().min_by_key(|(_, used)| used.at);
             let oldest = oldest.map(|(id, _)| *id);
             let gone = oldest.and_then(|id| self.by_dataset.remove(&id));
-            bytes -= gone.map_or(0, |used| used.bytes);
+            self.bytes -= gone.map_or(0, |used| used.bytes);
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct Layers(Vec<Layer>);
 #[derive(Debug)]
 struct Layer {
     index: DatasetIndex,
+    /// Of memory.
+    bytes: usize,
     /// The entries that it begins and ends with, by their number among those of the dataset.
     first: usize,
     end: usize,
@@ -43,8 +45,10 @@ impl Layers {
             self.0.pop();
         }
         let records = table.records(task, bytes, dataset, first)?;
+        let index = DatasetIndex::of(task, records, &[])?;
         self.0.push(Layer {
-            index: DatasetIndex::of(task, records, &[])?,
+            bytes: index.bytes_with_selections(),
+            index,
             first,
             end,
             settled,
@@ -59,8 +63,6 @@ impl Layers {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.indexes()
-            .map(DatasetIndex::bytes_with_selections)
-            .sum()
+        self.0.iter().map(|layer| layer.bytes).sum()
     }
 }

@@ -221,6 +221,8 @@ struct Process {
     section: Section,
     data: Vec<u8>,
     pending: Vec<Change>,
+    /// Bytes of entries and data before the last write.
+    before: (usize, usize),
     file: usize,
 }
 
@@ -241,17 +243,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(path: PathBuf, datasets: Vec<Dataset>, random: &mut Random) -> Self {
-        let options = Options {
-            subfiles: if random.is() {
-                Subfiles::Number(2)
-            } else {
-                Subfiles::None
-            },
-            share_selections: random.is(),
-            encode_selections: random.is(),
-            ..Options::default()
-        };
+    fn new(path: PathBuf, datasets: Vec<Dataset>, options: Options) -> Self {
         let others_end = Arc::new(AtomicU64::new(0));
         let ranks = Ranks::new(FirstRank(Arc::clone(&others_end)));
         let files = Files::create(&path, &ranks, &options).unwrap();
@@ -289,16 +281,13 @@ impl Program {
             ),
             data: Vec::new(),
             pending: Vec::new(),
+            before: (0, 0),
             file: rank * data_files / RANKS as usize,
         };
         self.processes = (0..RANKS as usize).map(process).collect();
         self.spilled.iter_mut().for_each(Vec::clear);
         self.others_end.store(0, Ordering::Relaxed);
         self.reader = Reader::default();
-    }
-
-    fn files(&mut self) -> &mut Files {
-        self.files.as_mut().unwrap()
     }
 
     /// Writes some blocks to some dataset.
@@ -323,14 +312,21 @@ impl Program {
             }
         };
         blocks.set(&selection, &dataset.dims).unwrap();
-        let mut elements = Vec::new();
         let value = random.below(250) as u8;
-        let varies = random.is();
+        let most = if random.is() { 5 } else { 1 };
+        self.put(rank, id, &blocks, || value + random.below(most) as u8);
+        if random.below(8) == 0 {
+            self.take_back(rank);
+        }
+    }
+
+    /// Writes blocks of a dataset.
+    fn put(&mut self, rank: usize, id: usize, blocks: &Blocks, mut value: impl FnMut() -> u8) {
+        let dataset = &self.datasets[id];
+        let mut elements = Vec::new();
         for block in 0..blocks.number {
-            for place in dataset.places(blocks.start(block), blocks.count(block)) {
-                let more = if varies { random.below(5) } else { 0 };
-                elements.push((place, value + more as u8));
-            }
+            let places = dataset.places(blocks.start(block), blocks.count(block));
+            elements.extend(places.into_iter().map(|place| (place, value())));
         }
         let bytes: Vec<u8> = elements
             .iter()
@@ -345,23 +341,27 @@ impl Program {
             section,
             data,
             pending,
+            before,
             ..
         } = &mut self.processes[rank];
-        let before = (section.len(), data.len());
-        records(form, &blocks, Cow::Owned(bytes), &mut |blocks, stored| {
+        *before = (section.len(), data.len());
+        records(form, blocks, Cow::Owned(bytes), &mut |blocks, stored| {
             let offset = data.len() as u64;
             section.push(dataset.info(id as u32), blocks, offset, stored.len() as u64);
             data.extend_from_slice(&stored);
         });
-        if random.below(8) == 0 {
-            section.truncate(before.0);
-            data.truncate(before.1);
-        } else {
-            pending.push(Change {
-                dataset: id,
-                elements,
-            });
-        }
+        pending.push(Change {
+            dataset: id,
+            elements,
+        });
+    }
+
+    /// Drops the last write, as after an error.
+    fn take_back(&mut self, rank: usize) {
+        let process = &mut self.processes[rank];
+        process.section.truncate(process.before.0);
+        process.data.truncate(process.before.1);
+        process.pending.pop();
     }
 
     fn resize(&mut self, random: &mut Random) {
@@ -460,15 +460,20 @@ impl Program {
         arrays.swap_remove(dataset)
     }
 
-    fn read(&mut self, random: &mut Random) -> Result<(), TestCaseError> {
+    fn read_some(&mut self, random: &mut Random) -> Result<(), TestCaseError> {
         let id = random.below(self.datasets.len() as u64) as usize;
+        match self.datasets[id].some_box(random) {
+            Some((start, count)) => self.read(id, &start, &count),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a box, and compares it with the model.
+    fn read(&mut self, id: usize, start: &[u64], count: &[u64]) -> Result<(), TestCaseError> {
         let seen = self.visible(id);
         let dataset = &self.datasets[id];
-        let Some((start, count)) = dataset.some_box(random) else {
-            return Ok(());
-        };
         let fill = dataset.fill.first().copied().unwrap_or(0);
-        let places = dataset.places(&start, &count);
+        let places = dataset.places(start, count);
         let wanted: Vec<u8> = places
             .iter()
             .flat_map(|place| vec![seen[*place].unwrap_or(fill); dataset.element])
@@ -483,8 +488,8 @@ impl Program {
         let read = self.reader.read(
             &written,
             &dataset.readable(id as u32),
-            &start,
-            &count,
+            start,
+            count,
             &mut out,
         );
         prop_assert_eq!(read, Ok(()));
@@ -496,19 +501,16 @@ impl Program {
         let random = &mut Random(seed);
         let rank = random.below(u64::from(RANKS)) as usize;
         match kind {
-            0..8 => self.write(0, random),
-            8..12 => self.write(rank, random),
-            12..15 => self.spill(rank),
-            15 => self.flush(),
-            16 => self.resize(random),
-            17 => self.processes[0].section.forget_flushed(),
-            18 => self.append(),
-            19 => {
-                // As after a spill that has failed.
-                let base = random.below(1 << 40);
-                self.processes[0].section.set_base(base);
-            }
-            _ => self.read(random)?,
+            0..5 => self.write(0, random),
+            5..11 => self.write(rank, random),
+            11..15 => self.spill(rank),
+            15..17 => self.flush(),
+            17 => self.resize(random),
+            18 => self.processes[0].section.forget_flushed(),
+            19 => self.append(),
+            // As after a spill that has failed.
+            20 => self.processes[0].section.set_base(random.below(1 << 40)),
+            _ => self.read_some(random)?,
         }
         Ok(())
     }
@@ -556,10 +558,163 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let datasets = datasets.into_iter().map(Dataset::new).collect();
-        let mut program = Program::new(dir.path().join("a.h5"), datasets, &mut Random(seed));
+        let random = &mut Random(seed);
+        let options = Options {
+            subfiles: if random.is() { Subfiles::Number(2) } else { Subfiles::None },
+            share_selections: random.is(),
+            encode_selections: random.is(),
+            ..Options::default()
+        };
+        let mut program = Program::new(dir.path().join("a.h5"), datasets, options);
         for (kind, seed) in steps {
             program.step(kind, seed)?;
         }
-        program.files();
+    }
+}
+
+#[test]
+fn readers_go_from_thread_to_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Reader>();
+}
+
+/// A program with one dataset of 64 bytes.
+fn small(dir: &Path, filters: Vec<Filter>) -> Program {
+    let dataset = Dataset {
+        most: vec![64],
+        dims: vec![64],
+        records: false,
+        chunk: Some(vec![64]),
+        element: 1,
+        fill: Vec::new(),
+        filters,
+    };
+    Program::new(dir.join("a.h5"), vec![dataset], Options::default())
+}
+
+#[test]
+fn later_spills_of_one_flush_apply_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = small(dir.path(), Vec::new());
+    for (rank, value) in [(1, 1), (0, 2), (2, 3)] {
+        program.put(rank, 0, &Blocks::one(&[0], &[64]), || value);
+        program.spill(rank);
+        // Only the spill of rank 0 is seen before the flush.
+        program.read(0, &[0], &[64]).unwrap();
+    }
+    program.put(1, 0, &Blocks::one(&[0], &[32]), || 4);
+    program.flush();
+    program.read(0, &[0], &[64]).unwrap();
+    // No entry was taken in twice.
+    assert_eq!(program.reader.flushed.table.entries_of(0), 4);
+    program.put(1, 0, &Blocks::one(&[0], &[64]), || 5);
+    program.spill(1);
+    for start in [8, 24, 40] {
+        program.put(0, 0, &Blocks::one(&[start], &[8]), || 6);
+    }
+    program.spill(0);
+    program.read(0, &[0], &[64]).unwrap();
+    program.flush();
+    program.read(0, &[0], &[64]).unwrap();
+}
+
+/// Two records of the same length lie in the same place of the buffer, one after the other.
+#[test]
+fn decoded_records_are_those_of_the_buffer() {
+    let deflate = Filter {
+        id: DEFLATE,
+        flags: 0,
+        values: vec![1],
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = small(dir.path(), vec![deflate]);
+    for value in 0..4 {
+        program.put(0, 0, &Blocks::one(&[0], &[64]), || value);
+        program.read(0, &[0], &[64]).unwrap();
+        match value {
+            0 => program.spill(0),
+            1 => program.flush(),
+            _ => program.take_back(0),
+        }
+        program.read(0, &[0], &[64]).unwrap();
+    }
+}
+
+/// A box of more elements than are put together at once.
+#[test]
+fn large_boxes_are_read() {
+    let deflate = Filter {
+        id: DEFLATE,
+        flags: 0,
+        values: vec![1],
+    };
+    let dims = [2100, 1500];
+    let value = |at: &[u64]| (at[0] * 31 + at[1] * 7) as u8;
+    for (chunk, filters) in [
+        (None, vec![]),
+        (Some(&[64, 100][..]), vec![deflate.clone()]),
+        (Some(&dims[..]), vec![deflate]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::default();
+        let files = Files::create(&dir.path().join("a.h5"), &Ranks::one(), &options).unwrap();
+        let mut section = Section::new(true, true);
+        let mut data = Vec::new();
+        let form = Form {
+            element: 1,
+            chunk,
+            filters: &filters,
+        };
+        let info = DatasetInfo::new(0, &dims, &[Some(2100), Some(1500)]);
+        let listed = |start: &[u64], count: &[u64]| -> Vec<u8> {
+            let rows = start[0]..start[0] + count[0];
+            let row = |i| (start[1]..start[1] + count[1]).map(move |j| value(&[i, j]));
+            rows.flat_map(row).collect()
+        };
+        for columns in 0..3 {
+            let (start, count) = ([0, columns * 500], [2100, 500]);
+            let bytes = Cow::Owned(listed(&start, &count));
+            records(
+                form,
+                &Blocks::one(&start, &count),
+                bytes,
+                &mut |blocks, stored| {
+                    section.push(info, blocks, data.len() as u64, stored.len() as u64);
+                    data.extend_from_slice(&stored);
+                },
+            );
+        }
+        let written = Written {
+            files: &files,
+            section: &section,
+            data: &data,
+        };
+        let readable = Readable {
+            id: 0,
+            dims: &dims,
+            chunk,
+            element: 1,
+            fill: &[],
+            filters: &filters,
+        };
+        let mut reader = Reader::default();
+        for (start, count) in [
+            ([0, 0], dims),
+            ([3, 77], [2000, 1401]),
+            ([2099, 0], [1, 1500]),
+        ] {
+            let mut out = vec![0; (count[0] * count[1]) as usize];
+            reader
+                .read(&written, &readable, &start, &count, &mut out)
+                .unwrap();
+            assert!(
+                out == listed(&start, &count),
+                "{start:?} {count:?} {filters:?}"
+            );
+        }
+        let mut out = vec![0; 1501];
+        let outside = reader.read(&written, &readable, &[0, 0], &[1, 1501], &mut out);
+        let reason = outside.unwrap_err();
+        assert!(reason.contains("a.h5") && reason.contains("out of the extent"));
     }
 }

@@ -1,5 +1,7 @@
 //! The entries of a log to which entries are added, for a program that reads what it writes.
 
+use std::collections::HashMap;
+
 use super::decode::Decoder;
 use super::table::{EntryTable, SectionSelections};
 use super::{Extent, Section, Tables};
@@ -17,6 +19,8 @@ pub struct GrowingTable {
     entries: EntryTable,
     /// Of each section.
     walked: Vec<Walked>,
+    /// The position of the section of a source and a rank in both lists.
+    numbers: HashMap<(u16, u32), usize>,
     selections: Selections,
 }
 
@@ -35,6 +39,7 @@ impl GrowingTable {
             tables: Tables::default(),
             entries: EntryTable::growing(task),
             walked: Vec::new(),
+            numbers: HashMap::new(),
             selections: Selections::default(),
         }
     }
@@ -94,23 +99,21 @@ impl GrowingTable {
 
     /// The position of a section in the list of them.
     fn number_of(&mut self, wanted: &Section) -> usize {
-        let sections = &mut self.tables.sections;
-        let is_it = |s: &Section| (s.source, s.rank) == (wanted.source, wanted.rank);
-        sections.iter().position(is_it).unwrap_or_else(|| {
-            sections.push(Section {
+        let place = (wanted.source, wanted.rank);
+        *self.numbers.entry(place).or_insert_with(|| {
+            self.tables.sections.push(Section {
                 pieces: Vec::new(),
                 ..*wanted
             });
             self.walked.push(Walked::default());
-            sections.len() - 1
+            self.walked.len() - 1
         })
     }
 
     /// Bytes of the section of a rank, as far as they are known.
     pub fn len_of_section(&self, source: u16, rank: u32) -> u64 {
-        let is_it = |s: &Section| (s.source, s.rank) == (source, rank);
-        let number = self.tables.sections.iter().position(is_it);
-        number.map_or(0, |number| self.walked[number].len)
+        let number = self.numbers.get(&(source, rank));
+        number.map_or(0, |number| self.walked[*number].len)
     }
 
     /// Number of entries of a dataset.
