@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::output::Output;
 use super::with_log_file;
-use h5logfs_scan::closing::recover;
+use h5logfs_scan::closing::{How, recover};
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]
@@ -29,12 +29,19 @@ pub struct RecoverArgs {
 pub fn run(args: RecoverArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let mut bad = 0;
+    let how = How {
+        last_flush: args.last_flush,
+        ..How::default()
+    };
     for file in &args.files {
-        match with_log_file(file, || Ok(recover(file, args.last_flush)?)) {
+        match with_log_file(file, || Ok(recover(file, how)?)) {
             Ok(None) => writeln!(out, "{}: closed already, nothing to do", file.display())?,
             Ok(Some(recovered)) => {
                 if let Some(torn) = &recovered.torn {
                     writeln!(out, "{}: note: {torn}", file.display())?;
+                }
+                for diagnostic in &recovered.diagnostics {
+                    writeln!(out, "{}: {diagnostic}", file.display())?;
                 }
                 writeln!(
                     out,

@@ -5,6 +5,8 @@
 //! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
 //! be found in other HDF5 bytes, too: see [`HeaderBytes`].
 
+use std::ops::Range;
+
 type Result<T> = std::result::Result<T, String>;
 
 /// Message types (HDF5 File Format Specification, IV.A.2).
@@ -40,18 +42,39 @@ pub trait HeaderBytes {
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
 }
 
+/// The same, for bytes that can be changed.
+pub trait HeaderBytesMut: HeaderBytes {
+    /// Replaces the bytes from byte `at` on. Fails with the reason where that is not possible.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
+}
+
 impl HeaderBytes for Vec<u8> {
     fn size(&self) -> u64 {
         self.as_slice().len() as u64
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        let start = usize::try_from(at).map_err(|e| e.to_string())?;
-        let end = start.checked_add(buf.len());
-        let bytes = end.and_then(|end| self.get(start..end));
-        buf.copy_from_slice(bytes.ok_or("offset past the image")?);
+        let range = range(at, buf.len())?;
+        buf.copy_from_slice(self.get(range).ok_or(PAST_IMAGE)?);
         Ok(())
     }
+}
+
+impl HeaderBytesMut for Vec<u8> {
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let range = range(at, bytes.len())?;
+        let there = self.get_mut(range).ok_or(PAST_IMAGE)?;
+        there.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+const PAST_IMAGE: &str = "offset past the image";
+
+fn range(at: u64, len: usize) -> Result<Range<usize>> {
+    let start = usize::try_from(at).map_err(|e| e.to_string())?;
+    let end = start.checked_add(len).ok_or(PAST_IMAGE)?;
+    Ok(start..end)
 }
 
 /// The bytes of an image, or of another HDF5 file.
@@ -98,7 +121,7 @@ impl<B: HeaderBytes> Image<B> {
     fn end_of(&self, start: usize, size: usize) -> Result<usize> {
         let end = start.checked_add(size);
         end.filter(|end| *end as u64 <= self.bytes.size())
-            .ok_or_else(|| "offset past the image".into())
+            .ok_or_else(|| PAST_IMAGE.into())
     }
 
     /// The data layout message (IV.A.2.i) of the object header at `header`.
@@ -218,22 +241,21 @@ impl Image {
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+}
 
+impl<B: HeaderBytesMut> Image<B> {
     fn put(&mut self, at: usize, value: &[u8]) -> Result<()> {
-        let end = at
-            .checked_add(value.len())
-            .ok_or("offset overflow in the image")?;
-        let bytes = self.bytes.get_mut(at..end).ok_or("offset past the image")?;
-        bytes.copy_from_slice(value);
-        Ok(())
+        self.bytes.write(at as u64, value)
     }
 
     /// Refreshes the checksum in the last four bytes of a block.
     fn checksum(&mut self, (start, end): (usize, usize)) -> Result<()> {
         let at = end.checked_sub(4).ok_or("a block without a checksum")?;
-        let bytes = self.bytes.get(start..at).ok_or("offset past the image")?;
-        let sum = lookup3(bytes);
-        self.put(at, &sum.to_le_bytes())
+        let len = at.checked_sub(start).ok_or("a block without a checksum")?;
+        self.end_of(start, len)?;
+        let mut block = vec![0; len];
+        self.bytes.read(start as u64, &mut block)?;
+        self.put(at, &lookup3(&block).to_le_bytes())
     }
 
     /// Superblock (II.A): base address, end of file.

@@ -1,6 +1,7 @@
 //! The classic layout (`docs/formats/logvol-classic.md`): finds the log of a file, and knows which objects belong to
 //! the layout.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 
@@ -24,16 +25,16 @@ struct ClassicObjects {
 }
 
 impl LayoutObjects for ClassicObjects {
-    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
+    fn copied_link<'n>(&self, name: &'n [u8], in_root: bool) -> Option<Cow<'n, [u8]>> {
         let logs = [METADATA_LOG, DATA_LOG].map(str::as_bytes);
-        let is_log = in_root && logs.contains(&stored);
-        (!is_log).then_some(stored)
+        let is_log = in_root && logs.contains(&name);
+        (!is_log).then_some(name.into())
     }
 
-    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
+    fn copied_attribute<'n>(&self, name: &'n [u8], owner: Owner) -> Option<Cow<'n, [u8]>> {
         let of_anchors = [ID, DIMS, FIRST].map(str::as_bytes);
-        let is_internal = owner == Owner::Anchor && of_anchors.contains(&stored);
-        (!is_internal).then_some(stored)
+        let is_internal = owner == Owner::Anchor && of_anchors.contains(&name);
+        (!is_internal).then_some(name.into())
     }
 
     fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {

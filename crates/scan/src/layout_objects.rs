@@ -1,6 +1,7 @@
 //! What a walk through the objects of an HDF5 file has to know of a layout: which objects belong to the layout, and
 //! which stand for datasets of the user.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
@@ -11,13 +12,13 @@ type Result<T> = std::result::Result<T, String>;
 /// The largest rank of a dataspace in HDF5.
 pub const MOST_DIMS: u64 = 32;
 
-/// Each HDF5 layout implements this.
+/// Each form implements this in which HDF5 stores the objects of a log.
 pub trait LayoutObjects {
-    /// The name under which the view shows a link; `None` if the link belongs to the layout.
-    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]>;
+    /// The name of the copy of a link; `None` if the link belongs to the layout.
+    fn copied_link<'n>(&self, name: &'n [u8], in_root: bool) -> Option<Cow<'n, [u8]>>;
 
-    /// The name under which the view shows an attribute; `None` if the attribute belongs to the layout.
-    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]>;
+    /// The name of the copy of an attribute; `None` if the attribute belongs to the layout.
+    fn copied_attribute<'n>(&self, name: &'n [u8], owner: Owner) -> Option<Cow<'n, [u8]>>;
 
     /// What a dataset stands for; `None` for a plain one. `attributes` are the names of its attributes. Fails if their
     /// values are invalid.

@@ -9,8 +9,10 @@
 //! What these have in common:
 //!
 //! * `layout_objects`: what a walk has to know of an HDF5 layout. Each layout implements it.
-//! * `tree` copies the objects of a file into an image, `dataset` the datasets among them, and `references`
-//!   the references between them.
+//! * `tree` copies the objects of a file into another one, `dataset` has what all copies of datasets share, and
+//!   `references` translates the references between objects.
+//! * `shown` makes the image of a view that way.
+//! * `shadow`: the objects of a log that a program writes through HDF5 itself.
 //! * `chunks`: where the chunks of a log dataset lie.
 //! * `sources`: the open files of a log.
 //! * `hdf5_sys`: the raw calls of libhdf5.
@@ -32,6 +34,8 @@ mod logvol;
 mod netcdf;
 mod references;
 mod scales;
+mod shadow;
+mod shown;
 mod sources;
 mod tree;
 mod unclosed;
@@ -43,6 +47,7 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
+use crate::chunks::Hdf5;
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal;
@@ -57,6 +62,7 @@ use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 use layout_objects::LayoutObjects;
 use sources::Sources;
+use tree::Original;
 
 /// Scans trusted files with the libhdf5 of this process, one file at a time.
 #[derive(Debug, Default)]
@@ -170,25 +176,27 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
     let chooser = Chooser::new(chunking, log.tables.layout(), files);
-    let copied = tree::copy(tree::Original {
+    let original = Original {
         file,
-        source,
-        base: user_block,
+        bytes: &Hdf5 {
+            source,
+            base: user_block,
+        },
         layout: log.layout.as_ref(),
-        chooser: &chooser,
-    })?;
-    let has_unreadable = damage::is_known(&chooser, &copied.datasets);
+    };
+    let shown = shown::image(original, &chooser, true)?;
+    let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
     Ok(Snapshot {
         sources: log.sources.describe(),
         journal: None,
         flushes: 0,
         user_block,
-        image: copied.image,
-        datasets: copied.datasets,
+        image: shown.image,
+        datasets: shown.datasets,
         log: log.tables,
-        addresses: copied.addresses,
-        diagnostics: copied.diagnostics,
+        addresses: shown.addresses,
+        diagnostics: shown.diagnostics,
         has_unreadable,
     })
 }

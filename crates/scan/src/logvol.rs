@@ -1,6 +1,7 @@
 //! The layout of the Log VOL connector (`docs/formats/logvol.md`, sections 1, 2 and 10, and
 //! `docs/formats/logvol-extensions.md`): finds the log of a file, and knows which objects belong to the layout.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 
 use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
@@ -68,17 +69,17 @@ pub struct LogVolObjects;
 
 impl LayoutObjects for LogVolObjects {
     /// Section 1.3.
-    fn shown_link<'n>(&self, stored: &'n [u8], in_root: bool) -> Option<&'n [u8]> {
-        let is_log = in_root && stored == LOG_GROUP.as_bytes();
-        (!is_log).then(|| unescape(stored))
+    fn copied_link<'n>(&self, name: &'n [u8], in_root: bool) -> Option<Cow<'n, [u8]>> {
+        let is_log = in_root && name == LOG_GROUP.as_bytes();
+        (!is_log).then(|| unescape(name).into())
     }
 
-    fn shown_attribute<'n>(&self, stored: &'n [u8], owner: Owner) -> Option<&'n [u8]> {
-        let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == stored);
+    fn copied_attribute<'n>(&self, name: &'n [u8], owner: Owner) -> Option<Cow<'n, [u8]>> {
+        let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == name);
         match owner {
             Owner::Root if is(&[MARK, WRITER]) => None,
             Owner::Anchor if is(&ANCHOR) => None,
-            _ => Some(unescape(stored)),
+            _ => Some(unescape(name).into()),
         }
     }
 
@@ -128,6 +129,14 @@ fn unescape(stored: &[u8]) -> &[u8] {
     }
 }
 
+/// The name under which a log stores a name of the user (section 1.3).
+pub fn escape(name: &[u8]) -> Cow<'_, [u8]> {
+    match name {
+        [b'_', ..] => [b"_", name].concat().into(),
+        _ => name.into(),
+    }
+}
+
 fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
     let sides = values
         .iter()
@@ -153,16 +162,11 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
         if count > h5::MOST_FILTER_VALUES {
             return Err(format!("{FILTERS} has a filter of {count} values"));
         }
-        let mut filter = Filter {
+        filters.push(can_be_skipped(Filter {
             id: i32::try_from(*id).map_err(|_| broken())?,
             flags: *flags,
             values: values.to_vec(),
-        };
-        if !filter.can_apply() {
-            // The view's chunks are stored without it, which HDF5 allows for optional filters only.
-            filter.flags |= OPTIONAL;
-        }
-        filters.push(filter);
+        }));
         rest = &tail[count..];
     }
     if rest.is_empty() {
@@ -170,6 +174,15 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     } else {
         Err(broken())
     }
+}
+
+/// A filter of a logged dataset. The chunks of the view are stored without those that h5logfs cannot apply, which HDF5
+/// allows for optional filters only.
+pub fn can_be_skipped(mut filter: Filter) -> Filter {
+    if !filter.can_apply() {
+        filter.flags |= OPTIONAL;
+    }
+    filter
 }
 
 /// Finds the files of the log, the master first, and where the tables and the data lie in them.
@@ -276,26 +289,18 @@ mod tests {
 
     #[test]
     fn names_are_unescaped_and_internal_ones_hidden() {
-        assert_eq!(LogVolObjects.shown_link(b"_LOG", true), None);
-        assert_eq!(LogVolObjects.shown_link(b"_LOG", false), Some(&b"_LOG"[..]));
-        assert_eq!(LogVolObjects.shown_link(b"__LOG", true), Some(&b"_LOG"[..]));
-        assert_eq!(LogVolObjects.shown_link(b"_b", true), Some(&b"_b"[..]));
-        assert_eq!(
-            LogVolObjects.shown_attribute(b"_int_att", Owner::Root),
-            None
-        );
-        assert_eq!(
-            LogVolObjects.shown_attribute(b"_int_att", Owner::Anchor),
-            Some(&b"_int_att"[..])
-        );
-        assert_eq!(
-            LogVolObjects.shown_attribute(b"_h5logfs_chunk", Owner::Anchor),
-            None
-        );
-        assert_eq!(
-            LogVolObjects.shown_attribute(b"__FillValue", Owner::Anchor),
-            Some(&b"_FillValue"[..])
-        );
+        let link = |name, in_root| LogVolObjects.copied_link(name, in_root);
+        let name = |name: &'static [u8]| Some(Cow::Borrowed(name));
+        assert_eq!(link(b"_LOG", true), None);
+        assert_eq!(link(b"_LOG", false), name(b"_LOG"));
+        assert_eq!(link(b"__LOG", true), name(b"_LOG"));
+        assert_eq!(link(b"_b", true), name(b"_b"));
+        let attribute = |name, owner| LogVolObjects.copied_attribute(name, owner);
+        assert_eq!(attribute(b"_int_att", Owner::Root), None);
+        assert_eq!(attribute(b"_int_att", Owner::Anchor), name(b"_int_att"));
+        assert_eq!(attribute(b"_h5logfs_chunk", Owner::Anchor), None);
+        let fill = attribute(b"__FillValue", Owner::Anchor);
+        assert_eq!(fill, name(b"_FillValue"));
     }
 
     #[test]

@@ -1,22 +1,20 @@
-//! Translates references: those that are copied into the image must point at the objects there.
+//! Translates references: those that are copied into another file must point at the objects there.
 
 use std::collections::HashMap;
 
+use super::tree::Original;
 use crate::hdf5_sys::{self as h5, Id, Space};
-use h5logfs_core::log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 
 /// The largest global heap collection that is read.
 const LARGEST_HEAP: u64 = 64 << 20;
 
-/// Translates references of the log file into references of the image.
+/// Translates references of a file into references of its copy.
 pub struct Translator<'a> {
-    pub source: &'a SourceFile,
-    /// Bytes of the user block. Addresses count from its end.
-    pub base: u64,
-    pub image: &'a Id,
-    /// Addresses of the objects in the image, by their addresses in the log file.
+    pub original: Original<'a>,
+    pub target: &'a Id,
+    /// Addresses of the objects in the copy, by their addresses in the file.
     pub objects: &'a HashMap<u64, u64>,
     /// How many references pointed at nothing.
     pub lost: usize,
@@ -51,15 +49,17 @@ impl Translator<'_> {
 
     /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E). The heap object is the
     /// dataset's address and a serialized selection. libhdf5 cannot read it, because the selection does not fit into the
-    /// null dataspace of an anchor.
+    /// null dataspace of an anchor. But it writes one for an anchor.
     fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;
-        let dataset = self
-            .object(read_u64(&heap, 0)?)
-            .ok_or("a region of no dataset")?;
-        let dataset = h5::open_object(self.image, dataset)?;
-        let extent = h5::dataset_space(&dataset)?;
+        let old = read_u64(&heap, 0)?;
+        let dataset = self.object(old).ok_or("a region of no dataset")?;
+        let dataset = h5::open_object(self.target, dataset)?;
+        let mut extent = h5::dataset_space(&dataset)?;
+        if extent == Space::Null {
+            extent = h5::dataset_space(&h5::open_object(self.original.file, old)?)?;
+        }
         let space = extent.create()?;
         select(&space, &extent, &heap[8..])?;
         h5::create_region_reference(&dataset, &space).map(|r| r.to_vec())
@@ -67,24 +67,16 @@ impl Translator<'_> {
 
     /// Reads an object of the global heap collection at `address`.
     fn heap_object(&self, address: u64, index: u32) -> Result<Vec<u8>> {
-        let start = address
-            .checked_add(self.base)
-            .ok_or("a heap past the end")?;
+        let file = self.original.bytes;
         let mut head = [0; 16];
-        self.read(&mut head, start)?;
+        file.read(address, &mut head)?;
         let size = read_u64(&head, 8)?;
         if &head[..4] != b"GCOL" || !(16..=LARGEST_HEAP).contains(&size) {
             return Err("no global heap".into());
         }
         let mut heap = vec![0; size as usize];
-        self.read(&mut heap, start)?;
+        file.read(address, &mut heap)?;
         find_heap_object(&heap, index)
-    }
-
-    fn read(&self, buf: &mut [u8], at: u64) -> Result<()> {
-        self.source
-            .read_exact_at(buf, at)
-            .map_err(|e| e.to_string())
     }
 }
 

@@ -1,79 +1,79 @@
-//! Copies the user's objects into an image. There every dataset has its true shape. Only small datasets that were
-//! never logged have storage there.
+//! Copies the objects of an HDF5 file into another one. How datasets are copied is a matter of the caller: the image of a
+//! view shows them otherwise than a log stores them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 
-use super::dataset::{NewLink, copy_elements};
+use super::dataset::{NewLink, Template, copy_elements};
 use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::image::{Image, ObjectTimes};
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::snapshot::Dataset;
+use h5logfs_core::image::{HeaderBytes, ObjectTimes};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
 const LARGE_ATTRIBUTE: u64 = 64_000;
 
-/// The log file that is copied.
-pub(super) struct Original<'a> {
+/// The file that is copied.
+#[derive(Clone, Copy)]
+pub struct Original<'a> {
     /// The file as libhdf5 sees it.
     pub file: &'a Id,
-    pub source: &'a SourceFile,
-    /// Bytes of the user block.
-    pub base: u64,
+    /// Its bytes. Addresses count from the first of them.
+    pub bytes: &'a dyn HeaderBytes,
     pub layout: &'a dyn LayoutObjects,
-    pub chooser: &'a Chooser<'a>,
+}
+
+impl Original<'_> {
+    /// Creation properties of a file whose root group is like that of this one.
+    pub fn creation_of_copy(&self) -> Result<Id> {
+        let root = Object::of(h5::open_group(self.file, c"/")?)?;
+        let creation = h5::new_file_creation()?;
+        h5::copy_group_properties(&h5::group_creation(&root.id)?, &creation)?;
+        root.allow_large_attributes(&creation)?;
+        Ok(creation)
+    }
+}
+
+/// Makes the copies of datasets.
+pub trait Datasets {
+    /// Makes the copy of a dataset, without its attributes.
+    fn make(
+        &mut self,
+        copier: &mut Copier<'_>,
+        old: &Object,
+        template: &Template<'_>,
+    ) -> Result<(Id, Owner)>;
 }
 
 /// What a walk through a file yields.
 #[derive(Debug, Default)]
 pub struct Copied {
-    pub image: Vec<u8>,
-    pub datasets: Vec<Dataset>,
-    /// Addresses of the objects in the file and in the image.
-    pub addresses: Vec<(u64, u64)>,
+    /// Addresses of the objects in the copy, by their addresses in the file.
+    pub objects: HashMap<u64, u64>,
+    /// libhdf5 stores the time of the copying. These times of the file's objects are to replace it.
+    pub times: Vec<ObjectTimes>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Makes the image of an open log file.
-pub(super) fn copy(original: Original<'_>) -> Result<Copied> {
-    let root = Object::of(h5::open_group(original.file, c"/")?)?;
-    let creation = h5::new_file_creation()?;
-    h5::copy_group_properties(&h5::group_creation(&root.id)?, &creation)?;
-    root.allow_large_attributes(&creation)?;
-    let image = h5::create_in_memory(&creation)?;
-    let new_root = h5::open_group(&image, c"/")?;
+/// Copies the objects of a file into another one, which may have a root group and nothing that has the name of a copy.
+pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) -> Result<Copied> {
     let mut copier = Copier {
         original,
-        image: image.clone(),
-        objects: HashMap::new(),
+        target: target.clone(),
         committed: HashMap::new(),
         postponed: Vec::new(),
-        copied_bytes: 0,
-        times: Vec::new(),
         out: Copied::default(),
     };
-    copier.tree(root, new_root)?;
+    copier.tree(datasets)?;
     copier.postponed_work()?;
-    let mut out = copier.out;
-    out.addresses = copier.objects.into_iter().collect();
-    out.addresses.sort_unstable();
-    drop(copier.committed);
-    let mut image = Image::new(h5::file_image(&image)?);
-    for times in &copier.times {
-        image.set_times(times)?;
-    }
-    out.image = image.into_bytes();
-    Ok(out)
+    Ok(copier.out)
 }
 
-/// An object of the log file.
-pub(super) struct Object {
+/// An object of the file.
+pub struct Object {
     pub id: Id,
     pub info: h5::ObjectInfo,
     pub attributes: Vec<CString>,
@@ -111,40 +111,38 @@ struct Group {
     path: String,
 }
 
-pub(super) struct Copier<'a> {
+/// A copy that is being made.
+pub struct Copier<'a> {
     pub original: Original<'a>,
-    image: Id,
-    /// Addresses of the objects made so far, by their addresses in the file.
-    pub objects: HashMap<u64, u64>,
-    /// Committed types in the image, by their addresses in the file.
+    target: Id,
+    /// Committed types in the copy, by their addresses in the file.
     committed: HashMap<u64, Id>,
     /// References can be written only when all objects have their addresses.
-    pub postponed: Vec<Postponed>,
-    /// Bytes of elements copied into the image.
-    pub copied_bytes: u64,
-    /// libhdf5 stores the time of the scan. These times of the file's objects replace it.
-    times: Vec<ObjectTimes>,
+    postponed: Vec<Postponed>,
     pub out: Copied,
 }
 
 /// An object with references among its attributes or elements.
-pub(super) struct Postponed {
+struct Postponed {
     /// Its address in the file.
-    pub old: u64,
-    /// Its address in the image.
-    pub new: u64,
-    pub path: String,
-    pub work: Work,
+    old: u64,
+    /// Its address in the copy.
+    new: u64,
+    path: String,
+    work: Work,
 }
 
-pub(super) enum Work {
+enum Work {
     Attributes(Owner),
     Elements,
 }
 
 impl Copier<'_> {
-    fn tree(&mut self, root: Object, new_root: Id) -> Result<()> {
-        self.objects
+    fn tree(&mut self, datasets: &mut dyn Datasets) -> Result<()> {
+        let root = Object::of(h5::open_group(self.original.file, c"/")?)?;
+        let new_root = h5::open_group(&self.target, c"/")?;
+        self.out
+            .objects
             .insert(root.info.address, h5::address(&new_root)?);
         self.finish_object(&root, &new_root, "/", Owner::Root)?;
         let mut groups = vec![Group {
@@ -153,7 +151,7 @@ impl Copier<'_> {
             path: String::new(),
         }];
         while let Some(group) = groups.pop() {
-            let found = self.group(&group);
+            let found = self.group(&group, datasets);
             let found = found.map_err(|e| format!("group {}/: {e}", group.path))?;
             // The first group found is walked next.
             groups.extend(found.into_iter().rev());
@@ -162,22 +160,23 @@ impl Copier<'_> {
     }
 
     /// Makes the links of one group, and the objects that have no other link yet. Returns the groups among these.
-    fn group(&mut self, group: &Group) -> Result<Vec<Group>> {
+    fn group(&mut self, group: &Group, datasets: &mut dyn Datasets) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
-        for link in self.shown_links(group)? {
+        for link in self.copied_links(group)? {
             let path = format!("{}/{}", group.path, String::from_utf8_lossy(&link.name));
-            let made = self.link(&NewLink {
+            let at = NewLink {
                 parent: &group.new,
                 link: &link,
                 path: &path,
-            });
+            };
+            let made = self.link(&at, datasets);
             groups.extend(made.map_err(|e| format!("link {path}: {e}"))?);
         }
         Ok(groups)
     }
 
     /// Makes a link. Returns the group if it made one.
-    fn link(&mut self, at: &NewLink<'_>) -> Result<Option<Group>> {
+    fn link(&mut self, at: &NewLink<'_>, datasets: &mut dyn Datasets) -> Result<Option<Group>> {
         let address = match at.link.target {
             Target::Hard(address) => address,
             Target::Soft(_) | Target::External { .. } => {
@@ -189,8 +188,8 @@ impl Copier<'_> {
                 return Ok(None);
             }
         };
-        if let Some(new) = self.objects.get(&address) {
-            let object = h5::open_object(&self.image, *new)?;
+        if let Some(new) = self.out.objects.get(&address) {
+            let object = h5::open_object(&self.target, *new)?;
             return h5::link_object(&object, at.parent, at.link).map(|()| None);
         }
         let old = Object::of(h5::open_object(self.original.file, address)?)?;
@@ -199,16 +198,30 @@ impl Copier<'_> {
                 let datatype = self.commit_type(&old)?;
                 h5::link_object(&datatype, at.parent, at.link).map(|()| None)
             }
-            Kind::Dataset => self.dataset(&old, at).map(|()| None),
+            Kind::Dataset => self.dataset(&old, at, datasets).map(|()| None),
             Kind::Group => self.make_group(old, at).map(Some),
         }
+    }
+
+    fn dataset(
+        &mut self,
+        old: &Object,
+        at: &NewLink<'_>,
+        datasets: &mut dyn Datasets,
+    ) -> Result<()> {
+        let template = Template::of(old, at)?;
+        let (new, owner) = datasets.make(self, old, &template)?;
+        let new_address = h5::address(&new)?;
+        self.out.objects.insert(old.info.address, new_address);
+        self.finish_object(old, &new, at.path, owner)
     }
 
     fn make_group(&mut self, old: Object, at: &NewLink<'_>) -> Result<Group> {
         let creation = h5::group_creation(&old.id)?;
         old.allow_large_attributes(&creation)?;
         let new = h5::create_group(at.parent, at.link, &creation)?;
-        self.objects.insert(old.info.address, h5::address(&new)?);
+        let new_address = h5::address(&new)?;
+        self.out.objects.insert(old.info.address, new_address);
         self.finish_object(&old, &new, at.path, Owner::Other)?;
         Ok(Group {
             old: old.id,
@@ -217,28 +230,29 @@ impl Copier<'_> {
         })
     }
 
-    /// The links that the copy of a group has. An escaped name keeps its stored form if its unescaped form is the
-    /// name of another link.
-    fn shown_links(&mut self, group: &Group) -> Result<Vec<Link>> {
+    /// The links that the copy of a group has. A name stays as it is if the one that it should get is the name of
+    /// another link.
+    fn copied_links(&mut self, group: &Group) -> Result<Vec<Link>> {
         let mut links = h5::links(&group.old)?;
-        let stored: HashSet<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
+        let all: HashSet<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
         let in_root = group.path.is_empty();
         let layout = self.original.layout;
         links.retain_mut(|link| {
-            let Some(shown) = layout.shown_link(&link.name, in_root) else {
+            let Some(name) = layout.copied_link(&link.name, in_root) else {
                 return false;
             };
-            if shown == link.name {
+            if *name == *link.name {
                 return true;
             }
-            // Another link has this name only if it is shown under it.
-            if stored.contains(shown) && layout.shown_link(shown, in_root) == Some(shown) {
+            // Another link has this name only if its copy has it.
+            if all.contains(&*name) && layout.copied_link(&name, in_root).as_deref() == Some(&*name)
+            {
                 let name = String::from_utf8_lossy(&link.name);
                 let text = format!("link {}/{name}: its unescaped name is taken", group.path);
                 self.out.diagnostics.push(Diagnostic::note(text));
                 return true;
             }
-            link.name = shown.to_vec();
+            link.name = name.into_owned();
             true
         });
         Ok(links)
@@ -259,7 +273,7 @@ impl Copier<'_> {
         let [access, modification, change, birth] = old.info.times;
         if change != 0 {
             let or_change = |time| if time == 0 { change } else { time };
-            self.times.push(ObjectTimes {
+            self.out.times.push(ObjectTimes {
                 header: new_address,
                 access: or_change(access),
                 modification: or_change(modification),
@@ -290,17 +304,17 @@ impl Copier<'_> {
         owner: Owner,
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
-        let shown = self.shown_attributes(old, owner)?;
+        let copied = self.copied_attributes(old, owner)?;
         if translator.is_none() {
-            for (_, attribute) in &shown {
+            for (_, attribute) in &copied {
                 if Shape::of(&h5::attribute_type(attribute)?)?.has_references() {
                     return Ok(false);
                 }
             }
         }
-        for (name, attribute) in &shown {
-            let copied = self.attribute(new, name, attribute, translator.as_deref_mut());
-            copied.map_err(|e| {
+        for (name, attribute) in &copied {
+            let made = self.attribute(new, name, attribute, translator.as_deref_mut());
+            made.map_err(|e| {
                 let name = String::from_utf8_lossy(name);
                 format!("attribute {name} of {path}: {e}")
             })?;
@@ -309,25 +323,29 @@ impl Copier<'_> {
     }
 
     /// The attributes that the copy of an object has, with their names there.
-    fn shown_attributes(&self, object: &Object, owner: Owner) -> Result<Vec<(Vec<u8>, Id)>> {
+    fn copied_attributes(&self, object: &Object, owner: Owner) -> Result<Vec<(Vec<u8>, Id)>> {
         let layout = self.original.layout;
         let names = &object.attributes;
-        let mut shown = Vec::new();
+        let mut copied = Vec::new();
         let mut taken = HashSet::new();
-        for stored in names {
-            let Some(name) = layout.shown_attribute(stored.to_bytes(), owner) else {
+        for old in names {
+            let Some(name) = layout.copied_attribute(old.to_bytes(), owner) else {
                 continue;
             };
-            // As for links: an escaped name keeps its stored form if the unescaped one is taken.
-            let is_taken = name != stored.to_bytes()
-                && names.iter().any(|n| n.to_bytes() == name)
-                && layout.shown_attribute(name, owner) == Some(name);
-            let name = if is_taken { stored.to_bytes() } else { name };
-            if taken.insert(name) {
-                shown.push((name.to_vec(), h5::open_attribute(&object.id, stored)?));
+            // As for links.
+            let is_taken = *name != *old.to_bytes()
+                && names.iter().any(|n| *n.to_bytes() == *name)
+                && layout.copied_attribute(&name, owner).as_deref() == Some(&*name);
+            let name = if is_taken {
+                old.to_bytes().to_vec()
+            } else {
+                name.into_owned()
+            };
+            if taken.insert(name.clone()) {
+                copied.push((name, h5::open_attribute(&object.id, old)?));
             }
         }
-        Ok(shown)
+        Ok(copied)
     }
 
     fn attribute(
@@ -341,7 +359,7 @@ impl Copier<'_> {
         if let Some(translator) = translator {
             values.change_references(&mut |r| translator.translate(r))?;
         }
-        let datatype = self.type_in_image(values.datatype())?;
+        let datatype = self.type_in_copy(values.datatype())?;
         let name = h5::Name {
             bytes: name,
             utf8: h5::attribute_is_utf8(attribute)?,
@@ -349,13 +367,23 @@ impl Copier<'_> {
         h5::write_attribute(new, name, &datatype, &values)
     }
 
+    /// Copies the elements of a dataset when all objects have their addresses.
+    pub fn postpone_elements(&mut self, old: &Object, new: &Id, path: &str) -> Result<()> {
+        self.postponed.push(Postponed {
+            old: old.info.address,
+            new: h5::address(new)?,
+            path: path.to_owned(),
+            work: Work::Elements,
+        });
+        Ok(())
+    }
+
     /// Writes what had to wait for the addresses of all objects.
     fn postponed_work(&mut self) -> Result<()> {
-        let (objects, image) = (self.objects.clone(), self.image.clone());
+        let (objects, target) = (self.out.objects.clone(), self.target.clone());
         let mut translator = Translator {
-            source: self.original.source,
-            base: self.original.base,
-            image: &image,
+            original: self.original,
+            target: &target,
             objects: &objects,
             lost: 0,
         };
@@ -367,7 +395,7 @@ impl Copier<'_> {
         } in std::mem::take(&mut self.postponed)
         {
             let old = Object::of(h5::open_object(self.original.file, old)?)?;
-            let new = h5::open_object(&image, new)?;
+            let new = h5::open_object(&target, new)?;
             let lost_before = translator.lost;
             match work {
                 Work::Attributes(owner) => {
@@ -387,8 +415,8 @@ impl Copier<'_> {
 
     // --- datatypes -------------------------------------------------------------------------------
 
-    /// The form of a type of the file with which objects of the image can be made.
-    pub fn type_in_image(&mut self, datatype: &Id) -> Result<Id> {
+    /// The form of a type of the file with which objects of the copy can be made.
+    pub fn type_in_copy(&mut self, datatype: &Id) -> Result<Id> {
         let Some(address) = h5::committed(datatype)? else {
             return Ok(datatype.clone());
         };
@@ -401,9 +429,9 @@ impl Copier<'_> {
 
     /// Makes the copy of a committed type that has none yet.
     fn commit_type(&mut self, old: &Object) -> Result<Id> {
-        let new = h5::commit_copy(&self.image, &old.id)?;
+        let new = h5::commit_copy(&self.target, &old.id)?;
         let address = old.info.address;
-        self.objects.insert(address, h5::address(&new)?);
+        self.out.objects.insert(address, h5::address(&new)?);
         self.committed.insert(address, new.clone());
         self.finish_object(old, &new, "a committed datatype", Owner::Other)?;
         Ok(new)

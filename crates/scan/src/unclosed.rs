@@ -1,9 +1,11 @@
-//! A log that was not closed, or is still written: makes its objects in memory from the definitions in the journal,
-//! and then walks them like those of any other log.
+//! A log that was not closed, or is still written: has its objects in memory, from the definitions or the shadow in the
+//! journal, and walks them like those of any other log.
 
+use super::layout_objects::LayoutObjects;
 use super::logvol::LogVolObjects;
+use super::shadow::ShadowObjects;
 use super::sources::Sources;
-use super::tree;
+use super::{Original, shown};
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
@@ -25,7 +27,7 @@ pub fn scan(
     request: ScanRequest<'_>,
     master: SourceFile,
     journal_place: SourcePath,
-    journal: Recorded,
+    mut journal: Recorded,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
@@ -33,10 +35,10 @@ pub fn scan(
     let shown = format!("not closed: shown as flush {} left it", journal.flushes());
     diagnostics.push(Diagnostic::note(shown));
     diagnostics.extend(journal.torn.map(torn));
-    let objects = objects_in_memory(&journal).map_err(bad)?;
+    let objects = Objects::of(&mut journal).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
-        add_incomplete(&objects, &text).map_err(bad)?;
+        add_incomplete(&objects.file, &text).map_err(bad)?;
     }
     let mut sources = Sources::default();
     let mut tables = logvol::Tables {
@@ -63,16 +65,14 @@ pub fn scan(
     let log = Tables::LogVol(tables);
     let files = &sources.files;
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
-    let copied = tree::copy(tree::Original {
-        file: &objects,
-        source: &files[0],
-        base: 0,
-        layout: &LogVolObjects,
-        chooser: &chooser,
-    });
-    let copied = copied.map_err(bad)?;
-    let has_unreadable = damage::is_known(&chooser, &copied.datasets);
-    diagnostics.extend(copied.diagnostics);
+    let original = Original {
+        file: &objects.file,
+        bytes: &objects.bytes,
+        layout: objects.layout.as_ref(),
+    };
+    let shown = shown::image(original, &chooser, false).map_err(bad)?;
+    let has_unreadable = damage::is_known(&chooser, &shown.datasets);
+    diagnostics.extend(shown.diagnostics);
     Ok(Snapshot {
         sources: sources.describe(),
         journal: Some(Source {
@@ -83,19 +83,43 @@ pub fn scan(
         }),
         flushes: journal.flushes(),
         user_block: 0,
-        image: copied.image,
-        datasets: copied.datasets,
+        image: shown.image,
+        datasets: shown.datasets,
         log,
-        addresses: copied.addresses,
+        addresses: shown.addresses,
         diagnostics,
         has_unreadable,
     })
 }
 
-fn objects_in_memory(journal: &Recorded) -> std::result::Result<h5::Id, String> {
-    let file = h5::create_in_memory(&h5::new_file_creation()?)?;
-    make_objects(&file, &journal.definitions, &journal.outline.datasets)?;
-    Ok(file)
+/// The objects of the log.
+struct Objects {
+    /// A file in memory.
+    file: h5::Id,
+    /// Its bytes, in which references to regions lead to their heap.
+    bytes: Vec<u8>,
+    layout: Box<dyn LayoutObjects>,
+}
+
+impl Objects {
+    fn of(journal: &mut Recorded) -> std::result::Result<Self, String> {
+        if let Some(shadow) = journal.shadow.take() {
+            h5::forbid_plugins()?;
+            return Ok(Objects {
+                file: h5::open_image(&shadow.image)?,
+                layout: Box::new(ShadowObjects::of(&shadow)?),
+                bytes: shadow.image,
+            });
+        }
+        let file = h5::create_in_memory(&h5::new_file_creation()?)?;
+        make_objects(&file, &journal.definitions, &journal.outline.datasets)?;
+        Ok(Objects {
+            file,
+            // No region is defined.
+            bytes: Vec::new(),
+            layout: Box::new(LogVolObjects),
+        })
+    }
 }
 
 /// What is to be said about a line that is not valid. A flush that did not return is no loss.
@@ -109,9 +133,12 @@ fn torn(torn: Torn) -> Diagnostic {
 }
 
 /// Adds the attribute that says what is missing. A program's own attribute of this name has another one in the
-/// layout, and keeps that in the view.
+/// layout, and keeps that in the view. In a shadow it has this one, and stays alone.
 fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), String> {
     let root = h5::open_group(file, c"/")?;
+    if h5::find_attribute(&root, &h5::c_name(INCOMPLETE.as_bytes())?)?.is_some() {
+        return Ok(());
+    }
     let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
     let datatype = h5::text_type(size, !text.is_ascii())?;
     let scalar = h5::Space::scalar().create()?;

@@ -458,6 +458,14 @@ impl Recorded {
         shadow.map_or(self.outline.datasets.len(), Shadow::ids)
     }
 
+    /// Number of datasets whose elements are in the log.
+    pub fn datasets(&self) -> usize {
+        match &self.shadow {
+            Some(shadow) => shadow.logged.values().flatten().count(),
+            None => self.outline.datasets.len(),
+        }
+    }
+
     /// The first flush that the journal tells from those before it. The state after any later one can be restored.
     pub fn first_flush(&self) -> u64 {
         self.header.append.map_or(0, |append| append.flush)

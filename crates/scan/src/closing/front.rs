@@ -33,14 +33,28 @@ impl Role {
     }
 }
 
+/// What the front of a file says.
+#[derive(Clone, Copy)]
+pub(super) struct Front<'a> {
+    pub header: &'a Header,
+    pub id: &'a FileId,
+    /// Number of dataset IDs in use.
+    pub datasets: usize,
+    pub role: Role,
+    /// Creation properties of the file, and of its root group.
+    pub creation: &'a Id,
+}
+
 /// The [`FRONT`] bytes of the front.
-pub(super) fn closed_front(
-    header: &Header,
-    id: &FileId,
-    datasets: usize,
-    role: Role,
-) -> Result<Vec<u8>> {
-    let file = h5::create_in_memory(&h5::new_file_creation()?)?;
+pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
+    let Front {
+        header,
+        id,
+        datasets,
+        role,
+        creation,
+    } = front;
+    let file = h5::create_in_memory(creation)?;
     let root = h5::open_group(&file, c"/")?;
     mark(&root, header, datasets, role)?;
     // Object headers, and the addresses of their data.

@@ -1,33 +1,37 @@
 //! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
 //! The data stay where they are. The table of entries goes behind them. The superblock and the log's own objects go
-//! into the space in front of them (`front`). Last, libhdf5 adds the user's objects at the end (`objects`). Until
-//! the journal is removed, all of this can be repeated, however far it came. The writer does it at a clean close,
-//! [`recover()`] later.
+//! into the space in front of them (`front`). Last, libhdf5 adds the user's objects at the end: those of definitions
+//! (`objects`), or those of a shadow (`stored`). Until the journal is removed, all of this can be repeated, however far it
+//! came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through HDF5 itself.
 
+mod anchor;
 mod front;
 mod objects;
 mod recover;
 mod refusal;
 mod scales;
+mod stored;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{Recovered, close_again, recover};
+pub use recover::{How, Recovered, close_again, recover};
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::hdf5_sys as h5;
-use front::closed_front;
+use crate::hdf5_sys::{self as h5, Id};
+use front::{Front, closed_front};
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::check_id;
 use h5logfs_core::journal::{FileId, Header};
+use stored::OpenShadow;
 
 /// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
 /// dataset IDs in use.
@@ -38,12 +42,26 @@ pub fn write_front(
     datasets: usize,
     role: Role,
 ) -> Result<()> {
-    let front = closed_front(header, id, datasets, role).map_err(|e| Error::bad_file(path, e))?;
+    let creation = h5::new_file_creation().map_err(|e| Error::bad_file(path, e))?;
+    put_front(
+        path,
+        Front {
+            header,
+            id,
+            datasets,
+            role,
+            creation: &creation,
+        },
+    )
+}
+
+fn put_front(path: &Path, front: Front<'_>) -> Result<()> {
+    let bytes = closed_front(front).map_err(|e| Error::bad_file(path, e))?;
     let write = || {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        check_id(&file, id)?;
-        file.set_len(role.end())?;
-        file.write_all_at(&front, 0)
+        check_id(&file, front.id)?;
+        file.set_len(front.role.end())?;
+        file.write_all_at(&bytes, 0)
     };
     write().map_err(|e: io::Error| Error::io(path, e))
 }
@@ -56,18 +74,41 @@ pub fn write_objects(
     datasets: &[Defined],
 ) -> Result<()> {
     // About the size of the objects, so that little space stays unused.
-    let block = (definitions.len() as u64 * 512).clamp(2 << 10, 1 << 20);
+    let block = definitions.len() as u64 * 512;
+    let file = open_to_write(path, id)?;
+    let write = |opened: &Id| make_objects(opened, definitions, datasets);
+    add_objects(&file, block, write).map_err(|e| Error::bad_file(path, plain(&e)))
+}
+
+/// Adds the objects of a shadow to a file that has its front. Returns what could not be copied.
+fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec<Diagnostic>> {
+    let file = open_to_write(path, id)?;
+    let copied = add_objects(&file, shadow.size(), |opened| shadow.write(opened));
+    let copied = copied.and_then(|copied| {
+        stored::set_times(&file, &copied.times)?;
+        Ok(copied.diagnostics)
+    });
+    copied.map_err(|e| Error::bad_file(path, plain(&e)))
+}
+
+fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     let file = opened.and_then(|file| check_id(&file, id).map(|()| file));
-    let file = file.map_err(|e| Error::io(path, e))?;
-    let write = || {
-        // Opens the file that was checked: the path may lead to another one by now.
-        let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let opened = h5::open_to_write(&name.map_err(|e| e.to_string())?, block)?;
-        make_objects(&opened, definitions, datasets)?;
-        h5::close_file(opened)
-    };
-    write().map_err(|e: String| Error::bad_file(path, plain(&e)))
+    file.map_err(|e| Error::io(path, e))
+}
+
+/// Lets libhdf5 write to an open file: the path may lead to another one by now. `size` is about that of what is added.
+fn add_objects<T>(
+    file: &File,
+    size: u64,
+    write: impl FnOnce(&Id) -> std::result::Result<T, String>,
+) -> std::result::Result<T, String> {
+    let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let block = size.clamp(2 << 10, 1 << 20);
+    let opened = h5::open_to_write(&name.map_err(|e| e.to_string())?, block)?;
+    let written = write(&opened)?;
+    h5::close_file(opened)?;
+    Ok(written)
 }
 
 /// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.

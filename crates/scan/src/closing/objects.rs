@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
+use super::anchor::{AnchorNumbers, AnchorWriter};
 use super::scales::{self, Uses};
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_core::journal::value::Value;
-use h5logfs_core::log::logvol::names;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -24,11 +24,8 @@ pub(crate) fn make_objects(
         root: h5::open_group(file, c"/")?,
         null: Space::Null.create()?,
         creation: new_creation()?,
-        int64: h5::integer_type(8, true, false)?,
-        int32: h5::integer_type(4, true, false)?,
-        uint32: h5::integer_type(4, false, false)?,
+        anchors: AnchorWriter::new()?,
         datatypes: HashMap::new(),
-        spaces: HashMap::new(),
         last: None,
         uses: Uses::of(datasets),
     };
@@ -76,13 +73,9 @@ struct Maker {
     null: Id,
     /// Creation properties of most datasets.
     creation: Id,
-    int64: Id,
-    int32: Id,
-    uint32: Id,
+    anchors: AnchorWriter,
     /// Thousands of datasets share a few types.
     datatypes: HashMap<Datatype, Id>,
-    /// One-dimensional spaces, by extent.
-    spaces: HashMap<u64, Id>,
     /// The object used last. Its attributes usually follow.
     last: Option<(String, Id)>,
     uses: Uses,
@@ -113,33 +106,15 @@ impl Maker {
             creation_with(&datatype, &layout.fill, has_large_attribute)?
         };
         let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
-        let (int64, int32) = (self.int64.clone(), self.int32.clone());
-        self.internal(&object, names::DIMS, &int64, &to_bytes(&layout.dims))?;
-        let max = layout.max_dims.iter().map(|m| m.unwrap_or(u64::MAX));
-        let max: Vec<u64> = max.collect();
-        self.internal(&object, names::MAX_DIMS, &int64, &to_bytes(&max))?;
-        let id = i32::try_from(id).map_err(|e| e.to_string())?;
-        self.internal(&object, names::ID, &int32, &id.to_le_bytes())?;
-        if let Some(chunk) = &layout.chunk {
-            self.internal(&object, names::CHUNK, &int64, &to_bytes(chunk))?;
-        }
-        if !layout.filters.is_empty() {
-            let pipeline = layout.filters.iter().flat_map(|f| {
-                let head = [f.id as u32, f.flags, f.values.len() as u32];
-                head.into_iter().chain(f.values.iter().copied())
-            });
-            let pipeline: Vec<u8> = pipeline.flat_map(u32::to_le_bytes).collect();
-            let uint32 = self.uint32.clone();
-            self.internal(&object, names::FILTERS, &uint32, &pipeline)?;
-        }
+        let numbers = AnchorNumbers {
+            id: id as i64,
+            dims: &layout.dims,
+            max_dims: &layout.max_dims,
+            chunk: layout.chunk.as_deref(),
+            filters: &layout.filters,
+        };
+        self.anchors.write(&object, &numbers)?;
         Ok(object)
-    }
-
-    /// Writes an attribute that belongs to the layout: a list of numbers.
-    fn internal(&mut self, object: &Id, name: &str, datatype: &Id, bytes: &[u8]) -> Result<()> {
-        let count = bytes.len() / h5::type_size(datatype)?;
-        let space = self.space(count as u64)?;
-        h5::write_plain_attribute(object, Name::ascii(name), datatype, &space, bytes)
     }
 
     fn attribute(&mut self, object: &str, name: &str, value: &Value) -> Result<()> {
@@ -173,20 +148,11 @@ impl Maker {
             }
             Value::Texts(values) => {
                 let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
-                h5::write_texts(&id, name, &self.space(texts.len() as u64)?, &texts)
+                h5::write_texts(&id, name, &self.anchors.space(texts.len() as u64)?, &texts)
             }
         }?;
         self.last = Some((path, id));
         Ok(())
-    }
-
-    fn space(&mut self, count: u64) -> Result<Id> {
-        if let Some(known) = self.spaces.get(&count) {
-            return Ok(known.clone());
-        }
-        let new = Space::fixed(&[count]).create()?;
-        self.spaces.insert(count, new.clone());
-        Ok(new)
     }
 
     fn datatype(&mut self, datatype: &Datatype) -> Result<Id> {
@@ -236,11 +202,6 @@ impl Maker {
     }
 }
 
-fn to_bytes(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
-}
-
-/// Creation properties of an anchor. An empty fill value is none.
 /// Creation properties without times: each scan of a log that is not closed makes its objects anew, and they must have
 /// the same bytes.
 fn new_creation() -> Result<Id> {
@@ -249,6 +210,7 @@ fn new_creation() -> Result<Id> {
     Ok(creation)
 }
 
+/// Creation properties of an anchor. An empty fill value is none.
 fn creation_with(datatype: &Id, fill: &[u8], has_large_attribute: bool) -> Result<Id> {
     let creation = new_creation()?;
     if !fill.is_empty() {

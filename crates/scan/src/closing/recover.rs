@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::front::Role;
-use super::refusal;
-use super::{write_front, write_objects};
+use super::front::{Front, Role};
+use super::stored::OpenShadow;
+use super::{plain, put_front, refusal, write_objects, write_shadow};
+use crate::hdf5_sys::{self as h5, Id};
+use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
 use h5logfs_core::journal::{self, FileId, Recorded, Torn};
@@ -28,6 +30,17 @@ pub struct Recovered {
     pub datasets: usize,
     /// What was dropped from the end of the journal.
     pub torn: Option<Torn>,
+    /// What the closed log does not have of what the program made.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// How a log is closed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    /// Keep the flushes up to this one, and nothing else. Otherwise all that were complete.
+    pub last_flush: Option<u64>,
+    /// Do not wait until the files are on the disk.
+    pub without_sync: bool,
 }
 
 /// A data file of the log, with its records up to the last flush that is kept.
@@ -38,9 +51,9 @@ struct DataFile {
     end: u64,
 }
 
-/// Closes the log at `path` from its journal. Keeps the flushes up to `last` (or all that were complete), and nothing
-/// else. If it is interrupted, it can be repeated. `None`: the log is closed already.
-pub fn recover(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
+/// Closes the log at `path` from its journal. If it is interrupted, it can be repeated. `None`: the log is closed already.
+pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
+    let last = how.last_flush;
     let (dir, name) = refusal::open_directory(path)?;
     let master = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &master);
@@ -60,19 +73,25 @@ pub fn recover(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
     let kept = choose_flushes(path, &files, all, last)?;
     // First all reads, because they can fail, then the writes.
     let data_files = read_data_files(&files, &kept)?;
+    let objects = Objects::of(path, &kept)?;
     if kept.flushes() < flushes {
         for file in &data_files {
             copy_anew(file, &kept.id).map_err(|e| Error::io(&file.path, e))?;
         }
     }
-    write_closed(path, &data_files, &kept)?;
-    sync_all(path, &data_files)?;
+    let diagnostics = objects.write_closed(path, &data_files)?;
+    if !how.without_sync {
+        sync_all(path, &data_files)?;
+    }
     std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
-    sync(parent(path))?;
+    if !how.without_sync {
+        sync(parent(path))?;
+    }
     Ok(Some(Recovered {
         flushes: kept.flushes(),
-        datasets: kept.outline.datasets.len(),
+        datasets: kept.datasets(),
         torn: kept.torn,
+        diagnostics,
     }))
 }
 
@@ -92,34 +111,84 @@ pub fn close_again(path: &Path, flushes: u64, force: bool) -> Result<()> {
         return Err(Error::bad_file(path, reason));
     }
     let data_files = read_data_files(&files, &journal)?;
-    write_closed(path, &data_files, &journal)?;
+    Objects::of(path, &journal)?.write_closed(path, &data_files)?;
     if force {
         sync_all(path, &data_files)?;
     }
     Ok(())
 }
 
-/// Makes HDF5 files of the files of a log. Only the journal is left.
-fn write_closed(path: &Path, data_files: &[DataFile], journal: &Recorded) -> Result<()> {
-    for file in data_files {
-        let data = Piece {
-            offset: FRONT,
-            len: file.end - FRONT,
-        };
-        let table = write_table(file, &journal.id).map_err(|e| Error::io(&file.path, e))?;
-        write_front_of(&file.path, journal, Role::Log { data, table })?;
-    }
-    if journal.header.subfiles > 0 {
-        write_front_of(path, journal, Role::Master)?;
-    }
-    let datasets = &journal.outline.datasets;
-    write_objects(path, &journal.id, &journal.definitions, datasets)
-}
-
 /// Forces what was written to the disk.
 fn sync_all(path: &Path, data_files: &[DataFile]) -> Result<()> {
     data_files.iter().try_for_each(|file| sync(&file.path))?;
     sync(path)
+}
+
+/// The objects of a log that is closed.
+struct Objects<'a> {
+    journal: &'a Recorded,
+    shadow: Option<OpenShadow<'a>>,
+    /// Creation properties of the file that gets them.
+    creation: Id,
+}
+
+impl<'a> Objects<'a> {
+    fn of(path: &Path, journal: &'a Recorded) -> Result<Self> {
+        let open = || {
+            let shadow = journal.shadow.as_ref().map(OpenShadow::open);
+            let shadow = shadow.transpose()?;
+            let creation = match &shadow {
+                Some(shadow) => shadow.creation(),
+                None => h5::new_file_creation(),
+            };
+            Ok(Objects {
+                journal,
+                shadow,
+                creation: creation?,
+            })
+        };
+        open().map_err(|e: String| Error::bad_file(path, plain(&e)))
+    }
+
+    /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
+    fn write_closed(&self, path: &Path, data_files: &[DataFile]) -> Result<Vec<Diagnostic>> {
+        for file in data_files {
+            let data = Piece {
+                offset: FRONT,
+                len: file.end - FRONT,
+            };
+            let table = write_table(file, &self.journal.id);
+            let table = table.map_err(|e| Error::io(&file.path, e))?;
+            self.write_front(&file.path, Role::Log { data, table })?;
+        }
+        if self.journal.header.subfiles > 0 {
+            self.write_front(path, Role::Master)?;
+        }
+        self.write(path)
+    }
+
+    fn write_front(&self, path: &Path, role: Role) -> Result<()> {
+        let Recorded { header, id, .. } = self.journal;
+        let front = Front {
+            header,
+            id,
+            datasets: self.journal.dataset_ids(),
+            role,
+            creation: &self.creation,
+        };
+        put_front(path, front)
+    }
+
+    /// Adds them to the file. Returns what could not be added.
+    fn write(&self, path: &Path) -> Result<Vec<Diagnostic>> {
+        let journal = self.journal;
+        if let Some(shadow) = &self.shadow {
+            return write_shadow(path, &journal.id, shadow);
+        }
+        let datasets = &journal.outline.datasets;
+        write_objects(path, &journal.id, &journal.definitions, datasets)?;
+        Ok(Vec::new())
+    }
 }
 
 /// The outcome for a log that is closed already.
@@ -168,6 +237,13 @@ fn choose_flushes(
             let reason = format!("it has {flushes} flushes, not {last}");
             Err(Error::bad_file(path, reason))
         }
+        (Some(last), _) if last < all.first_flush() => {
+            let first = all.first_flush();
+            let reason = format!(
+                "its last append began after flush {first}, and what it had after flush {last} is not known any more"
+            );
+            Err(Error::bad_file(path, reason))
+        }
         (Some(last), _) => {
             let journal = files.open(&SourcePath::below(journal::path_of(files.log())))?;
             Recorded::read_until(&journal, last)
@@ -204,11 +280,6 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
         })
     };
     sources.into_iter().enumerate().map(read).collect()
-}
-
-fn write_front_of(path: &Path, journal: &Recorded, role: Role) -> Result<()> {
-    let datasets = journal.outline.datasets.len();
-    write_front(path, &journal.header, &journal.id, datasets, role)
 }
 
 /// Replaces a data file by a new one with its first `end` bytes. A program that has the old file open keeps reading

@@ -118,10 +118,10 @@ impl Collector<'_> {
     fn links(&mut self, group: &Group) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         for link in h5::links(&group.id)? {
-            let Some(name) = LogVolObjects.shown_link(&link.name, group.path.is_empty()) else {
+            let Some(name) = LogVolObjects.copied_link(&link.name, group.path.is_empty()) else {
                 continue;
             };
-            let path = format!("{}/{}", group.path, text(name)?);
+            let path = format!("{}/{}", group.path, text(&name)?);
             let made = self.link(&link, &path);
             groups.extend(made.map_err(|e| format!("{path}: {e}"))?);
         }
@@ -191,10 +191,10 @@ impl Collector<'_> {
         path: &str,
     ) -> Result<()> {
         for stored in names {
-            let Some(name) = LogVolObjects.shown_attribute(stored.as_bytes(), owner) else {
+            let Some(name) = LogVolObjects.copied_attribute(stored.as_bytes(), owner) else {
                 continue;
             };
-            let name = text(name)?;
+            let name = text(&name)?;
             let value = h5::open_attribute(object, stored).and_then(|found| value(&found));
             let value = value.map_err(|e| format!("attribute {name}: {e}"))?;
             self.attributes.push(Definition::Attribute {

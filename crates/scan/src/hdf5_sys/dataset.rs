@@ -98,6 +98,14 @@ fn set_chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
     .map(drop)
 }
 
+/// The chunk shape of chunked datasets.
+pub fn chunk_shape(creation: &Id) -> Result<Vec<u64>> {
+    let rank = h5!(H5Pget_chunk(creation.0, 0, ptr::null_mut()))?;
+    let mut shape = vec![0; rank as usize];
+    h5!(H5Pget_chunk(creation.0, rank, shape.as_mut_ptr()))?;
+    Ok(shape)
+}
+
 /// Sets whether an object stores the times of its changes.
 pub fn track_times(creation: &Id, track: bool) -> Result<()> {
     h5!(H5Pset_obj_track_times(creation.0, track.into())).map(drop)

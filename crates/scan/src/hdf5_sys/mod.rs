@@ -173,6 +173,26 @@ pub fn close_file(file: Id) -> Result<()> {
 
 /// Creates a file in memory, in the oldest format that can hold its objects.
 pub fn create_in_memory(creation: &Id) -> Result<Id> {
+    let (access, name) = (memory_access()?, memory_name()?);
+    Id::new(h5!(H5Fcreate(
+        name.as_ptr(),
+        H5F_ACC_TRUNC,
+        creation.0,
+        access.0
+    )))
+}
+
+/// Opens a copy of these bytes as a file in memory. It can be changed.
+pub fn open_image(image: &[u8]) -> Result<Id> {
+    let (access, name) = (memory_access()?, memory_name()?);
+    // libhdf5 copies them, and only reads through this mutable pointer.
+    let bytes = image.as_ptr().cast_mut().cast();
+    h5!(H5Pset_file_image(access.0, bytes, image.len()))?;
+    Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDWR, access.0)))
+}
+
+/// Access to a file in memory, which no file of the system backs.
+fn memory_access() -> Result<Id> {
     const INCREMENT: usize = 64 << 10;
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_fapl_core(access.0, INCREMENT, 0))?;
@@ -181,16 +201,14 @@ pub fn create_in_memory(creation: &Id) -> Result<Id> {
         H5F_libver_t::H5F_LIBVER_EARLIEST,
         H5F_LIBVER_LATEST
     ))?;
-    // For the in-memory driver, files of the same name are the same file.
+    Ok(access)
+}
+
+/// A name for a file in memory. Files of the same name would be the same file.
+fn memory_name() -> Result<CString> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = c_name(format!("image {number}").as_bytes())?;
-    Id::new(h5!(H5Fcreate(
-        name.as_ptr(),
-        H5F_ACC_TRUNC,
-        creation.0,
-        access.0
-    )))
+    c_name(format!("image {number}").as_bytes())
 }
 
 /// The bytes of an in-memory file.

@@ -17,10 +17,10 @@ use std::borrow::Cow;
 use attributes::Attributes;
 use names::{Plan, ShownVariable};
 
-use crate::dataset::DatasetPlan;
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
 use crate::scales::{ScaleAttributes, ScaleUse};
-use crate::tree::Copied;
+use crate::shown::{DatasetPlan, ShownObjects};
+
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
 use h5logfs_core::log::numbers::NumberType;
@@ -38,7 +38,7 @@ pub fn make(
     records: u64,
     chooser: &Chooser<'_>,
     incomplete: Option<&str>,
-) -> Result<Copied> {
+) -> Result<ShownObjects> {
     let creation = h5::new_file_creation()?;
     h5::order_links(&creation)?;
     h5::order_attributes(&creation)?;
@@ -55,9 +55,9 @@ pub fn make(
         scale_attributes: ScaleAttributes::new()?,
         scales: vec![0; header.dimensions.len()],
         variables: Vec::new(),
-        out: Copied {
+        out: ShownObjects {
             diagnostics: plan.diagnostics,
-            ..Copied::default()
+            ..ShownObjects::default()
         },
     };
     // Some readers list dimensions in the order of their scales. This keeps the order of the dimensions as far as that
@@ -92,7 +92,7 @@ struct Maker<'a> {
     scales: Vec<u64>,
     /// The variables that are no scales, and their addresses.
     variables: Vec<(u64, &'a Variable)>,
-    out: Copied,
+    out: ShownObjects,
 }
 
 impl<'a> Maker<'a> {

@@ -28,18 +28,18 @@ fn header_of(path: &Path) -> (Header, u64) {
     (header, records)
 }
 
-fn image_of(header: &Header, records: u64) -> Result<Copied> {
+fn image_of(header: &Header, records: u64) -> Result<ShownObjects> {
     incomplete_image_of(header, records, None)
 }
 
-fn incomplete_image_of(header: &Header, records: u64, text: Option<&str>) -> Result<Copied> {
+fn incomplete_image_of(header: &Header, records: u64, text: Option<&str>) -> Result<ShownObjects> {
     let tables = Tables::default();
     let chooser = Chooser::new(Chunking::default(), tables.layout(), &[]);
     make(header, records, &chooser, text)
 }
 
 /// Writes the image of a netCDF file to a file.
-fn write_image(of: &Path, at: &Path) -> Copied {
+fn write_image(of: &Path, at: &Path) -> ShownObjects {
     let (header, records) = header_of(of);
     let made = image_of(&header, records).unwrap();
     std::fs::write(at, &made.image).unwrap();
@@ -219,7 +219,7 @@ fn header(dimensions: Vec<Dimension>, variables: Vec<Variable>) -> Header {
 }
 
 /// What a current netCDF reader sees of an image. `code` prints it from the open dataset `f`.
-fn seen(made: &Copied, code: &str) -> Option<String> {
+fn seen(made: &ShownObjects, code: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image.nc");
     std::fs::write(&path, &made.image).unwrap();

@@ -1,0 +1,337 @@
+//! Makes the image of a view. There every dataset has its true shape. Only small datasets that were never logged have
+//! storage there.
+
+use super::dataset::Template;
+use super::layout_objects::{Anchor, Owner};
+use super::tree::{self, Copier, Datasets, Object, Original};
+use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
+use h5logfs_core::diagnostic::Diagnostic;
+use h5logfs_core::filters::Filter;
+use h5logfs_core::image::Image;
+use h5logfs_core::scan::shape::Chooser;
+use h5logfs_core::snapshot::{Content, Dataset, Storage};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// From this size on, the view reads a contiguous dataset that was never logged from the log file.
+const LARGE_EXTENT: u64 = 64 << 10;
+/// The most bytes of other such datasets that are copied into the image.
+const MOST_COPIED: u64 = 256 << 20;
+
+/// The objects of a log, as a view shows them.
+#[derive(Debug, Default)]
+pub struct ShownObjects {
+    pub image: Vec<u8>,
+    pub datasets: Vec<Dataset>,
+    /// Addresses of the objects in the file and in the image, sorted by the former.
+    pub addresses: Vec<(u64, u64)>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Makes the image of an open file. `is_source`: the file is the first source of the snapshot, from which the view can
+/// read.
+pub fn image(
+    original: Original<'_>,
+    chooser: &Chooser<'_>,
+    is_source: bool,
+) -> Result<ShownObjects> {
+    let image = h5::create_in_memory(&original.creation_of_copy()?)?;
+    let mut shown = Shown {
+        chooser,
+        is_source,
+        copied_bytes: 0,
+        datasets: Vec::new(),
+    };
+    let copied = tree::copy(original, &image, &mut shown)?;
+    let mut addresses: Vec<_> = copied.objects.into_iter().collect();
+    addresses.sort_unstable();
+    let mut image = Image::new(h5::file_image(&image)?);
+    for times in &copied.times {
+        image.set_times(times)?;
+    }
+    Ok(ShownObjects {
+        image: image.into_bytes(),
+        datasets: shown.datasets,
+        addresses,
+        diagnostics: copied.diagnostics,
+    })
+}
+
+/// Copies datasets: those that anchors stand for, without storage, and those that were never logged.
+struct Shown<'a> {
+    chooser: &'a Chooser<'a>,
+    is_source: bool,
+    /// Bytes of elements copied into the image.
+    copied_bytes: u64,
+    datasets: Vec<Dataset>,
+}
+
+impl Datasets for Shown<'_> {
+    fn make(
+        &mut self,
+        copier: &mut Copier<'_>,
+        old: &Object,
+        template: &Template<'_>,
+    ) -> Result<(Id, Owner)> {
+        match copier.original.layout.anchor(&old.id, &old.attributes) {
+            Ok(Some(anchor)) => Ok((self.logged(copier, template, anchor)?, Owner::Anchor)),
+            Ok(None) => Ok((self.plain(copier, old, template)?, Owner::Other)),
+            // Shown as a scalar that cannot be read.
+            Err(reason) => {
+                let id = self.unreadable(copier, template, Space::scalar(), reason)?;
+                Ok((id, Owner::Anchor))
+            }
+        }
+    }
+}
+
+impl Shown<'_> {
+    /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
+    /// become unreadable; the rest of the file does not.
+    fn logged(
+        &mut self,
+        copier: &mut Copier<'_>,
+        template: &Template<'_>,
+        anchor: Anchor,
+    ) -> Result<Id> {
+        let chooser = self.chooser;
+        let shape = Shape::of(&template.datatype)?;
+        let filtered = anchor.filters.is_some();
+        let mut problem = unservable(&shape, &anchor);
+        let mut plan = DatasetPlan::logged(template, &anchor, true, chooser)?;
+        let filters = match &anchor.filters {
+            Some(Ok(filters)) if !anchor.dims.is_empty() => filters.as_slice(),
+            _ => &[],
+        };
+        let id = match create(copier, template, &plan, filters) {
+            Ok(id) => id,
+            Err(e) => {
+                // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
+                problem.get_or_insert(e);
+                plan = DatasetPlan::logged(template, &anchor, false, chooser)?;
+                create(copier, template, &plan, &[])?
+            }
+        };
+        let mut references = Vec::new();
+        let content = match problem {
+            Some(reason) => Content::Unreadable(reason),
+            None => {
+                shape.object_references(0, &mut references);
+                Content::Logged {
+                    id: anchor.id,
+                    filtered,
+                }
+            }
+        };
+        self.describe(template, &id, plan, content, references)?;
+        Ok(id)
+    }
+
+    /// Puts a dataset just made into the snapshot. `references`: their offsets in an element.
+    fn describe(
+        &mut self,
+        template: &Template<'_>,
+        id: &Id,
+        plan: DatasetPlan,
+        content: Content,
+        references: Vec<u64>,
+    ) -> Result<()> {
+        let Template {
+            datatype, creation, ..
+        } = template;
+        // A filter may have added values of its own when libhdf5 made the dataset.
+        let filters = if h5::has_filters(creation)? {
+            h5::filters(&h5::dataset_creation(id)?)?
+        } else {
+            Vec::new()
+        };
+        let fill = if Shape::of(datatype)?.has_pointers() {
+            Vec::new()
+        } else {
+            h5::fill_value(creation, datatype)?
+        };
+        self.datasets.push(Dataset {
+            name: template.at.path.to_owned(),
+            header: h5::address(id)?,
+            datatype: h5::describe_type(datatype),
+            element_size: h5::type_size(datatype)? as u64,
+            fill,
+            filters,
+            dims: plan.dims,
+            max_dims: plan.max_dims,
+            storage: plan.storage,
+            references,
+            content,
+        });
+        Ok(())
+    }
+
+    /// Makes a dataset that was never logged. The view reads a large contiguous one from the file; others are copied
+    /// with their elements.
+    fn plain(
+        &mut self,
+        copier: &mut Copier<'_>,
+        old: &Object,
+        template: &Template<'_>,
+    ) -> Result<Id> {
+        let space = h5::dataset_space(&old.id)?;
+        if let Some(content) = self.extent(old, template)? {
+            let plan = DatasetPlan::contiguous(space);
+            return self.without_storage(copier, template, plan, content);
+        }
+        if !template.has_elements(old)? {
+            return copier.create_dataset(template, &space);
+        }
+        let element = h5::type_size(&template.datatype)? as u64;
+        let bytes = space.elements().and_then(|n| n.checked_mul(element));
+        let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
+        let Some(total) = total.filter(|total| *total <= MOST_COPIED) else {
+            let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
+            return self.unreadable(copier, template, space, reason);
+        };
+        let new = copier.create_dataset(template, &space)?;
+        self.copied_bytes = total;
+        match copier.copy_elements(old, &new, template.at) {
+            Ok(()) => Ok(new),
+            Err(reason) => {
+                drop(new);
+                h5::delete_link(template.at.parent, template.at.link)?;
+                self.unreadable(copier, template, space, reason)
+            }
+        }
+    }
+
+    /// The elements of a large contiguous dataset that the view can read as they lie in the file.
+    fn extent(&self, old: &Object, template: &Template<'_>) -> Result<Option<Content>> {
+        let shape = Shape::of(&template.datatype)?;
+        let len = h5::storage_size(&old.id);
+        let is_extent = self.is_source
+            && h5::storage_class(&template.creation)? == StorageClass::Contiguous
+            && !shape.has_pointers()
+            && !shape.has_references()
+            && len >= LARGE_EXTENT;
+        let offset = h5::dataset_offset(&old.id).filter(|_| is_extent);
+        Ok(offset.map(|offset| Content::Extent {
+            source: 0,
+            offset,
+            len,
+        }))
+    }
+
+    fn unreadable(
+        &mut self,
+        copier: &mut Copier<'_>,
+        template: &Template<'_>,
+        space: Space,
+        reason: String,
+    ) -> Result<Id> {
+        let plan = DatasetPlan::chosen(template, space, self.chooser)?;
+        self.without_storage(copier, template, plan, Content::Unreadable(reason))
+    }
+
+    /// Makes a dataset that was never logged and has no bytes in the image.
+    fn without_storage(
+        &mut self,
+        copier: &mut Copier<'_>,
+        template: &Template<'_>,
+        plan: DatasetPlan,
+        content: Content,
+    ) -> Result<Id> {
+        let id = create(copier, template, &plan, &[])?;
+        self.describe(template, &id, plan, content, Vec::new())?;
+        Ok(id)
+    }
+}
+
+/// Makes a dataset without storage.
+fn create(
+    copier: &mut Copier<'_>,
+    template: &Template<'_>,
+    plan: &DatasetPlan,
+    filters: &[Filter],
+) -> Result<Id> {
+    let creation = &template.creation;
+    h5::remove_filters(creation)?;
+    h5::set_storage(creation, &plan.storage)?;
+    for filter in filters {
+        h5::add_filter(creation, filter)?;
+    }
+    copier.create_dataset(template, &plan.space())
+}
+
+/// Why the elements of a logged dataset cannot be shown.
+fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
+    if shape.has_pointers() {
+        let reason = "variable-length elements were logged as pointers of the writing program";
+        return Some(reason.into());
+    }
+    if shape.has_regions() {
+        return Some("region references among logged elements".into());
+    }
+    let chunk = anchor.chunk.as_ref().and_then(|c| c.as_ref().err());
+    let filters = anchor.filters.as_ref().and_then(|f| f.as_ref().err());
+    chunk.or(filters).cloned()
+}
+
+/// Extent and storage of a dataset to be made.
+pub(super) struct DatasetPlan {
+    pub dims: Vec<u64>,
+    pub max_dims: Vec<Option<u64>>,
+    pub storage: Storage,
+}
+
+impl DatasetPlan {
+    /// A contiguous dataset that cannot grow.
+    pub fn fixed(dims: Vec<u64>) -> Self {
+        DatasetPlan {
+            max_dims: dims.iter().copied().map(Some).collect(),
+            dims,
+            storage: Storage::Contiguous,
+        }
+    }
+
+    /// For the dataset of an anchor. `recorded`: in the chunks that the anchor records, if it does.
+    fn logged(
+        template: &Template<'_>,
+        anchor: &Anchor,
+        recorded: bool,
+        chooser: &Chooser<'_>,
+    ) -> Result<Self> {
+        let (dims, max_dims) = (anchor.dims.clone(), anchor.max_dims.clone());
+        let element = h5::type_size(&template.datatype)? as u64;
+        let storage = match &anchor.chunk {
+            _ if dims.is_empty() => Storage::Contiguous,
+            Some(Ok(chunk)) if recorded => Storage::Chunked(chunk.clone()),
+            _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
+        };
+        Ok(DatasetPlan {
+            dims,
+            max_dims,
+            storage,
+        })
+    }
+
+    fn contiguous(space: Space) -> Self {
+        let limit = |max: u64| (max != h5::UNLIMITED).then_some(max);
+        match space {
+            Space::Null => Self::fixed(vec![0]),
+            Space::Simple { dims, max } => DatasetPlan {
+                max_dims: max.into_iter().map(limit).collect(),
+                ..Self::fixed(dims)
+            },
+        }
+    }
+
+    fn chosen(template: &Template<'_>, space: Space, chooser: &Chooser<'_>) -> Result<Self> {
+        let element = h5::type_size(&template.datatype)? as u64;
+        let mut plan = Self::contiguous(space);
+        if !plan.dims.is_empty() {
+            plan.storage = Storage::Chunked(chooser.plain(&plan.dims, &plan.max_dims, element));
+        }
+        Ok(plan)
+    }
+
+    pub fn space(&self) -> Space {
+        Space::with_limits(&self.dims, &self.max_dims)
+    }
+}
