@@ -37,6 +37,8 @@ enum Command {
     ScanZygote(scan_server::ScanArgs),
     #[command(hide = true)]
     ScanWorker(scan_server::OneScanArgs),
+    #[command(hide = true)]
+    CloseLog(scan_server::CloseArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
     Config(h5logfs::cli::config::ConfigArgs),
 }
@@ -75,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
         Command::ScanZygote(args) => scan_server::zygote(&args),
         Command::ScanWorker(args) => scan_server::worker(&args),
+        Command::CloseLog(args) => scan_server::close(&args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Inspect(args) => with_log(|| inspect::run(args)),

@@ -1,7 +1,11 @@
-//! `h5logfs scan-zygote`, the process that forks scan workers, and `h5logfs scan-worker`, one worker without it. Readers of
-//! logs start them by themselves.
+//! `h5logfs scan-zygote`, the process that forks scan workers, `h5logfs scan-worker`, one worker without it, and `h5logfs
+//! close-log`, which closes a log. Readers and writers of logs start them by themselves.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use h5logfs_core::error::Error;
+use h5logfs_scan::closing::{How, recover};
 use h5logfs_scan::worker::{self, Confinement};
 
 /// Serves scans for the process at the other end of standard input.
@@ -23,9 +27,50 @@ pub struct ScanArgs {
 pub struct OneScanArgs {
     #[command(flatten)]
     scan: ScanArgs,
-    /// The release of h5logfs that the other end is of
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+/// Closes a log for the process at the other end of standard input.
+#[derive(Debug, Clone, Args)]
+pub struct CloseArgs {
+    /// The log file
+    path: PathBuf,
+    /// Whether to wait until it is on the disk
+    #[arg(long)]
+    fsync: Fsync,
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+/// When a writer waits until its files are on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Fsync {
+    None,
+    Close,
+}
+
+/// The process at the other end.
+#[derive(Debug, Clone, Args)]
+struct CallerArgs {
+    /// The release of h5logfs that it is of
     #[arg(long)]
     release: String,
+}
+
+impl CallerArgs {
+    /// Why this program cannot serve it.
+    fn refusal(&self) -> anyhow::Result<Option<String>> {
+        let (own, other) = (env!("CARGO_PKG_VERSION"), &self.release);
+        if own == other {
+            return Ok(None);
+        }
+        let program = std::env::current_exe()?;
+        let program = program.display();
+        Ok(Some(format!(
+            "{program} is h5logfs {own}, and its caller is of release {other}"
+        )))
+    }
 }
 
 impl ScanArgs {
@@ -44,17 +89,25 @@ pub fn zygote(args: &ScanArgs) -> anyhow::Result<()> {
 }
 
 pub fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
-    let own = env!("CARGO_PKG_VERSION");
-    if args.release == own {
-        return Ok(worker::serve_one(&Confinement {
-            ends_with_parent: true,
-            ..args.scan.confinement()
-        })?);
+    if let Some(reason) = args.caller.refusal()? {
+        return Ok(worker::refuse(reason)?);
     }
-    let (program, other) = (std::env::current_exe()?, &args.release);
-    let program = program.display();
-    let reason = format!("{program} is h5logfs {own}, and its caller is of release {other}");
-    Ok(worker::refuse(reason)?)
+    Ok(worker::serve_one(&Confinement {
+        ends_with_parent: true,
+        ..args.scan.confinement()
+    })?)
+}
+
+pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
+    let how = How {
+        without_sync: args.fsync == Fsync::None,
+        ..How::default()
+    };
+    let closed = match args.caller.refusal()? {
+        Some(reason) => Err(Error::bad_file(&args.path, reason)),
+        None => worker::end_with_parent().and_then(|()| recover(&args.path, how)),
+    };
+    Ok(worker::tell(closed.map(drop))?)
 }
 
 fn parse_user(text: &str) -> Result<(u32, u32), String> {

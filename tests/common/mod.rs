@@ -16,6 +16,7 @@ pub mod once;
 pub mod people;
 pub mod pnetcdf;
 pub mod readers;
+pub mod shadow;
 pub mod unclosed;
 pub mod ways;
 

@@ -92,8 +92,13 @@ impl Python {
     /// Whether two files are the same to a reader, apart from what a log does not record; what
     /// differs if not.
     pub fn same(&self, got: &Path, expected: &Path) -> Result<(), String> {
+        self.same_with(&["--as-logged"], got, expected)
+    }
+
+    /// The same, with these options of `h5same.py`.
+    pub fn same_with(&self, options: &[&str], got: &Path, expected: &Path) -> Result<(), String> {
         let mut command = self.tool("h5same.py");
-        command.arg("--as-logged").arg(got).arg(expected);
+        command.args(options).arg(got).arg(expected);
         let output = command.output().unwrap();
         if output.status.success() {
             Ok(())

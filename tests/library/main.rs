@@ -27,3 +27,4 @@ mod netcdf {
 mod plain;
 mod read_dataset;
 mod references;
+mod shadow;

@@ -1,11 +1,11 @@
-//! Opens single logs in the process that reads them: for plug-ins and libraries, in a host that does not know us.
+//! Opens single logs in the process that reads them, and closes logs for the process that has written them: for plug-ins and libraries, in a host that does not know us.
 //!
 //! A host forks, waits for its children, closes descriptors that it does not know, and ends without a word. So nothing
 //! here lives longer than an open log but some memory: no thread, no process, no descriptor, no handler of a signal.
 //!
 //! * `shared` is that memory, which open logs share.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.
-//! * `program` looks for the program that scans.
+//! * `program` looks for the program that scans and closes.
 
 mod fork_gate;
 mod program;
@@ -19,11 +19,12 @@ use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::Listings;
 use h5logfs_core::scan::companions;
+use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::View;
 
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
-use crate::workers::{Limits, OneScan};
+use crate::workers::{Limits, OneScan, one_close};
 use shared::{Remembered, Shared};
 
 pub use fork_gate::Inside;
@@ -98,50 +99,85 @@ impl Drop for OpenLog {
 
 /// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
+    let open = |shared: &Arc<Shared>, candidate: Candidate<'_>| {
+        let opened = opener(options, shared)?.open(candidate)?;
+        shared.open();
+        Ok(OpenLog {
+            remembered: Remembered::of(candidate.dir.path(), options, &opened.view),
+            view: Some(opened.view),
+            shared: Arc::clone(shared),
+        })
+    };
+    let opened = of_log(path, options, open)?;
+    Ok(opened.map_or(Opened::Plain, Opened::Log))
+}
+
+/// Scans the log at `path` in its present state, without opening its view. `None` where there is none, as
+/// [`Opened::Plain`].
+pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> {
+    of_log(path, options, |shared, candidate| {
+        let snapshot = opener(options, shared)?.snapshot(candidate)?;
+        Ok(snapshot.into_parts().0)
+    })
+}
+
+/// Closes the log at `path`, which a job has written: makes valid HDF5 of it, and removes its journal. The job must have
+/// given up the lock of the journal. With `sync`, waits until all is on the disk. A log that is closed is no error. If this
+/// fails, it can be repeated, and until then the log is what it was.
+pub fn close_log(path: &Path, sync: bool, options: &ReadOptions) -> Result<()> {
+    let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
+    one_close::close(&program(options), &log, sync)
+}
+
+/// Does something with the log at `path`, again if it changes meanwhile. `None` where there is no log.
+fn of_log<T>(
+    path: &Path,
+    options: &ReadOptions,
+    act: impl Fn(&Arc<Shared>, Candidate<'_>) -> Result<T>,
+) -> Result<Option<T>> {
     let inside = fork_gate::enter();
     let _inside = inside.map_err(|broken| Error::bad_file(path, broken.to_string()))?;
     let metadata = path.metadata().map_err(|e| Error::io(path, e))?;
     if !metadata.is_file() {
-        return Ok(Opened::Plain);
+        return Ok(None);
     }
     let (dir, relative) = SourceDir::of_file(path)?;
     let dir = dir.with_further(&options.settings.log_dirs)?;
+    let once = || of_log_once(&dir, &relative, options, &act);
     for _ in 1..SCAN_ATTEMPTS {
-        match open_once(&dir, &relative, options) {
+        match once() {
             Err(Error::Changed { .. }) => {}
             outcome => return outcome,
         }
     }
-    open_once(&dir, &relative, options)
+    once()
 }
 
-fn open_once(dir: &SourceDir, relative: &Path, options: &ReadOptions) -> Result<Opened> {
+fn of_log_once<T>(
+    dir: &SourceDir,
+    relative: &Path,
+    options: &ReadOptions,
+    act: impl Fn(&Arc<Shared>, Candidate<'_>) -> Result<T>,
+) -> Result<Option<T>> {
     let source = SourceFile::open(dir, relative)?;
     let settings = &options.settings;
     let look = companions::look(dir, relative, &source, settings, &Listings::default())?;
     if !look.may_be_log {
-        return Ok(Opened::Plain);
+        return Ok(None);
     }
     let companions = companion_states(dir, &look);
     let shared = shared::of(options.memory);
-    let opened = opener(options, &shared)?.open(Candidate {
+    let candidate = Candidate {
         dir,
         relative,
         source: &source,
         look: &look,
         companions: &companions,
         before: &|snapshot| shared.before(dir, options, snapshot),
-    });
-    match opened {
-        Ok(opened) => {
-            shared.open();
-            Ok(Opened::Log(OpenLog {
-                remembered: Remembered::of(dir.path(), options, &opened.view),
-                view: Some(opened.view),
-                shared,
-            }))
-        }
-        Err(Error::NotALog { .. }) => Ok(Opened::Plain),
+    };
+    match act(&shared, candidate) {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(Error::NotALog { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

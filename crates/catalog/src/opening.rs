@@ -9,9 +9,11 @@ use h5logfs_core::index::store::{Store, StoreEntry};
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
+use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::companions::Look;
 use h5logfs_core::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_core::task::Task;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation};
 
@@ -144,24 +146,30 @@ impl Opener {
         }
     }
 
-    fn scan(&self, candidate: Candidate<'_>, stored: Option<&StoredScan<'_>>) -> Result<Opened> {
-        let Candidate {
-            dir,
-            relative,
-            look,
-            ..
-        } = candidate;
+    /// Scans the file, whatever the store has.
+    pub fn snapshot(&self, candidate: Candidate<'_>) -> Result<Reserved<Snapshot>> {
+        let scanned = self.scanned(&self.budget.task(None), candidate);
+        candidate.look.complete(scanned)
+    }
+
+    fn scanned(&self, task: &Task, candidate: Candidate<'_>) -> Result<Reserved<Snapshot>> {
         let request = ScanRequest {
-            dir,
-            relative,
-            companions: look.companions.as_ref().map(|found| &*found.own),
+            dir: candidate.dir,
+            relative: candidate.relative,
+            companions: candidate.look.companions.as_ref().map(|found| &*found.own),
             settings: &self.settings,
         };
-        let (start, stats) = (Instant::now(), self.budget.stats());
+        let stats = self.budget.stats();
         stats.scans.count();
+        let scan = || task.retry(|| self.scanner.scan(task, request));
+        stats.scan_time.time(scan)
+    }
+
+    fn scan(&self, candidate: Candidate<'_>, stored: Option<&StoredScan<'_>>) -> Result<Opened> {
+        let look = candidate.look;
+        let start = Instant::now();
         let task = self.budget.task(None);
-        let scan = || task.retry(|| self.scanner.scan(&task, request));
-        let scanned = stats.scan_time.time(scan);
+        let scanned = self.scanned(&task, candidate);
         // What is kept does not tell of foreign files, which come and go.
         let kept = scanned.as_ref().ok().zip(stored);
         let (packed, log) = kept

@@ -27,8 +27,7 @@ pub struct Template<'a> {
 impl<'a> Template<'a> {
     pub fn of(old: &Object, at: &'a NewLink<'a>) -> Result<Self> {
         let creation = h5::dataset_creation(&old.id)?;
-        old.allow_large_attributes(&creation)?;
-        h5::track_times(&creation, old.info.times[2] != 0)?;
+        old.prepare(&creation)?;
         Ok(Template {
             datatype: h5::dataset_type(&old.id)?,
             creation,

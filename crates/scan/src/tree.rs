@@ -32,7 +32,7 @@ impl Original<'_> {
         let root = Object::of(h5::open_group(self.file, c"/")?)?;
         let creation = h5::new_file_creation()?;
         h5::copy_group_properties(&h5::group_creation(&root.id)?, &creation)?;
-        root.allow_large_attributes(&creation)?;
+        root.prepare(&creation)?;
         Ok(creation)
     }
 }
@@ -88,8 +88,10 @@ impl Object {
         })
     }
 
-    /// Lets the copy have large attributes if the object has some. Only version 2 object headers can hold them.
-    pub fn allow_large_attributes(&self, creation: &Id) -> Result<()> {
+    /// Lets the copy have times if the object has some: the creation properties that libhdf5 tells of an object do not
+    /// say it of all. And large attributes, which only version 2 object headers can hold.
+    pub fn prepare(&self, creation: &Id) -> Result<()> {
+        h5::track_times(creation, self.info.times[2] != 0)?;
         if self.info.version < 2 {
             return Ok(());
         }
@@ -217,8 +219,8 @@ impl Copier<'_> {
     }
 
     fn make_group(&mut self, old: Object, at: &NewLink<'_>) -> Result<Group> {
-        let creation = h5::group_creation(&old.id)?;
-        old.allow_large_attributes(&creation)?;
+        let creation = h5::creation_of_copy(&old.id)?;
+        old.prepare(&creation)?;
         let new = h5::create_group(at.parent, at.link, &creation)?;
         let new_address = h5::address(&new)?;
         self.out.objects.insert(old.info.address, new_address);
@@ -429,7 +431,9 @@ impl Copier<'_> {
 
     /// Makes the copy of a committed type that has none yet.
     fn commit_type(&mut self, old: &Object) -> Result<Id> {
-        let new = h5::commit_copy(&self.target, &old.id)?;
+        let creation = h5::type_creation(&old.id)?;
+        old.prepare(&creation)?;
+        let new = h5::commit_copy(&self.target, &old.id, &creation)?;
         let address = old.info.address;
         self.out.objects.insert(address, h5::address(&new)?);
         self.committed.insert(address, new.clone());

@@ -12,7 +12,8 @@
 //! crate `h5logfs-scan`.
 //!
 //! * `zygote` starts and ends the zygote and the workers.
-//! * `hidden_child` starts a worker that a host does not see among its children.
+//! * `hidden_child` starts a process that a host does not see among its children, `hidden_program` the program h5logfs in
+//!   one, and `one_close` closes a log that way.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
 //! * `limits` holds the limits of a scan.
 //! * `slots` limits the number of workers, in all and for each owner of files.
@@ -21,7 +22,9 @@
 mod broker;
 mod failure_budget;
 mod hidden_child;
+mod hidden_program;
 mod limits;
+pub(crate) mod one_close;
 mod one_scan;
 mod slots;
 mod zygote;

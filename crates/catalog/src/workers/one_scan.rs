@@ -1,30 +1,23 @@
 //! A scanner for hosts that do not know us: each scan runs in a process of its own, which the host does not see.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
-
-use rustix::fs::{Mode, OFlags};
-use rustix::net::SocketType;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::{ScanRequest, Scanner, protocol};
+use h5logfs_core::scan::{ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 
 use super::broker::Broker;
-use super::hidden_child::{HiddenChild, Program};
+use super::hidden_child::HiddenChild;
 use super::limits::{Limits, PROGRAM_VARIABLE, ScanUser};
-use super::{EXIT_TIMEOUT, outcome, owner_of};
+use super::{EXIT_TIMEOUT, hidden_program, outcome, owner_of};
 
 /// The hidden subcommand of the program `h5logfs` that does one scan.
 const SUBCOMMAND: &str = "scan-worker";
-
-/// Descriptors 0 to 2 are those of standard input, output and error, also where the host has closed them.
-const FIRST_DESCRIPTOR: i32 = 3;
 
 /// Scans in processes without rights, of which each does one scan. Nothing is left of it between scans: no process, no
 /// descriptor, no thread.
@@ -64,52 +57,15 @@ impl Scanner for OneScan {
 
 /// Starts a worker. Returns it with the socket for messages to it.
 fn start(limits: &Limits) -> io::Result<(HiddenChild, OwnedFd)> {
-    let (ours, theirs) = protocol::pair(SocketType::STREAM)?;
-    let input = above_standard(theirs)?;
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let output = above_standard(null)?;
-    let worker = HiddenChild::start(&Program {
-        path: text(limits.program.clone().into_os_string())?,
-        arguments: arguments(limits)?,
-        environment: environment()?,
-        input: &input,
-        output: &output,
-    })?;
-    Ok((worker, ours))
-}
-
-fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
-    Ok(rustix::io::fcntl_dupfd_cloexec(
-        descriptor.as_fd(),
-        FIRST_DESCRIPTOR,
-    )?)
-}
-
-fn arguments(limits: &Limits) -> io::Result<Vec<CString>> {
     let mut arguments = vec![
-        "h5logfs".to_owned(),
         SUBCOMMAND.to_owned(),
         format!("--memory={}", limits.memory),
         format!("--cpu={}", limits.cpu.as_secs()),
-        format!("--release={}", env!("CARGO_PKG_VERSION")),
+        hidden_program::release(),
     ];
     if let Some(ScanUser { uid, gid }) = limits.user()? {
         arguments.push(format!("--user={uid}:{gid}"));
     }
-    arguments.into_iter().map(text).collect()
-}
-
-/// libhdf5 may not be in the usual directories.
-fn environment() -> io::Result<Vec<CString>> {
-    let path = std::env::var_os("LD_LIBRARY_PATH");
-    let variable = path.map(|path| {
-        let mut variable = OsString::from("LD_LIBRARY_PATH=");
-        variable.push(path);
-        text(variable)
-    });
-    variable.into_iter().collect()
-}
-
-fn text(text: impl Into<OsString>) -> io::Result<CString> {
-    CString::new(text.into().into_vec()).map_err(io::Error::other)
+    let arguments = arguments.into_iter().map(OsString::from);
+    hidden_program::start(&limits.program, arguments.collect())
 }

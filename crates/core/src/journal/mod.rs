@@ -32,6 +32,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -273,6 +274,12 @@ impl Journal {
     pub fn check_name(&self) -> Result<()> {
         let checked = self.held.check_name();
         checked.map_err(|e| Error::io(self.held.path(), e))
+    }
+
+    /// Gives up the lock. A process that was forked meanwhile has the same lock, and does not keep it.
+    pub fn unlock(self) {
+        // Where the file system has no locks there is nothing to give up.
+        let _ = flock(self.held.file(), FlockOperation::Unlock);
     }
 
     /// Removes the journal of a file that is closed.

@@ -236,6 +236,16 @@ pub enum Direction {
     Write,
 }
 
+/// Waits without a limit: the other end may be slow. If it ends, the socket closes.
+#[derive(Debug)]
+pub struct Forever;
+
+impl Wait for Forever {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        poll(socket, to, None).map(drop)
+    }
+}
+
 impl<W: Wait> Channel<W> {
     /// A channel over a connected stream socket.
     pub fn new(socket: OwnedFd, wait: W) -> Self {

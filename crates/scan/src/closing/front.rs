@@ -60,7 +60,7 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
     // Object headers, and the addresses of their data.
     let mut addresses = Vec::new();
     if let Role::Log { data, table } = role {
-        let creation = h5::group_creation(&root)?;
+        let creation = h5::new_group_creation()?;
         let group = h5::create_group(&root, &Link::ascii(names::LOG_GROUP), &creation)?;
         if role.has_log() {
             for (name, piece) in [("_ld_0", data), ("_md_0", table)] {

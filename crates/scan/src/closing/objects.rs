@@ -22,6 +22,7 @@ pub(crate) fn make_objects(
 ) -> Result<()> {
     let mut maker = Maker {
         root: h5::open_group(file, c"/")?,
+        group_creation: h5::new_group_creation()?,
         null: Space::Null.create()?,
         creation: new_creation()?,
         anchors: AnchorWriter::new()?,
@@ -70,6 +71,7 @@ fn stored_name(name: &str) -> String {
 
 struct Maker {
     root: Id,
+    group_creation: Id,
     null: Id,
     /// Creation properties of most datasets.
     creation: Id,
@@ -83,8 +85,7 @@ struct Maker {
 
 impl Maker {
     fn group(&mut self, path: &str) -> Result<()> {
-        let creation = h5::group_creation(&self.root)?;
-        let made = h5::create_group(&self.root, &link(path), &creation);
+        let made = h5::create_group(&self.root, &link(path), &self.group_creation);
         let id = made.map_err(|e| format!("group {path}: {e}"))?;
         self.last = Some((path.to_owned(), id));
         Ok(())

@@ -164,10 +164,14 @@ pub fn commit(file: &Id, datatype: &Id) -> Result<()> {
     h5!(H5Tcommit_anon(file.0, datatype.0, DEFAULT, DEFAULT)).map(drop)
 }
 
+/// The creation properties of a committed type.
+pub fn type_creation(datatype: &Id) -> Result<Id> {
+    Id::new(h5!(H5Tget_create_plist(datatype.0)))
+}
+
 /// Commits a copy of a type to a file, without a link.
-pub fn commit_copy(file: &Id, datatype: &Id) -> Result<Id> {
+pub fn commit_copy(file: &Id, datatype: &Id, creation: &Id) -> Result<Id> {
     let copy = Id::new(h5!(H5Tcopy(datatype.0)))?;
-    let creation = Id::new(h5!(H5Tget_create_plist(datatype.0)))?;
     h5!(H5Tcommit_anon(file.0, copy.0, creation.0, DEFAULT))?;
     Ok(copy)
 }

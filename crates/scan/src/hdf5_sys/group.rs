@@ -146,7 +146,26 @@ fn external_target(value: &[u8]) -> Result<Target> {
     }
 }
 
-/// The creation properties of a group. For the root group they say more than those of the file.
+/// Creation properties for a group of another file that is like this one.
+pub fn creation_of_copy(group: &Id) -> Result<Id> {
+    let new = new_group_creation()?;
+    let old = group_creation(group)?;
+    copy_group_properties(&old, &new)?;
+    let (mut links, mut name) = (0, 0);
+    h5!(H5Pget_est_link_info(old.0, &mut links, &mut name))?;
+    h5!(H5Pset_est_link_info(new.0, links, name))?;
+    let mut heap = 0;
+    h5!(H5Pget_local_heap_size_hint(old.0, &mut heap))?;
+    h5!(H5Pset_local_heap_size_hint(new.0, heap))?;
+    Ok(new)
+}
+
+pub fn new_group_creation() -> Result<Id> {
+    Id::new(h5!(H5Pcreate(*H5P_CLS_GROUP_CREATE)))
+}
+
+/// The creation properties of a group. For the root group they say more than those of the file. No other group may be
+/// made with them: libhdf5 keeps in them where the links of this one lie.
 pub fn group_creation(group: &Id) -> Result<Id> {
     Id::new(h5!(H5Gget_create_plist(group.0)))
 }

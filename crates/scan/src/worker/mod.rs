@@ -23,8 +23,7 @@ use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{FileOpener, SourceDir, SourcePath};
 use h5logfs_core::memory::Reservation;
 use h5logfs_core::scan::protocol::{
-    Channel, Direction, READY, Request, Response, ScanOutcome, ScanTask, Wait, errno, poll,
-    receive_some,
+    Channel, Forever, READY, Request, Response, ScanOutcome, ScanTask, errno, receive_some,
 };
 use h5logfs_core::scan::{ScanRequest, Settings};
 use h5logfs_core::task::Task;
@@ -83,6 +82,21 @@ pub fn refuse(reason: String) -> io::Result<()> {
     let dir = task.dirs.first().map_or(Path::new(""), |dir| &dir.0);
     let error = Error::bad_file(dir.join(&task.relative), reason);
     client.send(&Request::Done(ScanOutcome::from(&error)), None)
+}
+
+/// Ends this process with the thread that has started it.
+pub fn end_with_parent() -> Result<()> {
+    confine::end_with_parent().map_err(|e| Error::io("/proc/self", io::Error::other(e)))
+}
+
+/// Tells the process at the other end of standard input how something has ended that is no scan.
+pub fn tell(outcome: Result<()>) -> io::Result<()> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
+    let outcome = match outcome {
+        Ok(()) => ScanOutcome::Scanned(Vec::new()),
+        Err(e) => ScanOutcome::from(&e),
+    };
+    Channel::new(socket, Forever).send(&Request::Done(outcome), None)
 }
 
 /// The outcome of the confinement.
@@ -232,16 +246,6 @@ fn scan(daemon: &Arc<Channel<Forever>>, task: ScanTask) -> Result<Vec<u8>> {
         return Err(bad(reason));
     }
     Ok(bytes)
-}
-
-/// Waits for the daemon without a limit: it may be slow. If it ends, the socket closes.
-#[derive(Debug)]
-struct Forever;
-
-impl Wait for Forever {
-    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
-        poll(socket, to, None).map(drop)
-    }
 }
 
 /// Asks the daemon to open files, because the worker may open none.

@@ -1,0 +1,62 @@
+//! Starts the program `h5logfs` for a host that does not see it among its children, with a socket to it as its standard
+//! input.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketType;
+
+use h5logfs_core::scan::protocol;
+
+use super::hidden_child::{HiddenChild, Program};
+
+/// Descriptors 0 to 2 are those of standard input, output and error, also where the host has closed them.
+const FIRST_DESCRIPTOR: i32 = 3;
+
+/// The argument that tells the program which release has started it.
+pub fn release() -> String {
+    format!("--release={}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Starts the program with these arguments. Returns it with the socket for messages to it.
+pub fn start(program: &Path, arguments: Vec<OsString>) -> io::Result<(HiddenChild, OwnedFd)> {
+    let (ours, theirs) = protocol::pair(SocketType::STREAM)?;
+    let input = above_standard(theirs)?;
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let output = above_standard(null)?;
+    let arguments = [OsString::from("h5logfs")].into_iter().chain(arguments);
+    let child = HiddenChild::start(&Program {
+        path: text(program.as_os_str())?,
+        arguments: arguments.map(text).collect::<io::Result<_>>()?,
+        environment: environment()?,
+        input: &input,
+        output: &output,
+    })?;
+    Ok((child, ours))
+}
+
+fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(
+        descriptor.as_fd(),
+        FIRST_DESCRIPTOR,
+    )?)
+}
+
+/// libhdf5 may not be in the usual directories.
+fn environment() -> io::Result<Vec<CString>> {
+    let path = std::env::var_os("LD_LIBRARY_PATH");
+    let variable = path.map(|path| {
+        let mut variable = OsString::from("LD_LIBRARY_PATH=");
+        variable.push(path);
+        text(variable)
+    });
+    variable.into_iter().collect()
+}
+
+fn text(text: impl Into<OsString>) -> io::Result<CString> {
+    CString::new(text.into().into_vec()).map_err(io::Error::other)
+}

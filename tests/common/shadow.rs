@@ -1,0 +1,214 @@
+//! Logs that an HDF5 program defines itself: a journal with the image of an HDF5 file, and data files, put together with the
+//! types of the core, without a writer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use h5logfs_core::journal::extent::{self, ExtentHeader, FRONT};
+use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_core::journal::{Append, Commit, FileId, Header, Journal, Line, path_of};
+use serde_json::Value;
+
+use super::readers::{Python, said};
+
+const ID: FileId = FileId(*b"0123456789abcdef");
+
+/// A write of one block.
+#[derive(Debug, Clone)]
+pub struct Write {
+    pub id: u32,
+    pub start: Vec<u64>,
+    pub count: Vec<u64>,
+    /// The elements, as they lie in the file.
+    pub bytes: Vec<u8>,
+}
+
+/// A log that a job writes, and the job.
+pub struct ShadowLog {
+    path: PathBuf,
+    journal: Journal,
+    data: Vec<u8>,
+    image: Vec<u8>,
+    lines: Vec<Line>,
+    flush: u64,
+}
+
+impl ShadowLog {
+    pub fn begin(path: &Path) -> Self {
+        let header = Header::new(&ID, 2, 0, 0);
+        let journal = Journal::create(&path_of(path), &header, false).unwrap();
+        let log = ShadowLog {
+            path: path.to_owned(),
+            journal,
+            data: extent::unclosed_front(&ID),
+            image: Vec::new(),
+            lines: Vec::new(),
+            flush: 0,
+        };
+        log.save();
+        log
+    }
+
+    /// Opens a log of one data file again, which has `flush` flushes in front of `end`, and `begin` as its state.
+    pub fn append(path: &Path, flush: u64, end: u64, begin: Vec<Line>) -> Self {
+        let header = Header {
+            append: Some(Append { flush }),
+            ..Header::new(&ID, 1, 0, 0)
+        };
+        let ends = vec![end];
+        let commit = Line::Commit(Commit { flush, ends });
+        let lines = [begin, vec![commit]].concat();
+        let journal = Journal::create_with(&path_of(path), &header, &lines, true).unwrap();
+        let mut data = fs::read(path).unwrap();
+        data.truncate(end as usize);
+        data[..FRONT as usize].copy_from_slice(&extent::unclosed_front(&ID));
+        let log = ShadowLog {
+            path: path.to_owned(),
+            journal,
+            data,
+            image: Vec::new(),
+            lines: Vec::new(),
+            flush,
+        };
+        log.save();
+        log
+    }
+
+    fn save(&self) {
+        fs::write(&self.path, &self.data).unwrap();
+    }
+
+    /// What the shadow is from the next flush on.
+    pub fn set_image(&mut self, image: &[u8]) {
+        self.lines.extend(image_lines(&self.image, image).unwrap());
+        self.image = image.to_vec();
+    }
+
+    pub fn set_logged(&mut self, id: u32, header: Option<u64>) {
+        self.lines.push(Line::Logged(LoggedDataset { id, header }));
+    }
+
+    /// Adds an extent of a rank in the next flush. It may be one of several, and without writes it is a gap.
+    pub fn extent(&mut self, rank: u32, writes: &[Write]) {
+        let entry_len = |w: &Write| 28 + 16 * w.start.len();
+        let entries_len: usize = writes.iter().map(entry_len).sum();
+        let mut at = (self.data.len() + ExtentHeader::SIZE as usize + entries_len) as u64;
+        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+        for write in writes {
+            let head = [entry_len(write) as u32, write.id, 0];
+            entries.extend(head.iter().flat_map(|n| n.to_le_bytes()));
+            let len = write.bytes.len() as u64;
+            let numbers = [at, len].into_iter().chain(write.start.iter().copied());
+            let numbers = numbers.chain(write.count.iter().copied());
+            entries.extend(numbers.flat_map(u64::to_le_bytes));
+            bytes.extend_from_slice(&write.bytes);
+            at += len;
+        }
+        if writes.is_empty() {
+            bytes = vec![0xee; 1000];
+        }
+        let header = ExtentHeader {
+            rank,
+            flush: self.flush + 1,
+            entries: entries.len() as u64,
+            data: bytes.len() as u64,
+            entries_crc: extent::crc32(&entries),
+        };
+        self.data.extend(header.to_bytes());
+        self.data.extend(entries);
+        self.data.extend(bytes);
+        self.save();
+    }
+
+    pub fn flush(&mut self) {
+        self.flush += 1;
+        self.lines.push(Line::Commit(Commit {
+            flush: self.flush,
+            ends: vec![self.end()],
+        }));
+        let lines = std::mem::take(&mut self.lines);
+        self.journal.append_lines(&lines, false).unwrap();
+    }
+
+    /// Where the log ends now.
+    pub fn end(&self) -> u64 {
+        self.data.len() as u64
+    }
+}
+
+/// What `tests/tools/shadow.py` makes.
+pub struct Made {
+    pub native: PathBuf,
+    pub image: Vec<u8>,
+    /// Addresses of the logged datasets, by ID.
+    pub headers: Vec<Option<u64>>,
+    pub writes: Vec<Write>,
+}
+
+impl Made {
+    pub fn by(python: &Python, dir: &Path, format: &str) -> Self {
+        let made: Output = python
+            .tool("shadow.py")
+            .arg(dir)
+            .arg(format)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", said(&made));
+        let log: Value = serde_json::from_slice(&fs::read(dir.join("log.json")).unwrap()).unwrap();
+        let raw = fs::read(dir.join("raw")).unwrap();
+        let list = |value: &Value| value.as_array().unwrap().clone();
+        let numbers = |value: &Value| list(value).iter().map(|n| n.as_u64().unwrap()).collect();
+        let mut at = 0;
+        let mut write = |value: &Value| {
+            let len = value["len"].as_u64().unwrap() as usize;
+            at += len;
+            Write {
+                id: value["id"].as_u64().unwrap() as u32,
+                start: numbers(&value["start"]),
+                count: numbers(&value["count"]),
+                bytes: raw[at - len..at].to_vec(),
+            }
+        };
+        Made {
+            native: dir.join("native.h5"),
+            image: fs::read(dir.join("shadow.h5")).unwrap(),
+            headers: list(&log["headers"]).iter().map(Value::as_u64).collect(),
+            writes: list(&log["writes"]).iter().map(&mut write).collect(),
+        }
+    }
+
+    /// The lines that say which datasets are logged.
+    pub fn set_logged(&self, log: &mut ShadowLog) {
+        for (id, header) in (0..).zip(&self.headers) {
+            log.set_logged(id, *header);
+        }
+    }
+
+    /// A log of this, in two flushes. The image comes with the second one, as far as it is new.
+    pub fn log(&self, path: &Path) -> ShadowLog {
+        let mut log = ShadowLog::begin(path);
+        log.set_image(&self.image);
+        self.set_logged(&mut log);
+        let (one, other) = self.writes.split_at(self.writes.len() / 2);
+        log.extent(0, one);
+        log.flush();
+        log.extent(1, &other[..1]);
+        log.extent(0, &[]);
+        log.extent(1, &other[1..]);
+        log.flush();
+        log
+    }
+
+    /// The parts of the image that the lines of a journal have.
+    pub fn begin(&self) -> Vec<Line> {
+        let mut lines = image_lines(&[], &self.image).unwrap();
+        let logged = (0..).zip(&self.headers);
+        let logged = logged.map(|(id, header)| {
+            let header = *header;
+            Line::Logged(LoggedDataset { id, header })
+        });
+        lines.extend(logged);
+        lines
+    }
+}
