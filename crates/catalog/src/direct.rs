@@ -27,7 +27,7 @@ use crate::options::ReadOptions;
 use crate::workers::{Limits, OneScan, one_close};
 use shared::{Remembered, Shared};
 
-pub use fork_gate::Inside;
+pub use fork_gate::{Broken, Inside, enter};
 
 pub use crate::options::ReadOptions as Options;
 

@@ -173,8 +173,12 @@ impl Info {
 
     /// Whether both have the same connector below, in the same library.
     pub fn is_like(&self, other: &Info) -> bool {
-        let library = |info: &Info| info.library.functions().H5Pcopy as usize;
-        self.under_value == other.under_value && library(self) == library(other)
+        self.under_value == other.under_value && self.library_number() == other.library_number()
+    }
+
+    /// A number that only information of the same library has.
+    pub fn library_number(&self) -> usize {
+        self.library.functions().H5Pcopy as usize
     }
 
     /// What the connector below can do.

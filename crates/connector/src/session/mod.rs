@@ -42,12 +42,17 @@ use crate::info::{AccessList, Info};
 use crate::object::Object;
 
 mod reading;
+mod registry;
+
+pub use registry::Identity;
 
 /// An open log.
 #[derive(Debug)]
 pub struct Session {
     /// As the program gave it.
     pub path: PathBuf,
+    /// The file that it was when it was opened.
+    pub identity: Identity,
     /// The file access property list of the program.
     pub access: AccessList,
     /// Objects of the log that are open.
@@ -125,12 +130,22 @@ impl Session {
     pub fn new(info: &Info, request: &Request<'_>) -> Result<Arc<Self>, String> {
         let access = AccessList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
-        Ok(Arc::new(Session {
-            path: request.path().to_owned(),
+        let path = request.path();
+        let session = Arc::new(Session {
+            path: path.to_owned(),
+            identity: Identity::of(info, path)
+                .ok_or_else(|| format!("{}: it is not there any more", path.display()))?,
             access,
             open: AtomicUsize::new(0),
             is_changed: AtomicBool::new(false),
-        }))
+        });
+        registry::add(&session)?;
+        Ok(session)
+    }
+
+    /// The logs that this libhdf5 has open at a path, also by another name.
+    pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, String> {
+        Identity::of(info, path).map_or(Ok(Vec::new()), |identity| registry::find(&identity))
     }
 
     /// One more object of the log is open.
@@ -167,8 +182,8 @@ impl Session {
     }
 
     /// A file is created. `None` for a plain one.
-    pub fn create(_info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
-        reading::check_create(request).map(|()| None)
+    pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+        reading::check_create(info, request).map(|()| None)
     }
 
     /// A file is opened. `None` for a plain one.

@@ -81,13 +81,17 @@ pub fn is_accessible(
 }
 
 /// Fails for a creation that would destroy what a log needs.
-pub fn check_create(request: &Request<'_>) -> Result<(), String> {
+pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), String> {
+    let path = request.path();
     // What is there makes an exclusive creation fail.
-    if request.has(access::TRUNCATE) && !request.has(access::EXCLUSIVE) && request.path().is_file()
-    {
-        return h5logfs_file_driver::check_replaceable(request.path());
+    if !request.has(access::TRUNCATE) || request.has(access::EXCLUSIVE) || !path.is_file() {
+        return Ok(());
     }
-    Ok(())
+    if !Session::open_at(info, path)?.is_empty() {
+        // libhdf5 has it open by another driver, and does not see it.
+        return Err("unable to truncate a file which is already open".into());
+    }
+    h5logfs_file_driver::check_replaceable(path)
 }
 
 /// Fails for a deletion of what a log needs.

@@ -1,0 +1,57 @@
+//! The logs that this process has open. Each libhdf5 finds its own alone.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use h5logfs_catalog::direct;
+
+use crate::info::Info;
+use crate::session::Session;
+
+/// Which file a log is, and for which libhdf5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    library: usize,
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// That of the file at a path, if there is one.
+    pub fn of(info: &Info, path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Identity {
+            library: info.library_number(),
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
+/// A session is looked at only by its own library: its end calls that.
+type Open = Vec<(Identity, Weak<Session>)>;
+
+static OPEN: Mutex<Open> = Mutex::new(Vec::new());
+
+/// Adds a log that was opened.
+pub fn add(session: &Arc<Session>) -> Result<(), String> {
+    with(|open| open.push((session.identity, Arc::downgrade(session))))
+}
+
+/// Those with an identity.
+pub fn find(identity: &Identity) -> Result<Vec<Arc<Session>>, String> {
+    with(|open| {
+        let same = open.iter().filter(|(other, _)| other == identity);
+        same.filter_map(|(_, session)| session.upgrade()).collect()
+    })
+}
+
+fn with<R>(act: impl FnOnce(&mut Open) -> R) -> Result<R, String> {
+    // The process does not fork while this thread holds the lock.
+    let _inside = direct::enter().map_err(|broken| broken.to_string())?;
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|(_, session)| session.strong_count() > 0);
+    Ok(act(&mut open))
+}
