@@ -33,6 +33,16 @@ pub fn built_driver() -> PathBuf {
     beside_the_tests("libh5logfs_driver.so")
 }
 
+/// The VOL connector for serial programs.
+pub fn built_connector() -> PathBuf {
+    beside_the_tests("libh5logfs_connector.so")
+}
+
+/// The VOL connector for parallel programs, which the feature `mpi` builds.
+pub fn built_parallel_connector() -> PathBuf {
+    beside_the_tests("libh5logfs_connector_mpi.so")
+}
+
 fn beside_the_tests(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(name)
 }

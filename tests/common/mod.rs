@@ -5,9 +5,11 @@
 
 pub mod burst;
 pub mod clock;
+pub mod connector;
 pub mod damaged;
 pub mod driver;
 pub mod encoder;
+pub mod hosts;
 pub mod layer;
 pub mod make;
 pub mod mpirun;
@@ -17,6 +19,7 @@ pub mod people;
 pub mod pnetcdf;
 pub mod readers;
 pub mod shadow;
+pub mod suite;
 pub mod unclosed;
 pub mod ways;
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::clock::settle;
+use crate::common::hosts::{DATASET, Hdf5, Stage};
 use crate::common::readers::{Python, corpus, project};
 use crate::common::{User, can_act, is_root, names_in};
-use crate::programs::{DATASET, Hdf5, Stage};
 
 /// Runs a program of C with these arguments, then the expected file, then logs.
 #[track_caller]

@@ -10,6 +10,5 @@ mod hosts;
 mod options;
 mod parallel;
 mod plain;
-mod programs;
 mod suite;
 mod writing;

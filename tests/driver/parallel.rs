@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::common::clock::settle;
+use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::Job;
 use crate::common::readers::Python;
-use crate::programs::{Hdf5, Stage};
 
 const RANKS: &str = "4";
 const LOGS: usize = 3;

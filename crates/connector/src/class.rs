@@ -349,8 +349,8 @@ pub struct FileDelete {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileEqual {
-    /// The other file, or null.
-    pub other: Handle,
+    /// The other file, as the connector at the bottom knows it.
+    pub other: *mut c_void,
     /// A place for the answer.
     pub equal: *mut bool,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
-use crate::library::Library;
+use crate::library::{Library, Parallel};
 use crate::options::{Given, Options};
 
 /// `H5_VOL_NATIVE`.
@@ -21,6 +21,8 @@ const NATIVE: c_int = 0;
 pub struct Info {
     /// The library whose identifiers these are.
     pub library: Library,
+    /// What parallel HDF5 has more.
+    pub parallel: Option<Parallel>,
     /// The connector below.
     pub under_vol: Id,
     /// Its number: 0 is the native one.
@@ -129,6 +131,7 @@ impl Info {
         }
         Ok(Info {
             library: *library,
+            parallel: library.further(),
             under_vol,
             under_value,
             under_info: ptr::null_mut(),
@@ -222,9 +225,9 @@ impl Info {
         }
     }
 
-    fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<AccessList, String> {
+    fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<PropertyList, String> {
         let failed = || "a file access property list cannot be copied".to_owned();
-        let copy = AccessList::copy(&self.library, fapl).ok_or_else(failed)?;
+        let copy = PropertyList::copy(&self.library, fapl).ok_or_else(failed)?;
         // SAFETY: both are of this library.
         let status = self
             .library
@@ -289,6 +292,36 @@ impl Info {
             .then_with(|| self.given.cmp(&other.given)))
     }
 
+    /// Calls with a data transfer property list that asks for no collective transfer, for a file that each rank opens for
+    /// itself. That of the program is changed for the time of the call: a copy would have to live as long as the call
+    /// that libhdf5 is in.
+    pub fn independently<R>(&self, dxpl: Id, call: impl FnOnce() -> R) -> Result<R, String> {
+        /// `H5FD_MPIO_INDEPENDENT`.
+        const INDEPENDENT: c_int = 0;
+        let Some(parallel) = self.parallel else {
+            return Ok(call());
+        };
+        let mut mode = INDEPENDENT;
+        // SAFETY: `dxpl` is a list of this library.
+        self.library
+            .nested(|_| unsafe { (parallel.H5Pget_dxpl_mpio)(dxpl, &mut mode) });
+        if mode == INDEPENDENT {
+            return Ok(call());
+        }
+        let set = |mode| {
+            // SAFETY: see above.
+            let status = self
+                .library
+                .nested(|_| unsafe { (parallel.H5Pset_dxpl_mpio)(dxpl, mode) });
+            let failed = "a data transfer property list cannot be changed";
+            (status >= 0).then_some(()).ok_or(failed)
+        };
+        set(INDEPENDENT)?;
+        let result = call();
+        set(mode)?;
+        Ok(result)
+    }
+
     /// The information string, in memory of the library.
     pub fn to_text(&self) -> Result<*mut c_char, String> {
         let mut under = ptr::null_mut::<c_char>();
@@ -340,20 +373,20 @@ impl Info {
     }
 }
 
-/// A file access property list of ours.
+/// A property list of ours.
 #[derive(Debug)]
-pub struct AccessList {
+pub struct PropertyList {
     library: Library,
     /// Its identifier.
     pub id: Id,
 }
 
-impl AccessList {
+impl PropertyList {
     /// A copy of another.
     pub fn copy(library: &Library, fapl: Id) -> Option<Self> {
         // SAFETY: `fapl` is an identifier of this library.
         let id = library.nested(|f| unsafe { (f.H5Pcopy)(fapl) });
-        (id >= 0).then_some(AccessList {
+        (id >= 0).then_some(PropertyList {
             library: *library,
             id,
         })
@@ -361,7 +394,7 @@ impl AccessList {
 
     /// Another copy.
     pub fn duplicate(&self) -> Option<Self> {
-        AccessList::copy(&self.library, self.id)
+        PropertyList::copy(&self.library, self.id)
     }
 
     /// Gives the identifier away.
@@ -372,7 +405,7 @@ impl AccessList {
     }
 }
 
-impl Drop for AccessList {
+impl Drop for PropertyList {
     fn drop(&mut self) {
         // SAFETY: the list is ours, and closed once.
         self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });

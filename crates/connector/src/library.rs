@@ -125,5 +125,13 @@ h5logfs_host::functions! {
     }
 }
 
+h5logfs_host::functions! {
+    /// Those that only parallel HDF5 has.
+    pub struct Parallel for "h5logfs_connector" {
+        H5Pget_dxpl_mpio: fn(Id, *mut c_int) -> Status,
+        H5Pset_dxpl_mpio: fn(Id, c_int) -> Status,
+    }
+}
+
 /// The libhdf5 that uses the connector.
 pub type Library = h5logfs_host::Library<Functions>;

@@ -184,6 +184,11 @@ impl<F: Functions> Library<F> {
         &self.functions
     }
 
+    /// Further functions, which only some libraries have.
+    pub fn further<G: Functions>(&self) -> Option<G> {
+        G::of(&Object::of_code(self.address)?)
+    }
+
     /// Calls the library from within a call of it.
     ///
     /// A function of the interface clears the error stack when it begins, and prints it when it fails. What the stack

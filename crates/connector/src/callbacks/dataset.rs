@@ -130,9 +130,16 @@ impl<B: Copy> Call<B> {
             }
         }
         let mut unders: Vec<_> = objects.iter().map(|object| object.under).collect();
-        Ok(pass(&first.info, self.requests, |f, vol| {
-            below(f, &mut unders, vol, self)
-        }))
+        let mut pass = || {
+            pass(&first.info, self.requests, |f, vol| {
+                below(f, &mut unders, vol, self)
+            })
+        };
+        match first.session {
+            // The native file of a log is opened by each rank for itself.
+            Some(_) => first.info.independently(self.dxpl, pass),
+            None => Ok(pass()),
+        }
     }
 
     /// Asks the connector below for those that are not logged.

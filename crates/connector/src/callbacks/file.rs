@@ -251,26 +251,10 @@ unsafe fn specific_of(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    let mut args_below = *args;
     object.answer(Kind::File, || {
-        // SAFETY: the part of this operation; the other file is one of ours, or null.
-        let other = unsafe {
-            match args.operation {
-                FileSpecific::EQUAL => Object::of_optional_handle(args.arguments.equal.other),
-                _ => None,
-            }
-        };
-        if let Some(other) = other {
-            if !object.info.is_like(&other.info) {
-                // SAFETY: the library gives a place for the answer.
-                unsafe { args.arguments.equal.equal.write(false) };
-                return Ok(h5logfs_host::types::SUCCESS);
-            }
-            args_below.arguments.equal.other = other.under;
-        }
         // SAFETY: see the head of the module.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
-            (f.H5VLfile_specific)(under, vol, &mut args_below, dxpl, requests)
+            (f.H5VLfile_specific)(under, vol, args, dxpl, requests)
         });
         if status < 0 {
             return Ok(status);

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
-use crate::info::{AccessList, Info};
+use crate::info::{Info, PropertyList};
 use crate::object::Object;
 
 mod reading;
@@ -54,7 +54,7 @@ pub struct Session {
     /// The file that it was when it was opened.
     pub identity: Identity,
     /// The file access property list of the program.
-    pub access: AccessList,
+    pub access: PropertyList,
     /// Objects of the log that are open.
     open: AtomicUsize,
     /// Whether an object was changed since [`Session::take_changes`].
@@ -128,7 +128,7 @@ pub struct Transfer<'a, B> {
 impl Session {
     /// A log that was opened. No object of it is open.
     pub fn new(info: &Info, request: &Request<'_>) -> Result<Arc<Self>, String> {
-        let access = AccessList::copy(&info.library, request.fapl);
+        let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
         let session = Arc::new(Session {
@@ -183,6 +183,8 @@ impl Session {
 
     /// A file is created. `None` for a plain one.
     pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+        // A wrong option is told, whatever becomes of the file.
+        info.options()?;
         reading::check_create(info, request).map(|()| None)
     }
 

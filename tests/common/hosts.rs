@@ -1,4 +1,4 @@
-//! Host programs: compiled, or a Python, and started with the driver in their environment, and logs that are unknown.
+//! Host programs: compiled, or a Python, and started with a plug-in in their environment, and logs that are unknown.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::common::driver::Driver;
-use crate::common::encoder::{Dataset, Entry, Filter, LogFile, Type};
-use crate::common::once::{once, shared_dir};
-use crate::common::readers::{project, said};
-use crate::common::{PROGRAM, User};
+use super::connector::Connector;
+use super::driver::Driver;
+use super::encoder::{Dataset, Entry, Filter, LogFile, Type};
+use super::once::{once, shared_dir};
+use super::readers::{project, said};
+use super::{PROGRAM, User};
 
 /// Runs a command; fails the test where it fails.
 #[track_caller]
@@ -62,47 +63,69 @@ impl Hdf5 {
 
     /// Path of a program of `tests/c/hosts`, compiled.
     pub fn program(&self, name: &str) -> PathBuf {
-        let dir = shared_dir(&format!("host-{name}"));
-        let sources = project().join("tests/c/hosts");
-        let (source, header) = (
-            sources.join(name).with_extension("c"),
-            sources.join("host.h"),
-        );
+        self.compiled("hosts", name)
+    }
+
+    /// Path of a program of a directory of `tests/c`, compiled.
+    pub fn compiled(&self, directory: &str, name: &str) -> PathBuf {
+        let dir = shared_dir(&format!("{directory}-{name}"));
+        let c = project().join("tests/c");
+        let source = c.join(directory).join(name).with_extension("c");
+        let headers = ["check.h", "hosts/host.h"].map(|header| c.join(header));
         let program = dir.join(name);
-        once(&dir, &[&source, &header, &self.library()], || {
-            let lib = self.prefix.join("lib");
-            let mut compiler = Command::new("mpicc");
-            compiler
-                .args([
-                    "-std=gnu11",
-                    "-Wall",
-                    "-Wextra",
-                    "-Werror",
-                    "-O1",
-                    "-g",
-                    "-pthread",
-                    "-o",
-                ])
-                .args([&program, &source])
-                .arg("-I")
-                .arg(self.prefix.join("include"))
-                .arg("-L")
-                .arg(&lib)
-                .arg(format!("-Wl,-rpath,{}", lib.display()));
-            // The one that loads libhdf5 itself is not linked to it.
-            if name != "unload" {
-                compiler.arg("-lhdf5");
-            }
-            succeed(&mut compiler);
-        });
+        once(
+            &dir,
+            &[&source, &headers[0], &headers[1], &self.library()],
+            || {
+                let lib = self.prefix.join("lib");
+                let mut compiler = Command::new("mpicc");
+                compiler
+                    .args([
+                        "-std=gnu11",
+                        "-Wall",
+                        "-Wextra",
+                        "-Werror",
+                        "-O1",
+                        "-g",
+                        "-pthread",
+                        "-o",
+                    ])
+                    .args([&program, &source])
+                    .arg("-I")
+                    .arg(self.prefix.join("include"))
+                    .arg("-L")
+                    .arg(&lib)
+                    .arg(format!("-Wl,-rpath,{}", lib.display()));
+                // The one that loads libhdf5 itself is not linked to it.
+                if name != "unload" {
+                    compiler.arg("-lhdf5");
+                }
+                succeed(&mut compiler);
+            },
+        );
         program
+    }
+}
+
+/// What hosts read logs by.
+pub enum Way {
+    Driver(Driver),
+    Connector(Connector),
+}
+
+impl Way {
+    fn used(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Way::Driver(driver) => driver.used(),
+            Way::Connector(connector) => connector.used(),
+        }
     }
 }
 
 /// What one test's hosts need: logs, and a place for indexes.
 pub struct Stage {
     dir: TempDir,
-    driver: Driver,
+    way: Way,
     program: PathBuf,
     /// The canonical file of the logs.
     pub expected: PathBuf,
@@ -116,13 +139,22 @@ impl Stage {
         Stage::of(User::Caller)
     }
 
-    /// Whatever hosts have to write belongs to this user.
+    /// Hosts use the file driver. Whatever they have to write belongs to this user.
     pub fn of(user: User) -> Self {
+        Stage::by(Way::Driver(Driver::new()), user)
+    }
+
+    /// Hosts use the VOL connector.
+    pub fn of_connector() -> Self {
+        Stage::by(Way::Connector(Connector::new()), User::Caller)
+    }
+
+    fn by(way: Way, user: User) -> Self {
         let dir = user.dir();
         let expected = made_log().with_file_name("expected.h5");
         Stage {
             dir,
-            driver: Driver::new(),
+            way,
             program: PROGRAM.into(),
             expected,
         }
@@ -169,9 +201,9 @@ impl Stage {
         lines.len()
     }
 
-    /// What makes any HDF5 program use the driver.
+    /// What makes any HDF5 program use the plug-in.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut variables = self.driver.used();
+        let mut variables = self.way.used();
         variables.extend([
             ("H5LOGFS_PROGRAM", self.program.clone().into()),
             ("XDG_CACHE_HOME", self.path().join("cache").into()),

@@ -1,0 +1,135 @@
+//! Logs are read only, and no part of a log is lost by a program that makes a new file.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::connector::Connector;
+use crate::common::readers::{corpus, project};
+use crate::common::unclosed::Log;
+
+/// What comes of each way to open a file for writing, to replace it, or to delete it: what a program is told, or what the
+/// file is then.
+const TRY: &str = "
+import os, sys
+import h5py
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+def told(path, act):
+    before = open(path, 'rb').read()
+    try:
+        act()
+    except OSError as e:
+        assert open(path, 'rb').read() == before, 'it is refused and changed'
+        return type(e).__name__ + ': ' + str(e).replace(os.path.realpath(os.path.dirname(path)) + '/', '')
+    return 'written' if os.path.exists(path) else 'gone'
+def delete(path):
+    if libhdf5.lib.H5Fdelete(path.encode(), 0) < 0:
+        raise OSError('; '.join(libhdf5.errors()))
+def write(path, mode):
+    with h5py.File(path, mode) as f:
+        f['new'] = 1
+os.chdir(os.path.dirname(sys.argv[2]))
+for path in map(os.path.basename, sys.argv[2:]):
+    for mode in ('r+', 'a', 'x', 'w'):
+        print(path, mode, told(path, lambda: write(path, mode)))
+    print(path, 'delete', told(path, lambda: delete(path)))
+";
+
+fn tried(file: &Path) -> Option<Vec<String>> {
+    let connector = Connector::new();
+    let python = connector.passing_python()?;
+    let tools = project().join("tests/tools");
+    let told = python.run(TRY, &[&tools, file]);
+    Some(told.lines().map(str::to_owned).collect())
+}
+
+const READ_ONLY: &str = "this is a log, which HDF5 programs can only read";
+
+#[test]
+fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &path).unwrap();
+    let Some(told) = tried(&path) else { return };
+    for (line, mode) in told.iter().zip(["r+", "a"]) {
+        assert!(
+            line.starts_with(&format!("tiny.h5 {mode} OSError: ")),
+            "{line}"
+        );
+        assert!(line.contains(READ_ONLY), "{line}");
+    }
+    assert!(
+        told[2].starts_with("tiny.h5 x FileExistsError: "),
+        "{told:?}"
+    );
+    assert_eq!(told[3..], ["tiny.h5 w written", "tiny.h5 delete gone"]);
+}
+
+#[test]
+fn a_log_with_other_files_and_one_that_is_not_closed_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::copy(corpus().join("subfile.log.h5"), at("sub.h5")).unwrap();
+    fs::create_dir(at("sub.h5.subfiles")).unwrap();
+    let subfiles = corpus().join("subfile.log.h5.subfiles");
+    for subfile in fs::read_dir(subfiles).unwrap().flatten() {
+        let name = subfile.file_name().into_string().unwrap();
+        let name = name.replace("subfile.log.h5", "sub.h5");
+        fs::copy(subfile.path(), at("sub.h5.subfiles").join(name)).unwrap();
+    }
+    let unclosed = Log::usual(&at("unclosed.h5"));
+    std::os::unix::fs::symlink(at("sub.h5"), at("link.h5")).unwrap();
+    for file in [at("sub.h5"), unclosed.path(), at("link.h5")] {
+        let Some(told) = tried(&file) else { return };
+        assert_eq!(told.len(), 5, "{told:?}");
+        for line in &told[3..] {
+            let reasons = ["is part of it", "a log that was not closed"];
+            assert!(reasons.iter().any(|reason| line.contains(reason)), "{line}");
+        }
+        assert!(file.exists());
+    }
+}
+
+/// As with native files, a file that is open is not truncated.
+#[test]
+fn a_log_that_is_open_is_not_replaced() {
+    let connector = Connector::new();
+    let Some(python) = connector.passing_python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.h5");
+    let link = dir.path().join("link.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let code = "
+import h5py, sys
+path, link = sys.argv[1:]
+with h5py.File(path) as f, h5py.File(link) as g:
+    for other in (path, link):
+        try:
+            h5py.File(other, 'w')
+        except OSError as e:
+            print(e)
+    print(h5py.h5g.get_objinfo(f.id).fileno == h5py.h5g.get_objinfo(g.id).fileno)
+# The file stays open as long as its objects.
+fapl = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+file = h5py.h5f.open(path.encode(), h5py.h5f.ACC_RDONLY, fapl)
+dataset = h5py.h5d.open(file, b'r')
+file.close()
+try:
+    h5py.File(path, 'w')
+except OSError as e:
+    print(e)
+print(dataset.shape)
+del dataset
+h5py.File(path, 'w').close()
+";
+    let refused =
+        "Unable to synchronously create file (unable to truncate a file which is already open)\n";
+    let told = python.run(code, &[&path, &link]);
+    assert_eq!(
+        told,
+        [refused, refused, "True\n", refused, "(2, 10)\n"].concat()
+    );
+}

@@ -1,0 +1,24 @@
+//! The VOL connector, in programs with HDF5 1.14 and later: h5py and netCDF4 of the current Python, programs of C.
+//!
+//! | module | what it is about |
+//! |---|---|
+//! | `passing` | files that are no logs: programs see what they see without the connector |
+//! | `reading` | logs that are read |
+//! | `keeping` | logs that are not lost by a program that makes, writes or deletes a file |
+//! | `plugins` | which plug-in serves which program |
+//! | `options` | options, and what is wrong with them |
+//! | `errors` | what a program is told |
+//! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
+//! | `suite` | the tests of h5py itself |
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod errors;
+mod hosts;
+mod keeping;
+mod options;
+mod passing;
+mod plugins;
+mod reading;
+mod suite;

@@ -1,0 +1,131 @@
+//! Which plug-in serves which program. libhdf5 asks the files of a directory in no order that one knows.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::connector::{Connector, PARALLEL};
+use crate::common::hosts::{Hdf5, succeed};
+use crate::common::make::{built_connector, built_driver, built_parallel_connector};
+use crate::common::readers::Python;
+
+/// Which plug-in a program of C with parallel HDF5 uses.
+fn used(plugins: &Path) -> Option<String> {
+    let program = Hdf5::find()?.compiled("connector", "which");
+    let connector = Connector::serial();
+    let mut command = Command::new(program);
+    command
+        .envs(connector.used())
+        .env("HDF5_PLUGIN_PATH", plugins);
+    Some(succeed(&mut command))
+}
+
+/// A directory in which the files are made in this order, and have such names that their order is this, too.
+fn directory(plugins: &[&Path]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for plugin in plugins {
+        symlink(plugin, dir.path().join(plugin.file_name().unwrap())).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_parallel_library_gets_the_parallel_plug_in() {
+    let (driver, serial, parallel) = (
+        built_driver(),
+        built_connector(),
+        built_parallel_connector(),
+    );
+    if !parallel.exists() {
+        eprintln!("skipped: the feature mpi builds {PARALLEL}");
+        return;
+    }
+    for order in [
+        [&driver, &serial, &parallel],
+        [&parallel, &serial, &driver],
+        [&serial, &parallel, &driver],
+    ] {
+        let dir = directory(&order.map(|path| path.as_path()));
+        let Some(used) = used(dir.path()) else { return };
+        assert_eq!(used, "libh5logfs_connector_mpi.so\n");
+    }
+}
+
+#[test]
+fn a_parallel_library_makes_do_with_the_serial_plug_in() {
+    let connector = Connector::serial();
+    if let Some(used) = used(&connector.plugins()) {
+        assert_eq!(used, "libh5logfs_connector.so\n");
+    }
+}
+
+/// Each of two libraries in one process gets its plug-in, and the class is registered once in each.
+#[test]
+fn a_serial_library_gets_the_serial_plug_in() {
+    let connector = Connector::new();
+    let Some(python) = connector.passing_python() else {
+        return;
+    };
+    let code = "
+import os, sys
+import h5py, netCDF4
+h5py.File(sys.argv[1] + '/a.h5', 'w').close()
+netCDF4.Dataset(sys.argv[1] + '/a.nc', 'w').close()
+sys.path.insert(0, sys.argv[2])
+import libhdf5
+name = b'h5logfs'
+libhdf5.lib.H5VLget_connector_id_by_name.restype = libhdf5.ctypes.c_int64
+print(libhdf5.lib.H5VLget_connector_id_by_name(name) > 0)
+";
+    let dir = tempfile::tempdir().unwrap();
+    let tools = crate::common::readers::project().join("tests/tools");
+    assert_eq!(python.run(code, &[dir.path(), &tools]), "True\n");
+    // The parallel one alone declines, and there is no connector.
+    let parallel = built_parallel_connector();
+    if parallel.exists() {
+        let alone = directory(&[&parallel]);
+        let mut command = Python::new().unwrap().command();
+        command
+            .envs(connector.used())
+            .env("HDF5_PLUGIN_PATH", alone.path());
+        let path = dir.path().join("b.h5");
+        let code = "import h5py, sys; h5py.File(sys.argv[1], 'w')";
+        let output = command.args(["-c", code]).arg(&path).output().unwrap();
+        assert!(!output.status.success());
+        assert!(!path.exists());
+    }
+}
+
+/// The entry points of one plug-in are not in another.
+#[test]
+fn a_plug_in_has_its_own_entry_points_and_needs_no_libhdf5() {
+    for plugin in [
+        built_driver(),
+        built_connector(),
+        built_parallel_connector(),
+    ] {
+        if !plugin.exists() {
+            continue;
+        }
+        let symbols = succeed(
+            Command::new("nm")
+                .args(["-D", "--defined-only"])
+                .arg(&plugin),
+        );
+        let names: Vec<&str> = symbols
+            .lines()
+            .filter_map(|line| line.rsplit(' ').next())
+            .collect();
+        assert_eq!(
+            names,
+            ["H5PLget_plugin_info", "H5PLget_plugin_type"],
+            "{}",
+            plugin.display()
+        );
+        let needed = succeed(Command::new("readelf").arg("-d").arg(&plugin));
+        assert!(!needed.contains("hdf5"), "{needed}");
+        assert!(needed.contains("NODELETE"), "{needed}");
+        assert!(fs::metadata(&plugin).unwrap().is_file());
+    }
+}

@@ -1,0 +1,215 @@
+//! Logs that are read: each is its canonical file, also to programs that ask for more than elements.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::clock::settle;
+use crate::common::connector::Connector;
+use crate::common::hosts::{Hdf5, Stage};
+use crate::common::mpirun::Job;
+use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
+
+fn reads_as_expected(corpus: &Path) {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    check_all(sound_cases(corpus), |name| {
+        let log = corpus.join(format!("{name}.log.h5"));
+        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
+    });
+}
+
+#[test]
+fn the_small_cases_read_as_expected() {
+    reads_as_expected(&corpus());
+}
+
+#[test]
+fn the_whole_corpus_reads_as_expected() {
+    if let Some(corpus) = whole_corpus() {
+        reads_as_expected(&corpus);
+    }
+}
+
+#[test]
+fn netcdf_reads_logs() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let corpus = corpus();
+    for name in ["netcdf4_wrf", "netcdf4_sub"] {
+        let mut command = python.tool("ncsame.py");
+        command.arg(corpus.join(format!("{name}.log.h5")));
+        command.arg(corpus.join(format!("{name}.expected.h5")));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+    }
+}
+
+/// A program hears of the list that it has given, not of the driver that shows the log.
+#[test]
+fn a_program_is_told_what_it_has_asked_for() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let code = "
+import sys
+import h5py
+path = sys.argv[1]
+for driver in ('sec2', 'stdio', 'core'):
+    with h5py.File(path, driver=driver, rdcc_nbytes=12345, libver='v110') as f, h5py.File(path) as g:
+        fapl = f.id.get_access_plist()
+        print(f.driver, fapl.get_cache()[2], fapl.get_libver_bounds()[0] == h5py.h5f.LIBVER_V110, f.mode, f == g)
+        print(f.filename == path, f.libver, f['r'].file == f, h5py.is_hdf5(path), f['a'].id.get_offset() is not None)
+";
+    let log = corpus().join("tiny.log.h5");
+    let lines = python.run(code, &[&log]);
+    let told: Vec<&str> = lines.lines().step_by(2).collect();
+    let expected = ["sec2", "stdio", "core"].map(|driver| format!("{driver} 12345 True r True"));
+    assert_eq!(told, expected);
+    assert!(
+        lines
+            .lines()
+            .skip(1)
+            .step_by(2)
+            .all(|line| line.starts_with("True ")),
+        "{lines}"
+    );
+}
+
+/// libhdf5 follows an external link by the driver of the file that it is in, past all connectors: a log that a plain file
+/// leads to is shown where the file driver is set, too.
+#[test]
+fn plain_files_refer_to_logs() {
+    let connector = Connector::new();
+    let Some(python) = connector.passing_python() else {
+        return;
+    };
+    let python = python.with_variables(vec![("HDF5_DRIVER", "h5logfs".into())]);
+    let dir = tempfile::tempdir().unwrap();
+    let log = corpus().join("nd_1rank.log.h5");
+    let expected = corpus().join("nd_1rank.expected.h5");
+    let code = "
+import os, sys
+import h5py
+dir, log, expected = sys.argv[1:]
+with h5py.File(expected) as f:
+    wanted = f['d2'][...]
+path = os.path.join(dir, 'plain.h5')
+with h5py.File(path, 'w') as f:
+    f['link'] = h5py.ExternalLink(log, '/d2')
+    layout = h5py.VirtualLayout(wanted.shape, wanted.dtype)
+    layout[...] = h5py.VirtualSource(log, 'd2', wanted.shape)
+    f.create_virtual_dataset('virtual', layout)
+with h5py.File(path) as f:
+    for way in ('link', 'virtual'):
+        assert (f[way][...] == wanted).all(), way
+    assert f['link'].file.filename == log
+";
+    python.run(code, &[dir.path(), &log, &expected]);
+}
+
+#[test]
+fn objects_are_copied_from_a_log_to_a_plain_file() {
+    let connector = Connector::new();
+    let Some(python) = connector.passing_python() else {
+        return;
+    };
+    let code = "
+import h5py, sys
+log, expected, copy = sys.argv[1:]
+with h5py.File(log) as f, h5py.File(copy, 'w') as to, h5py.File(expected) as wanted:
+    for name in f:
+        f.copy(name, to)
+        assert (to[name][...] == wanted[name][...]).all(), name
+    assert len(to) > 3
+";
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.h5");
+    let files = ["nd_1rank.log.h5", "nd_1rank.expected.h5"].map(|name| corpus().join(name));
+    python.run(code, &[&files[0], &files[1], &copy]);
+}
+
+#[track_caller]
+fn ranks_read(directory: &str, program: &str) {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let stage = Stage::of_connector();
+    let logs = stage.logs(2);
+    settle(stage.path());
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["-n", "3"])
+        .arg(hdf5.compiled(directory, program));
+    mpirun.arg(&stage.expected).args(logs);
+    mpirun.envs(stage.environment());
+    assert_eq!(Job::launch(mpirun).succeed(), "");
+}
+
+#[test]
+fn parallel_ranks_read_their_shares() {
+    ranks_read("hosts", "share");
+}
+
+/// Collective transfers are for files by MPI-IO alone, which a log is not.
+#[test]
+fn parallel_ranks_read_collectively() {
+    ranks_read("connector", "collective");
+}
+
+/// h5py and netCDF4 bring a libhdf5 each, and share one copy of the plug-in.
+#[test]
+fn two_libraries_read_in_one_process() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let code = "
+import sys
+import h5py, netCDF4
+assert h5py.version.hdf5_version != netCDF4.__hdf5libversion__, 'one libhdf5 is there twice'
+log, expected = sys.argv[1:]
+for _ in range(3):
+    with h5py.File(log) as f, netCDF4.Dataset(log) as g, h5py.File(expected) as wanted:
+        assert (f['T'][...] == wanted['T'][...]).all() and (g['T'][...] == wanted['T'][...]).all()
+one, other = netCDF4.Dataset(log), h5py.File(log)
+one.close()
+assert other['T'][...].shape
+";
+    let files = ["netcdf4_wrf.log.h5", "netcdf4_wrf.expected.h5"].map(|name| corpus().join(name));
+    python.run(code, &[&files[0], &files[1]]);
+}
+
+/// Without the file driver in the environment, and with it.
+#[test]
+fn the_file_driver_and_the_connector_go_together() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let both = python.with_variables(vec![("HDF5_DRIVER", "h5logfs".into())]);
+    let name = "nd_1rank";
+    let log = corpus().join(format!("{name}.log.h5"));
+    both.same(&log, &corpus().join(format!("{name}.expected.h5")))
+        .unwrap();
+}
+
+/// Debian's libhdf5 1.10 knows no connectors.
+#[test]
+fn an_old_library_sees_nothing() {
+    let connector = Connector::new();
+    let Some(old) = Python::old() else {
+        return;
+    };
+    let old = old.with_variables(connector.used());
+    let code = "
+import h5py, sys
+with h5py.File(sys.argv[1], 'r') as f:
+    print('_LOG' in f)
+";
+    assert_eq!(old.run(code, &[&corpus().join("tiny.log.h5")]), "True\n");
+}
