@@ -38,6 +38,7 @@ pub mod library;
 pub mod object;
 pub mod options;
 pub mod pattern;
+pub mod ranks;
 pub mod session;
 
 use std::ffi::{c_int, c_void};

@@ -7,12 +7,16 @@ use h5logfs_host::types::{Id, Status};
 use crate::class::{
     AttributeSpecific, DatasetGet, DatasetSpecific, DatatypeSpecific, FileGet, FileSpecific,
     GroupSpecific, LinkCreate, LinkSpecific, Location, ObjectGet, ObjectSpecific, Opaque, Optional,
-    Requests, Token,
+    Requests, Size, Token,
 };
 
 /// An object of the connector below.
 type Under = *mut c_void;
 type Place = *const Location;
+/// `H5D_gather_func_t`: none.
+type Gather = Option<unsafe extern "C" fn()>;
+/// `H5D_scatter_func_t`.
+type Scatter = unsafe extern "C" fn(*mut *const c_void, *mut usize, *mut c_void) -> Status;
 type Notify = Option<unsafe extern "C" fn()>;
 
 h5logfs_host::functions! {
@@ -21,6 +25,7 @@ h5logfs_host::functions! {
     /// Those of `H5VLconnector_passthru.h` leave the error stack as it is when they begin: [`Library::quietly`]. The
     /// others clear it: [`Library::nested`].
     pub struct Functions for "h5logfs_connector" {
+        H5get_libversion: fn(*mut c_uint, *mut c_uint, *mut c_uint) -> Status,
         H5allocate_memory: fn(usize, bool) -> *mut c_void,
         H5free_memory: fn(*mut c_void) -> Status,
         H5Idec_ref: fn(Id) -> c_int,
@@ -35,6 +40,53 @@ h5logfs_host::functions! {
         H5VLregister_connector_by_value: fn(c_int, Id) -> Id,
         H5VLget_connector_id_by_name: fn(*const c_char) -> Id,
         H5VLclose: fn(Id) -> Status,
+
+        H5Pget_driver: fn(Id) -> Id,
+        H5Pset_fapl_sec2: fn(Id) -> Status,
+        H5Pset_fapl_core: fn(Id, usize, c_int) -> Status,
+        H5Pset_alignment: fn(Id, Size, Size) -> Status,
+        H5Pset_file_image: fn(Id, *mut c_void, usize) -> Status,
+        H5Pget_userblock: fn(Id, *mut Size) -> Status,
+        H5Pget_layout: fn(Id) -> c_int,
+        H5Pget_chunk: fn(Id, c_int, *mut Size) -> c_int,
+        H5Pget_external_count: fn(Id) -> c_int,
+        H5Pget_nfilters: fn(Id) -> c_int,
+        H5Pget_filter2: fn(Id, c_uint, *mut c_uint, *mut usize, *mut c_uint, usize, *mut c_char, *mut c_uint) -> c_int,
+        H5Pget_alloc_time: fn(Id, *mut c_int) -> Status,
+        H5Pset_alloc_time: fn(Id, c_int) -> Status,
+        H5Pfill_value_defined: fn(Id, *mut c_int) -> Status,
+        H5Pget_fill_value: fn(Id, Id, *mut c_void) -> Status,
+
+        H5Screate_simple: fn(c_int, *const Size, *const Size) -> Id,
+        H5Sselect_hyperslab: fn(Id, c_int, *const Size, *const Size, *const Size, *const Size) -> Status,
+        H5Sclose: fn(Id) -> Status,
+        H5Sget_simple_extent_type: fn(Id) -> c_int,
+        H5Sget_simple_extent_ndims: fn(Id) -> c_int,
+        H5Sget_simple_extent_dims: fn(Id, *mut Size, *mut Size) -> c_int,
+        H5Sget_select_type: fn(Id) -> c_int,
+        H5Sget_select_npoints: fn(Id) -> i64,
+        H5Sget_select_bounds: fn(Id, *mut Size, *mut Size) -> Status,
+        H5Sis_regular_hyperslab: fn(Id) -> c_int,
+        H5Sget_regular_hyperslab: fn(Id, *mut Size, *mut Size, *mut Size, *mut Size) -> Status,
+        H5Sget_select_elem_pointlist: fn(Id, Size, Size, *mut Size) -> Status,
+        H5Ssel_iter_create: fn(Id, usize, c_uint) -> Id,
+        H5Ssel_iter_get_seq_list: fn(Id, usize, usize, *mut usize, *mut usize, *mut Size, *mut usize) -> Status,
+        H5Ssel_iter_close: fn(Id) -> Status,
+
+        H5Tclose: fn(Id) -> Status,
+        H5Tequal: fn(Id, Id) -> c_int,
+        H5Tget_size: fn(Id) -> usize,
+        H5Tget_class: fn(Id) -> c_int,
+        H5Tget_super: fn(Id) -> Id,
+        H5Tis_variable_str: fn(Id) -> c_int,
+        H5Tget_nmembers: fn(Id) -> c_int,
+        H5Tget_member_type: fn(Id, c_uint) -> Id,
+        H5Tget_member_class: fn(Id, c_uint) -> c_int,
+        H5Tget_member_name: fn(Id, c_uint) -> *mut c_char,
+        H5Tget_member_index: fn(Id, *const c_char) -> c_int,
+        H5Tconvert: fn(Id, Id, usize, *mut c_void, *mut c_void, Id) -> Status,
+        H5Dgather: fn(Id, *const c_void, Id, usize, *mut c_void, Gather, *mut c_void) -> Status,
+        H5Dscatter: fn(Scatter, *mut c_void, Id, Id, *mut c_void) -> Status,
 
         H5VLcmp_connector_cls: fn(*mut c_int, Id, Id) -> Status,
         H5VLcopy_connector_info: fn(Id, *mut *mut c_void, *mut c_void) -> Status,

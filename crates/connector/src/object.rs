@@ -58,12 +58,14 @@ impl Object {
         session: Option<&Arc<Session>>,
     ) -> Result<Self, String> {
         let mut object = Object::new(under, info, session);
+        object.leave_if_foreign(object_type);
+        let session = object.session.clone();
         if object_type != kind::DATASET {
             return Ok(object);
         }
         let found = session.map_or(Ok(None), |session| session.dataset(&object));
         if found.is_err() {
-            object.session.take().map_or(Ok(()), |s| s.leave())?;
+            object.leave();
             // SAFETY: the object is a dataset that nothing else knows.
             pass(info, ptr::null_mut(), |f, vol| unsafe {
                 (f.H5VLdataset_close)(under, vol, DEFAULT, ptr::null_mut())
@@ -71,6 +73,21 @@ impl Object {
         }
         object.dataset = found?;
         Ok(object)
+    }
+
+    /// An object that was reached through an external link belongs to no log.
+    fn leave_if_foreign(&mut self, object_type: c_int) {
+        let has_place = [kind::DATASET, kind::GROUP].contains(&object_type);
+        let session = self.session.as_ref().filter(|_| has_place);
+        if session.is_some_and(|session| session.is_foreign(self, object_type)) {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.leave();
+        }
     }
 
     /// As libhdf5 knows it.
@@ -96,28 +113,19 @@ impl Object {
         unsafe { handle.cast::<Object>().as_ref() }
     }
 
-    /// Frees it, after the connector below has given up its own. The last object of a log ends its session. Where that
-    /// fails libhdf5 keeps the handle and gives it up once more, when nothing is left to do.
+    /// Frees it, after the connector below has given up its own. The last object of a log ends its session.
     ///
     /// # Safety
     ///
-    /// `handle` is of [`Object::into_handle`], and is given up, or [`Object::is_closed`] from now on.
-    pub unsafe fn free(handle: Handle) -> Result<(), String> {
+    /// `handle` is of [`Object::into_handle`], and is given up.
+    pub unsafe fn free(handle: Handle) {
         // SAFETY: the caller says so.
-        let mut object = unsafe { Box::from_raw(handle.cast::<Object>()) };
-        object.dataset = None;
-        let session = object.session.take();
-        let left = session.map_or(Ok(()), |session| session.leave());
-        if left.is_err() {
-            object.under = ptr::null_mut();
-            let _ = Box::into_raw(object);
+        let object = unsafe { Box::from_raw(handle.cast::<Object>()) };
+        let session = object.session.clone();
+        drop(object);
+        if let Some(session) = session {
+            session.leave();
         }
-        left
-    }
-
-    /// Whether its session has ended with an error, and nothing but its handle is left.
-    pub fn is_closed(&self) -> bool {
-        self.under.is_null()
     }
 
     /// Calls the connector below. Its errors are on the error stack. An asynchronous request is wrapped.
@@ -144,7 +152,12 @@ impl Object {
         self.opened(under, requests, || object_type)
     }
 
-    fn call<R>(&self, effect: Effect, call: impl FnOnce(&Functions, *mut c_void, Id) -> R) -> R {
+    /// Calls the connector below.
+    pub fn call<R>(
+        &self,
+        effect: Effect,
+        call: impl FnOnce(&Functions, *mut c_void, Id) -> R,
+    ) -> R {
         let Info {
             library, under_vol, ..
         } = &*self.info;

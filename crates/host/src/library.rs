@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// An error number: an identifier that is made when the library starts.
+/// An identifier that is made when the library starts.
 fn number(object: &Object, name: &CStr) -> Option<Id> {
     // SAFETY: these variables are of type `hid_t`.
     let value = |at: *const c_void| unsafe { at.cast::<Id>().read() };
@@ -221,6 +221,16 @@ impl<F: Functions> Library<F> {
         // SAFETY: see above.
         unsafe { printing.restore(&self.errors) };
         result
+    }
+
+    /// Whether both are the same library of the process.
+    pub fn is(&self, other: &Self) -> bool {
+        self.errors.H5Epush2 as usize == other.errors.H5Epush2 as usize
+    }
+
+    /// An identifier that the library makes when it starts, and has in a variable: `H5P_LST_LINK_ACCESS_ID_g` and the like.
+    pub fn identifier(&self, variable: &CStr) -> Option<Id> {
+        number(&Object::of_code(self.address)?, variable)
     }
 
     /// Puts a sentence on the library's error stack.

@@ -152,6 +152,33 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Whether a record touches a box of a dataset.
+    pub fn is_written(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        wanted: &Bounds,
+    ) -> Result<bool, String> {
+        let Reader {
+            task,
+            flushed,
+            pending,
+            decoded,
+        } = self;
+        flushed.update(task, written.files)?;
+        if pending.update(task, written.section)? {
+            decoded.forget(MEMORY);
+        }
+        let logged = dataset.logged();
+        flushed.index(task, &logged)?;
+        pending.index(task, written.section, &logged)?;
+        let (of_files, of_memory) = (&flushed.indexes, &pending.indexes);
+        let mut indexes = of_files.of(logged.id).chain(of_memory.of(logged.id));
+        Ok(indexes.any(|index| index.is_touched(wanted)))
+    }
+}
+
 impl Readable<'_> {
     /// The box that is wanted; `None` where it has no elements.
     fn check(&self, start: &[u64], count: &[u64], out: usize) -> Result<Option<Bounds>, String> {

@@ -15,10 +15,61 @@ use crate::object::{Effect, Object, pass};
 use crate::session::{Session, Transfer};
 
 passed_child! {
-    /// `H5Dcreate`.
-    Changes create = H5VLdataset_create(name: *const c_char, lcpl: Id, datatype: Id, space: Id, dcpl: Id, dapl: Id), kind::DATASET, Dataset;
     /// `H5Dopen`.
     Reads open = H5VLdataset_open(name: *const c_char, dapl: Id), kind::DATASET, Dataset;
+}
+
+/// `H5Dcreate`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C" fn create(
+    handle: Handle,
+    location: *const Location,
+    name: *const c_char,
+    lcpl: Id,
+    datatype: Id,
+    space: Id,
+    dcpl: Id,
+    dapl: Id,
+    dxpl: Id,
+    requests: Requests,
+) -> Handle {
+    // SAFETY: see the head of the module.
+    let parent = unsafe { Object::of_handle(handle) };
+    parent.touch();
+    let created = parent.info.library.caught(Kind::Dataset, || {
+        let session = parent.session.as_ref();
+        let new = match session {
+            Some(session) => session.prepare_dataset(parent, datatype, space, dcpl)?,
+            None => None,
+        };
+        let dcpl = new.as_ref().map_or(dcpl, |new| new.dcpl.id);
+        // SAFETY: see the head of the module.
+        let under = parent.info.library.quietly(|f| unsafe {
+            (f.H5VLdataset_create)(
+                parent.under,
+                location,
+                parent.info.under_vol,
+                name,
+                lcpl,
+                datatype,
+                space,
+                dcpl,
+                dapl,
+                dxpl,
+                requests,
+            )
+        });
+        let (Some(session), Some(new)) = (session, new) else {
+            return parent.opened(under, requests, || kind::DATASET);
+        };
+        if under.is_null() {
+            return Ok(std::ptr::null_mut());
+        }
+        let mut object = Object::new(under, &parent.info, Some(session));
+        object.dataset = session.dataset_made(&object, &new)?;
+        Ok(object.into_handle())
+    });
+    created.unwrap_or(std::ptr::null_mut())
 }
 
 /// The arrays of a read or a write, with a member for each dataset. They belong to the program, and are not changed.

@@ -14,7 +14,7 @@ use crate::class::{
 use crate::info::Info;
 use crate::library::Library;
 use crate::object::{Effect, Object, pass, wrap_request};
-use crate::session::{Opened, Request, Session};
+use crate::session::{Opened, Request, Session, release_shadows};
 
 with_return_address! {
     /// `H5Fcreate`.
@@ -45,6 +45,7 @@ unsafe extern "C" fn create_for(
         dxpl,
     };
     let created = Library::serve(caller, Kind::Open, |library| {
+        release_shadows(library);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = Session::create(&info, &request)? {
             return Ok(handle_of(opened));
@@ -78,6 +79,7 @@ unsafe extern "C" fn open_for(
         dxpl,
     };
     let opened = Library::serve(caller, Kind::Open, |library| {
+        release_shadows(library);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = Session::open(&info, &request)? {
             return Ok(handle_of(opened));

@@ -17,6 +17,7 @@ use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 use crate::class::{Handle, Optional, Requests};
 use crate::library::Functions;
 use crate::object::{Effect, Object};
+use crate::session::release_shadows;
 
 /// Declares callbacks that the connector below answers for all objects, with their [`Effect`].
 macro_rules! passed {
@@ -127,14 +128,13 @@ unsafe fn close(
     let object = unsafe { Object::of_handle(handle) };
     let info = Arc::clone(&object.info);
     let closed = info.library.caught(Kind::Close, || {
-        if !object.is_closed() {
-            let status = object.pass(Effect::Reads, requests, call);
-            if status < 0 {
-                return Ok(status);
-            }
+        release_shadows(&info.library);
+        let status = object.pass(Effect::Reads, requests, call);
+        if status < 0 {
+            return Ok(status);
         }
         // SAFETY: libhdf5 gives up the handle, which nothing uses after this.
-        unsafe { Object::free(handle) }?;
+        unsafe { Object::free(handle) };
         Ok(SUCCESS)
     });
     closed.unwrap_or(FAILURE)

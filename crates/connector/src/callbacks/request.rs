@@ -32,7 +32,7 @@ unsafe fn ask(
             .quietly(|f| call(f, object.under, info.under_vol));
         if status >= 0 && ends() {
             // SAFETY: the request has ended, and nothing uses it after this.
-            unsafe { Object::free(handle) }?;
+            unsafe { Object::free(handle) };
         }
         Ok(status)
     });

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
             .quietly(|f| unsafe { (f.H5VLunwrap_object)(object.under, info.under_vol) });
         if !bottom.is_null() {
             // SAFETY: the library gives up the handle, which nothing uses after this.
-            unsafe { Object::free(handle) }?;
+            unsafe { Object::free(handle) };
         }
         Ok(bottom)
     });

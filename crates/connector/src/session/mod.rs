@@ -30,21 +30,23 @@
 //! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`: an object may be gone | [`Session::touch`] |
 //! | anything else that changes objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
 
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use h5logfs_host::types::{Id, Status};
+use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
 use crate::info::{Info, PropertyList};
-use crate::object::Object;
+use crate::object::{Effect, Object};
 
 mod reading;
 mod registry;
+mod writing;
 
 pub use registry::Identity;
+use writing::Log;
 
 /// An open log.
 #[derive(Debug)]
@@ -59,14 +61,12 @@ pub struct Session {
     open: AtomicUsize,
     /// Whether an object was changed since [`Session::take_changes`].
     is_changed: AtomicBool,
+    /// `None` for a log that is read.
+    log: Option<Log>,
 }
 
-/// A logged dataset, which all handles of it share.
-#[derive(Debug)]
-pub struct Dataset {
-    /// Its number in the log.
-    pub id: u32,
-}
+pub use writing::dataset::Dataset;
+pub use writing::{FindRanks, NewDataset, release_shadows};
 
 /// What a program asks for when it creates or opens a file.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ pub struct Transfer<'a, B> {
 
 impl Session {
     /// A log that was opened. No object of it is open.
-    pub fn new(info: &Info, request: &Request<'_>) -> Result<Arc<Self>, String> {
+    pub fn new(info: &Info, request: &Request<'_>, log: Option<Log>) -> Result<Arc<Self>, String> {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
@@ -138,6 +138,7 @@ impl Session {
             access,
             open: AtomicUsize::new(0),
             is_changed: AtomicBool::new(false),
+            log,
         });
         registry::add(&session)?;
         Ok(session)
@@ -154,21 +155,23 @@ impl Session {
     }
 
     /// An object was closed. With the last one the session ends.
-    pub fn leave(&self) -> Result<(), String> {
-        match self.open.fetch_sub(1, Ordering::AcqRel) {
-            1 => self.end(),
-            _ => Ok(()),
+    pub fn leave(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(log) = &self.log
+        {
+            log.close(self.take_changes());
         }
+    }
+
+    /// Whether an object lies in another file than that of the log.
+    pub fn is_foreign(&self, object: &Object, object_type: c_int) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.is_foreign(object, object_type))
     }
 
     /// Objects of the log that are open.
     pub fn open_objects(&self) -> usize {
         self.open.load(Ordering::Acquire)
-    }
-
-    /// No object of the log is open any more. A log that is read has nothing to do.
-    fn end(&self) -> Result<(), String> {
-        Ok(())
     }
 
     /// An object of the log may have been changed.
@@ -183,13 +186,17 @@ impl Session {
 
     /// A file is created. `None` for a plain one.
     pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
-        // A wrong option is told, whatever becomes of the file.
-        info.options()?;
+        if let Some(opened) = writing::create(info, request)? {
+            return Ok(Some(opened));
+        }
         reading::check_create(info, request).map(|()| None)
     }
 
     /// A file is opened. `None` for a plain one.
     pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+        if let Some(opened) = writing::open(info, request)? {
+            return Ok(Some(opened));
+        }
         reading::open(info, request)
     }
 
@@ -211,6 +218,11 @@ impl Session {
     pub fn file_get(&self, _file: &Object, args: &mut FileGet) -> Result<Option<Status>, String> {
         match args.operation {
             FileGet::ACCESS => reading::access_list(self, args).map(Some),
+            // SAFETY: the part of this operation.
+            FileGet::NAME if self.log.is_some() => {
+                let asked = unsafe { args.arguments.name };
+                Ok(Some(writing::give_name(&self.path, &asked)))
+            }
             _ => Ok(None),
         }
     }
@@ -226,32 +238,87 @@ impl Session {
 
     /// The file is flushed. The connector below flushes its own file before.
     pub fn flush(&self, _object: &Object) -> Result<(), String> {
-        Ok(())
+        self.flush_log()
+    }
+
+    fn flush_log(&self) -> Result<(), String> {
+        let Some(log) = &self.log else {
+            return Ok(());
+        };
+        let is_changed = self.take_changes();
+        let flushed = log.flush(is_changed);
+        if flushed.is_err() && is_changed {
+            self.touch();
+        }
+        flushed
     }
 
     /// One object is flushed. The connector below flushes its own before.
     pub fn flush_object(&self, _object: &Object) -> Result<(), String> {
-        Ok(())
+        self.flush_log()
     }
 
     /// A handle of the file is closed; other objects may stay open. Called before the connector below closes its own.
     pub fn close_file(&self, _file: &Object) -> Result<(), String> {
-        Ok(())
+        self.flush_log()
+    }
+
+    /// A dataset is about to be made. `None`: the native file takes it as it is.
+    pub fn prepare_dataset(
+        &self,
+        parent: &Object,
+        datatype: Id,
+        space: Id,
+        dcpl: Id,
+    ) -> Result<Option<NewDataset>, String> {
+        let log = self.log.as_ref();
+        log.map(|log| log.prepare(&parent.info, datatype, space, dcpl))
+            .transpose()
+    }
+
+    /// A dataset was made. Returns the logged dataset that it is.
+    pub fn dataset_made(
+        &self,
+        object: &Object,
+        new: &NewDataset,
+    ) -> Result<Option<Arc<Dataset>>, String> {
+        match &self.log {
+            Some(log) => log.made(object, new),
+            None => Ok(None),
+        }
     }
 
     /// The logged dataset that an object is. `None` for one whose elements are in the native file.
-    pub fn dataset(&self, _object: &Object) -> Result<Option<Arc<Dataset>>, String> {
-        Ok(None)
+    pub fn dataset(&self, object: &Object) -> Result<Option<Arc<Dataset>>, String> {
+        match &self.log {
+            Some(log) => log.find(object),
+            None => Ok(None),
+        }
     }
 
     /// Logged datasets are read: all that one call names.
-    pub fn read(&self, _transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, String> {
-        Err(self.has_no_records())
+    pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, String> {
+        let log = self.log.as_ref().ok_or_else(|| self.has_no_records())?;
+        for transfer in transfers {
+            log.read(transfer)
+                .map_err(|e| self.about(transfer.dataset, &e))?;
+        }
+        Ok(SUCCESS)
     }
 
     /// Logged datasets are written: all that one call names.
-    pub fn write(&self, _transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, String> {
-        Err(self.has_no_records())
+    pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, String> {
+        let log = self.log.as_ref().ok_or_else(|| self.has_no_records())?;
+        for transfer in transfers {
+            log.write(transfer)
+                .map_err(|e| self.about(transfer.dataset, &e))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// A sentence about a dataset of this file.
+    fn about(&self, dataset: &Dataset, reason: &str) -> String {
+        format!("{}: dataset {}: {reason}", self.path.display(), dataset.id)
     }
 
     /// [`Session::dataset`] has said that there is no logged dataset.
@@ -262,33 +329,60 @@ impl Session {
     /// `H5Dget_*`, of any dataset.
     pub fn dataset_get(
         &self,
-        _dataset: &Object,
-        _args: &mut DatasetGet,
+        object: &Object,
+        args: &mut DatasetGet,
     ) -> Result<Option<Status>, String> {
-        Ok(None)
+        match (&self.log, &object.dataset) {
+            (Some(log), Some(dataset)) => log.dataset_get(object, dataset, args),
+            _ => Ok(None),
+        }
     }
 
     /// `H5Dset_extent`, `H5Drefresh`, of any dataset. `H5Dflush` is [`Session::flush_object`].
     pub fn dataset_specific(
         &self,
-        _dataset: &Object,
-        _args: &mut DatasetSpecific,
+        object: &Object,
+        args: &mut DatasetSpecific,
     ) -> Result<Option<Status>, String> {
-        Ok(None)
+        let (Some(log), Some(dataset)) = (&self.log, &object.dataset) else {
+            return Ok(None);
+        };
+        if args.operation != DatasetSpecific::SET_EXTENT {
+            return Ok(None);
+        }
+        // SAFETY: the part of this operation, with a number for each dimension.
+        let dims = unsafe {
+            let status = object.call(Effect::Changes, |f, under, vol| {
+                (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
+            });
+            if status < 0 {
+                return Ok(Some(status));
+            }
+            std::slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len())
+        };
+        log.set_extent(dataset, dims)
+            .map_err(|e| self.about(dataset, &e))?;
+        Ok(Some(SUCCESS))
     }
 
     /// Operations on datasets that only the native connector has: of chunks, above all.
     pub fn dataset_optional(
         &self,
-        _dataset: &Object,
-        _args: &mut Optional,
+        object: &Object,
+        args: &mut Optional,
     ) -> Result<Option<Status>, String> {
-        Ok(None)
+        let (Some(log), Some(dataset)) = (&self.log, &object.dataset) else {
+            return Ok(None);
+        };
+        let is_version_2 = writing::is_version_2(&object.info.library);
+        // SAFETY: the library gives the arguments of an operation.
+        let answered = unsafe { log.dataset_optional(dataset, args, is_version_2) };
+        answered.map_err(|e| self.about(dataset, &e))
     }
 
     /// `H5Ocopy`: one of both objects belongs to a log at least.
-    pub fn copy_object(_copy: &Copy<'_>) -> Result<Option<Status>, String> {
-        Ok(None)
+    pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
+        writing::copy_object(copy)
     }
 }
 

@@ -24,7 +24,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, S
     if request.has(access::WRITE) {
         return Err(h5logfs_file_driver::read_only(request.path()));
     }
-    let session = Session::new(info, request)?;
+    let session = Session::new(info, request, None)?;
     let info = info.native()?;
     let under = with_driver(&info, request.fapl, |fapl| {
         // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.

@@ -1,0 +1,220 @@
+//! Whole chunks of a logged dataset, as its filters leave them, and questions about chunks.
+
+use h5logfs_core::filters::{self, Filter};
+use h5logfs_output::Selection;
+
+use super::dataset::Dataset;
+use super::transfer::Region;
+use super::{Log, State};
+
+/// The most chunks of a dataset that are looked at one by one.
+const MOST_CHUNKS: u64 = 1 << 24;
+
+/// A chunk as its filters leave it.
+#[derive(Clone, Copy)]
+pub struct StoredChunk<'a> {
+    /// Its first element.
+    pub offset: &'a [u64],
+    /// A bit for each filter that was left out.
+    pub mask: u32,
+    pub bytes: &'a [u8],
+}
+
+impl Log {
+    /// `H5Dwrite_chunk`. Local.
+    pub fn write_chunk(&self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), String> {
+        let mut state = self.state.lock();
+        let dims = dataset.extent.lock().dims.clone();
+        let shape = checked_shape(dataset, &dims, chunk.offset)?;
+        if dataset.has_foreign_filters {
+            return Err("this dataset has a filter that h5logfs does not know, so whole chunks cannot be written to it".into());
+        }
+        let kept = |(n, _): &(usize, &Filter)| chunk.mask & (1 << n) == 0;
+        let active = dataset.filters.iter().enumerate().filter(kept);
+        let active: Vec<Filter> = active.map(|(_, filter)| filter.clone()).collect();
+        let raw = dataset.bytes(&shape);
+        let raw = filters::decode(chunk.bytes, raw, &active)?;
+        let count = within(chunk.offset, &shape, &dims);
+        let elements = if count == shape {
+            raw
+        } else {
+            cut(&raw, &shape, &count, dataset.element)
+        };
+        let selection = Selection::block(chunk.offset, &count);
+        state.blocks.set(&selection, &dims)?;
+        state.log(dataset, &dims, elements.into())
+    }
+
+    /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.
+    pub fn read_chunk(&self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, String> {
+        let mut state = self.state.lock();
+        let dims = dataset.extent.lock().dims.clone();
+        let shape = checked_shape(dataset, &dims, offset)?;
+        if !state.has_elements(dataset, &dims, offset, &shape)? {
+            return Err("there is no such chunk: it was not written".into());
+        }
+        state.stored_chunk(dataset, &dims, &shape, offset)
+    }
+
+    /// Stored size of a chunk; 0 where it was not written. Local.
+    pub fn chunk_size(&self, dataset: &Dataset, offset: &[u64]) -> Result<u64, String> {
+        let mut state = self.state.lock();
+        let dims = dataset.extent.lock().dims.clone();
+        let shape = checked_shape(dataset, &dims, offset)?;
+        if !state.has_elements(dataset, &dims, offset, &shape)? {
+            return Ok(0);
+        }
+        if dataset.filters.is_empty() {
+            return Ok(dataset.bytes(&shape));
+        }
+        let stored = state.stored_chunk(dataset, &dims, &shape, offset)?;
+        Ok(stored.len() as u64)
+    }
+
+    /// The first elements of all chunks that were written, in row-major order. Local.
+    pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, String> {
+        let mut state = self.state.lock();
+        let dims = dataset.extent.lock().dims.clone();
+        let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
+        let grid: Vec<u64> = dims
+            .iter()
+            .zip(shape)
+            .map(|(d, c)| d.div_ceil(*c))
+            .collect();
+        let number = grid.iter().try_fold(1u64, |n, g| n.checked_mul(*g));
+        let number = number.filter(|n| *n <= MOST_CHUNKS);
+        let number = number.ok_or("it has too many chunks to look at each of them")?;
+        let mut found = Vec::new();
+        for mut index in 0..number {
+            let mut offset = vec![0; grid.len()];
+            for d in (0..grid.len()).rev() {
+                offset[d] = index % grid[d] * shape[d];
+                index /= grid[d];
+            }
+            if state.has_elements(dataset, &dims, &offset, shape)? {
+                found.push(offset);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl State {
+    fn stored_chunk(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        shape: &[u64],
+        offset: &[u64],
+    ) -> Result<Vec<u8>, String> {
+        let count = within(offset, shape, dims);
+        let mut elements = vec![0; dataset.bytes(&count) as usize];
+        let region = Region {
+            start: offset,
+            count: &count,
+        };
+        self.read_box(dataset, dims, region, &mut elements)?;
+        if count != shape {
+            elements = padded(&elements, &count, shape, dataset);
+        }
+        if dataset.filters.is_empty() {
+            return Ok(elements);
+        }
+        filters::compress(&elements, &dataset.filters).map_err(|e| e.to_string())
+    }
+
+    fn has_elements(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        offset: &[u64],
+        shape: &[u64],
+    ) -> Result<bool, String> {
+        if !dataset.is_written() {
+            return Ok(false);
+        }
+        let count = within(offset, shape, dims);
+        let region = Region {
+            start: offset,
+            count: &count,
+        };
+        self.is_logged(dataset, dims, region)
+    }
+}
+
+/// The chunk shape of a dataset that has a chunk at `offset`.
+fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<u64>, String> {
+    let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
+    let mut places = offset.iter().zip(shape).zip(dims);
+    let is_chunk = offset.len() == shape.len()
+        && places.all(|((offset, side), dim)| offset % side == 0 && offset < dim);
+    if is_chunk {
+        return Ok(shape.clone());
+    }
+    Err(format!("no chunk of the dataset begins at {offset:?}"))
+}
+
+/// The part of a chunk that lies in the extent.
+fn within(offset: &[u64], shape: &[u64], dims: &[u64]) -> Vec<u64> {
+    let sides = offset.iter().zip(shape).zip(dims);
+    sides
+        .map(|((offset, side), dim)| (*side).min(dim - offset))
+        .collect()
+}
+
+/// Calls with the places of each row that a smaller box at the origin shares with a larger one, in elements: first in the
+/// smaller, then in the larger.
+fn for_rows(small: &[u64], large: &[u64], mut visit: impl FnMut(usize, usize)) {
+    let rows = small.iter().rev().skip(1).product::<u64>();
+    let row = small.last().copied().unwrap_or(1);
+    for number in 0..rows {
+        let (mut rest, mut at, mut stride) = (number, 0, large.last().copied().unwrap_or(1));
+        for (s, l) in small.iter().zip(large).rev().skip(1) {
+            at += rest % s * stride;
+            rest /= s;
+            stride *= l;
+        }
+        visit((number * row) as usize, at as usize);
+    }
+}
+
+/// The elements of a smaller box at the origin of a larger one.
+fn cut(elements: &[u8], large: &[u64], small: &[u64], element: usize) -> Vec<u8> {
+    let row = small.last().copied().unwrap_or(1) as usize * element;
+    let mut out = Vec::new();
+    for_rows(small, large, |_, at| {
+        out.extend_from_slice(&elements[at * element..][..row]);
+    });
+    out
+}
+
+/// The contrary: what lies outside is the fill value.
+fn padded(elements: &[u8], small: &[u64], large: &[u64], dataset: &Dataset) -> Vec<u8> {
+    let element = dataset.element;
+    let total: u64 = large.iter().product();
+    let mut out = if dataset.fill.is_empty() {
+        vec![0; total as usize * element]
+    } else {
+        dataset.fill.repeat(total as usize)
+    };
+    let row = small.last().copied().unwrap_or(1) as usize * element;
+    for_rows(small, large, |from, at| {
+        out[at * element..][..row].copy_from_slice(&elements[from * element..][..row]);
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_chunk_has_its_rows() {
+        let whole: Vec<u8> = (0..24).collect();
+        assert_eq!(
+            cut(&whole, &[2, 3, 4], &[2, 2, 3], 1),
+            [0, 1, 2, 4, 5, 6, 12, 13, 14, 16, 17, 18]
+        );
+        assert_eq!(cut(&whole, &[12], &[5], 2), (0..10).collect::<Vec<u8>>());
+    }
+}

@@ -1,0 +1,309 @@
+//! A logged dataset: what its elements are, and whether they can be logged.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use h5logfs_core::filters::Filter;
+use h5logfs_host::types::Id;
+use h5logfs_output::entries::DatasetInfo;
+use h5logfs_output::stored::Form;
+use parking_lot::Mutex;
+
+use super::selection::Space;
+use crate::library::{Functions, Library};
+
+/// A logged dataset, which all handles of it share.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Its number in the log.
+    pub id: u32,
+    /// Address of its object header in the shadow.
+    pub header: u64,
+    /// The type of the elements in the file.
+    pub file_type: OwnedType,
+    /// Bytes of one element in the file.
+    pub element: usize,
+    /// Elements have members, and a program may write some of them.
+    pub has_members: bool,
+    /// The limits of the extent; `None` is unlimited.
+    pub max_dims: Vec<Option<u64>>,
+    /// Chunk shape, where it has chunks.
+    pub chunk: Option<Vec<u64>>,
+    /// The filters with which chunks are stored.
+    pub filters: Vec<Filter>,
+    /// The program gave it filters that only it knows. Its elements are logged as they are.
+    pub has_foreign_filters: bool,
+    /// One element of fill value; empty for zeros.
+    pub fill: Vec<u8>,
+    /// `H5D_alloc_time_t` that the program asked for: the shadow has another one.
+    pub allocation: Option<c_int>,
+    /// Its present extent.
+    pub extent: Mutex<Extent>,
+    /// Whether an element was written.
+    is_written: AtomicBool,
+}
+
+/// The extent of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    pub dims: Vec<u64>,
+    /// The largest that it ever was in each dimension.
+    pub reached: Vec<u64>,
+    /// Whether this is true also of earlier jobs.
+    pub is_known: bool,
+}
+
+impl Extent {
+    pub fn new(dims: Vec<u64>) -> Self {
+        Extent {
+            reached: dims.clone(),
+            dims,
+            is_known: true,
+        }
+    }
+}
+
+/// A datatype of the host's library.
+#[derive(Debug)]
+pub struct OwnedType {
+    pub id: Id,
+    library: Library,
+}
+
+impl OwnedType {
+    /// Takes over an identifier.
+    pub fn new(id: Id, library: Library) -> Self {
+        OwnedType { id, library }
+    }
+}
+
+impl Drop for OwnedType {
+    fn drop(&mut self) {
+        // SAFETY: the identifier is ours, and closed once.
+        self.library.nested(|f| unsafe { (f.H5Tclose)(self.id) });
+    }
+}
+
+/// What a dataset of the shadow is made of.
+pub struct Parts {
+    pub file_type: OwnedType,
+    pub dims: Vec<u64>,
+    pub max_dims: Vec<u64>,
+    pub storage: Storage,
+}
+
+/// What its creation property list says.
+pub struct Storage {
+    pub chunk: Option<Vec<u64>>,
+    pub filters: Vec<Filter>,
+    pub has_foreign_filters: bool,
+    pub fill: Vec<u8>,
+}
+
+/// `H5D_layout_t`.
+mod layout {
+    pub const COMPACT: super::c_int = 0;
+    pub const CHUNKED: super::c_int = 2;
+    pub const VIRTUAL: super::c_int = 3;
+}
+
+/// `H5T_class_t`.
+mod class {
+    pub const COMPOUND: super::c_int = 6;
+    pub const STRING: super::c_int = 3;
+    pub const REFERENCE: super::c_int = 7;
+    pub const VLEN: super::c_int = 9;
+    pub const ARRAY: super::c_int = 10;
+    pub const LAST: super::c_int = 11;
+}
+
+/// Filters that only libhdf5 applies: szip, n-bit, scale-offset. The elements of such a dataset are not logged.
+const ONLY_NATIVE: std::ops::RangeInclusive<u16> = 4..=6;
+/// `H5S_UNLIMITED`.
+const UNLIMITED: u64 = u64::MAX;
+
+/// Whether elements of a type can be logged: they have a fixed size, and mean the same in another file.
+pub fn is_loggable_type(f: &Functions, datatype: Id) -> bool {
+    // SAFETY (all calls here): the library answers for any identifier; those that it gives are closed.
+    let class = unsafe { (f.H5Tget_class)(datatype) };
+    match class {
+        class::REFERENCE | class::VLEN => false,
+        class::STRING => unsafe { (f.H5Tis_variable_str)(datatype) == 0 },
+        class::COMPOUND => {
+            let members = unsafe { (f.H5Tget_nmembers)(datatype) };
+            (0..members.max(0)).all(|n| {
+                let member = unsafe { (f.H5Tget_member_type)(datatype, n as c_uint) };
+                let fits = is_loggable_type(f, member);
+                unsafe { (f.H5Tclose)(member) };
+                fits
+            })
+        }
+        class::ARRAY => {
+            let base = unsafe { (f.H5Tget_super)(datatype) };
+            let fits = is_loggable_type(f, base);
+            unsafe { (f.H5Tclose)(base) };
+            fits
+        }
+        // Later versions have more classes, which our readers may not know.
+        0..=class::LAST => class != class::LAST,
+        _ => false,
+    }
+}
+
+/// Whether a new dataset with this creation property list can be logged. `is_parallel`: of several ranks.
+pub fn is_loggable_layout(f: &Functions, dcpl: Id, is_parallel: bool) -> bool {
+    // SAFETY (all calls here): the library answers for any identifier.
+    let layout = unsafe { (f.H5Pget_layout)(dcpl) };
+    let is_elsewhere = unsafe { (f.H5Pget_external_count)(dcpl) } > 0;
+    let filters = filter_ids(f, dcpl);
+    let stays = match layout {
+        // All ranks write a compact dataset together, each with its own values.
+        layout::COMPACT => !is_parallel,
+        layout::VIRTUAL => true,
+        _ => false,
+    };
+    !stays && !is_elsewhere && !filters.iter().any(|id| ONLY_NATIVE.contains(id))
+}
+
+fn filter_ids(f: &Functions, dcpl: Id) -> Vec<u16> {
+    let number = |filter: &Filter| u16::try_from(filter.id).ok();
+    filters(f, dcpl).iter().filter_map(number).collect()
+}
+
+fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
+    // SAFETY: the library answers for any identifier.
+    let number = unsafe { (f.H5Pget_nfilters)(dcpl) }.max(0);
+    let filter = |n| {
+        let (mut flags, mut count, mut config) = (0 as c_uint, 0usize, 0 as c_uint);
+        let get =
+            |flags: &mut c_uint, count: &mut usize, values: *mut c_uint, config: &mut c_uint| {
+                // SAFETY: there is room for `count` values, and none for a name.
+                unsafe {
+                    (f.H5Pget_filter2)(
+                        dcpl,
+                        n,
+                        flags,
+                        count,
+                        values,
+                        0,
+                        ptr::null_mut::<c_char>(),
+                        config,
+                    )
+                }
+            };
+        let id = get(&mut flags, &mut count, ptr::null_mut(), &mut config);
+        let mut values = vec![0 as c_uint; count];
+        get(&mut flags, &mut count, values.as_mut_ptr(), &mut config);
+        (id >= 0).then_some(Filter { id, flags, values })
+    };
+    (0..number as c_uint).filter_map(filter).collect()
+}
+
+impl Storage {
+    /// Of a dataset that was made with this list, of elements of this type.
+    pub fn of(f: &Functions, dcpl: Id, datatype: &OwnedType, element: usize) -> Self {
+        const USER_DEFINED: c_int = 2;
+        let mut chunk = [0u64; 32];
+        // SAFETY (all calls here): there is room for the most dimensions, and for one element.
+        let rank = match unsafe { (f.H5Pget_layout)(dcpl) } {
+            layout::CHUNKED => unsafe { (f.H5Pget_chunk)(dcpl, 32, chunk.as_mut_ptr()) },
+            _ => -1,
+        };
+        let chunk = usize::try_from(rank)
+            .ok()
+            .map(|rank| chunk[..rank].to_vec());
+        let mut fill = Vec::new();
+        let mut defined = 0;
+        let status = unsafe { (f.H5Pfill_value_defined)(dcpl, &mut defined) };
+        if status >= 0 && defined == USER_DEFINED {
+            fill = vec![0; element];
+            let buf = fill.as_mut_ptr().cast::<c_void>();
+            if unsafe { (f.H5Pget_fill_value)(dcpl, datatype.id, buf) } < 0 {
+                fill.clear();
+            }
+        }
+        let filters = filters(f, dcpl);
+        // With another one the elements are logged as they are, and shown without filters.
+        let can_apply = filters.iter().all(Filter::can_apply);
+        Storage {
+            chunk,
+            filters: if can_apply { filters } else { Vec::new() },
+            has_foreign_filters: !can_apply,
+            fill,
+        }
+    }
+}
+
+impl Dataset {
+    /// A dataset whose elements can be logged. `None` where they cannot.
+    pub fn new(
+        library: &Library,
+        id: u32,
+        header: u64,
+        parts: Parts,
+        allocation: Option<c_int>,
+    ) -> Option<Self> {
+        // SAFETY: the library answers for any identifier.
+        let (element, class) = library.nested(|f| unsafe {
+            let datatype = parts.file_type.id;
+            ((f.H5Tget_size)(datatype), (f.H5Tget_class)(datatype))
+        });
+        let limit = |max: &u64| (*max != UNLIMITED).then_some(*max);
+        (element > 0).then(|| Dataset {
+            id,
+            header,
+            element,
+            has_members: matches!(class, class::COMPOUND | class::ARRAY),
+            file_type: parts.file_type,
+            max_dims: parts.max_dims.iter().map(limit).collect(),
+            chunk: parts.storage.chunk,
+            filters: parts.storage.filters,
+            has_foreign_filters: parts.storage.has_foreign_filters,
+            fill: parts.storage.fill,
+            allocation,
+            extent: Mutex::new(Extent::new(parts.dims)),
+            is_written: AtomicBool::new(false),
+        })
+    }
+
+    /// How its elements are stored.
+    pub fn form(&self) -> Form<'_> {
+        Form {
+            element: self.element as u64,
+            chunk: self.chunk.as_deref(),
+            filters: &self.filters,
+        }
+    }
+
+    /// What its entries depend on, with this extent.
+    pub fn info<'a>(&self, dims: &'a [u64]) -> DatasetInfo<'a> {
+        DatasetInfo::new(self.id, dims, &self.max_dims)
+    }
+
+    /// Takes note that elements were written.
+    pub fn set_written(&self) {
+        self.is_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an element was written.
+    pub fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all elements of an extent.
+    pub fn bytes(&self, dims: &[u64]) -> u64 {
+        let elements = dims.iter().fold(1u64, |n, d| n.saturating_mul(*d));
+        elements.saturating_mul(self.element as u64)
+    }
+}
+
+/// The extent of a dataspace, and whether it has elements at all.
+pub fn extent_of(f: &Functions, space: Id) -> Option<(Vec<u64>, Vec<u64>)> {
+    const NULL: c_int = 2;
+    // SAFETY: the library answers for any identifier.
+    let is_null = unsafe { (f.H5Sget_simple_extent_type)(space) } == NULL;
+    (!is_null)
+        .then(|| Space::new(f, space).extent().ok())
+        .flatten()
+}

@@ -1,0 +1,187 @@
+//! `H5Dset_extent`: records stay in the log when a dataset shrinks, so elements that come back are written over with the
+//! fill value.
+
+use super::dataset::{Dataset, Extent};
+use super::shadow::Shadow;
+use super::transfer::Region;
+use super::{Log, State};
+use h5logfs_output::Selection;
+
+/// The most bytes of fill values that are made at once.
+const AT_ONCE: u64 = 16 << 20;
+
+/// A box of elements: start and count.
+type Box = (Vec<u64>, Vec<u64>);
+
+impl Log {
+    /// A dataset has a new extent in the shadow. Collective.
+    pub fn set_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<(), String> {
+        self.state.lock().set_extent(&self.shadow, dataset, dims)
+    }
+}
+
+impl State {
+    fn set_extent(
+        &mut self,
+        shadow: &Shadow,
+        dataset: &Dataset,
+        dims: &[u64],
+    ) -> Result<(), String> {
+        let mut extent = dataset.extent.lock().clone();
+        if !extent.is_known && dims.iter().zip(&extent.dims).any(|(new, old)| new > old) {
+            extent.reached = self.reached(dataset, &extent.dims)?;
+            extent.is_known = true;
+        }
+        let back = if dataset.is_written() {
+            that_come_back(&extent, dims)
+        } else {
+            Vec::new()
+        };
+        for (reached, dim) in extent.reached.iter_mut().zip(dims) {
+            *reached = (*reached).max(*dim);
+        }
+        extent.dims = dims.to_vec();
+        *dataset.extent.lock() = extent;
+        if back.is_empty() {
+            return Ok(());
+        }
+        let open = self.open()?;
+        let (is_alone, is_root) = (open.ranks.size() == 1, open.ranks.is_root());
+        if open.files.header().subfiles > 1 {
+            return Err(format!(
+                "dataset {} shrank and grows again, which a log with subfiles cannot tell: write it without subfiles",
+                dataset.id
+            ));
+        }
+        // What other ranks have written comes before the fill values, and what they write later comes after.
+        if !is_alone {
+            self.flush(shadow, true)?;
+        }
+        if is_root {
+            for (start, count) in &back {
+                self.fill(dataset, dims, start.clone(), count.clone())?;
+            }
+        }
+        if !is_alone {
+            self.flush(shadow, true)?;
+        }
+        Ok(())
+    }
+
+    /// Where the records of a dataset end in each dimension; at least its extent.
+    fn reached(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u64>, String> {
+        /// Beyond the extent of any dataset, and its square root fits into the offsets of HDF5.
+        const FAR: u64 = 1 << 62;
+        let mut reached = dims.to_vec();
+        for d in 0..dims.len() {
+            // Whether a record touches what lies behind an index is so up to the end of the last one.
+            let (mut low, mut high) = (dims[d], dataset.max_dims[d].unwrap_or(FAR));
+            while low < high {
+                let middle = low + (high - low) / 2;
+                let mut start = vec![0; dims.len()];
+                start[d] = middle;
+                let count: Vec<u64> = start.iter().map(|start| FAR - start).collect();
+                let region = Region {
+                    start: &start,
+                    count: &count,
+                };
+                if self.is_logged(dataset, &vec![FAR; dims.len()], region)? {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            reached[d] = low;
+        }
+        Ok(reached)
+    }
+
+    /// Logs the fill value in a box of elements.
+    fn fill(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        start: Vec<u64>,
+        count: Vec<u64>,
+    ) -> Result<(), String> {
+        let elements: u64 = count.iter().product();
+        let most = (AT_ONCE / dataset.element as u64).max(1);
+        if elements > most
+            && let Some(d) = count.iter().position(|count| *count > 1)
+        {
+            let half = count[d] / 2;
+            let (mut first, mut second) = (count.clone(), count.clone());
+            first[d] = half;
+            second[d] -= half;
+            let mut behind = start.clone();
+            behind[d] += half;
+            self.fill(dataset, dims, start, first)?;
+            return self.fill(dataset, dims, behind, second);
+        }
+        let bytes = if dataset.fill.is_empty() {
+            vec![0; elements as usize * dataset.element]
+        } else {
+            dataset.fill.repeat(elements as usize)
+        };
+        self.blocks.set(&Selection::block(&start, &count), dims)?;
+        self.log(dataset, dims, bytes.into())
+    }
+}
+
+/// The elements that a dataset gets with a new extent, and had before it shrank.
+fn that_come_back(extent: &Extent, dims: &[u64]) -> Vec<Box> {
+    let Extent {
+        dims: old, reached, ..
+    } = extent;
+    let rank = dims.len();
+    let mut boxes = Vec::new();
+    for d in 0..rank {
+        let back = dims[d].min(reached[d]);
+        if back <= old[d] {
+            continue;
+        }
+        let (mut start, mut count) = (vec![0; rank], vec![0; rank]);
+        for e in 0..rank {
+            // In front of `d` what the extent had, so that no element is in two boxes.
+            count[e] = if e < d {
+                old[e].min(dims[e])
+            } else {
+                dims[e].min(reached[e])
+            };
+        }
+        start[d] = old[d];
+        count[d] = back - old[d];
+        if count.iter().all(|count| *count > 0) {
+            boxes.push((start, count));
+        }
+    }
+    boxes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn back(old: &[u64], reached: &[u64], new: &[u64]) -> Vec<Box> {
+        let extent = Extent {
+            dims: old.to_vec(),
+            reached: reached.to_vec(),
+            is_known: true,
+        };
+        that_come_back(&extent, new)
+    }
+
+    #[test]
+    fn only_elements_that_were_there_come_back() {
+        assert_eq!(back(&[4], &[4], &[9]), []);
+        assert_eq!(back(&[4], &[7], &[3]), []);
+        assert_eq!(back(&[4], &[7], &[9]), [(vec![4], vec![3])]);
+        assert_eq!(
+            back(&[2, 3], &[5, 6], &[4, 9]),
+            [(vec![2, 0], vec![2, 6]), (vec![0, 3], vec![2, 3])]
+        );
+        // Smaller in one dimension, larger in the other.
+        assert_eq!(back(&[2, 3], &[5, 6], &[4, 1]), [(vec![2, 0], vec![2, 1])]);
+        assert_eq!(back(&[0, 3], &[5, 6], &[4, 3]), [(vec![0, 0], vec![4, 3])]);
+    }
+}

@@ -1,0 +1,405 @@
+//! A log that this process writes, alone or with other ranks.
+//!
+//! Its objects are in the *shadow*, a native file in memory that all ranks keep alike. A write of elements becomes records
+//! in a buffer; a flush puts the buffers of all ranks, and what has changed in the shadow, into the log.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `shadow` | the shadow: made, opened again, its image |
+//! | `dataset` | a logged dataset; what can be logged |
+//! | `selection` | dataspaces as blocks, and as places in memory |
+//! | `elements` | gathers, converts and scatters elements |
+//! | `transfer` | `H5Dwrite` and `H5Dread` |
+//! | `extent` | `H5Dset_extent` |
+//! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and questions about chunks |
+//! | `copies`, `walk` | `H5Ocopy` |
+//! | `questions` | what the shadow cannot answer |
+//! | `opening` | which files become logs, and which are open |
+//! | `reopening` | a log is opened again to append to it |
+
+mod chunks;
+mod copies;
+pub mod dataset;
+mod elements;
+mod extent;
+mod opening;
+mod questions;
+mod reopening;
+mod selection;
+mod shadow;
+mod transfer;
+mod walk;
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use h5logfs_catalog::direct;
+use h5logfs_core::journal::Line;
+use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_host::types::Id;
+use h5logfs_output::entries::Section;
+use h5logfs_output::files::{Files, Written};
+use h5logfs_output::reading::Reader;
+use h5logfs_output::{Blocks, Fsync, GlobalOutcome, LocalOutcome, Options, Ranks, check_outcome};
+use parking_lot::Mutex;
+
+use crate::info::Info;
+use crate::library::Library;
+use crate::object::Object;
+pub use copies::copy_object;
+pub use opening::{create, open};
+pub use questions::{NewDataset, give_name, is_version_2};
+pub use shadow::release as release_shadows;
+
+use dataset::{Dataset, Parts};
+use questions::place_of;
+use shadow::Shadow;
+
+/// A log that is written.
+#[derive(Debug)]
+pub struct Log {
+    library: Library,
+    shadow: Shadow,
+    /// The number of the shadow among the files of the library.
+    number: u64,
+    state: Mutex<State>,
+}
+
+/// What changes of it.
+struct State {
+    path: PathBuf,
+    options: Options,
+    /// `None` once the log is closed.
+    open: Option<Open>,
+    section: Section,
+    /// The data of the pending entries.
+    data: Vec<u8>,
+    /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
+    datasets: Vec<Option<Arc<Dataset>>>,
+    /// How many of them are of earlier jobs.
+    base: usize,
+    /// Their IDs, by the addresses of their object headers.
+    headers: HashMap<u64, u32>,
+    /// IDs of which the journal does not know the present header.
+    unrecorded: BTreeSet<u32>,
+    /// On the first rank: the image of the shadow as the journal has it.
+    image: Vec<u8>,
+    reader: Reader,
+    /// The blocks of the present call. Kept to save allocations.
+    blocks: Blocks,
+}
+
+/// The files, and the ranks that write them.
+struct Open {
+    ranks: Ranks,
+    files: Files,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// A log whose files are made. Collective.
+    fn new(
+        library: Library,
+        shadow: Shadow,
+        path: &Path,
+        options: Options,
+        open: Open,
+    ) -> Result<Self, String> {
+        let Open { ranks, mut files } = open;
+        files.allow_spill().map_err(|e| e.to_string())?;
+        let section = Section::new(options.share_selections, options.encode_selections);
+        let state = State {
+            path: path.to_owned(),
+            options,
+            open: Some(Open { ranks, files }),
+            section,
+            data: Vec::new(),
+            datasets: Vec::new(),
+            base: 0,
+            headers: HashMap::new(),
+            unrecorded: BTreeSet::new(),
+            image: Vec::new(),
+            reader: Reader::default(),
+            blocks: Blocks::default(),
+        };
+        Ok(Log {
+            library,
+            number: shadow.number(),
+            shadow,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The shadow.
+    pub fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// Whether several ranks write it.
+    pub fn is_parallel(&self) -> bool {
+        let state = self.state.lock();
+        state
+            .open
+            .as_ref()
+            .is_some_and(|open| open.ranks.size() > 1)
+    }
+
+    /// The logged dataset whose object header is at an address of the shadow.
+    pub fn dataset(&self, header: u64) -> Option<Arc<Dataset>> {
+        let state = self.state.lock();
+        let id = *state.headers.get(&header)?;
+        state.datasets.get(id as usize)?.clone()
+    }
+
+    /// Whether the object header at an address is that of a logged dataset.
+    pub fn has(&self, header: u64) -> bool {
+        self.state.lock().headers.contains_key(&header)
+    }
+
+    /// Takes note of a logged dataset of an earlier job, which is used for the first time.
+    pub fn load(&self, header: u64, parts: Parts) -> Result<Option<Arc<Dataset>>, String> {
+        let mut state = self.state.lock();
+        let Some(&id) = state.headers.get(&header) else {
+            return Ok(None);
+        };
+        let dataset = Dataset::new(&self.library, id, header, parts, None);
+        let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
+        dataset.extent.lock().is_known = false;
+        dataset.set_written();
+        state.datasets[id as usize] = Some(Arc::clone(&dataset));
+        Ok(Some(dataset))
+    }
+
+    /// A dataset was made in the shadow. Its elements will be logged if there are `parts`; else they are in the shadow.
+    pub fn add_dataset(
+        &self,
+        header: u64,
+        parts: Option<Parts>,
+        allocation: Option<i32>,
+    ) -> Option<Arc<Dataset>> {
+        let mut state = self.state.lock();
+        // The place of a deleted object is used again.
+        if let Some(id) = state.headers.remove(&header) {
+            state.datasets[id as usize] = None;
+            state.unrecorded.insert(id);
+        }
+        let id = state.datasets.len() as u32;
+        let dataset = Dataset::new(&self.library, id, header, parts?, allocation)?;
+        let dataset = Arc::new(dataset);
+        state.datasets.push(Some(Arc::clone(&dataset)));
+        state.headers.insert(header, id);
+        state.unrecorded.insert(id);
+        Some(dataset)
+    }
+
+    /// Writes the buffers of all ranks, and what has changed in the shadow, to the log. After that it survives whatever
+    /// happens to the processes. Collective.
+    pub fn flush(&self, is_changed: bool) -> Result<(), String> {
+        self.state.lock().flush(&self.shadow, is_changed)
+    }
+
+    /// Closes the log, once. It then is an HDF5 file. What goes wrong is printed: the object whose close is the last one
+    /// of the log is closed in any case, and nothing that was flushed is lost. Collective.
+    pub fn close(&self, is_changed: bool) {
+        if let Err(reason) = self.state.lock().close(&self.shadow, is_changed) {
+            eprintln!("h5logfs: {reason}");
+        }
+    }
+
+    /// Whether an object lies in another file than the shadow: an external link led to it.
+    pub fn is_foreign(&self, object: &Object, object_type: i32) -> bool {
+        place_of(object, object_type).is_ok_and(|place| place.file != self.number)
+    }
+
+    /// The identifier of the native connector, and the library, for calls about the shadow.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+}
+
+impl State {
+    fn open(&mut self) -> Result<&mut Open, String> {
+        let path = &self.path;
+        self.open
+            .as_mut()
+            .ok_or_else(|| format!("{}: the file is closed", path.display()))
+    }
+
+    fn close(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
+        let state = self;
+        let is_usable = state
+            .open
+            .as_ref()
+            .is_some_and(|open| open.ranks.is_usable());
+        let flushed = if is_usable {
+            state.flush(shadow, is_changed)
+        } else {
+            let path = state.path.display();
+            Err(format!(
+                "{path}: MPI has ended before the file was closed, so it stays as it was last flushed"
+            ))
+        };
+        let Some(Open { ranks, files }) = state.open.take() else {
+            return Ok(());
+        };
+        if !is_usable {
+            files.leak();
+            ranks.leak();
+            return flushed;
+        }
+        let is_root = ranks.is_root();
+        // This gives up the lock of the journal.
+        files.close();
+        flushed?;
+        let closed = if is_root {
+            let sync = state.options.fsync != Fsync::None;
+            direct::close_log(&state.path, sync, &direct::Options::default())
+        } else {
+            Ok(())
+        };
+        ranks.wait();
+        closed.map_err(|reason| {
+            format!(
+                "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
+            )
+        })
+    }
+
+    fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
+        let is_root = self.open()?.ranks.is_root();
+        let shadow = self.shadow_lines(shadow, is_changed, is_root);
+        let hash = self.hash_of_datasets();
+        let has_more = !self.section.pending().is_empty() || is_changed;
+        let Self {
+            open,
+            section,
+            data,
+            options,
+            path,
+            ..
+        } = self;
+        let Some(Open { ranks, files }) = open else {
+            return Err(format!("{}: the file is closed", path.display()));
+        };
+        let pieces: [&[u8]; 1] = [data];
+        let rank = ranks.rank();
+        let Written { end, written } =
+            files.write_extent(rank, section, Some(&pieces), options.fsync);
+        let (outcome, shadow) = LocalOutcome::of(written.and(shadow));
+        let mut largest = files.ends_with(end);
+        let data_files = largest.len();
+        largest.push(u64::from(has_more || !files.spilled().is_empty()));
+        let agreed = ranks.agree_on(outcome, hash, &mut largest);
+        let has_more = largest.split_off(data_files) != [0];
+        let outcome = match agreed.outcome {
+            GlobalOutcome::Good if !agreed.same => GlobalOutcome::Failed {
+                rank: 0,
+                reason: "the ranks have not made the same datasets: in parallel HDF5 all ranks make, delete and extend \
+                         them together"
+                    .into(),
+            },
+            outcome => outcome,
+        };
+        if matches!(outcome, GlobalOutcome::Failed { .. }) {
+            files.cut();
+            return check_outcome(path, "flush", outcome).map_err(|e| e.to_string());
+        }
+        // A log has one flush at least: without one it has no objects.
+        if !has_more && files.flushes() > 0 {
+            return Ok(());
+        }
+        let ShadowLines { lines, image } = shadow.unwrap_or_default();
+        let committed = files.commit(&largest, lines, options.fsync);
+        let committed = ranks.follow_root(committed);
+        if matches!(committed, GlobalOutcome::Failed { .. }) {
+            files.cut();
+            return check_outcome(path, "flush", committed).map_err(|e| e.to_string());
+        }
+        files.set_committed(largest);
+        section.set_flushed();
+        section.forget_flushed();
+        data.clear();
+        self.unrecorded.clear();
+        if let Some(image) = image {
+            self.image = image;
+        }
+        Ok(())
+    }
+
+    /// The lines of the journal that tell what has changed in the shadow. On the first rank; none on the others.
+    fn shadow_lines(
+        &self,
+        shadow: &Shadow,
+        is_changed: bool,
+        is_root: bool,
+    ) -> Result<ShadowLines, String> {
+        if !is_root || !(is_changed || self.image.is_empty()) {
+            return Ok(ShadowLines::default());
+        }
+        let image = shadow.image()?;
+        let about = |e: std::io::Error| format!("{}: {e}", self.path.display());
+        let mut lines = image_lines(&self.image, &image).map_err(about)?;
+        lines.extend(self.unrecorded.iter().map(|id| self.logged_line(*id)));
+        Ok(ShadowLines {
+            lines,
+            image: Some(image),
+        })
+    }
+
+    fn logged_line(&self, id: u32) -> Line {
+        let dataset = self.datasets.get(id as usize).and_then(Option::as_ref);
+        Line::Logged(LoggedDataset {
+            id,
+            header: dataset.map(|dataset| dataset.header),
+        })
+    }
+
+    /// The same on all ranks that have made the same calls.
+    fn hash_of_datasets(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.datasets.len().hash(&mut hasher);
+        // Those of earlier jobs are known where they were opened, which is for each rank to decide.
+        for dataset in self.datasets[self.base..].iter().flatten() {
+            dataset.header.hash(&mut hasher);
+            dataset.extent.lock().dims.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn limit(&self) -> u64 {
+        self.options.buffer_limit
+    }
+
+    fn buffered(&self) -> u64 {
+        (self.data.len() + self.section.pending().len()) as u64
+    }
+}
+
+/// What a flush tells of the shadow.
+#[derive(Default)]
+struct ShadowLines {
+    lines: Vec<Line>,
+    /// The image that they make. `None`: it is as it was.
+    image: Option<Vec<u8>>,
+}
+
+/// How a plug-in finds the ranks that open a file together: by its file access property list.
+pub type FindRanks = fn(&Library, Id) -> Result<Option<Ranks>, String>;
+
+/// The ranks of a file access property list: those of its communicator, or this process alone.
+fn ranks_of(info: &Info, fapl: Id) -> Result<Ranks, String> {
+    let found = match crate::ranks::finder() {
+        Some(find) => find(&info.library, fapl)?,
+        None => None,
+    };
+    Ok(found.unwrap_or_else(Ranks::one))
+}

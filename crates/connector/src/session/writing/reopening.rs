@@ -1,0 +1,172 @@
+//! A log is opened again: its objects become a shadow, and what is written is appended.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use h5logfs_catalog::direct;
+use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_core::journal::{Line, Recorded};
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::snapshot::{Content, Snapshot};
+use h5logfs_output::files::Files;
+use h5logfs_output::{Base, Options};
+
+use super::shadow::Shadow;
+use super::{Log, Open, ranks_of};
+use crate::info::Info;
+use crate::session::Request;
+
+/// The objects of a log, as a shadow has them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Objects {
+    image: Vec<u8>,
+    /// Address of the object header of each logged dataset; `None` for one that was deleted.
+    headers: Vec<Option<u64>>,
+}
+
+impl Log {
+    /// Opens the log at `path` again. `None` if libhdf5 refuses its objects: then the reason is on its error stack.
+    /// Collective.
+    pub fn append(
+        info: &Arc<Info>,
+        request: &Request<'_>,
+        path: &Path,
+        options: Options,
+    ) -> Result<Option<Self>, String> {
+        let ranks = ranks_of(info, request.fapl)?;
+        let mut objects = Objects::default();
+        let base = |recorded: Option<&Recorded>| {
+            let (found, base) = base_of(path, recorded)?;
+            objects = found;
+            Ok(base)
+        };
+        let files = Files::append(path, &ranks, &options, base).map_err(|e| e.to_string())?;
+        let told = ranks.broadcast_bytes(0, objects.to_bytes());
+        let objects = Objects::from_bytes(told).ok_or("the first rank has told no objects")?;
+        let Some(shadow) = Shadow::open(info, request, path, &objects.image)? else {
+            return Ok(None);
+        };
+        let is_root = ranks.is_root();
+        let log = Log::new(info.library, shadow, path, options, Open { ranks, files })?;
+        let mut state = log.state.lock();
+        for (id, header) in objects.headers.iter().enumerate() {
+            state.datasets.push(None);
+            if let Some(header) = header {
+                state.headers.insert(*header, id as u32);
+            }
+        }
+        state.base = objects.headers.len();
+        if is_root {
+            state.image = objects.image;
+        }
+        drop(state);
+        Ok(Some(log))
+    }
+}
+
+/// What a log holds, from its journal if it is not closed.
+fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), String> {
+    let shadow = recorded.and_then(|recorded| recorded.shadow.as_ref());
+    if let (Some(recorded), Some(shadow)) = (recorded, shadow) {
+        let header = |id| shadow.logged.get(&id).copied().flatten();
+        let objects = Objects {
+            image: shadow.image.clone(),
+            headers: (0..shadow.ids() as u32).map(header).collect(),
+        };
+        let base = Base::of_journal(recorded, objects.lines()?)?;
+        return Ok((objects, base));
+    }
+    let snapshot =
+        direct::snapshot(path, &direct::Options::default()).map_err(|e| e.to_string())?;
+    let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
+    let objects = Objects::of_snapshot(path, &snapshot)?;
+    let base = match recorded {
+        Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
+        None => {
+            let (dir, _) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
+            Base::of_snapshot(&dir, &snapshot, objects.lines()?)
+                .map_err(|e| format!("{}: {e}", path.display()))?
+        }
+    };
+    Ok((objects, base))
+}
+
+impl Objects {
+    /// Those of a log that was scanned. Fails where some elements are neither in the log nor with the objects.
+    fn of_snapshot(path: &Path, snapshot: &Snapshot) -> Result<Self, String> {
+        let mut headers = Vec::new();
+        for dataset in &snapshot.datasets {
+            let reason = match &dataset.content {
+                Content::Logged { id, .. } => {
+                    let id = usize::try_from(*id).map_err(|e| e.to_string())?;
+                    if headers.len() <= id {
+                        headers.resize(id + 1, None);
+                    }
+                    headers[id] = Some(dataset.header);
+                    continue;
+                }
+                Content::Extent { .. } => {
+                    "its elements lie in the HDF5 file itself, and not in the log"
+                }
+                Content::Unreadable(reason) => reason,
+            };
+            return Err(format!(
+                "{}: nothing can be appended: dataset {}: {reason}",
+                path.display(),
+                dataset.name
+            ));
+        }
+        Ok(Objects {
+            image: snapshot.image.clone(),
+            headers,
+        })
+    }
+
+    /// The lines of a journal that make them.
+    fn lines(&self) -> Result<Vec<Line>, String> {
+        let mut lines = image_lines(&[], &self.image).map_err(|e| e.to_string())?;
+        let logged = self.headers.iter().enumerate().map(|(id, header)| {
+            Line::Logged(LoggedDataset {
+                id: id as u32,
+                header: *header,
+            })
+        });
+        lines.extend(logged);
+        Ok(lines)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = (self.headers.len() as u64).to_le_bytes().to_vec();
+        let headers = self.headers.iter().map(|header| header.unwrap_or(u64::MAX));
+        bytes.extend(headers.flat_map(u64::to_le_bytes));
+        bytes.extend_from_slice(&self.image);
+        bytes
+    }
+
+    fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let number = usize::try_from(u64::from_le_bytes(*number)).ok()?;
+        let (headers, image) = rest.split_at_checked(number.checked_mul(8)?)?;
+        let headers = headers.as_chunks::<8>().0.iter();
+        let header = |bytes: &[u8; 8]| Some(u64::from_le_bytes(*bytes)).filter(|h| *h != u64::MAX);
+        Some(Objects {
+            headers: headers.map(header).collect(),
+            image: image.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_told_to_other_ranks() {
+        let objects = Objects {
+            image: vec![1, 2, 3],
+            headers: vec![Some(7), None, Some(96)],
+        };
+        assert_eq!(Objects::from_bytes(objects.to_bytes()), Some(objects));
+        assert_eq!(Objects::from_bytes(vec![9; 9]), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! The shadow of a log: a native file in memory, which has all objects and no element of a logged dataset.
+
+use std::ffi::{CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use h5logfs_host::types::{FAILURE, Id, Status};
+use parking_lot::Mutex;
+
+use crate::class::{
+    FileFlush, FileGet, FileGetArguments, FileSpecific, FileSpecificArguments, Optional,
+};
+use crate::info::Info;
+use crate::library::Library;
+use crate::session::Request;
+
+/// Bytes by which the file in memory grows.
+const INCREMENT: usize = 256 << 10;
+/// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
+const SUFFIX: &str = ".h5logfs-shadow";
+
+/// A handle of our own of the shadow: it is open as long as the log is.
+#[derive(Debug)]
+pub struct Shadow {
+    file: *mut c_void,
+    info: Arc<Info>,
+}
+
+// SAFETY: libhdf5 guards its objects by its own lock, or leaves that to the program.
+unsafe impl Send for Shadow {}
+// SAFETY: see above.
+unsafe impl Sync for Shadow {}
+
+/// A handle that nothing uses any more.
+struct Unused {
+    file: *mut c_void,
+    info: Arc<Info>,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Unused {}
+
+static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
+
+impl Drop for Shadow {
+    /// Where a file is closed, libhdf5 looks at all objects that have identifiers. The session may end in the close of
+    /// one that still has its identifier, but nothing behind it. So the handle is closed a little later.
+    fn drop(&mut self) {
+        UNUSED.lock().push(Unused {
+            file: self.file,
+            info: Arc::clone(&self.info),
+        });
+    }
+}
+
+/// Closes the shadows of logs that are closed, where all objects with identifiers are open.
+pub fn release(library: &Library) {
+    let unused: Vec<Unused> = {
+        let mut all = UNUSED.lock();
+        if all.is_empty() {
+            return;
+        }
+        let is_own = |unused: &mut Unused| unused.info.library.is(library);
+        all.extract_if(.., is_own).collect()
+    };
+    for Unused { file, info } in unused {
+        // SAFETY: the handle is ours, and closed once.
+        library.nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
+    }
+}
+
+/// The name that the shadow of a log has.
+pub fn name_of(path: &Path) -> Result<CString, String> {
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    name.extend_from_slice(SUFFIX.as_bytes());
+    CString::new(name).map_err(|_| "a path with a zero byte".into())
+}
+
+impl Shadow {
+    /// Makes an empty one, with the creation property list of the program. Null if libhdf5 refuses: then the reason is
+    /// on its error stack.
+    pub fn create(
+        info: &Arc<Info>,
+        request: &Request<'_>,
+        path: &Path,
+    ) -> Result<Option<Self>, String> {
+        const CREATE: u32 = 0x02;
+        let name = name_of(path)?;
+        Self::made(info, request, &[], |f, fapl| {
+            // SAFETY: the lists are of this library, and the name is a C string.
+            unsafe {
+                (f.H5VLfile_create)(
+                    name.as_ptr(),
+                    CREATE,
+                    request.fcpl,
+                    fapl,
+                    request.dxpl,
+                    ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Opens one of an image.
+    pub fn open(
+        info: &Arc<Info>,
+        request: &Request<'_>,
+        path: &Path,
+        image: &[u8],
+    ) -> Result<Option<Self>, String> {
+        const WRITE: u32 = 0x01;
+        let name = name_of(path)?;
+        Self::made(info, request, image, |f, fapl| {
+            // SAFETY: the list is of this library, and the name is a C string.
+            unsafe { (f.H5VLfile_open)(name.as_ptr(), WRITE, fapl, request.dxpl, ptr::null_mut()) }
+        })
+    }
+
+    fn made(
+        info: &Arc<Info>,
+        request: &Request<'_>,
+        image: &[u8],
+        make: impl FnOnce(&crate::library::Functions, Id) -> *mut c_void,
+    ) -> Result<Option<Self>, String> {
+        let native = info.native()?;
+        let file = native.with_under_list(request.fapl, |list| {
+            // SAFETY: the list is of this library, which copies the image.
+            let set = info.library.nested(|f| unsafe {
+                let mut status: Status = (f.H5Pset_fapl_core)(list, INCREMENT, 0);
+                // Data are aligned in the log, not in memory.
+                status |= (f.H5Pset_alignment)(list, 1, 1);
+                if !image.is_empty() {
+                    status |=
+                        (f.H5Pset_file_image)(list, image.as_ptr().cast_mut().cast(), image.len());
+                }
+                status
+            });
+            if set == FAILURE {
+                return Err("the file in memory cannot be described".to_owned());
+            }
+            Ok(info.library.quietly(|f| make(f, list)))
+        })?;
+        Ok((!file.is_null()).then_some(Shadow { file, info: native }))
+    }
+
+    /// The number that the library gives to objects of the file.
+    pub fn number(&self) -> u64 {
+        let mut number = 0;
+        let mut args = FileGet {
+            operation: FileGet::NUMBER,
+            arguments: FileGetArguments {
+                number: &mut number,
+            },
+        };
+        // SAFETY: the file is open, and the arguments are those of the operation.
+        self.info.library.quietly(|f| unsafe {
+            (f.H5VLfile_get)(
+                self.file,
+                self.info.under_vol,
+                &mut args,
+                0,
+                ptr::null_mut(),
+            )
+        });
+        number
+    }
+
+    /// Another handle, for the program. Null if libhdf5 refuses: then the reason is on its error stack.
+    pub fn handle(&self) -> *mut c_void {
+        let mut handle = ptr::null_mut();
+        let mut args = FileSpecific {
+            operation: FileSpecific::REOPEN,
+            arguments: FileSpecificArguments {
+                reopen: &mut handle,
+            },
+        };
+        match self.specific(&mut args) {
+            0.. => handle,
+            _ => ptr::null_mut(),
+        }
+    }
+
+    fn specific(&self, args: &mut FileSpecific) -> Status {
+        // SAFETY: the file is open, and the arguments are those of the operation.
+        self.info.library.quietly(|f| unsafe {
+            (f.H5VLfile_specific)(self.file, self.info.under_vol, args, 0, ptr::null_mut())
+        })
+    }
+
+    /// The image of the file.
+    pub fn image(&self) -> Result<Vec<u8>, String> {
+        let mut args = FileSpecific {
+            operation: FileSpecific::FLUSH,
+            arguments: FileSpecificArguments {
+                // H5I_FILE, H5F_SCOPE_LOCAL
+                flush: FileFlush { kind: 1, scope: 0 },
+            },
+        };
+        let failed = || "the image of the objects cannot be had".to_owned();
+        if self.specific(&mut args) < 0 {
+            return Err(failed());
+        }
+        let mut length = 0usize;
+        self.ask_image(ptr::null_mut(), 0, &mut length)
+            .ok_or_else(failed)?;
+        let mut image = vec![0u8; length];
+        self.ask_image(image.as_mut_ptr().cast(), length, &mut length)
+            .ok_or_else(failed)?;
+        Ok(image)
+    }
+
+    fn ask_image(&self, buf: *mut c_void, size: usize, length: &mut usize) -> Option<()> {
+        /// `H5VL_NATIVE_FILE_GET_FILE_IMAGE`.
+        const GET_FILE_IMAGE: i32 = 1;
+        let mut arguments = FileImage { size, buf, length };
+        let mut args = Optional {
+            operation: GET_FILE_IMAGE,
+            arguments: (&raw mut arguments).cast(),
+        };
+        // SAFETY: the file is open; `buf` has room for `size` bytes.
+        let status = self.info.library.quietly(|f| unsafe {
+            (f.H5VLfile_optional)(
+                self.file,
+                self.info.under_vol,
+                &mut args,
+                0,
+                ptr::null_mut(),
+            )
+        });
+        (status >= 0).then_some(())
+    }
+}
+
+/// `H5VL_native_file_get_file_image_t`.
+#[repr(C)]
+struct FileImage {
+    size: usize,
+    buf: *mut c_void,
+    length: *mut usize,
+}

@@ -1,0 +1,360 @@
+//! `H5Dwrite` and `H5Dread` of logged datasets.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_uint, c_void};
+
+use h5logfs_core::boxes::Bounds;
+use h5logfs_host::types::Id;
+use h5logfs_output::files::Files;
+use h5logfs_output::reading::{Readable, Reader, Written};
+use h5logfs_output::{Blocks, stored};
+
+use super::dataset::Dataset;
+use super::elements::{Conversion, Memory, are_equal};
+use super::selection::{dataset_blocks, memory_place};
+use super::{Log, Open, State};
+use crate::library::{Functions, Library};
+use crate::session::Transfer;
+
+/// Writes from this size on go to the file at once, without the buffer.
+const DIRECT: usize = 512 << 10;
+
+/// The memory of a transfer, which selects as many elements as `blocks`.
+fn memory_of<B>(
+    f: &Functions,
+    transfer: &Transfer<'_, B>,
+    buf: *const c_void,
+    blocks: &Blocks,
+) -> Result<Memory, String> {
+    // SAFETY: the library answers for any identifier.
+    let size = unsafe { (f.H5Tget_size)(transfer.memory_type) };
+    Ok(Memory {
+        buf,
+        datatype: transfer.memory_type,
+        size,
+        place: memory_place(
+            f,
+            transfer.memory_space,
+            transfer.file_space,
+            blocks.elements,
+        )?,
+        count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
+    })
+}
+
+impl Log {
+    /// Logs elements of one dataset. Local.
+    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<(), String> {
+        self.state.lock().write(&self.library, transfer)
+    }
+
+    /// Reads elements of one dataset: those of this rank as it has written them, those of others as they were flushed.
+    /// Local.
+    pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), String> {
+        self.state.lock().read(&self.library, transfer)
+    }
+}
+
+impl State {
+    fn write(
+        &mut self,
+        library: &Library,
+        transfer: &Transfer<'_, *const c_void>,
+    ) -> Result<(), String> {
+        let f = library.functions();
+        let dataset = transfer.dataset;
+        let extent = dataset.extent.lock();
+        dataset_blocks(f, transfer.file_space, &extent.dims, &mut self.blocks)?;
+        if self.blocks.elements == 0 {
+            return Ok(());
+        }
+        let memory = memory_of(f, transfer, transfer.buf, &self.blocks)?;
+        // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
+        let elements = unsafe { memory.gathered(library) }?;
+        let elements = if are_equal(f, memory.datatype, dataset.file_type.id) {
+            elements
+        } else {
+            let mut background =
+                self.background_of_write(library, dataset, &extent.dims, memory)?;
+            let conversion = Conversion {
+                from: memory.datatype,
+                to: dataset.file_type.id,
+                from_size: memory.size,
+                to_size: dataset.element,
+                dxpl: transfer.dxpl,
+            };
+            Cow::Owned(conversion.apply(
+                library,
+                elements,
+                memory.count,
+                background.as_deref_mut(),
+            )?)
+        };
+        self.log(dataset, &extent.dims, elements)
+    }
+
+    /// What a conversion to the type in the file leaves as it is: members that the program does not write.
+    fn background_of_write(
+        &mut self,
+        library: &Library,
+        dataset: &Dataset,
+        dims: &[u64],
+        memory: Memory,
+    ) -> Result<Option<Vec<u8>>, String> {
+        if !dataset.has_members {
+            return Ok(None);
+        }
+        if has_all_members(library, memory.datatype, dataset.file_type.id) {
+            return Ok(Some(vec![0; memory.count * dataset.element]));
+        }
+        self.read_selected(dataset, dims).map(Some)
+    }
+
+    /// Logs elements of the type in the file: those of `self.blocks`, of a dataset of this extent.
+    pub(super) fn log(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        elements: Cow<'_, [u8]>,
+    ) -> Result<(), String> {
+        let limit = self.limit();
+        let wanted = elements.len() as u64 + self.blocks.max_encoded_len();
+        let is_full = self.buffered().saturating_add(wanted) > limit;
+        let path = &self.path;
+        let Some(Open { ranks, files }) = &mut self.open else {
+            return Err(format!("{}: the file is closed", path.display()));
+        };
+        let is_direct = elements.len() >= DIRECT && files.may_spill();
+        if is_full && !is_direct && self.section.pending().is_empty().eq(&false) {
+            spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
+        }
+        let info = dataset.info(dims);
+        let before = self.section.len();
+        if is_direct {
+            let mut offset = self.data.len() as u64;
+            let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
+            let section = &mut self.section;
+            stored::records(
+                dataset.form(),
+                &self.blocks,
+                elements,
+                &mut |blocks, bytes| {
+                    section.push(info, blocks, offset, bytes.len() as u64);
+                    offset += bytes.len() as u64;
+                    pieces.push(bytes);
+                },
+            );
+            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+            let spilled = spill(files, ranks.rank(), section, &mut self.data, &pieces);
+            if spilled.is_err() {
+                section.truncate(before);
+            }
+            spilled?;
+        } else {
+            let (section, data) = (&mut self.section, &mut self.data);
+            stored::records(
+                dataset.form(),
+                &self.blocks,
+                elements,
+                &mut |blocks, bytes| {
+                    section.push(info, blocks, data.len() as u64, bytes.len() as u64);
+                    data.extend_from_slice(&bytes);
+                },
+            );
+        }
+        dataset.set_written();
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        library: &Library,
+        transfer: &Transfer<'_, *mut c_void>,
+    ) -> Result<(), String> {
+        let f = library.functions();
+        let dataset = transfer.dataset;
+        let dims = dataset.extent.lock().dims.clone();
+        dataset_blocks(f, transfer.file_space, &dims, &mut self.blocks)?;
+        if self.blocks.elements == 0 {
+            return Ok(());
+        }
+        let memory = memory_of(f, transfer, transfer.buf, &self.blocks)?;
+        if memory.buf.is_null() {
+            return Err("no buffer was given".into());
+        }
+        let is_same = are_equal(f, memory.datatype, dataset.file_type.id);
+        if is_same && let Some(place) = memory.in_one_piece() {
+            let bytes = memory.count * memory.size;
+            // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
+            let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
+            return self.read_blocks(dataset, &dims, out);
+        }
+        let elements = self.read_selected(dataset, &dims)?;
+        let elements = if is_same {
+            elements
+        } else {
+            let mut background = if dataset.has_members {
+                // SAFETY: see above.
+                Some(unsafe { memory.gathered(library) }?.into_owned())
+            } else {
+                None
+            };
+            let conversion = Conversion {
+                from: dataset.file_type.id,
+                to: memory.datatype,
+                from_size: dataset.element,
+                to_size: memory.size,
+                dxpl: transfer.dxpl,
+            };
+            conversion.apply(
+                library,
+                elements.into(),
+                memory.count,
+                background.as_deref_mut(),
+            )?
+        };
+        // SAFETY: see above.
+        unsafe { memory.scatter(library, &elements) }
+    }
+
+    /// The elements of `self.blocks`, of the type in the file.
+    fn read_selected(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u8>, String> {
+        let bytes = usize::try_from(self.blocks.elements).ok();
+        let bytes = bytes.and_then(|n| n.checked_mul(dataset.element));
+        let bytes = bytes.ok_or("more elements than memory can hold")?;
+        let mut out = vec![0; bytes];
+        self.read_blocks(dataset, dims, &mut out)?;
+        Ok(out)
+    }
+
+    fn read_blocks(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let blocks = std::mem::take(&mut self.blocks);
+        let mut rest = out;
+        let mut done = Ok(());
+        for number in 0..blocks.number {
+            let (start, count) = (blocks.start(number), blocks.count(number));
+            let bytes = count.iter().product::<u64>() as usize * dataset.element;
+            let (part, after) = rest.split_at_mut(bytes);
+            rest = after;
+            done = self.read_box(dataset, dims, Region { start, count }, part);
+            if done.is_err() {
+                break;
+            }
+        }
+        self.blocks = blocks;
+        done
+    }
+
+    /// Reads a box of elements, of the type in the file.
+    pub(super) fn read_box(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        region: Region<'_>,
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let (reader, written) = self.reader()?;
+        reader.read(
+            &written,
+            &readable(dataset, dims),
+            region.start,
+            region.count,
+            out,
+        )
+    }
+
+    /// Whether an element of a box was ever written.
+    pub(super) fn is_logged(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        region: Region<'_>,
+    ) -> Result<bool, String> {
+        let ends = region.start.iter().zip(region.count).map(|(s, c)| s + c);
+        let bounds = Bounds {
+            start: region.start.to_vec(),
+            end: ends.collect(),
+        };
+        let (reader, written) = self.reader()?;
+        reader.is_written(&written, &readable(dataset, dims), &bounds)
+    }
+
+    /// The reader, and what it reads.
+    fn reader(&mut self) -> Result<(&mut Reader, Written<'_>), String> {
+        let path = &self.path;
+        let Some(Open { files, .. }) = &self.open else {
+            return Err(format!("{}: the file is closed", path.display()));
+        };
+        let written = Written {
+            files,
+            section: &self.section,
+            data: &self.data,
+        };
+        Ok((&mut self.reader, written))
+    }
+}
+
+/// What the reader has to know of a dataset with this extent.
+fn readable<'a>(dataset: &'a Dataset, dims: &'a [u64]) -> Readable<'a> {
+    Readable {
+        id: dataset.id,
+        dims,
+        chunk: dataset.chunk.as_deref(),
+        element: dataset.element as u64,
+        fill: &dataset.fill,
+        filters: &dataset.filters,
+    }
+}
+
+/// A box of elements.
+#[derive(Clone, Copy)]
+pub(super) struct Region<'a> {
+    pub start: &'a [u64],
+    pub count: &'a [u64],
+}
+
+/// Writes what is buffered, and `more` data of the last pending entries, before the flush.
+fn spill(
+    files: &mut Files,
+    rank: u32,
+    section: &mut h5logfs_output::entries::Section,
+    data: &mut Vec<u8>,
+    more: &[&[u8]],
+) -> Result<(), String> {
+    let pieces: Vec<&[u8]> = std::iter::once(&data[..])
+        .chain(more.iter().copied())
+        .collect();
+    files.spill(rank, section, &pieces)?;
+    section.forget_flushed();
+    data.clear();
+    Ok(())
+}
+
+/// Whether a type in memory has all members of the type in the file, so that nothing of an element stays as it was.
+fn has_all_members(library: &Library, memory: Id, file: Id) -> bool {
+    const COMPOUND: i32 = 6;
+    library.nested(|f| {
+        // SAFETY (all calls here): the library answers for any identifier; what it gives is freed.
+        if unsafe { (f.H5Tget_class)(file) } != COMPOUND {
+            return false;
+        }
+        let members = unsafe { (f.H5Tget_nmembers)(file) };
+        (0..members.max(0) as c_uint).all(|n| {
+            let class = unsafe { (f.H5Tget_member_class)(file, n) };
+            let name = unsafe { (f.H5Tget_member_name)(file, n) };
+            if name.is_null() {
+                return false;
+            }
+            let is_there =
+                unsafe { (f.H5Tget_member_index)(memory, CStr::from_ptr(name).as_ptr()) } >= 0;
+            unsafe { (f.H5free_memory)(name.cast()) };
+            // The members of a member may be fewer.
+            is_there && class < COMPOUND
+        })
+    })
+}

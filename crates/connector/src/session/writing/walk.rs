@@ -1,0 +1,271 @@
+//! The datasets of the connector below that an object has, along hard links.
+//!
+//! libhdf5 has a walk of its own, but gives identifiers to the objects that it meets, which our objects would have to
+//! stand behind.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use h5logfs_host::types::{Id, Status};
+
+use super::copies::default_list;
+use crate::class::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
+use crate::info::Info;
+use crate::object::Object;
+
+/// The deepest group that is looked into.
+const DEEPEST: usize = 1000;
+
+/// The arguments of `H5VL_LINK_GET_INFO` and `H5VL_LINK_GET_NAME`.
+#[repr(C)]
+struct LinkGet {
+    operation: c_int,
+    first: *mut c_void,
+    name: *mut c_char,
+    length: *mut usize,
+}
+
+/// `H5L_info2_t`.
+#[repr(C)]
+struct LinkFacts {
+    kind: c_int,
+    has_order: bool,
+    order: i64,
+    encoding: c_int,
+    token: Token,
+}
+
+/// The arguments of `H5VL_GROUP_GET_INFO`.
+#[repr(C)]
+struct GroupGet {
+    operation: c_int,
+    location: Location,
+    facts: *mut GroupFacts,
+}
+
+/// `H5G_info_t`.
+#[repr(C)]
+#[derive(Default)]
+struct GroupFacts {
+    storage: c_int,
+    links: Size,
+    order: i64,
+    is_mounted: bool,
+}
+
+/// The paths of all datasets of an object, from that object on; `.` is the object itself.
+pub fn datasets(object: &Object, location: &Location, name: &CStr) -> Result<Vec<CString>, String> {
+    let mut walk = Walk {
+        info: &object.info,
+        lapl: default_list(object, c"H5P_LST_LINK_ACCESS_ID_g")?,
+        seen: HashSet::new(),
+        found: Vec::new(),
+    };
+    let top = walk.open(object.under, location.from, name)?;
+    match top.kind {
+        kind::DATASET => walk.found.push(c".".to_owned()),
+        kind::GROUP => walk.group(&top, &[], 0)?,
+        _ => {}
+    }
+    Ok(walk.found)
+}
+
+struct Walk<'a> {
+    info: &'a Arc<Info>,
+    lapl: Id,
+    /// Objects that were met: several links may lead to one.
+    seen: HashSet<Token>,
+    found: Vec<CString>,
+}
+
+/// An object of the connector below that is open.
+struct Open<'a> {
+    under: *mut c_void,
+    kind: c_int,
+    info: &'a Info,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let vol = self.info.under_vol;
+        // SAFETY: the object is ours, and closed once, as what it is.
+        self.info.library.quietly(|f| unsafe {
+            match self.kind {
+                kind::DATASET => (f.H5VLdataset_close)(self.under, vol, 0, ptr::null_mut()),
+                kind::GROUP => (f.H5VLgroup_close)(self.under, vol, 0, ptr::null_mut()),
+                _ => (f.H5VLdatatype_close)(self.under, vol, 0, ptr::null_mut()),
+            }
+        });
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn open(&self, under: *mut c_void, from: c_int, name: &CStr) -> Result<Open<'a>, String> {
+        let location = Location {
+            from,
+            by: Location::NAME,
+            data: LocationData {
+                name: LocationName {
+                    name: name.as_ptr(),
+                    lapl: self.lapl,
+                },
+            },
+        };
+        let mut kind = 0;
+        // SAFETY: the object is open, and the name is a C string.
+        let opened = self.info.library.quietly(|f| unsafe {
+            (f.H5VLobject_open)(
+                under,
+                &location,
+                self.info.under_vol,
+                &mut kind,
+                0,
+                ptr::null_mut(),
+            )
+        });
+        if opened.is_null() {
+            return Err(format!("{}: it cannot be opened", name.to_string_lossy()));
+        }
+        Ok(Open {
+            under: opened,
+            kind,
+            info: self.info,
+        })
+    }
+
+    fn group(&mut self, group: &Open<'_>, path: &[u8], depth: usize) -> Result<(), String> {
+        if depth > DEEPEST {
+            return Err("groups within groups, without an end".into());
+        }
+        for number in 0..self.links(group)? {
+            let Some((token, name)) = self.hard_link(group, number)? else {
+                continue;
+            };
+            if !self.seen.insert(token) {
+                continue;
+            }
+            let child = self.open(group.under, kind::GROUP, &name)?;
+            let mut path = path.to_vec();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.to_bytes());
+            match child.kind {
+                kind::DATASET => self
+                    .found
+                    .push(CString::new(path).map_err(|e| e.to_string())?),
+                kind::GROUP => self.group(&child, &path, depth + 1)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of links of a group.
+    fn links(&self, group: &Open<'_>) -> Result<Size, String> {
+        let mut token = Token([0; 16]);
+        let mut facts = GroupFacts::default();
+        let mut args = GroupGet {
+            operation: 1,
+            location: Location {
+                from: kind::GROUP,
+                by: Location::SELF,
+                data: LocationData { token: &mut token },
+            },
+            facts: &mut facts,
+        };
+        // SAFETY: the group is open, and the arguments are those of the operation.
+        let status = self.info.library.quietly(|f| unsafe {
+            let args = (&raw mut args).cast();
+            (f.H5VLgroup_get)(group.under, self.info.under_vol, args, 0, ptr::null_mut())
+        });
+        match status {
+            0.. => Ok(facts.links),
+            _ => Err("the links of a group cannot be counted".into()),
+        }
+    }
+
+    /// The object and the name of a hard link.
+    fn hard_link(
+        &self,
+        group: &Open<'_>,
+        number: Size,
+    ) -> Result<Option<(Token, CString)>, String> {
+        const INFO: c_int = 0;
+        const NAME: c_int = 1;
+        let mut facts = LinkFacts {
+            kind: -1,
+            has_order: false,
+            order: 0,
+            encoding: 0,
+            token: Token([0; 16]),
+        };
+        let status = self.ask_link(group, number, |args| {
+            args.operation = INFO;
+            args.first = (&raw mut facts).cast();
+        });
+        let failed = || "a link cannot be read".to_owned();
+        if status < 0 {
+            return Err(failed());
+        }
+        if facts.kind != 0 {
+            return Ok(None);
+        }
+        let mut length = 0usize;
+        let mut status = self.ask_link(group, number, |args| {
+            args.operation = NAME;
+            args.length = &mut length;
+        });
+        let mut name = vec![0u8; length + 1];
+        if status >= 0 {
+            status = self.ask_link(group, number, |args| {
+                args.operation = NAME;
+                args.first = ptr::without_provenance_mut(name.len());
+                args.name = name.as_mut_ptr().cast();
+                args.length = &mut length;
+            });
+        }
+        if status < 0 {
+            return Err(failed());
+        }
+        let name = CStr::from_bytes_until_nul(&name).map_err(|_| failed())?;
+        Ok(Some((facts.token, name.to_owned())))
+    }
+
+    fn ask_link(&self, group: &Open<'_>, number: Size, fill: impl FnOnce(&mut LinkGet)) -> Status {
+        let mut args = LinkGet {
+            operation: 0,
+            first: ptr::null_mut(),
+            name: ptr::null_mut(),
+            length: ptr::null_mut(),
+        };
+        fill(&mut args);
+        let location = Location {
+            from: kind::GROUP,
+            by: Location::INDEX,
+            data: LocationData {
+                index: LocationIndex {
+                    name: c".".as_ptr(),
+                    index: 0,
+                    order: 0,
+                    n: number,
+                    lapl: self.lapl,
+                },
+            },
+        };
+        // SAFETY: the group is open, and the arguments are those of the operation.
+        self.info.library.quietly(|f| unsafe {
+            let args = (&raw mut args).cast();
+            (f.H5VLlink_get)(
+                group.under,
+                &location,
+                self.info.under_vol,
+                args,
+                0,
+                ptr::null_mut(),
+            )
+        })
+    }
+}
