@@ -27,9 +27,14 @@ WRITER := libh5logfs_writer.so
 WRITER_SONAME := $(WRITER).$(firstword $(subst ., ,$(VERSION)))
 WRITER_FILE := $(WRITER).$(VERSION)
 
-# The HDF5 file driver. libhdf5 loads every file of this directory, so it has no others.
+# The plug-ins of HDF5: the file driver, and the VOL connector for serial and for parallel programs, which needs MPI.
+# libhdf5 loads every file of this directory, so it has no others.
 DRIVER := libh5logfs_driver.so
 DRIVER_FILE ?= $(BUILT)/$(DRIVER)
+CONNECTOR := libh5logfs_connector.so
+CONNECTOR_FILE ?= $(BUILT)/$(CONNECTOR)
+CONNECTOR_MPI := libh5logfs_connector_mpi.so
+CONNECTOR_MPI_FILE ?= $(BUILT)/$(CONNECTOR_MPI)
 PLUGINDIR ?= $(LIBDIR)/h5logfs/plugins
 
 UNITS := $(wildcard systemd/*.service)
@@ -63,7 +68,7 @@ help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
 	@echo '              without a mount; mount and read a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
-	@echo 'make test-h5py   the tests of the file driver, with the tests of h5py itself'
+	@echo 'make test-h5py   the tests of the plug-ins of HDF5, with the tests of h5py itself'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
@@ -74,7 +79,8 @@ help:
 	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
 	@echo "              TARGETS='journal snapshot' for some of them"
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
-	@echo 'make build-writer   the same for the C library of the writer, which needs MPI'
+	@echo 'make build-writer   the same for what needs MPI: the C library of the writer, and the VOL connector for'
+	@echo '              parallel programs'
 	@echo 'make python   build the wheel of the Python package in $(TARGET_DIR)/python/wheels, with an HDF5 of its'
 	@echo '              own, and install it into .venv'
 	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
@@ -89,7 +95,7 @@ build: setup-build
 	$(CARGO) build --release --locked
 
 build-writer: setup-mpi
-	$(CARGO) build -p h5logfs-writer --profile $(PROFILE) --locked
+	$(CARGO) build -p h5logfs-writer -p h5logfs-plugin-connector-mpi --profile $(PROFILE) --locked
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 python: setup-python
@@ -110,7 +116,7 @@ soak: setup
 
 test-h5py: export H5LOGFS_TEST_IGNORED = 1
 test-h5py: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test driver
+	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test driver --test connector
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate
@@ -147,12 +153,16 @@ install: install-program
 # The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
-	@test -e $(DRIVER_FILE) || { echo 'make install: $(DRIVER_FILE) is not there; run make build first' >&2; exit 1; }
+	@set -e; for file in $(DRIVER_FILE) $(CONNECTOR_FILE); do \
+		test -e $$file || { echo "make install: $$file is not there; run make build first" >&2; exit 1; }; \
+	done
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/h5logfs
 	umask 022 && install -D -m 644 $(DRIVER_FILE) $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
+	umask 022 && install -D -m 644 $(CONNECTOR_FILE) $(DESTDIR)$(PLUGINDIR)/$(CONNECTOR)
 	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
 	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
+	umask 022 && install -D -m 644 packaging/man/h5logfs_connector.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_connector.7
 	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
 	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE docs/*.md $(DESTDIR)$(DOCDIR)
 	install -m 644 docs/formats/*.md $(DESTDIR)$(DOCDIR)/formats
@@ -170,10 +180,13 @@ ifneq ($(SBINDIR),)
 endif
 
 install-writer:
-	@test -e $(BUILT)/$(WRITER_FILE) || { echo 'make install-writer: run make build-writer first' >&2; exit 1; }
+	@set -e; for file in $(BUILT)/$(WRITER_FILE) $(CONNECTOR_MPI_FILE); do \
+		test -e $$file || { echo "make install-writer: $$file is not there; run make build-writer first" >&2; exit 1; }; \
+	done
 	install -D -m 755 $(BUILT)/$(WRITER_FILE) $(DESTDIR)$(LIBDIR)/$(WRITER_FILE)
 	ln -sf $(WRITER_FILE) $(DESTDIR)$(LIBDIR)/$(WRITER_SONAME)
 	ln -sf $(WRITER_SONAME) $(DESTDIR)$(LIBDIR)/$(WRITER)
+	umask 022 && install -D -m 644 $(CONNECTOR_MPI_FILE) $(DESTDIR)$(PLUGINDIR)/$(CONNECTOR_MPI)
 	install -D -m 644 include/h5logfs_writer.h $(DESTDIR)$(PREFIX)/include/h5logfs_writer.h
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)/examples
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
@@ -186,12 +199,12 @@ install-writer:
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
 	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man7/h5logfs_driver.7 \
-		man/man8/mount.h5logfs.8 \
+		man/man7/h5logfs_connector.7 man/man8/mount.h5logfs.8 \
 		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
 	rm -f $(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/system/%,$(UNITS)) \
 		$(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/%,$(USER_UNITS))
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
-	rm -f $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
+	rm -f $(addprefix $(DESTDIR)$(PLUGINDIR)/,$(DRIVER) $(CONNECTOR) $(CONNECTOR_MPI))
 	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
 	rm -rf $(DESTDIR)$(DOCDIR)
 ifneq ($(SBINDIR),)
@@ -206,7 +219,7 @@ deb: setup-deb
 	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
 	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
 	strip $(STAGE)/usr/bin/h5logfs
-	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/$(DRIVER)
+	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/*
 	gzip -9n $(STAGE)/usr/share/man/man?/*
 	$(CARGO) deb -p h5logfs --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi
@@ -215,7 +228,7 @@ deb-writer: setup-deb
 	rm -rf $(STAGE)-writer
 	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
 		DOCDIR=/usr/share/doc/h5logfs-writer
-	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE)
+	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE) $(STAGE)-writer/usr/lib/h5logfs/plugins/*
 	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
 setup-build:

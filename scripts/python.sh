@@ -4,8 +4,8 @@
 # python.sh test [ARGUMENTS]: builds it, and tests it with pytest from a new virtual environment, in which only this wheel
 # is installed; what it reads with comes from .venv.
 #
-# PROFILE=dev builds quickly, without optimization. The wheel has the program with an HDF5 of its own, and the HDF5 file
-# driver. All are built in target/python, because crates that are compiled for one libhdf5 do not fit the other.
+# PROFILE=dev builds quickly, without optimization. The wheel has the program with an HDF5 of its own, and the plug-ins of
+# HDF5: the file driver and the VOL connector. All are built in target/python, because crates that are compiled for one libhdf5 do not fit the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=crates/python
@@ -45,15 +45,16 @@ build_wheel() {
     flock 9
     "$cargo" build --locked --profile "$profile" --target-dir "$targets" --features static-hdf5 --bin h5logfs
     # maturin finds the native module built. With the driver alone, what both need would be compiled twice.
-    "$cargo" build --locked --profile "$profile" --target-dir "$targets" -p h5logfs-plugin-driver -p h5logfs-python
+    "$cargo" build --locked --profile "$profile" --target-dir "$targets" \
+        -p h5logfs-plugin-driver -p h5logfs-plugin-connector -p h5logfs-python
     install -D -m 755 "$built/h5logfs" $inside/bin/h5logfs
-    install -D -m 755 "$built/libh5logfs_driver.so" $inside/plugins/libh5logfs_driver.so
-    strip $inside/bin/h5logfs $inside/plugins/libh5logfs_driver.so
+    install -D -m 755 -t $inside/plugins "$built/libh5logfs_driver.so" "$built/libh5logfs_connector.so"
+    strip $inside/bin/h5logfs $inside/plugins/*.so
     collect_licenses
     rm -f "$out"/h5logfs-*.whl
     .venv/bin/maturin build --quiet --locked --profile "$profile" --target-dir "$targets" \
         --manifest-path $package/Cargo.toml --interpreter .venv/bin/python \
-        --compatibility "manylinux_$(needed_libc "$built/h5logfs" "$built/libh5logfs_driver.so")" --out "$out"
+        --compatibility "manylinux_$(needed_libc "$built/h5logfs" $inside/plugins/*.so)" --out "$out"
     exec 9>&-
 }
 

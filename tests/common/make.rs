@@ -18,6 +18,11 @@ pub fn make(target: &str) -> Command {
         .arg(format!("CARGO={}", env!("CARGO")))
         .arg(format!("PROFILE={profile}"))
         .arg(format!("DRIVER_FILE={}", built_driver().display()))
+        .arg(format!("CONNECTOR_FILE={}", built_connector().display()))
+        .arg(format!(
+            "CONNECTOR_MPI_FILE={}",
+            built_parallel_connector().display()
+        ))
         .env("CARGO_TARGET_DIR", built.parent().unwrap())
         .current_dir(project());
     make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,12 @@ def test_another_libhdf5_in_the_process_is_no_obstacle(log: Path) -> None:
         code = f"import {first}, {second}, h5logfs, sys; print(h5logfs.File(sys.argv[1])['field'].shape)"
         shown = subprocess.run([sys.executable, "-c", code, log], capture_output=True, text=True)
         assert (shown.stdout, shown.stderr) == ("(5, 8, 12)\n", "")
+
+
+@pytest.mark.skipif(not BY_DRIVER, reason="this HDF5 loads no connectors of today")
+@pytest.mark.parametrize("variable", ["HDF5_DRIVER", "HDF5_VOL_CONNECTOR"])
+def test_programs_without_the_package_use_its_plug_ins(log: Path, variable: str) -> None:
+    code = "import h5py, sys; print(h5py.File(sys.argv[1])['field'].shape)"
+    environment = {**os.environ, "HDF5_PLUGIN_PATH": h5logfs.plugin_path(), variable: "h5logfs"}
+    shown = subprocess.run([sys.executable, "-c", code, log], capture_output=True, text=True, env=environment)
+    assert (shown.stdout, shown.stderr) == ("(5, 8, 12)\n", "")

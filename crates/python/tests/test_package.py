@@ -47,7 +47,10 @@ def test_wheel_is_for_python_3_9_and_later() -> None:
     assert metadata.metadata("h5logfs")["Requires-Python"] == ">=3.9"
 
 
-@pytest.mark.parametrize("file", ["bin/h5logfs", "_native.abi3.so", "plugins/libh5logfs_driver.so"])
+BINARIES = ["bin/h5logfs", "_native.abi3.so", "plugins/libh5logfs_driver.so", "plugins/libh5logfs_connector.so"]
+
+
+@pytest.mark.parametrize("file", BINARIES)
 def test_binaries_need_only_libraries_of_the_system(file: str) -> None:
     needed = {line.split()[0] for line in run("/usr/bin/ldd", PACKAGE / file).splitlines()}
     assert {name for name in needed if "/" not in name} <= OF_THE_SYSTEM

@@ -11,6 +11,7 @@ use crate::common::make::make;
 use crate::common::readers::{Python, corpus, project, said};
 use crate::common::{User, can_mount, is_root, messages, mount};
 use h5logfs_catalog::options;
+use h5logfs_vol_connector::options::NAMES as OPTIONS;
 use tempfile::TempDir;
 
 const PREFIX: &str = "/opt/logs";
@@ -104,6 +105,7 @@ fn everything_is_installed_in_its_place() {
     let installed = Installed::new();
     assert_eq!(mode(&installed.path("bin/h5logfs")), 0o755);
     for file in [
+        "lib/h5logfs/plugins/libh5logfs_connector.so",
         "lib/h5logfs/plugins/libh5logfs_driver.so",
         "lib/sysusers.d/h5logfs.conf",
         "share/bash-completion/completions/h5logfs",
@@ -119,6 +121,7 @@ fn everything_is_installed_in_its_place() {
         "share/man/man1/h5logfs-mount.1",
         "share/man/man1/h5logfs-recover.1",
         "share/man/man1/h5logfs.1",
+        "share/man/man7/h5logfs_connector.7",
         "share/man/man7/h5logfs_driver.7",
         "share/man/man8/mount.h5logfs.8",
         "share/zsh/site-functions/_h5logfs",
@@ -241,7 +244,13 @@ fn pages_are_those_of_the_commands() {
     let commands = commands.filter(|command| *command != "help");
     let mut expected: BTreeSet<String> = commands.map(|c| format!("h5logfs-{c}.1")).collect();
     assert!(expected.len() > 4, "{help}");
-    expected.extend(["h5logfs.1", "h5logfs_driver.7", "mount.h5logfs.8"].map(String::from));
+    let written = [
+        "h5logfs.1",
+        "h5logfs_connector.7",
+        "h5logfs_driver.7",
+        "mount.h5logfs.8",
+    ];
+    expected.extend(written.map(String::from));
     let pages = Installed::new().pages();
     let name = |page: &PathBuf| page.file_name().unwrap().to_str().unwrap().to_owned();
     let pages: BTreeSet<String> = pages.iter().map(name).collect();
@@ -307,6 +316,28 @@ fn all_options_of_the_driver_are_described() {
     let documented = cells.flat_map(|cell| cell.split(", "));
     let documented = documented.map(|name| name.trim().trim_matches('`').to_owned());
     assert_eq!(documented.collect::<BTreeSet<_>>(), names);
+}
+
+/// The page of the connector, the table in docs/user-guide.md, and what its code knows.
+#[test]
+fn all_options_of_the_connector_are_described() {
+    let names: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let page = fs::read_to_string(project().join("packaging/man/h5logfs_connector.7")).unwrap();
+    let described = page.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix(".BI ")?.split_once("= ")?;
+        Some(name.to_owned())
+    });
+    let under = ["under_vol", "under_info"].map(String::from);
+    let described: BTreeSet<_> = described.filter(|name| !under.contains(name)).collect();
+    assert_eq!(described, names);
+    let text = fs::read_to_string(project().join("docs/user-guide.md")).unwrap();
+    for (name, variable) in OPTIONS {
+        let row = format!("| `{name}=");
+        let row = text.lines().find(|line| line.starts_with(&row));
+        let row = row.unwrap_or_else(|| panic!("{name} is not in the guide"));
+        assert!(row.contains(&format!("`{variable}`")), "{row}");
+        assert!(page.contains(variable), "{variable}");
+    }
 }
 
 #[test]
@@ -577,6 +608,10 @@ fn the_debian_package_is_installed_used_and_removed() {
     for (mode, path) in [
         ("-rwxr-xr-x", "./usr/bin/h5logfs"),
         ("lrwxrwxrwx", "./usr/sbin/mount.h5logfs -> ../bin/h5logfs"),
+        (
+            "-rw-r--r--",
+            "./usr/lib/h5logfs/plugins/libh5logfs_connector.so",
+        ),
         (
             "-rw-r--r--",
             "./usr/lib/h5logfs/plugins/libh5logfs_driver.so",

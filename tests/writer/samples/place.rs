@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::guide_program;
-use crate::common::make::built_driver;
+use crate::common::make::{built_connector, built_driver};
 use crate::common::mpirun::{self, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
@@ -65,12 +65,10 @@ impl Place {
         }
         symlink(PROGRAM, place.path("bin/h5logfs")).unwrap();
         fs::create_dir(place.path("plugins")).unwrap();
-        let driver = built_driver();
-        symlink(
-            &driver,
-            place.path("plugins").join(driver.file_name().unwrap()),
-        )
-        .unwrap();
+        for plugin in [built_driver(), built_connector()] {
+            let name = plugin.file_name().unwrap();
+            symlink(&plugin, place.path("plugins").join(name)).unwrap();
+        }
         for name in ["run.h5", "killed.h5"] {
             if sample.contains(name) && !sample.contains("mpirun") {
                 guide_program::leave_unclosed(&place.path(name));

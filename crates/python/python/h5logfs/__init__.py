@@ -23,6 +23,7 @@ from ._file import LogFile, is_log, open
 from ._h5py import File, register_driver
 from ._inspect import Inspection, inspect
 from ._native import LogError, __version__
+from ._program import plugin_path
 from ._references import References, references
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "inspect",
     "is_log",
     "open",
+    "plugin_path",
     "references",
     "register_driver",
     "__version__",

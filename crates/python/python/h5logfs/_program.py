@@ -1,4 +1,4 @@
-"""The program h5logfs, which scans logs in a process of its own, and the HDF5 file driver."""
+"""The program h5logfs, which scans logs in a process of its own, and the plug-ins of HDF5."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ _VARIABLE = "H5LOGFS_PROGRAM"
 
 PLUGIN_DIRECTORY = _HERE / "plugins"
 DRIVER = PLUGIN_DIRECTORY / "libh5logfs_driver.so"
+
+
+def plugin_path() -> str:
+    """The directory with HDF5's plug-ins of this package, for the environment variable HDF5_PLUGIN_PATH of programs that
+    use the file driver (HDF5_DRIVER=h5logfs) or the VOL connector (HDF5_VOL_CONNECTOR=h5logfs)."""
+    return str(PLUGIN_DIRECTORY)
 
 
 def program() -> str:
