@@ -2,6 +2,8 @@
 //! types of the core, without a writer.
 
 use std::fs;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -129,6 +131,31 @@ impl ShadowLog {
         }));
         let lines = std::mem::take(&mut self.lines);
         self.journal.append_lines(&lines, false).unwrap();
+    }
+
+    /// Tells that the image which the journal has is this one.
+    pub fn continue_with(&mut self, image: &[u8]) {
+        self.image = image.to_vec();
+    }
+
+    /// Another descriptor of the open journal, as a forked process has it.
+    pub fn lock(&self) -> OwnedFd {
+        let inode = fs::metadata(path_of(&self.path)).unwrap().ino();
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let mut numbers = descriptors.filter_map(|entry| {
+            let is_journal = fs::metadata(entry.path()).ok()?.ino() == inode;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            is_journal.then_some(number)
+        });
+        let number: i32 = numbers.next().unwrap();
+        // SAFETY: the journal is open as long as this call lasts.
+        let journal = unsafe { BorrowedFd::borrow_raw(number) };
+        journal.try_clone_to_owned().unwrap()
+    }
+
+    /// Ends the job, and gives up the lock.
+    pub fn unlock(self) {
+        self.journal.unlock();
     }
 
     /// Where the log ends now.

@@ -635,9 +635,9 @@ mod tests {
 
     fn entries(path: &Path) -> u64 {
         let (recorded, file) = recorded(path);
-        let (sections, diagnostics) = sections(&file, 0, recorded.ends(0)).unwrap();
-        assert!(diagnostics.is_empty(), "{diagnostics:?}");
-        let pieces = sections.iter().flat_map(|section| &section.pieces);
+        let found = sections(&file, 0, recorded.ends(0)).unwrap();
+        assert!(found.diagnostics.is_empty(), "{found:?}");
+        let pieces = found.sections.iter().flat_map(|section| &section.pieces);
         pieces.map(|piece| piece.len).sum::<u64>() / 44
     }
 

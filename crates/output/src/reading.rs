@@ -283,10 +283,10 @@ impl Flushed {
         file.set_len(end).map_err(|e| e.to_string())?;
         let source = source as u16;
         let found = sections_after(file, source, before, once(after));
-        let (sections, diagnostics) = found.map_err(|e| e.to_string())?;
+        let found = found.map_err(|e| e.to_string())?;
         self.table.set_end(source, end);
-        self.table.add_diagnostics(diagnostics);
-        for section in &sections {
+        self.table.add_diagnostics(found.diagnostics);
+        for section in &found.sections {
             let tables = TableBytes::Files(&self.sources);
             self.table.extend(task, tables, section)?;
         }

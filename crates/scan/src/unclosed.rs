@@ -32,37 +32,16 @@ pub fn scan(
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
     let mut diagnostics = Vec::new();
-    let shown = format!("not closed: shown as flush {} left it", journal.flushes());
-    diagnostics.push(Diagnostic::note(shown));
+    diagnostics.push(state(&journal));
     diagnostics.extend(journal.torn.map(torn));
     let objects = Objects::of(&mut journal).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
         add_incomplete(&objects.file, &text).map_err(bad)?;
     }
-    let mut sources = Sources::default();
-    let mut tables = logvol::Tables {
-        config: journal.header.config,
-        ..logvol::Tables::default()
-    };
-    let log_files = LogFiles::of(request.dir, request.relative, &master);
-    let subfiles = journal.header.subfiles_of(&log_files)?;
-    let master = if subfiles.is_empty() {
-        add_log(master, 0, &journal, 0, &mut tables)?
-    } else {
-        master.first_bytes(FRONT)?
-    };
-    sources.push(SourcePath::below(request.relative), master);
-    for (log, place) in subfiles.into_iter().enumerate() {
-        let subfile = log_files.open(&place)?;
-        if file_id(&subfile)? != Some(journal.id) {
-            return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
-        }
-        let number = sources.files.len() as u16;
-        let subfile = add_log(subfile, number, &journal, log, &mut tables)?;
-        sources.push(place, subfile);
-    }
-    let log = Tables::LogVol(tables);
+    let data = DataFiles::of(request, master, &journal)?;
+    diagnostics.extend(data.gaps());
+    let (log, sources) = (Tables::LogVol(data.tables), data.sources);
     let files = &sources.files;
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
     let original = Original {
@@ -122,6 +101,19 @@ impl Objects {
     }
 }
 
+/// Which state of the log is shown.
+fn state(journal: &Recorded) -> Diagnostic {
+    let mut text = format!("not closed: shown as flush {} left it", journal.flushes());
+    if let Some(append) = journal.header.append {
+        text += &format!(", in an append that began after flush {}", append.flush);
+    }
+    if let Some(shadow) = &journal.shadow {
+        let bytes = shadow.image.len();
+        text += &format!(". An HDF5 program writes it: {bytes} bytes of metadata");
+    }
+    Diagnostic::note(text)
+}
+
 /// What is to be said about a line that is not valid. A flush that did not return is no loss.
 fn torn(torn: Torn) -> Diagnostic {
     let severity = if torn.hides_flushes() {
@@ -146,27 +138,70 @@ fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), String> 
     h5::write_plain_attribute(&root, name, &datatype, &scalar, text.as_bytes())
 }
 
-/// Adds what the data file `log` holds to the tables. `number` is the source number of the file. Returns the file up
-/// to its last complete flush.
-fn add_log(
-    file: SourceFile,
-    number: u16,
-    journal: &Recorded,
-    log: usize,
-    tables: &mut logvol::Tables,
-) -> Result<SourceFile> {
-    let end = journal.end(log);
-    let file = file.first_bytes(end)?;
-    let (sections, diagnostics) = sections(&file, number, journal.ends(log))?;
-    tables.sections.extend(sections);
-    tables.diagnostics.extend(diagnostics);
-    if end > FRONT {
-        tables.data.push(Extent {
-            source: number,
-            number: 0,
-            offset: FRONT,
-            len: end - FRONT,
-        });
+/// The files of the log, up to its last complete flush.
+struct DataFiles<'a> {
+    journal: &'a Recorded,
+    sources: Sources,
+    tables: logvol::Tables,
+    gaps: u64,
+}
+
+impl<'a> DataFiles<'a> {
+    fn of(request: ScanRequest<'_>, master: SourceFile, journal: &'a Recorded) -> Result<Self> {
+        let mut files = DataFiles {
+            journal,
+            sources: Sources::default(),
+            tables: logvol::Tables {
+                config: journal.header.config,
+                ..logvol::Tables::default()
+            },
+            gaps: 0,
+        };
+        let log_files = LogFiles::of(request.dir, request.relative, &master);
+        let subfiles = journal.header.subfiles_of(&log_files)?;
+        let place = SourcePath::below(request.relative);
+        if subfiles.is_empty() {
+            files.add(place, master, 0)?;
+        } else {
+            files.sources.push(place, master.first_bytes(FRONT)?);
+        }
+        for (log, place) in subfiles.into_iter().enumerate() {
+            let subfile = log_files.open(&place)?;
+            if file_id(&subfile)? != Some(journal.id) {
+                return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
+            }
+            files.add(place, subfile, log)?;
+        }
+        Ok(files)
     }
-    Ok(file)
+
+    /// Adds the data file `log`.
+    fn add(&mut self, place: SourcePath, file: SourceFile, log: usize) -> Result<()> {
+        let source = self.sources.files.len() as u16;
+        let end = self.journal.end(log);
+        let file = file.first_bytes(end)?;
+        let found = sections(&file, source, self.journal.ends(log))?;
+        self.tables.sections.extend(found.sections);
+        self.tables.diagnostics.extend(found.diagnostics);
+        self.gaps = self.gaps.saturating_add(found.gaps);
+        if end > FRONT {
+            self.tables.data.push(Extent {
+                source,
+                number: 0,
+                offset: FRONT,
+                len: end - FRONT,
+            });
+        }
+        self.sources.push(place, file);
+        Ok(())
+    }
+
+    /// What is to be said about bytes that no entry uses.
+    fn gaps(&self) -> Option<Diagnostic> {
+        let text = format!(
+            "{} bytes of its files are gaps between what ranks wrote",
+            self.gaps
+        );
+        (self.gaps > 0).then(|| Diagnostic::note(text))
+    }
 }

@@ -269,13 +269,13 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
         if file_id(&source)? != Some(journal.id) {
             return Err(Error::bad_file(path, "it belongs to another log"));
         }
-        let (sections, diagnostics) = sections(&source, number as u16, journal.ends(number))?;
-        if let Some(diagnostic) = diagnostics.first() {
+        let found = sections(&source, number as u16, journal.ends(number))?;
+        if let Some(diagnostic) = found.diagnostics.first() {
             return Err(Error::bad_file(&path, diagnostic));
         }
         Ok(DataFile {
             path,
-            sections,
+            sections: found.sections,
             end: journal.end(number),
         })
     };
