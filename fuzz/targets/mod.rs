@@ -9,7 +9,7 @@
 //! | `snapshot` | the outcome of a scan from another process | it is the same after it was written and read again; if it is accepted, it can be read everywhere |
 //! | `saved_index` | an index from the disk | it is the same after it was saved again |
 //! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
-//! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same |
+//! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!

@@ -1,6 +1,7 @@
 //! A log that is not closed, made byte by byte (`docs/formats/journal.md`).
 
 use flate2::Crc;
+use h5logfs_core::journal::shadow::image_lines;
 
 const FRONT: usize = 8192;
 const MARK: &[u8] = b"h5logfs-file-id\n0123456789abcdef";
@@ -23,6 +24,27 @@ pub const TEXT: &str = r#"{"journal":1,"file":"30313233343536373839616263646566"
 {"define":{"extent":{"dataset":0,"dims":[6]}}}
 {"commit":{"flush":2,"ends":[8522]}}
 "#;
+
+/// The metadata of an HDF5 program: `/d` is the dataset 0 of [`data`], at byte 800.
+pub const IMAGE: &[u8] = include_bytes!("../samples/shadow.image");
+
+/// The lines of a journal of that program, without checksums. An append: the first flush was there before.
+pub fn shadow_text() -> String {
+    let header = r#"{"journal":1,"file":"30313233343536373839616263646566","writer":"a test","ranks":1,"subfiles":0,"config":10,"append":{"flush":1}}"#;
+    let lines = image_lines(&[], IMAGE).expect("lines of an image");
+    let lines = lines
+        .iter()
+        .map(|line| serde_json::to_string(line).expect("a line"));
+    let rest = [
+        r#"{"logged":{"id":0,"header":800}}"#,
+        r#"{"commit":{"flush":1,"ends":[8412]}}"#,
+        r#"{"logged":{"id":1,"header":null}}"#,
+        r#"{"commit":{"flush":2,"ends":[8522]}}"#,
+    ];
+    let all = [header.to_owned()].into_iter().chain(lines);
+    let all = all.chain(rest.map(str::to_owned));
+    all.map(|line| line + "\n").collect()
+}
 
 /// The data file and its journal.
 pub fn files() -> Vec<(&'static str, Vec<u8>)> {

@@ -10,6 +10,7 @@ use std::process::Output;
 use h5logfs_core::journal::extent::{self, ExtentHeader, FRONT};
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_core::journal::{Append, Commit, FileId, Header, Journal, Line, path_of};
+use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use serde_json::Value;
 
 use super::readers::{Python, said};
@@ -30,7 +31,8 @@ pub struct Write {
 pub struct ShadowLog {
     path: PathBuf,
     journal: Journal,
-    data: Vec<u8>,
+    /// The data files and their bytes. With subfiles the master is none of them.
+    data: Vec<(PathBuf, Vec<u8>)>,
     image: Vec<u8>,
     lines: Vec<Line>,
     flush: u64,
@@ -38,12 +40,28 @@ pub struct ShadowLog {
 
 impl ShadowLog {
     pub fn begin(path: &Path) -> Self {
-        let header = Header::new(&ID, 2, 0, 0);
+        Self::with_subfiles(path, 0)
+    }
+
+    /// The log lies in so many subfiles.
+    pub fn with_subfiles(path: &Path, subfiles: u32) -> Self {
+        let header = Header::new(&ID, 2, subfiles, 0);
         let journal = Journal::create(&path_of(path), &header, false).unwrap();
+        let front = extent::unclosed_front(&ID);
+        let mut files: Vec<_> = (0..subfiles).map(|n| subfile(path, n)).collect();
+        if files.is_empty() {
+            files.push(path.to_owned());
+        } else {
+            fs::create_dir(subfile_dir(path)).unwrap();
+            fs::write(path, &front).unwrap();
+        }
         let log = ShadowLog {
             path: path.to_owned(),
             journal,
-            data: extent::unclosed_front(&ID),
+            data: files
+                .into_iter()
+                .map(|file| (file, front.clone()))
+                .collect(),
             image: Vec::new(),
             lines: Vec::new(),
             flush: 0,
@@ -68,7 +86,7 @@ impl ShadowLog {
         let log = ShadowLog {
             path: path.to_owned(),
             journal,
-            data,
+            data: vec![(path.to_owned(), data)],
             image: Vec::new(),
             lines: Vec::new(),
             flush,
@@ -78,7 +96,9 @@ impl ShadowLog {
     }
 
     fn save(&self) {
-        fs::write(&self.path, &self.data).unwrap();
+        for (path, bytes) in &self.data {
+            fs::write(path, bytes).unwrap();
+        }
     }
 
     /// What the shadow is from the next flush on.
@@ -91,11 +111,14 @@ impl ShadowLog {
         self.lines.push(Line::Logged(LoggedDataset { id, header }));
     }
 
-    /// Adds an extent of a rank in the next flush. It may be one of several, and without writes it is a gap.
+    /// Adds an extent of a rank in the next flush. It may be one of several, and without writes it is a gap. Each rank
+    /// has a subfile of its own.
     pub fn extent(&mut self, rank: u32, writes: &[Write]) {
+        let number = (rank as usize).min(self.data.len() - 1);
+        let data = &mut self.data[number].1;
         let entry_len = |w: &Write| 28 + 16 * w.start.len();
         let entries_len: usize = writes.iter().map(entry_len).sum();
-        let mut at = (self.data.len() + ExtentHeader::SIZE as usize + entries_len) as u64;
+        let mut at = (data.len() + ExtentHeader::SIZE as usize + entries_len) as u64;
         let (mut entries, mut bytes) = (Vec::new(), Vec::new());
         for write in writes {
             let head = [entry_len(write) as u32, write.id, 0];
@@ -117,9 +140,9 @@ impl ShadowLog {
             data: bytes.len() as u64,
             entries_crc: extent::crc32(&entries),
         };
-        self.data.extend(header.to_bytes());
-        self.data.extend(entries);
-        self.data.extend(bytes);
+        data.extend(header.to_bytes());
+        data.extend(entries);
+        data.extend(bytes);
         self.save();
     }
 
@@ -127,7 +150,7 @@ impl ShadowLog {
         self.flush += 1;
         self.lines.push(Line::Commit(Commit {
             flush: self.flush,
-            ends: vec![self.end()],
+            ends: self.ends(),
         }));
         let lines = std::mem::take(&mut self.lines);
         self.journal.append_lines(&lines, false).unwrap();
@@ -158,9 +181,12 @@ impl ShadowLog {
         self.journal.unlock();
     }
 
-    /// Where the log ends now.
-    pub fn end(&self) -> u64 {
-        self.data.len() as u64
+    /// Where the log ends now in each data file.
+    fn ends(&self) -> Vec<u64> {
+        self.data
+            .iter()
+            .map(|(_, bytes)| bytes.len() as u64)
+            .collect()
     }
 }
 
@@ -214,7 +240,11 @@ impl Made {
 
     /// A log of this, in two flushes. The image comes with the second one, as far as it is new.
     pub fn log(&self, path: &Path) -> ShadowLog {
-        let mut log = ShadowLog::begin(path);
+        self.fill(ShadowLog::begin(path))
+    }
+
+    /// The same for a log that has just begun.
+    pub fn fill(&self, mut log: ShadowLog) -> ShadowLog {
         log.set_image(&self.image);
         self.set_logged(&mut log);
         let (one, other) = self.writes.split_at(self.writes.len() / 2);
@@ -225,17 +255,5 @@ impl Made {
         log.extent(1, &other[1..]);
         log.flush();
         log
-    }
-
-    /// The parts of the image that the lines of a journal have.
-    pub fn begin(&self) -> Vec<Line> {
-        let mut lines = image_lines(&[], &self.image).unwrap();
-        let logged = (0..).zip(&self.headers);
-        let logged = logged.map(|(id, header)| {
-            let header = *header;
-            Line::Logged(LoggedDataset { id, header })
-        });
-        lines.extend(logged);
-        lines
     }
 }

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use crate::common::PROGRAM;
 use crate::common::driver::Driver;
 use crate::common::pnetcdf::{Case, ELSEWHERE, case, compare, lay_out};
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
+use crate::common::shadow::Made;
 use crate::common::unclosed::Log;
+use h5logfs_catalog::direct::{self, Options};
 use serde_json::Value;
 
 fn reads_as_expected(corpus: &Path) {
@@ -127,4 +130,22 @@ with h5py.File(sys.argv[1]) as f:
         read(),
         "b'xxxxxxxxyyyy\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'\n"
     );
+}
+
+/// Before and after it is closed.
+#[test]
+fn a_log_of_an_hdf5_program_reads_as_meant() {
+    let driver = Driver::new();
+    let (Some(python), Some(maker)) = (driver.python(), Python::new()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made::by(&maker, dir.path(), "v110");
+    let path = dir.path().join("log.h5");
+    drop(made.log(&path));
+    python.same_with(&[], &path, &made.native).unwrap();
+    let mut options = Options::parse("index_dir=none".as_ref()).unwrap();
+    options.scans.program = PROGRAM.into();
+    direct::close_log(&path, false, &options).unwrap();
+    python.same_with(&[], &path, &made.native).unwrap();
 }

@@ -9,6 +9,7 @@ use h5logfs_core::error::Error;
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_core::journal::{Line, extent, path_of};
 use h5logfs_core::log::Tables;
+use h5logfs_core::log::logvol::names::subfile;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
 use hdf5_metno_sys::h5p::*;
@@ -82,6 +83,25 @@ fn what_a_program_defines_is_shown_and_closed() {
             assert!(is_same, "{}, {format}", python.name);
         }
     }
+}
+
+#[test]
+fn with_subfiles_only_the_master_has_the_objects() {
+    let Some(python) = Python::old() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made::by(&python, dir.path(), "v110");
+    let log = dir.path().join("log.h5");
+    drop(made.fill(ShadowLog::with_subfiles(&log, 2)));
+    let same = |name| python.same_with(&[], &export(&log, name), &made.native);
+    same("unclosed.h5").unwrap();
+    succeeds(&["recover"], &log);
+    same("closed.h5").unwrap();
+    let master = hdf5::File::open(&log).unwrap();
+    assert!(!master.link_exists("_LOG") && master.link_exists("__LOG"));
+    let first = hdf5::File::open(subfile(&log, 0)).unwrap();
+    assert_eq!(first.member_names().unwrap(), ["_LOG"]);
 }
 
 /// A file of one dataset of bytes, `/d`, with so many elements, and a group for each but the first. Returns its bytes, and

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::readers::Python;
+use crate::common::shadow::Made;
 use crate::common::unclosed::{self, FRONT};
-use crate::common::{Mounted, User, can_mount, messages, tested_program, wait_until};
+use crate::common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
@@ -641,4 +642,29 @@ fn chunks_of_a_growing_log_are_its_records() {
     log.extent(1, &[(5, b"e")]);
     log.commit();
     assert_eq!(log.view().unwrap().grid(0).chunk, [3 * TILE + 1]);
+}
+
+/// Before and after it is closed under the mount.
+#[test]
+fn a_log_of_an_hdf5_program_is_mounted() {
+    let Some(python) = Python::old() else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made::by(&python, dir.path(), "v110");
+    let path = dir.path().join("log.h5");
+    drop(made.log(&path));
+    let mounted = Mounted::new(dir.path(), "index_dir=none");
+    let shown = mounted.join("log.h5");
+    python.same_with(&[], &shown, &made.native).unwrap();
+    let recovered = Command::new(PROGRAM)
+        .arg("recover")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(recovered.status.success(), "{}", messages(&recovered));
+    python.same_with(&[], &shown, &made.native).unwrap();
 }
