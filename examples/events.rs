@@ -3,22 +3,24 @@
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/events events.h5
+//! mpirun -n 3 target/release/examples/events --continue events.h5
 //! ```
 
 use std::process::ExitCode;
 
-use h5logfs_writer::{DatasetSpec, Error, Options, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Error, Options, Writer};
 use hdf5::H5Type;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
 const USAGE: &str = "\
-Usage: events FILE
+Usage: events [--continue] FILE
 
 Logs a table of events to the new log FILE. A file of that name is an error. See resubmit.sh for jobs
 that are submitted again.
 
 Options:
+  --continue   adds to the log FILE of an earlier job, whether it has closed it or not
   -h, --help   prints this text";
 
 #[derive(H5Type, Clone, Copy)]
@@ -46,22 +48,23 @@ fn main() -> ExitCode {
     // All ranks have the same arguments, so one of them speaks for all.
     let is_first = world.rank() == 0;
     let given: Vec<String> = std::env::args().skip(1).collect();
-    let path = match &given[..] {
+    let (path, is_new) = match &given[..] {
         [help] if help == "-h" || help == "--help" => {
             if is_first {
                 println!("{USAGE}");
             }
             return ExitCode::SUCCESS;
         }
-        [path] if !path.starts_with('-') => path,
+        [path] if !path.starts_with('-') => (path, true),
+        [option, path] if option == "--continue" && !path.starts_with('-') => (path, false),
         _ => {
             if is_first {
-                eprintln!("events: it takes one file, and no options\n\n{USAGE}");
+                eprintln!("events: it takes one file\n\n{USAGE}");
             }
             return ExitCode::from(2);
         }
     };
-    match run(path, &world) {
+    match run(path, is_new, &world) {
         Ok(()) => ExitCode::SUCCESS,
         // All ranks have the same error of a collective call.
         Err(error @ (Error::Failed { .. } | Error::Refused { .. })) => {
@@ -78,19 +81,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(path: &str, world: &SimpleCommunicator) -> Result<(), Error> {
+fn run(path: &str, is_new: bool, world: &SimpleCommunicator) -> Result<(), Error> {
     let rank = world.rank() as u32;
-    let mut file = Writer::create(path, world, Options::default())?;
-    let spec = DatasetSpec::new::<Event>(&[0]).unlimited(0);
-    let events = file.dataset("/run/events", spec.chunk(&[4096]).shuffle().deflate(4))?;
+    let (mut file, events) = if is_new {
+        create(path, world)?
+    } else {
+        let mut file = Writer::open(path, world, Options::default())?;
+        let events = file.open_dataset::<Event>("/run/events")?;
+        (file, events)
+    };
     for round in 0..8 {
         // The flush counts the rows of all ranks, and extends the dataset.
         file.append(events, &measure(rank, round))?;
         file.flush()?;
     }
-    file.attribute("/run/events", "rounds", 8u32)?;
     file.close()?;
     Ok(())
+}
+
+fn create(path: &str, world: &SimpleCommunicator) -> Result<(Writer, Dataset), Error> {
+    let mut file = Writer::create(path, world, Options::default())?;
+    let spec = DatasetSpec::new::<Event>(&[0]).unlimited(0);
+    let events = file.dataset("/run/events", spec.chunk(&[4096]).shuffle().deflate(4))?;
+    file.attribute("/run/events", "thresholds", [0.5, 2.0])?;
+    Ok((file, events))
 }
 
 /// The number of events varies; in some rounds there are none.

@@ -3,7 +3,7 @@
  * itself. All processes flush their buffers together. The resulting files are HDF5 files in the layout
  * of the Log VOL connector, which h5logfs mounts as ordinary, chunked HDF5 files. Once a flush has
  * returned on all ranks, its data survive whatever happens to the job. h5logfs also reads a file that
- * was not closed, and `h5logfs recover` closes it.
+ * was not closed, and `h5logfs recover` closes it. h5logfs_open opens a file again, to add to it.
  *
  * Compile with mpicc and the flags that `pkg-config --cflags --libs h5logfs_writer` prints. The caller
  * initialises MPI before the first call, and finalises it after the last close.
@@ -14,15 +14,15 @@
  *
  * Collective and local. All ranks of the file's communicator must make the calls that are documented
  * as collective, with the same arguments and in the same order. Definitions (groups, datasets,
- * attributes, extents) are collective, but need no communication. Creating, flushing and closing a
- * file wait for all ranks. Writes are local: they only fill a buffer.
+ * attributes, extents) are collective, but need no communication. Creating, opening, flushing and
+ * closing a file wait for all ranks. Writes are local: they only fill a buffer.
  *
  * Errors of one rank. If one rank refuses a write, the next flush lacks this write but is complete
  * otherwise. It returns H5LOGFS_ERR_REFUSED on all ranks. If a collective call fails on one rank, it
  * fails on all ranks. If one rank passes wrong arguments, the other ranks learn of it in
- * h5logfs_create, or at the next flush if it was a definition. Some errors leave the other ranks
- * waiting forever, as in MPI: one rank passes a wrong handle to h5logfs_flush or h5logfs_close, does
- * not call the function at all, or passes a wrong communicator.
+ * h5logfs_create or h5logfs_open, or at the next flush if it was a definition. Some errors leave the
+ * other ranks waiting forever, as in MPI: one rank passes a wrong handle to h5logfs_flush or
+ * h5logfs_close, does not call the function at all, or passes a wrong communicator.
  *
  * Handles. An h5logfs_id stands for a file, a dataset or a datatype of this process. 0 is not a valid
  * handle. It is an error to use a wrong or closed handle. No handle is used twice.
@@ -43,8 +43,8 @@
  * each other. Collective calls also call MPI, so the thread must be one that may call MPI at the
  * thread level with which MPI was initialised. Otherwise the call is an error. At
  * MPI_THREAD_SERIALIZED the library makes its own calls of MPI one at a time. The program must keep
- * its calls of MPI apart from them. The first rank calls libhdf5 while it closes a file. libhdf5 is
- * not reentrant, so the program must not call it in another thread at that time.
+ * its calls of MPI apart from them. The first rank calls libhdf5 while it opens a file again and while
+ * it closes one. libhdf5 is not reentrant, so the program must not call it in another thread then.
  *
  * If a process ends or finalises MPI with open files, the data since the last flush are lost, and
  * nothing else.
@@ -164,7 +164,8 @@ typedef enum h5logfs_status {
 } h5logfs_status;
 
 /**
- * Options of a new file. `h5logfs_options_init` fills in the defaults. All ranks must pass the same
+ * Options of a file that is created or opened. `h5logfs_options_init` fills in the defaults. `overwrite`,
+ * `discard_unclosed` and `subfiles` are for new files only. All ranks must pass the same
  * options.
  */
 typedef struct h5logfs_options {
@@ -404,6 +405,31 @@ int h5logfs_create_f(MPI_Fint comm,
                      h5logfs_id *file);
 
 /**
+ * Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
+ * must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
+ * holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
+ * than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed` and `subfiles` are
+ * for new files, and refused. All ranks pass the same path and options. Collective over `comm`.
+ */
+int h5logfs_open(MPI_Comm comm,
+                 const char *path,
+                 const struct h5logfs_options *options,
+                 h5logfs_id *file);
+
+/**
+ * Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+ */
+int h5logfs_open_f(MPI_Fint comm,
+                   const char *path,
+                   const struct h5logfs_options *options,
+                   h5logfs_id *file);
+
+/**
+ * Tells whether the file has a group or a dataset at this path: 1 or 0 in `exists`. Local.
+ */
+int h5logfs_exists(h5logfs_id file, const char *path, int *exists);
+
+/**
  * Creates a group, and its parent groups if they are missing. A group that exists stays as it is.
  * Collective, without communication.
  */
@@ -555,6 +581,17 @@ int h5logfs_dataset(h5logfs_id file,
                     const char *path,
                     const struct h5logfs_dataset_spec *spec,
                     h5logfs_id *dataset);
+
+/**
+ * Finds a dataset of a file again: of one that `h5logfs_open` has opened, or one that this program has
+ * created in it. `datatype` is the type of its elements in memory, which must be that of the dataset. For a
+ * struct, the first call decides where its members lie in memory. `dataset` receives a handle, or 0 on
+ * error. Local.
+ */
+int h5logfs_open_dataset(h5logfs_id file,
+                         const char *path,
+                         h5logfs_id datatype,
+                         h5logfs_id *dataset);
 
 /**
  * Sets the extent of a dataset. `dims` has one number for each dimension. Dimensions can only grow.

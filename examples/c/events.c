@@ -4,6 +4,7 @@
  *
  *     mpicc -std=c99 events.c $(pkg-config --cflags --libs h5logfs_writer) -o events
  *     mpirun -n 4 ./events events.h5
+ *     mpirun -n 3 ./events --continue events.h5
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,12 +25,13 @@
     } while (0)
 
 static const char usage[] =
-    "Usage: events FILE\n"
+    "Usage: events [--continue] FILE\n"
     "\n"
     "Logs a table of events to the new log FILE. A file of that name is an error. See resubmit.sh for jobs\n"
     "that are submitted again.\n"
     "\n"
     "Options:\n"
+    "  --continue   adds to the log FILE of an earlier job, whether it has closed it or not\n"
     "  -h, --help   prints this text\n";
 
 enum kind { HIT = 1, MISS = 2 };
@@ -69,6 +71,27 @@ static uint64_t measure(int rank, int round, struct event *found)
     return (uint64_t)number;
 }
 
+/* A new dataset for events. */
+static h5logfs_id create(h5logfs_id file, h5logfs_id event)
+{
+    h5logfs_dataset_spec spec;
+    CHECK(h5logfs_dataset_spec_init(&spec, sizeof spec));
+    const uint64_t none = 0, unlimited = H5LOGFS_UNLIMITED, chunk = 4096, two = 2;
+    spec.datatype = event;
+    spec.rank = 1;
+    spec.dims = &none;
+    spec.max_dims = &unlimited;
+    spec.chunk = &chunk;
+    spec.shuffle = 1;
+    spec.deflate = 4;
+    h5logfs_id events;
+    CHECK(h5logfs_dataset(file, "/run/events", &spec, &events));
+    const double thresholds[2] = {0.5, 2};
+    CHECK(h5logfs_attribute(file, "/run/events", "thresholds", H5LOGFS_DOUBLE, 1, &two, thresholds,
+                            sizeof thresholds));
+    return events;
+}
+
 int main(int argc, char **argv)
 {
     static struct event found[MOST_EVENTS];
@@ -78,18 +101,22 @@ int main(int argc, char **argv)
 
     /* All ranks have the same arguments, so one of them speaks for all. */
     const int help = argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"));
-    if (help || argc != 2 || argv[1][0] == '-') {
+    const int is_new = argc != 3 || strcmp(argv[1], "--continue");
+    const char *path = argc > 1 ? argv[argc - 1] : "-";
+    if (help || argc > 3 || (argc == 3 && is_new) || path[0] == '-') {
         if (rank == 0 && help) {
             fputs(usage, stdout);
         } else if (rank == 0) {
-            fprintf(stderr, "events: it takes one file, and no options\n\n%s", usage);
+            fprintf(stderr, "events: it takes one file\n\n%s", usage);
         }
         MPI_Finalize();
         return help ? 0 : 2;
     }
 
     h5logfs_id file;
-    if (h5logfs_create(MPI_COMM_WORLD, argv[1], NULL, &file) != H5LOGFS_OK) {
+    const int started = is_new ? h5logfs_create(MPI_COMM_WORLD, path, NULL, &file)
+                               : h5logfs_open(MPI_COMM_WORLD, path, NULL, &file);
+    if (started != H5LOGFS_OK) {
         /* All ranks have the same error: the file is there already, for example. */
         if (rank == 0) {
             fprintf(stderr, "events: %s\n", h5logfs_last_error());
@@ -98,19 +125,13 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    h5logfs_dataset_spec spec;
-    CHECK(h5logfs_dataset_spec_init(&spec, sizeof spec));
-    const uint64_t none = 0, unlimited = H5LOGFS_UNLIMITED, chunk = 4096;
-    spec.datatype = event_type();
-    spec.rank = 1;
-    spec.dims = &none;
-    spec.max_dims = &unlimited;
-    spec.chunk = &chunk;
-    spec.shuffle = 1;
-    spec.deflate = 4;
-    h5logfs_id events;
-    CHECK(h5logfs_dataset(file, "/run/events", &spec, &events));
-    CHECK(h5logfs_type_close(spec.datatype));
+    h5logfs_id event = event_type(), events;
+    if (is_new) {
+        events = create(file, event);
+    } else {
+        CHECK(h5logfs_open_dataset(file, "/run/events", event, &events));
+    }
+    CHECK(h5logfs_type_close(event));
 
     for (int round = 0; round < ROUNDS; round++) {
         const uint64_t mine = measure(rank, round, found);
@@ -118,9 +139,6 @@ int main(int argc, char **argv)
         CHECK(h5logfs_append(events, found, mine * sizeof *found));
         CHECK(h5logfs_flush(file));
     }
-    const uint32_t rounds = ROUNDS;
-    CHECK(h5logfs_attribute(file, "/run/events", "rounds", H5LOGFS_UINT32, 0, NULL, &rounds,
-                            sizeof rounds));
     CHECK(h5logfs_close(file));
     MPI_Finalize();
     return 0;

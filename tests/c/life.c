@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     h5logfs_id file[2];
     REFUSED(H5LOGFS_ERR_MPI, not_yet, h5logfs_create(MPI_COMM_WORLD, path[0], NULL, &file[0]));
     REFUSED(H5LOGFS_ERR_MPI, not_yet, h5logfs_create_f(0, path[0], NULL, &file[0]));
+    REFUSED(H5LOGFS_ERR_MPI, not_yet, h5logfs_open(MPI_COMM_WORLD, path[0], NULL, &file[0]));
     h5logfs_id datatype;
     CHECK(h5logfs_type_compound(4, &datatype));
 

@@ -2,8 +2,11 @@
 //! defines something now and then, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
-//! writer-pattern FILE FOLDER FLUSHES [SUBFILES]
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]
 //! ```
+//!
+//! With several sessions it leaves the file now and then, closed or not, and opens it again, without subfiles on another
+//! number of ranks. What a rank would write that has not opened the file is written by another one.
 //!
 //! Rank N leaves its process number in `FOLDER/pid.N`; `FOLDER/acknowledged` gets a line for each
 //! flush that nothing may take back, and for the stages around them. `tests/tools/pattern.py` knows
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use h5logfs_writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
 use hdf5::H5Type;
+use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 
 const COLUMNS: u64 = 16;
@@ -37,9 +41,10 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
-        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES]");
+        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]");
     };
-    let subfiles = rest.first().map_or(0, |n| n.parse().unwrap());
+    let number = |at: usize, default| rest.get(at).map_or(default, |n| n.parse().unwrap());
+    let (subfiles, sessions) = (number(0, 0), u64::from(number(1, 1)));
     let flushes = flushes.parse().unwrap();
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
@@ -55,8 +60,24 @@ fn main() {
         },
         ..Options::default()
     };
+    let plan = Plan {
+        path: Path::new(path),
+        world: &world,
+        subfiles,
+        flushes,
+        each: flushes.div_ceil(sessions).max(1),
+    };
     let file = Writer::create(path, &world, options).unwrap();
-    run(file, &world, flushes, &mut acknowledge).unwrap();
+    plan.run(file, &mut acknowledge).unwrap();
+}
+
+struct Plan<'a> {
+    path: &'a Path,
+    world: &'a SimpleCommunicator,
+    subfiles: u32,
+    flushes: u64,
+    /// Flushes of a session.
+    each: u64,
 }
 
 /// Says for all ranks that they have come to a point.
@@ -75,32 +96,78 @@ fn acknowledger(world: &impl Communicator, path: PathBuf) -> impl FnMut(&str) {
     }
 }
 
-fn run(
-    mut file: Writer,
-    world: &impl Communicator,
-    flushes: u64,
-    acknowledge: &mut impl FnMut(&str),
-) -> Result<()> {
-    let (rank, ranks) = (world.rank() as u64, world.size() as u64);
-    acknowledge("created");
-    let mut pattern = Pattern::define(&mut file, rank, ranks)?;
-    for flush in 1..=flushes {
-        pattern.fill(&mut file, flush)?;
-        match flush % 8 {
-            0 => pattern.bulk(&mut file, flush, false)?,
-            _ => file.flush()?,
+/// The file on a rank that has it open.
+struct Open {
+    file: Writer,
+    pattern: Pattern,
+}
+
+impl Plan<'_> {
+    fn run(&self, mut file: Writer, acknowledge: &mut impl FnMut(&str)) -> Result<()> {
+        acknowledge("created");
+        let pattern = Pattern::define(&mut file, self.world, self.world.size() as u64)?;
+        let mut open = Some(Open { file, pattern });
+        for flush in 1..=self.flushes {
+            let session = (flush - 1) / self.each;
+            if flush > 1 && (flush - 1).is_multiple_of(self.each) {
+                open = self.reopen(open, session, acknowledge)?;
+            }
+            if let Some(Open { file, pattern }) = &mut open {
+                pattern.fill(file, flush)?;
+                match flush % 8 {
+                    0 => pattern.bulk(file, flush, false)?,
+                    _ => file.flush()?,
+                }
+            }
+            acknowledge(&flush.to_string());
         }
-        acknowledge(&flush.to_string());
+        // One more flush is that of the close.
+        let last = self.flushes + 1;
+        if let Some(Open { file, pattern }) = &mut open {
+            pattern.fill(file, last)?;
+        }
+        acknowledge("closing");
+        if let Some(Open { file, pattern }) = &mut open {
+            match last % 8 {
+                0 => pattern.bulk(file, last, true)?,
+                _ => file.close()?,
+            }
+        }
+        acknowledge("closed");
+        Ok(())
     }
-    // One more flush is that of the close.
-    pattern.fill(&mut file, flushes + 1)?;
-    acknowledge("closing");
-    match (flushes + 1) % 8 {
-        0 => pattern.bulk(&mut file, flushes + 1, true)?,
-        _ => file.close()?,
+
+    /// Leaves the file, and opens it again.
+    fn reopen(
+        &self,
+        open: Option<Open>,
+        session: u64,
+        acknowledge: &mut impl FnMut(&str),
+    ) -> Result<Option<Open>> {
+        acknowledge(&format!("leaving {session}"));
+        if let Some(Open { mut file, .. }) = open
+            && !session.is_multiple_of(3)
+        {
+            file.close()?;
+        }
+        acknowledge(&format!("opening {session}"));
+        let (rank, all) = (self.world.rank() as u64, self.world.size() as u64);
+        let number = match self.subfiles {
+            0 => 1 + (session * 2 + 1) % all,
+            _ => all,
+        };
+        let color = if rank < number {
+            Color::with_value(0)
+        } else {
+            Color::undefined()
+        };
+        let Some(writers) = self.world.split_by_color(color) else {
+            return Ok(None);
+        };
+        let mut file = Writer::open(self.path, &writers, Options::default())?;
+        let pattern = Pattern::find(&mut file, &writers, all)?;
+        Ok(Some(Open { file, pattern }))
     }
-    acknowledge("closed");
-    Ok(())
 }
 
 /// What the bytes are, so that each tells of its flush, rank and place.
@@ -109,7 +176,8 @@ fn value(flush: u64, rank: u64, place: u64) -> u64 {
 }
 
 struct Pattern {
-    rank: u64,
+    /// The ranks whose part this process writes.
+    own: Vec<u64>,
     ranks: u64,
     steps: Dataset,
     field: Dataset,
@@ -121,14 +189,20 @@ struct Pattern {
     bulk: Dataset,
 }
 
+/// The parts that a process writes where there may be fewer processes than ranks.
+fn parts(writers: &impl Communicator, ranks: u64) -> Vec<u64> {
+    let (rank, number) = (writers.rank() as u64, writers.size() as u64);
+    (rank..ranks).step_by(number as usize).collect()
+}
+
 impl Pattern {
-    fn define(file: &mut Writer, rank: u64, ranks: u64) -> Result<Self> {
+    fn define(file: &mut Writer, writers: &impl Communicator, ranks: u64) -> Result<Self> {
         let steps = DatasetSpec::new::<i64>(&[0]).unlimited(0);
         let field = DatasetSpec::new::<f64>(&[0, ranks * COLUMNS]).unlimited(0);
         let events = DatasetSpec::new::<Event>(&[0]).unlimited(0);
         let bulk = DatasetSpec::new::<u8>(&[0, ranks * BULK]).unlimited(0);
         Ok(Pattern {
-            rank,
+            own: parts(writers, ranks),
             ranks,
             steps: file.dataset("/steps", steps)?,
             field: file.dataset("/air/field", field.chunk(&[1, COLUMNS]))?,
@@ -140,15 +214,42 @@ impl Pattern {
         })
     }
 
+    /// The datasets of a file that was opened again.
+    fn find(file: &mut Writer, writers: &impl Communicator, ranks: u64) -> Result<Self> {
+        let events = file.open_dataset::<Event>("/run/events")?;
+        Ok(Pattern {
+            own: parts(writers, ranks),
+            ranks,
+            steps: file.open_dataset::<i64>("/steps")?,
+            field: file.open_dataset::<f64>("/air/field")?,
+            state: file.open_dataset::<u32>("/state")?,
+            scattered: file.open_dataset::<u16>("/_scattered")?,
+            events,
+            rows: file.dims(events)?[0],
+            bulk: file.open_dataset::<u8>("/bulk")?,
+        })
+    }
+
     fn fill(&mut self, file: &mut Writer, flush: u64) -> Result<()> {
-        let (rank, ranks, row) = (self.rank, self.ranks, flush - 1);
         file.extend(self.steps, &[flush])?;
-        file.extend(self.field, &[flush, ranks * COLUMNS])?;
+        file.extend(self.field, &[flush, self.ranks * COLUMNS])?;
         if flush.is_multiple_of(13) {
             // A flush of definitions alone.
             return file.attribute("/", &format!("empty{flush}"), flush);
         }
-        if flush % ranks == rank {
+        for rank in self.own.clone() {
+            self.fill_part(file, flush, rank)?;
+        }
+        self.fill_events(file, flush)?;
+        if flush.is_multiple_of(5) {
+            self.define_late(file, flush)?;
+        }
+        Ok(())
+    }
+
+    fn fill_part(&self, file: &mut Writer, flush: u64, rank: u64) -> Result<()> {
+        let row = flush - 1;
+        if flush % self.ranks == rank {
             let square = (flush * flush) as i64;
             file.write(self.steps, Selection::block(&[row], &[1]), &[square])?;
         }
@@ -170,27 +271,24 @@ impl Pattern {
         };
         let places = (flush % 2..SCATTERED).step_by(2);
         let scattered: Vec<u16> = places.map(|i| of(i) as u16).collect();
-        file.write(self.scattered, every_other, &scattered)?;
-        self.fill_events(file, flush)?;
-        if flush.is_multiple_of(5) {
-            self.define_late(file, flush)?;
-        }
-        Ok(())
+        file.write(self.scattered, every_other, &scattered)
     }
 
     fn fill_events(&mut self, file: &mut Writer, flush: u64) -> Result<()> {
         let number = |rank: u64| (flush * 7 + rank * 3) % 11;
-        let before: u64 = (0..self.rank).map(number).sum();
         let all: u64 = (0..self.ranks).map(number).sum();
         file.extend(self.events, &[self.rows + all])?;
-        let (first, own) = (self.rows + before, number(self.rank));
-        let event = |i| Event {
-            flush: flush as u32,
-            rank: self.rank as u32,
-            number: value(flush, self.rank, i),
-        };
-        let events: Vec<Event> = (0..own).map(event).collect();
-        file.write(self.events, Selection::block(&[first], &[own]), &events)?;
+        for rank in &self.own {
+            let before: u64 = (0..*rank).map(number).sum();
+            let (first, own) = (self.rows + before, number(*rank));
+            let event = |i| Event {
+                flush: flush as u32,
+                rank: *rank as u32,
+                number: value(flush, *rank, i),
+            };
+            let events: Vec<Event> = (0..own).map(event).collect();
+            file.write(self.events, Selection::block(&[first], &[own]), &events)?;
+        }
         self.rows += all;
         Ok(())
     }
@@ -202,9 +300,9 @@ impl Pattern {
         let late = file.dataset(&path, spec)?;
         file.attribute(&path, "made", flush)?;
         file.attribute(&path, "note", format!("made by flush {flush}"))?;
-        if self.rank.is_multiple_of(2) {
-            let line: Vec<i32> = (0..8).map(|i| value(flush, self.rank, i) as i32).collect();
-            file.write(late, Selection::block(&[self.rank, 0], &[1, 8]), &line)?;
+        for rank in self.own.iter().filter(|rank| rank.is_multiple_of(2)) {
+            let line: Vec<i32> = (0..8).map(|i| value(flush, *rank, i) as i32).collect();
+            file.write(late, Selection::block(&[*rank, 0], &[1, 8]), &line)?;
         }
         Ok(())
     }
@@ -213,12 +311,16 @@ impl Pattern {
     fn bulk(&self, file: &mut Writer, flush: u64, close: bool) -> Result<()> {
         let row = flush / 8 - 1;
         file.extend(self.bulk, &[row + 1, self.ranks * BULK])?;
-        let bytes: Vec<u8> = (0..BULK)
-            .map(|i| value(flush, self.rank, i) as u8)
-            .collect();
-        let at = [row, self.rank * BULK];
+        let bytes = |rank: &u64| -> Vec<u8> {
+            let places = 0..BULK;
+            places.map(|i| value(flush, *rank, i) as u8).collect()
+        };
+        let parts: Vec<(u64, Vec<u8>)> = self.own.iter().map(|r| (*r, bytes(r))).collect();
         let mut batch = file.batch();
-        batch.write(self.bulk, Selection::block(&at, &[1, BULK]), &bytes)?;
+        for (rank, bytes) in &parts {
+            let at = [row, rank * BULK];
+            batch.write(self.bulk, Selection::block(&at, &[1, BULK]), bytes)?;
+        }
         if close { batch.close() } else { batch.flush() }
     }
 }

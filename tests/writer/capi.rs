@@ -307,6 +307,27 @@ assert full['d'][:].tolist() == [1] + [0] * 99
 }
 
 #[test]
+fn files_are_opened_again() {
+    let bench = Bench::new("tests/c/reopening.c");
+    bench.run("log.h5");
+    let check = "
+import sys, h5py
+with h5py.File(sys.argv[1], 'r') as f:
+    ranks = range(int(sys.argv[2]))
+    wanted = [[s * 100. + r if s < 2 or r % 2 == 0 else 0 for r in ranks] for s in range(3)]
+    assert f['air/series'][:].tolist() == wanted, f['air/series'][:]
+    wanted = [(r, s) for s in range(3) for r in ranks if s < 2 or r % 2 == 0]
+    assert [tuple(e) for e in f['events'][:].tolist()] == wanted, f['events'][:]
+    limits = f['air/limits']
+    assert limits[:].tolist() == [-1, 1] and dict(limits.attrs) == {'units': 'Pa'}
+";
+    let shown = bench.shown("log.h5");
+    for python in Python::all() {
+        python.run(check, &[&shown, Path::new(&RANKS.to_string())]);
+    }
+}
+
+#[test]
 fn a_program_may_end_with_files_open() {
     let bench = Bench::new("tests/c/life.c");
     bench.run("");

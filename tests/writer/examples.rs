@@ -72,6 +72,34 @@ fn examples_in_c_check_their_arguments() {
     }
 }
 
+/// What a job adds to the log of another one, with other numbers of ranks.
+#[test]
+fn events_go_on_in_the_log_of_an_earlier_job() {
+    let bench = Bench::new("examples/c/events.c");
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("events.h5");
+    let log = log.to_str().unwrap();
+    Job::start(4, &program("events"), &[log]).succeed();
+    Job::start(3, &program("events"), &["--continue", log]).succeed();
+    Job::start(1, &bench.program, &["--continue", log]).succeed();
+    let shown = dir.path().join("shown.h5");
+    let mut export = Command::new(PROGRAM);
+    let output = export.arg("export").arg(log).arg(&shown).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let check = "
+import sys, h5py
+with h5py.File(sys.argv[1], 'r') as f:
+    events = f['run/events']
+    wanted = [(r, n) for ranks in (4, 3, 1) for n in range(8) for r in range(ranks)
+              for _ in range((r * 7 + n * 13) % 50 * 20)]
+    assert list(zip(events['rank'].tolist(), events['round'].tolist())) == wanted
+    assert events.attrs['thresholds'].tolist() == [0.5, 2]
+";
+    for python in Python::all() {
+        python.run(check, &[&shown]);
+    }
+}
+
 // --- submitting again ----------------------------------------------------------------------------
 
 /// A directory of logs.

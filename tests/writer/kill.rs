@@ -55,6 +55,8 @@ impl Rank {
 /// A job of `tests/programs/pattern.rs`, and its directories.
 struct Victim {
     job: Job,
+    subfiles: u32,
+    sessions: u64,
     /// `log.h5` and what belongs to it: this is mounted.
     logs: TempDir,
     /// Process numbers and acknowledgements.
@@ -62,18 +64,16 @@ struct Victim {
 }
 
 impl Victim {
-    fn start(flushes: u64, subfiles: u32) -> Self {
+    fn start(flushes: u64, subfiles: u32, sessions: u64) -> Self {
         let (logs, notes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let log = logs.path().join("log.h5");
-        let (flushes, subfiles) = (flushes.to_string(), subfiles.to_string());
-        let arguments = [
-            log.to_str().unwrap(),
-            notes.path().to_str().unwrap(),
-            &flushes,
-            &subfiles,
-        ];
+        let numbers = [flushes, subfiles.into(), sessions].map(|n| n.to_string());
+        let mut arguments = vec![log.to_str().unwrap(), notes.path().to_str().unwrap()];
+        arguments.extend(numbers.iter().map(String::as_str));
         Victim {
             job: Job::start(RANKS, &program("writer-pattern"), &arguments),
+            subfiles,
+            sessions,
             logs,
             notes,
         }
@@ -92,8 +92,8 @@ impl Victim {
     }
 
     /// A file that gets data with each flush.
-    fn data_file(&self, subfiles: u32) -> PathBuf {
-        match subfiles {
+    fn data_file(&self) -> PathBuf {
+        match self.subfiles {
             0 => self.log(),
             _ => self.logs.path().join("log.h5.subfiles/log.h5.0"),
         }
@@ -208,31 +208,74 @@ fn micros(numbers: &mut Numbers, most: u64) -> Duration {
     Duration::from_micros(numbers.below(most))
 }
 
+/// When a job is killed: some time after it has come to a point, and has written after that.
+struct Moment {
+    /// As the job says it.
+    point: String,
+    grown: Option<PathBuf>,
+    delay: Duration,
+}
+
+impl Moment {
+    /// Creation, close, and the moments between the steps of a flush are short: they are aimed at.
+    fn of_one_session(seed: u64, flush: u64, victim: &Victim, numbers: &mut Numbers) -> Self {
+        let flush = flush.to_string();
+        let (point, grown, delay) = match seed % 7 {
+            0 => ("ready", None, 8_000),
+            1 => ("closing", None, 60_000),
+            2 => ("ready", None, 200_000),
+            3 => (&flush[..], Some(victim.journal()), 100),
+            4 => (&flush[..], Some(victim.data_file()), 100),
+            _ => (&flush[..], None, 4_000),
+        };
+        Moment {
+            point: point.to_owned(),
+            grown,
+            delay: micros(numbers, delay),
+        }
+    }
+
+    /// A job is killed when it leaves the file, when it opens it again, and a little later.
+    fn of_sessions(seed: u64, flush: u64, victim: &Victim, numbers: &mut Numbers) -> Self {
+        let session = 1 + numbers.below(victim.sessions - 1);
+        let (point, grown, delay) = match seed % 5 {
+            0 => (format!("leaving {session}"), None, 60_000),
+            1 => (format!("opening {session}"), None, 10_000),
+            2 => (format!("opening {session}"), None, 40_000),
+            3 => (
+                format!("opening {session}"),
+                Some(victim.data_file()),
+                1_000,
+            ),
+            _ => (flush.to_string(), None, 20_000),
+        };
+        Moment {
+            point,
+            grown,
+            delay: micros(numbers, delay),
+        }
+    }
+}
+
 /// One kill, and what follows it. Returns what happened, in a line.
-fn kill_once(seed: u64, subfiles: u32, python: &Python) -> String {
+fn kill_once(seed: u64, subfiles: u32, sessions: bool, python: &Python) -> String {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(60);
-    let mut victim = Victim::start(flushes, subfiles);
-    let flush = (1 + numbers.below(flushes)).to_string();
-    // Creation, close, and the moments between the steps of a flush are short: they are aimed at.
-    let (point, grown, delay) = match seed % 7 {
-        0 => ("ready", None, micros(&mut numbers, 8_000)),
-        1 => ("closing", None, micros(&mut numbers, 60_000)),
-        2 => ("ready", None, micros(&mut numbers, 200_000)),
-        3 => (
-            &flush[..],
-            Some(victim.journal()),
-            micros(&mut numbers, 100),
-        ),
-        4 => (
-            &flush[..],
-            Some(victim.data_file(subfiles)),
-            micros(&mut numbers, 100),
-        ),
-        _ => (&flush[..], None, micros(&mut numbers, 4_000)),
+    let number = if sessions { 2 + numbers.below(4) } else { 1 };
+    let mut victim = Victim::start(flushes, subfiles, number);
+    let flush = 1 + numbers.below(flushes);
+    let moment = if sessions {
+        Moment::of_sessions(seed, flush, &victim, &mut numbers)
+    } else {
+        Moment::of_one_session(seed, flush, &victim, &mut numbers)
     };
+    let Moment {
+        point,
+        grown,
+        delay,
+    } = moment;
     let mut ranks = victim.ranks();
-    victim.wait_for(point);
+    victim.wait_for(&point);
     if let Some(grown) = &grown {
         victim.wait_until_grown(grown);
     }
@@ -298,7 +341,7 @@ fn recover(victim: &Victim, shown: Shown, numbers: &mut Numbers, python: &Python
     }
 }
 
-fn kill_at_random(subfiles: u32, offset: u64) {
+fn kill_at_random(subfiles: u32, sessions: bool, offset: u64) {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;
     };
@@ -307,14 +350,14 @@ fn kill_at_random(subfiles: u32, offset: u64) {
     }
     let first = first_seed() + offset;
     for seed in first..first + cases(5) as u64 {
-        eprintln!("{}", kill_once(seed, subfiles, &python));
+        eprintln!("{}", kill_once(seed, subfiles, sessions, &python));
     }
 }
 
 /// While the job runs, no command takes its file from it, and after its death the commands say so.
 #[test]
 fn a_running_job_is_told_from_a_dead_one() {
-    let mut victim = Victim::start(1_000_000, 0);
+    let mut victim = Victim::start(1_000_000, 0, 1);
     let mut ranks = victim.ranks();
     assert!(victim.wait_for("3"));
     let writer = ranks[0].pid.as_raw_pid();
@@ -365,15 +408,26 @@ fn a_running_job_is_told_from_a_dead_one() {
 
 #[test]
 fn killed_ranks_leave_what_they_flushed() {
-    kill_at_random(0, 0);
+    kill_at_random(0, false, 0);
 }
 
 #[test]
 fn killed_ranks_leave_what_they_flushed_in_one_subfile() {
-    kill_at_random(1, 10_000);
+    kill_at_random(1, false, 10_000);
 }
 
 #[test]
 fn killed_ranks_leave_what_they_flushed_in_subfiles() {
-    kill_at_random(3, 20_000);
+    kill_at_random(3, false, 20_000);
+}
+
+/// A killed append loses nothing that was there.
+#[test]
+fn killed_ranks_leave_what_they_appended_to() {
+    kill_at_random(0, true, 30_000);
+}
+
+#[test]
+fn killed_ranks_leave_what_they_appended_to_in_subfiles() {
+    kill_at_random(3, true, 40_000);
 }

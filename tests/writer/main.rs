@@ -10,4 +10,5 @@ mod faults;
 mod kill;
 mod port;
 mod random;
+mod reopening;
 mod samples;

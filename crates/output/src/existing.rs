@@ -53,7 +53,7 @@ impl Existing {
             path: path.to_owned(),
             // First: the lock holds off those who would change the rest.
             journal: is_file(&journal_path)?
-                .then(|| OldJournal::open(path, journal_path))
+                .then(|| OldJournal::open(path, journal_path, TO_REPLACE))
                 .transpose()?,
             file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
             subfiles: list(&subfile_dir(path))?,
@@ -69,7 +69,7 @@ impl Existing {
         let existing = Existing {
             path: path.to_owned(),
             journal: is_file(&journal_path)?
-                .then(|| OldJournal::open(path, journal_path))
+                .then(|| OldJournal::open(path, journal_path, TO_APPEND))
                 .transpose()?,
             file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
             subfiles: Vec::new(),
@@ -257,20 +257,22 @@ impl LogFile {
 }
 
 impl OldJournal {
-    /// Locks the journal of the log at `log`. Fails where a job holds it.
-    fn open(log: &Path, path: PathBuf) -> StringResult<Self> {
+    /// Locks the journal of the log at `log`. Fails where a job holds it, and says what to do then.
+    fn open(log: &Path, path: PathBuf, what_to_do: &str) -> StringResult<Self> {
         let failed = |e: io::Error| format!("{}: {e}", path.display());
         // NFS locks only files that are open for writing.
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(failed)?;
         let state = match journal::lock(&file) {
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(in_use(log, &path)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                return Err(in_use(log, &path, what_to_do));
+            }
             state => state.map_err(failed)?,
         };
         let held = HeldFile::new(file, path.clone()).map_err(failed)?;
         // Another job may have put its own journal there before this one had the lock.
         if held.check_name().is_err() {
-            return Err(in_use(log, &path));
+            return Err(in_use(log, &path, what_to_do));
         }
         let read = open(&path).and_then(|source| Recorded::read(&source));
         Ok(OldJournal {
@@ -281,8 +283,13 @@ impl OldJournal {
     }
 }
 
+/// What to do about a job that writes a file.
+const TO_REPLACE: &str =
+    "No option replaces a file in use: wait for that job, end it, or choose another name";
+const TO_APPEND: &str = "Wait for that job, or end it";
+
 /// The message for a log that a job writes.
-fn in_use(log: &Path, path: &Path) -> String {
+fn in_use(log: &Path, path: &Path, what_to_do: &str) -> String {
     let shown = log.display();
     let job = open(path).ok().and_then(|source| journal::job_of(&source));
     let who = match job {
@@ -290,8 +297,8 @@ fn in_use(log: &Path, path: &Path) -> String {
         None => "another job writes it".to_owned(),
     };
     format!(
-        "{shown}: {who}. The lock of {} shows it. No option replaces a file in use: wait for that job, end it, or \
-         choose another name. If that job is dead, `h5logfs recover` is working on the file",
+        "{shown}: {who}. The lock of {} shows it. {what_to_do}. If that job is dead, `h5logfs recover` is working on the \
+         file",
         path.display()
     )
 }

@@ -11,7 +11,7 @@ use crate::entries::Section;
 use crate::error::{Error, Result};
 use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
-use crate::reopening;
+use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
 use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, check_id, crc32};
 use h5logfs_core::journal::{
@@ -21,16 +21,6 @@ use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED};
 use h5logfs_core::log::window::Piece;
-
-/// What the first rank has made or opened, before the others follow.
-pub(crate) struct Started {
-    pub header: Header,
-    pub id: FileId,
-    pub ends: Vec<u64>,
-    pub flush: u64,
-    pub journal: Option<Journal>,
-    pub held: Vec<HeldFile>,
-}
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.
 pub struct Files {
@@ -125,7 +115,8 @@ impl Files {
     }
 
     /// Opens a log again, to write behind what it holds. `base` tells what that is; it is called on the first rank, with
-    /// the journal if the log is not closed. On failure the log holds what it held. Collective.
+    /// the journal if the log is not closed. On failure the log holds what it held, and nothing has changed in most cases.
+    /// Collective.
     pub fn append(
         path: &Path,
         ranks: &Ranks,
@@ -133,17 +124,16 @@ impl Files {
         base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
     ) -> Result<Self> {
         let agreed = |outcome| check_outcome(path, "open", ranks.agree(outcome));
-        let started = check_hints(&options.hints).and_then(|()| {
-            let begin = || reopening::begin(path, ranks, options, base);
-            ranks.is_root().then(begin).transpose()
+        let prepared = check_hints(&options.hints).and_then(|()| {
+            let prepare = || Prepared::new(path, ranks, options, base);
+            ranks.is_root().then(prepare).transpose()
         });
-        let (outcome, started) = LocalOutcome::of(started);
+        let (outcome, prepared) = LocalOutcome::of(prepared);
         agreed(outcome)?;
-        let started = started.flatten();
-        let state =
-            ranks.broadcast_bytes(0, started.as_ref().map(State::to_bytes).unwrap_or_default());
-        let state = State::from_bytes(&state).ok_or_else(|| Error::closed(path))?;
-        let (journal, held) = started.map(|s| (s.journal, s.held)).unwrap_or_default();
+        let prepared = prepared.flatten();
+        let state = prepared.as_ref().map(State::to_bytes).unwrap_or_default();
+        let state = State::from_bytes(&ranks.broadcast_bytes(0, state));
+        let state = state.ok_or_else(|| Error::closed(path))?;
         let header = Header {
             append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
@@ -157,22 +147,43 @@ impl Files {
         };
         let probed = probe(&data_path).and_then(|file| check_id(&file, &state.id).map(|()| file));
         let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
-        let (outcome, probed) = LocalOutcome::of(probed);
+        let held_subfile = match header.subfiles {
+            0 => Ok(None),
+            _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
+        };
+        let found = probed.and_then(|probed| Ok((probed, held_subfile?)));
+        let (outcome, found) = LocalOutcome::of(found);
         agreed(outcome)?;
-        let probed = probed.ok_or_else(|| Error::closed(path))?;
+        let (probed, held_subfile) = found.ok_or_else(|| Error::closed(path))?;
+
+        let opened = prepared.map(|prepared| prepared.open(options)).transpose();
+        let (outcome, reopened) = LocalOutcome::of(opened);
+        agreed(outcome)?;
+        let (journal, held) = match reopened.flatten() {
+            Some(Reopened { journal, held }) => (Some(journal), Some(held)),
+            None => (None, None),
+        };
         let access = Access {
             hints: &options.hints,
             collective: options.collective,
         };
-        let (outcome, data_file) = LocalOutcome::of(file_ranks.open(&data_path, probed, &access));
-        agreed(outcome)?;
+        let opened = file_ranks.open(&data_path, probed, &access);
+        let opened = opened.map_err(|e| format!("{}: {e}. {KEPT}", data_path.display()));
+        let (outcome, data_file) = LocalOutcome::of(opened);
+        if let Err(e) = agreed(outcome) {
+            // Only some ranks may have the file open, and closing it is collective.
+            if let Some(file) = data_file {
+                file.leak();
+            }
+            return Err(e);
+        }
         Ok(Files {
             path: path.to_owned(),
             header,
             id: state.id,
             data_path,
             data_file: data_file.ok_or_else(|| Error::closed(path))?,
-            held,
+            held: [held, held_subfile].into_iter().flatten().collect(),
             file_number: file_number as usize,
             file_ranks,
             ends: state.ends,
@@ -497,13 +508,13 @@ struct State {
 }
 
 impl State {
-    fn to_bytes(started: &Started) -> Vec<u8> {
-        let Started { header, id, .. } = started;
-        let mut bytes = id.0.to_vec();
+    fn to_bytes(prepared: &Prepared) -> Vec<u8> {
+        let Prepared { header, base, .. } = prepared;
+        let mut bytes = base.id.0.to_vec();
         bytes.extend(header.subfiles.to_le_bytes());
         bytes.extend(header.config.to_le_bytes());
-        bytes.extend(started.flush.to_le_bytes());
-        bytes.extend(started.ends.iter().flat_map(|end| end.to_le_bytes()));
+        bytes.extend(base.flush.to_le_bytes());
+        bytes.extend(base.ends.iter().flat_map(|end| end.to_le_bytes()));
         bytes
     }
 
@@ -553,12 +564,21 @@ fn open_data_file(
     file.ok_or_else(|| Error::closed(path))
 }
 
-pub(crate) fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
+fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     let subfiles = match options.subfiles {
         Subfiles::None => 0,
         Subfiles::Number(n) => n.clamp(1, ranks.size()),
         Subfiles::PerNode => ranks.nodes(),
     };
+    let subfiles = subfiles.min(journal::MOST_SUBFILES);
+    Header {
+        job: ranks.is_root().then(Job::of_this_process),
+        ..Header::new(id, ranks.size(), subfiles, config_of(options))
+    }
+}
+
+/// The config bits of the layout.
+pub(crate) fn config_of(options: &Options) -> i32 {
     let mut config = 0;
     if options.encode_selections {
         config |= ENCODED;
@@ -566,11 +586,7 @@ pub(crate) fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Heade
     if options.share_selections {
         config |= SHARED;
     }
-    let subfiles = subfiles.min(journal::MOST_SUBFILES);
-    Header {
-        job: ranks.is_root().then(Job::of_this_process),
-        ..Header::new(id, ranks.size(), subfiles, config)
-    }
+    config
 }
 
 fn check_hints(hints: &[(String, String)]) -> StringResult {

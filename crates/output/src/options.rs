@@ -1,4 +1,4 @@
-//! Options of a new file.
+//! Options of a file.
 
 /// The files that hold the data of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,7 +25,7 @@ pub enum Fsync {
     Flush,
 }
 
-/// Options of a new file.
+/// Options of a file that is created or opened again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Replace an existing file. It stays until the new one is made on all ranks. Programs that have the old file open

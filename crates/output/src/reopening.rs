@@ -1,83 +1,185 @@
 //! Opens a log again: it becomes one that is not closed, with a new journal that begins with its state
 //! (`docs/formats/journal.md`, section 2.6).
+//!
+//! Nothing changes before the new journal is there, and that comes when all ranks have found their data files. From then
+//! on the log is not closed, and whatever happens holds what it held.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::base::Base;
 use crate::existing::Existing;
-use crate::files::{Started, new_header};
-use crate::options::Fsync;
-use crate::options::Options;
+use crate::files::config_of;
+use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
-use h5logfs_core::journal::extent::{FRONT, check_id, is_unclosed, unclosed_front};
-use h5logfs_core::journal::{self, Append, Commit, HeldFile, Journal, Line, Recorded, sync};
+use h5logfs_core::error::Error;
+use h5logfs_core::journal::extent::{FRONT, check_id, file_id, is_unclosed, unclosed_front};
+use h5logfs_core::journal::{self, Append, Commit, FileId, Header, HeldFile, Job, Journal};
+use h5logfs_core::journal::{Line, Recorded, sync};
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::subfile;
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 
 type StringResult<T = ()> = Result<T, String>;
 
-/// On the first rank: opens the log at `path` again. `base` tells what it holds, from its journal if it is not closed.
-/// Until the new journal has its name, nothing changes. From then on the log is not closed, and whatever happens holds
-/// what it held.
-pub(crate) fn begin(
-    path: &Path,
-    ranks: &Ranks,
-    options: &Options,
-    base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
-) -> StringResult<Started> {
-    let existing = Existing::to_append(path)?;
-    let before = identity(path)?;
-    let base = base(existing.recorded()?)?;
-    let header = journal::Header {
-        append: Some(Append { flush: base.flush }),
-        subfiles: base.subfiles,
-        ..new_header(&base.id, ranks, options)
-    };
-    let header = journal::Header {
-        config: header.config | base.config,
-        ..header
-    };
-    let mut lines = base.lines;
-    lines.push(Line::Commit(Commit {
-        flush: base.flush,
-        ends: base.ends.clone(),
-    }));
-    let replace = existing.has_journal();
-    let journal_path = journal::path_of(path);
-    let journal = Journal::create_with(&journal_path, &header, &lines, replace);
-    let journal = journal.map_err(|e| e.to_string())?;
-    // A job may have taken its turn before the new journal kept it away. It has closed the log again.
-    if !replace && identity(path)? != before {
-        journal.remove().map_err(|e| e.to_string())?;
-        return Err("another job has just changed it: try again".into());
+/// A log that is to be opened again. Nothing has changed yet.
+pub(crate) struct Prepared {
+    path: PathBuf,
+    /// Keeps the journal locked, if the log is not closed.
+    existing: Existing,
+    /// Identity of the log file when its state was read.
+    identity: Identity,
+    pub header: Header,
+    pub base: Base,
+}
+
+/// A log that is open again.
+pub(crate) struct Reopened {
+    pub journal: Journal,
+    /// The log file.
+    pub held: HeldFile,
+}
+
+impl Prepared {
+    /// On the first rank: looks at the log at `path`. `base` tells what it holds, from its journal if it is not closed.
+    pub fn new(
+        path: &Path,
+        ranks: &Ranks,
+        options: &Options,
+        base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
+    ) -> StringResult<Self> {
+        let existing = Existing::to_append(path)?;
+        check_owners(path, &existing)?;
+        let identity = identity(path)?;
+        let base = base(existing.recorded()?)?;
+        check_files(path, &base)?;
+        let config = config_of(options) | base.config;
+        let header = Header {
+            job: Some(Job::of_this_process()),
+            append: Some(Append { flush: base.flush }),
+            ..Header::new(&base.id, ranks.size(), base.subfiles, config)
+        };
+        Ok(Prepared {
+            path: path.to_owned(),
+            existing,
+            identity,
+            header,
+            base,
+        })
     }
-    if options.fsync == Fsync::Flush {
-        let parent = journal::parent(path);
-        let synced = sync(&journal_path).and_then(|()| sync(parent));
-        synced.map_err(|e| e.to_string())?;
+
+    /// On the first rank: opens the log.
+    pub fn open(self, options: &Options) -> StringResult<Reopened> {
+        let Base {
+            id,
+            subfiles,
+            flush,
+            ends,
+            mut lines,
+            ..
+        } = self.base;
+        lines.push(Line::Commit(Commit {
+            flush,
+            ends: ends.clone(),
+        }));
+        let replace = self.existing.has_journal();
+        let journal_path = journal::path_of(&self.path);
+        let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);
+        let journal = journal.map_err(|e| match e {
+            Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => {
+                "another job has just opened it".to_owned()
+            }
+            e => e.to_string(),
+        })?;
+        // A job may have taken its turn before the new journal kept it away. It has closed the log again.
+        if !replace && identity(&self.path)? != self.identity {
+            journal.remove().map_err(|e| e.to_string())?;
+            return Err("another job has just changed it: try again".into());
+        }
+        // What the journal says is overwritten elsewhere.
+        if options.fsync != Fsync::None {
+            let parent = journal::parent(&self.path);
+            let synced = sync(&journal_path).and_then(|()| sync(parent));
+            synced.map_err(|e| e.to_string())?;
+        }
+        for (file, end) in files_of(&self.path, subfiles, &ends) {
+            let made = make_unclosed(&file, &id, end);
+            made.map_err(|e| format!("{}: {e}. {KEPT}", file.display()))?;
+        }
+        let held = hold(&self.path).map_err(|e| format!("{e}. {KEPT}"))?;
+        Ok(Reopened { journal, held })
     }
-    let mut held = Vec::new();
-    for (file, end) in files_of(path, base.subfiles, &base.ends) {
-        held.push(make_unclosed(&file, &base.id, end)?);
-    }
-    Ok(Started {
-        header,
-        id: base.id,
-        ends: base.ends,
-        flush: base.flush,
-        journal: Some(journal),
-        held,
-    })
+}
+
+/// What is said of a log that could not be opened on all ranks.
+pub(crate) const KEPT: &str = "The log is not closed now, and holds what it held: open it again, or let `h5logfs recover` \
+                               close it";
+
+/// Opens a file whose name is to be looked after.
+pub(crate) fn hold(path: &Path) -> StringResult<HeldFile> {
+    let held = File::open(path).and_then(|file| HeldFile::new(file, path.to_owned()));
+    held.map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn identity(path: &Path) -> StringResult<Identity> {
     let found = path.metadata();
     let found = found.map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(Identity::from(&found))
+}
+
+/// Fails where readers would not take the new journal for that of the log, and where the present one is none of it.
+fn check_owners(path: &Path, existing: &Existing) -> StringResult {
+    let owner = path.metadata().map_err(|e| e.to_string())?.uid();
+    let user = rustix::process::geteuid();
+    if owner != user.as_raw() && !user.is_root() {
+        return Err(format!(
+            "user {owner} owns it: only that user can append to it, because journals of other users do not count"
+        ));
+    }
+    if !existing.has_journal() {
+        return Ok(());
+    }
+    let (dir, name, log) = open(path)?;
+    let journal = SourcePath::below(journal::path_of(&name));
+    let belongs = LogFiles::of(&dir, &name, &log).check(&journal);
+    belongs.map_err(|e| format!("{}: {e}", journal::path_of(path).display()))
+}
+
+/// Fails where a data file is not there under the name that it gets from the log, or is not of this log.
+fn check_files(path: &Path, base: &Base) -> StringResult {
+    let (dir, name, log) = open(path)?;
+    let files = LogFiles::of(&dir, &name, &log);
+    for (file, end) in files_of(&name, base.subfiles, &base.ends) {
+        let data = if file == name {
+            SourceFile::open(&dir, &name)
+        } else {
+            files.open(&SourcePath::below(&file))
+        };
+        let data = data.map_err(|e| e.to_string())?;
+        let id = file_id(&data).map_err(|e| e.to_string())?;
+        let shown = dir.full_path(&file);
+        if id != Some(base.id) {
+            return Err(format!("{} belongs to another log", shown.display()));
+        }
+        if data.len() < end {
+            let (shown, len) = (shown.display(), data.len());
+            return Err(format!(
+                "{shown} has {len} bytes, and {end} belong to the log"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> StringResult<(SourceDir, PathBuf, SourceFile)> {
+    let opened = SourceDir::of_file(path).and_then(|(dir, name)| {
+        let file = SourceFile::open(&dir, &name)?;
+        Ok((dir, name, file))
+    });
+    opened.map_err(|e| e.to_string())
 }
 
 /// The files of a log, and where each ends.
@@ -92,23 +194,13 @@ fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
 }
 
 /// Gives a file the front of one that is not closed, and cuts off what lies behind its data: the journal has all of it.
-fn make_unclosed(path: &Path, id: &journal::FileId, end: u64) -> StringResult<HeldFile> {
-    let make = || -> io::Result<File> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        check_id(&file, id)?;
-        let (dir, name) = SourceDir::of_file(path).map_err(io::Error::other)?;
-        let source = SourceFile::open(&dir, &name).map_err(io::Error::other)?;
-        if !is_unclosed(&source).map_err(io::Error::other)? {
-            file.write_all_at(&unclosed_front(id), 0)?;
-        }
-        file.set_len(end)?;
-        Ok(file)
-    };
-    let made = make().and_then(|file| HeldFile::new(file, path.to_owned()));
-    made.map_err(|e| {
-        format!(
-            "{}: {e}. Its journal has all that it held: `h5logfs recover` closes it",
-            path.display()
-        )
-    })
+fn make_unclosed(path: &Path, id: &FileId, end: u64) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    check_id(&file, id)?;
+    let (dir, name) = SourceDir::of_file(path).map_err(io::Error::other)?;
+    let source = SourceFile::open(&dir, &name).map_err(io::Error::other)?;
+    if !is_unclosed(&source).map_err(io::Error::other)? {
+        file.write_all_at(&unclosed_front(id), 0)?;
+    }
+    file.set_len(end)
 }

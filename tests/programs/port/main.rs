@@ -8,6 +8,7 @@
 mod appends;
 mod attributes;
 mod ghosts;
+mod reopening;
 mod scales;
 
 use h5logfs_writer::{Options, Writer};
@@ -26,6 +27,15 @@ fn main() {
     };
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
+    let reopened = match what.as_str() {
+        "reopening" => Some(reopening::write(path, &world)),
+        "open" => Some(reopening::open(path, &world)),
+        "leave" => Some(reopening::leave(path, &world)),
+        _ => None,
+    };
+    if let Some(reopened) = reopened {
+        return reopened.unwrap_or_else(|e| panic!("{e}"));
+    }
     let file = Writer::create(path, &world, Options::default()).unwrap();
     let written = match what.as_str() {
         "appends" => appends::write(file, &world),

@@ -21,7 +21,7 @@ use h5logfs_core::journal::state::scale_definitions;
 use h5logfs_core::journal::value::Value;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
 use scales::{ScaleTypes, Stored};
 
@@ -41,7 +41,11 @@ impl ClosedLog {
         // The program may need its plug-ins.
         let plugins = h5::PluginState::keep();
         let _plugins = plugins.map_err(|e| Error::bad_file(dir.full_path(name), e))?;
-        let settings = Settings::default();
+        // No chunk shape is wanted, so none is looked for.
+        let settings = Settings {
+            chunking: Chunking::Size(1 << 20),
+            ..Settings::default()
+        };
         let snapshot = crate::scan(ScanRequest::alone(dir, name, &settings))?;
         let source = SourceFile::open(dir, name)?;
         let found = crate::open(&source).and_then(|file| of_file(&file));

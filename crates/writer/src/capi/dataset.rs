@@ -1,4 +1,4 @@
-//! Functions of datasets: create, extend.
+//! Functions of datasets: create, open, extend.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -99,6 +99,43 @@ pub unsafe extern "C" fn h5logfs_dataset(
         } = given.map_err(wrong)?;
         let dataset = state.writer.dataset(path, spec)?;
         // The file is still locked, so that a close in another thread removes this dataset, too.
+        let id = registry::add_dataset(Dataset {
+            file: file.clone(),
+            dataset,
+            path: path.to_owned(),
+            rank,
+            element_size,
+        });
+        // SAFETY: there is room for a handle.
+        unsafe { result.write(id) };
+        Ok(())
+    })
+}
+
+/// Finds a dataset of a file again: of one that `h5logfs_open` has opened, or one that this program has
+/// created in it. `datatype` is the type of its elements in memory, which must be that of the dataset. For a
+/// struct, the first call decides where its members lie in memory. `dataset` receives a handle, or 0 on
+/// error. Local.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_open_dataset(
+    file: h5logfs_id,
+    path: *const c_char,
+    datatype: h5logfs_id,
+    dataset: *mut h5logfs_id,
+) -> c_int {
+    to_status(|| {
+        let result = input::result_pointer(dataset, "dataset")?;
+        // SAFETY: there is room for a handle.
+        unsafe { result.write(0) };
+        // SAFETY: promised by the caller.
+        let path = unsafe { input::text(path, "the path of the dataset") }?;
+        let file = registry::file(file)?;
+        let mut state = file.lock()?;
+        let wrong = |e: ApiError| e.about(format!("{}: dataset {path}", state.writer.place()));
+        let datatype = registry::datatype(datatype).map_err(wrong)?;
+        let element_size = datatype.size() as usize;
+        let dataset = state.writer.open_dataset_as(path, datatype)?;
+        let rank = state.writer.dims(dataset)?.len();
         let id = registry::add_dataset(Dataset {
             file: file.clone(),
             dataset,

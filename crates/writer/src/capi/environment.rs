@@ -110,9 +110,14 @@ impl DuplicateComm {
         &self.0
     }
 
-    /// Returns the arguments of a creation if all ranks have valid ones. Fails otherwise, on this rank with its own
+    /// Returns the arguments of an operation if all ranks have valid ones. Fails otherwise, on this rank with its own
     /// error if it has one. `path` is the file of valid arguments. Collective.
-    pub fn agree<T>(&self, result: Result<T>, path: impl FnOnce(&T) -> &str) -> Result<T> {
+    pub fn agree<T>(
+        &self,
+        operation: &str,
+        result: Result<T>,
+        path: impl FnOnce(&T) -> &str,
+    ) -> Result<T> {
         let failed = if result.is_err() {
             self.0.rank()
         } else {
@@ -121,7 +126,8 @@ impl DuplicateComm {
         let mut first = failed;
         self.0
             .all_reduce_into(&failed, &mut first, SystemOperation::min());
-        let arguments = result.map_err(|e| e.about(format!("create: rank {}", self.0.rank())))?;
+        let arguments =
+            result.map_err(|e| e.about(format!("{operation}: rank {}", self.0.rank())))?;
         if first == c_int::MAX {
             return Ok(arguments);
         }
@@ -129,7 +135,7 @@ impl DuplicateComm {
         Err(ApiError::new(
             H5LOGFS_ERR_FAILED,
             format!(
-                "{file}: create failed on rank {first}: that rank passed arguments that are not valid, and its error says which"
+                "{file}: {operation} failed on rank {first}: that rank passed arguments that are not valid, and its error says which"
             ),
         ))
     }

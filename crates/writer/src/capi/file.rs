@@ -1,4 +1,4 @@
-//! Functions of files: create, define, flush, close.
+//! Functions of files: create, open, define, flush, close.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn h5logfs_create(
     file: *mut h5logfs_id,
 ) -> c_int {
     // SAFETY: promised by the caller.
-    to_status(|| unsafe { create(|| comm, path, options, file) })
+    to_status(|| unsafe { start(Start::Create, || comm, path, options, file) })
 }
 
 /// Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
@@ -37,13 +37,65 @@ pub unsafe extern "C" fn h5logfs_create_f(
     options: *const h5logfs_options,
     file: *mut h5logfs_id,
 ) -> c_int {
-    // SAFETY: promised by the caller. `create` translates the handle after it has found MPI running.
-    to_status(|| unsafe { create(|| ffi::RSMPI_Comm_f2c(comm), path, options, file) })
+    // SAFETY: promised by the caller. `start` translates the handle after it has found MPI running.
+    to_status(|| unsafe {
+        start(
+            Start::Create,
+            || ffi::RSMPI_Comm_f2c(comm),
+            path,
+            options,
+            file,
+        )
+    })
+}
+
+/// Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
+/// must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
+/// holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
+/// than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed` and `subfiles` are
+/// for new files, and refused. All ranks pass the same path and options. Collective over `comm`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_open(
+    comm: MPI_Comm,
+    path: *const c_char,
+    options: *const h5logfs_options,
+    file: *mut h5logfs_id,
+) -> c_int {
+    // SAFETY: promised by the caller.
+    to_status(|| unsafe { start(Start::Open, || comm, path, options, file) })
+}
+
+/// Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_open_f(
+    comm: MPI_Fint,
+    path: *const c_char,
+    options: *const h5logfs_options,
+    file: *mut h5logfs_id,
+) -> c_int {
+    // SAFETY: promised by the caller. `start` translates the handle after it has found MPI running.
+    to_status(|| unsafe {
+        start(
+            Start::Open,
+            || ffi::RSMPI_Comm_f2c(comm),
+            path,
+            options,
+            file,
+        )
+    })
+}
+
+/// How the work on a file begins.
+#[derive(Clone, Copy)]
+enum Start {
+    Create,
+    Open,
 }
 
 /// # Safety
 /// The pointers are what they are documented to be, and so is the communicator.
-unsafe fn create(
+unsafe fn start(
+    how: Start,
     comm: impl FnOnce() -> MPI_Comm,
     path: *const c_char,
     options: *const h5logfs_options,
@@ -59,27 +111,35 @@ unsafe fn create(
     let ranks = unsafe { DuplicateComm::of(comm(), &mpi) }?;
     // SAFETY: promised by the caller.
     let arguments =
-        result.and_then(|result| unsafe { CreateArguments::read(path, options, result) });
-    let agreed = ranks.agree(arguments, |arguments| arguments.path);
-    let created = agreed.and_then(|arguments| {
-        let writer = Writer::create(arguments.path, ranks.comm(), arguments.options)?;
+        result.and_then(|result| unsafe { StartArguments::read(path, options, result) });
+    let operation = match how {
+        Start::Create => "create",
+        Start::Open => "open",
+    };
+    let agreed = ranks.agree(operation, arguments, |arguments| arguments.path);
+    let started = agreed.and_then(|arguments| {
+        let (path, options) = (arguments.path, arguments.options);
+        let writer = match how {
+            Start::Create => Writer::create(path, ranks.comm(), options),
+            Start::Open => Writer::open(path, ranks.comm(), options),
+        }?;
         let id = registry::add_file(File::new(writer));
         // SAFETY: there is room for a handle.
         unsafe { arguments.result.write(id) };
         Ok(())
     });
     ranks.free();
-    created
+    started
 }
 
-/// The arguments of a create, once they are checked.
-struct CreateArguments<'a> {
+/// The arguments of a create or an open, once they are checked.
+struct StartArguments<'a> {
     path: &'a str,
     options: Options,
     result: NonNull<h5logfs_id>,
 }
 
-impl<'a> CreateArguments<'a> {
+impl<'a> StartArguments<'a> {
     /// # Safety
     /// The pointers are what they are documented to be.
     unsafe fn read(
@@ -92,12 +152,30 @@ impl<'a> CreateArguments<'a> {
         if path.is_empty() {
             return Err(ApiError::invalid("the path is empty"));
         }
-        Ok(CreateArguments {
+        Ok(StartArguments {
             path,
             options,
             result,
         })
     }
+}
+
+/// Tells whether the file has a group or a dataset at this path: 1 or 0 in `exists`. Local.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_exists(
+    file: h5logfs_id,
+    path: *const c_char,
+    exists: *mut c_int,
+) -> c_int {
+    to_status(|| {
+        let exists = input::result_pointer(exists, "exists")?;
+        // SAFETY: promised by the caller.
+        let path = unsafe { input::text(path, "the path") }?;
+        let found = registry::file(file)?.lock()?.writer.exists(path);
+        // SAFETY: there is room for the result.
+        unsafe { exists.write(found.into()) };
+        Ok(())
+    })
 }
 
 /// Creates a group, and its parent groups if they are missing. A group that exists stays as it is.

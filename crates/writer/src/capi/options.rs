@@ -1,4 +1,4 @@
-//! Options of a new file.
+//! Options of a file.
 
 use std::ffi::{c_char, c_int};
 
@@ -16,7 +16,8 @@ pub const H5LOGFS_FSYNC_CLOSE: c_int = 1;
 /// A value of `fsync`: data are on the disk when a flush or a close returns.
 pub const H5LOGFS_FSYNC_FLUSH: c_int = 2;
 
-/// Options of a new file. `h5logfs_options_init` fills in the defaults. All ranks must pass the same
+/// Options of a file that is created or opened. `h5logfs_options_init` fills in the defaults. `overwrite`,
+/// `discard_unclosed` and `subfiles` are for new files only. All ranks must pass the same
 /// options.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
