@@ -44,6 +44,7 @@ h5logfs_host::functions! {
         H5Pget_driver: fn(Id) -> Id,
         H5Pset_fapl_sec2: fn(Id) -> Status,
         H5Pset_fapl_core: fn(Id, usize, c_int) -> Status,
+        H5Pset_fclose_degree: fn(Id, c_int) -> Status,
         H5Pset_alignment: fn(Id, Size, Size) -> Status,
         H5Pset_file_image: fn(Id, *mut c_void, usize) -> Status,
         H5Pget_userblock: fn(Id, *mut Size) -> Status,

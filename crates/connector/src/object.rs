@@ -23,6 +23,8 @@ pub struct Object {
     pub session: Option<Arc<Session>>,
     /// The logged dataset, where it is one.
     pub dataset: Option<Arc<Dataset>>,
+    /// It keeps its session open.
+    is_counted: bool,
 }
 
 /// What a call of the connector below may do.
@@ -39,10 +41,9 @@ pub enum Effect {
 impl Object {
     /// An object that the connector below has opened.
     pub fn new(under: *mut c_void, info: &Arc<Info>, session: Option<&Arc<Session>>) -> Self {
-        if let Some(session) = session {
-            session.enter();
-        }
+        let is_counted = session.is_some_and(|session| session.enter());
         Object {
+            is_counted,
             under,
             info: Arc::clone(info),
             session: session.cloned(),
@@ -85,7 +86,10 @@ impl Object {
     }
 
     fn leave(&mut self) {
-        if let Some(session) = self.session.take() {
+        self.dataset = None;
+        if let Some(session) = self.session.take()
+            && self.is_counted
+        {
             session.leave();
         }
     }
@@ -120,12 +124,8 @@ impl Object {
     /// `handle` is of [`Object::into_handle`], and is given up.
     pub unsafe fn free(handle: Handle) {
         // SAFETY: the caller says so.
-        let object = unsafe { Box::from_raw(handle.cast::<Object>()) };
-        let session = object.session.clone();
-        drop(object);
-        if let Some(session) = session {
-            session.leave();
-        }
+        let mut object = unsafe { Box::from_raw(handle.cast::<Object>()) };
+        object.leave();
     }
 
     /// Calls the connector below. Its errors are on the error stack. An asynchronous request is wrapped.

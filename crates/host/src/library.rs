@@ -223,6 +223,11 @@ impl<F: Functions> Library<F> {
         result
     }
 
+    /// A function that only some libraries have.
+    pub fn function(&self, name: &CStr) -> Option<*const c_void> {
+        Object::of_code(self.address)?.symbol(name)
+    }
+
     /// Whether both are the same library of the process.
     pub fn is(&self, other: &Self) -> bool {
         self.errors.H5Epush2 as usize == other.errors.H5Epush2 as usize

@@ -1,6 +1,6 @@
 //! Files.
 
-use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ use crate::info::Info;
 use crate::library::Library;
 use crate::object::{Effect, Object, pass, wrap_request};
 use crate::session::{Opened, Request, Session, release_shadows};
+
+/// `H5VL_NATIVE_FILE_POST_OPEN`: the end of an opening.
+const POST_OPEN: c_int = 28;
 
 with_return_address! {
     /// `H5Fcreate`.
@@ -297,12 +300,18 @@ pub unsafe extern "C" fn optional(
         {
             return Ok(status);
         }
-        // SAFETY: see the head of the module.
-        Ok(
+        let pass = || {
+            // SAFETY: see the head of the module.
             object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
                 (f.H5VLfile_optional)(under, vol, args, dxpl, requests)
-            }),
-        )
+            })
+        };
+        // SAFETY: the library gives the arguments of an operation.
+        let is_opening = unsafe { (*args).operation } == POST_OPEN;
+        match object.session.as_ref().filter(|_| is_opening) {
+            Some(session) => Ok(session.finish_opening(pass)),
+            None => Ok(pass()),
+        }
     })
 }
 

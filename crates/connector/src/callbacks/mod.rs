@@ -129,6 +129,9 @@ unsafe fn close(
     let info = Arc::clone(&object.info);
     let closed = info.library.caught(Kind::Close, || {
         release_shadows(&info.library);
+        if let Some(session) = &object.session {
+            session.before_leave();
+        }
         let status = object.pass(Effect::Reads, requests, call);
         if status < 0 {
             return Ok(status);

@@ -59,6 +59,8 @@ pub struct Session {
     pub access: PropertyList,
     /// Objects of the log that are open.
     open: AtomicUsize,
+    /// libhdf5 finishes the opening of a file of it.
+    is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
     is_changed: AtomicBool,
     /// `None` for a log that is read.
@@ -137,6 +139,7 @@ impl Session {
                 .ok_or_else(|| format!("{}: it is not there any more", path.display()))?,
             access,
             open: AtomicUsize::new(0),
+            is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             log,
         });
@@ -149,9 +152,31 @@ impl Session {
         Identity::of(info, path).map_or(Ok(Vec::new()), |identity| registry::find(&identity))
     }
 
-    /// One more object of the log is open.
-    pub fn enter(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
+    /// One more object of the log is open. Returns whether it keeps the log open.
+    pub fn enter(&self) -> bool {
+        let counts = !self.is_being_opened.load(Ordering::Relaxed);
+        if counts {
+            self.open.fetch_add(1, Ordering::Relaxed);
+        }
+        counts
+    }
+
+    /// Lets the native file have an object of ours for itself, which lives as long as the file.
+    pub fn finish_opening<R>(&self, finish: impl FnOnce() -> R) -> R {
+        self.is_being_opened.store(true, Ordering::Relaxed);
+        let result = finish();
+        self.is_being_opened.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// An object is about to be closed. The session ends with the last one, while all that libhdf5 knows is still there.
+    pub fn before_leave(&self) {
+        if self.open_objects() == 1
+            && let Some(log) = &self.log
+        {
+            log.close(self.take_changes());
+            log.shadow().close();
+        }
     }
 
     /// An object was closed. With the last one the session ends.

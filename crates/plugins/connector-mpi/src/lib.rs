@@ -4,8 +4,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use h5logfs_host::types::{Id, Status};
 use h5logfs_host::with_return_address;
+use h5logfs_mpi::MpiRanks;
+use h5logfs_output::Ranks;
 use h5logfs_vol_connector::Plugin;
+use h5logfs_vol_connector::library::Library;
+use mpi::ffi::{self, MPI_Comm, MPI_Info};
 
 /// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
 #[unsafe(no_mangle)]
@@ -21,5 +26,32 @@ with_return_address! {
 
 unsafe extern "C" fn info_for(caller: usize) -> *const c_void {
     h5logfs_host::keep_panics_quiet();
+    h5logfs_vol_connector::ranks::set_finder(find_ranks);
     h5logfs_vol_connector::class_for(Plugin::Parallel, caller)
+}
+
+/// `H5Pget_fapl_mpio`.
+type GetCommunicator = unsafe extern "C" fn(Id, *mut MPI_Comm, *mut MPI_Info) -> Status;
+
+/// The ranks of the communicator in a file access property list. `None` where it has none, or MPI does not run.
+fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, String> {
+    let Some(get) = library.function(c"H5Pget_fapl_mpio") else {
+        return Ok(None);
+    };
+    if !h5logfs_mpi::is_running() {
+        return Ok(None);
+    }
+    // SAFETY: the function has this type where a library has it. It gives copies, or fails for a list without one.
+    unsafe {
+        let get = std::mem::transmute::<*const c_void, GetCommunicator>(get);
+        let mut communicator = ffi::RSMPI_COMM_NULL;
+        let mut hints = ffi::RSMPI_INFO_NULL;
+        if library.nested(|_| get(fapl, &mut communicator, &mut hints)) < 0 {
+            return Ok(None);
+        }
+        if hints != ffi::RSMPI_INFO_NULL {
+            ffi::MPI_Info_free(&mut hints);
+        }
+        Ok(Some(Ranks::new(MpiRanks::from_raw(communicator))))
+    }
 }

@@ -395,11 +395,10 @@ struct ShadowLines {
 /// How a plug-in finds the ranks that open a file together: by its file access property list.
 pub type FindRanks = fn(&Library, Id) -> Result<Option<Ranks>, String>;
 
-/// The ranks of a file access property list: those of its communicator, or this process alone.
-fn ranks_of(info: &Info, fapl: Id) -> Result<Ranks, String> {
-    let found = match crate::ranks::finder() {
-        Some(find) => find(&info.library, fapl)?,
-        None => None,
-    };
-    Ok(found.unwrap_or_else(Ranks::one))
+/// The ranks that open a file together. `None`: this process alone.
+fn find_ranks(info: &Info, fapl: Id) -> Result<Option<Ranks>, String> {
+    match crate::ranks::finder() {
+        Some(find) => find(&info.library, fapl),
+        None => Ok(None),
+    }
 }

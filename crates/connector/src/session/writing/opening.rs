@@ -8,22 +8,26 @@ use h5logfs_core::journal::extent::file_id;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_host::types::{FAILURE, Id, access};
-use h5logfs_output::Options;
 use h5logfs_output::files::Files;
+use h5logfs_output::{Options, Ranks};
 
 use super::shadow::Shadow;
-use super::{Log, Open, ranks_of};
+use super::{Log, Open, find_ranks};
 use crate::info::{Info, PropertyList};
 use crate::session::{Opened, Request, Session};
 
 /// Creates a log. `None` for a plain file.
 pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
     let options = info.options()?;
+    let ranks = find_ranks(info, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
     let path = absolute(request.path());
     // libhdf5 says in its own words that there is such a file.
     let is_there = path.symlink_metadata().is_ok();
-    if !options.take(&path) || (is_there && !replaces) || !is_ordinary(info, request) {
+    if !options.take(&path)
+        || (is_there && !replaces)
+        || !is_ordinary(info, request, ranks.is_some())
+    {
         return Ok(None);
     }
     if !Session::open_at(info, &path)?.is_empty() {
@@ -40,7 +44,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>,
     let Some(shadow) = Shadow::create(info, request, &path)? else {
         return Err(refused(&path));
     };
-    let ranks = ranks_of(info, request.fapl)?;
+    let ranks = ranks.unwrap_or_else(Ranks::one);
     let files = Files::create(&path, &ranks, &options).map_err(|e| e.to_string())?;
     let log = Log::new(info.library, shadow, &path, options, Open { ranks, files })?;
     opened(info, request, log).map(Some)
@@ -78,7 +82,7 @@ fn refused(path: &Path) -> String {
 }
 
 fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<Opened, String> {
-    let under = log.shadow().handle();
+    let under = log.shadow().first_handle();
     let session = Session::new(info, request, Some(log))?;
     session.touch();
     Ok(Opened {
@@ -108,21 +112,20 @@ fn is_ours(path: &Path) -> bool {
 
 /// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, and not for
 /// readers that follow it with HDF5's own means.
-fn is_ordinary(info: &Info, request: &Request<'_>) -> bool {
+fn is_ordinary(info: &Info, request: &Request<'_>, is_parallel: bool) -> bool {
     let mut user_block = 0;
     // SAFETY: the lists are of this library; the default list of a creation has no user block.
     let status = info
         .library
         .nested(|f| unsafe { (f.H5Pget_userblock)(request.fcpl, &mut user_block) });
     let has_user_block = status >= 0 && user_block > 0;
-    !has_user_block && !request.has(access::SWMR_WRITE) && has_usual_driver(info, request.fapl)
+    !has_user_block
+        && !request.has(access::SWMR_WRITE)
+        && (is_parallel || has_usual_driver(info, request.fapl))
 }
 
-/// Whether a list names the default driver, or that of MPI.
+/// Whether a list names the default driver.
 fn has_usual_driver(info: &Info, fapl: Id) -> bool {
-    if crate::ranks::finder().is_some_and(|find| matches!(find(&info.library, fapl), Ok(Some(_)))) {
-        return true;
-    }
     let Some(usual) = PropertyList::copy(&info.library, fapl) else {
         return false;
     };

@@ -9,10 +9,10 @@ use h5logfs_core::journal::{Line, Recorded};
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::snapshot::{Content, Snapshot};
 use h5logfs_output::files::Files;
-use h5logfs_output::{Base, Options};
+use h5logfs_output::{Base, Options, Ranks};
 
 use super::shadow::Shadow;
-use super::{Log, Open, ranks_of};
+use super::{Log, Open, find_ranks};
 use crate::info::Info;
 use crate::session::Request;
 
@@ -33,7 +33,7 @@ impl Log {
         path: &Path,
         options: Options,
     ) -> Result<Option<Self>, String> {
-        let ranks = ranks_of(info, request.fapl)?;
+        let ranks = find_ranks(info, request.fapl)?.unwrap_or_else(Ranks::one);
         let mut objects = Objects::default();
         let base = |recorded: Option<&Recorded>| {
             let (found, base) = base_of(path, recorded)?;

@@ -1,16 +1,18 @@
 //! The shadow of a log: a native file in memory, which has all objects and no element of a logged dataset.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use h5logfs_host::types::{FAILURE, Id, Status};
 use parking_lot::Mutex;
 
 use crate::class::{
-    FileFlush, FileGet, FileGetArguments, FileSpecific, FileSpecificArguments, Optional,
+    FileFlush, FileGet, FileGetArguments, FileSpecific, FileSpecificArguments, Location,
+    LocationData, Optional, Token, kind,
 };
 use crate::info::Info;
 use crate::library::Library;
@@ -21,10 +23,14 @@ const INCREMENT: usize = 256 << 10;
 /// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
 const SUFFIX: &str = ".h5logfs-shadow";
 
-/// A handle of our own of the shadow: it is open as long as the log is.
+/// The shadow of an open log. It is open as long as its root group, which we keep: a file closes when nothing of it is
+/// open, and can be asked for its image until then, also when the program has closed it.
 #[derive(Debug)]
 pub struct Shadow {
+    /// The handle that the program gets.
     file: *mut c_void,
+    /// Null once it is closed.
+    root: AtomicPtr<c_void>,
     info: Arc<Info>,
 }
 
@@ -33,9 +39,9 @@ unsafe impl Send for Shadow {}
 // SAFETY: see above.
 unsafe impl Sync for Shadow {}
 
-/// A handle that nothing uses any more.
+/// A root group that nothing uses any more.
 struct Unused {
-    file: *mut c_void,
+    root: *mut c_void,
     info: Arc<Info>,
 }
 
@@ -45,13 +51,16 @@ unsafe impl Send for Unused {}
 static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
 
 impl Drop for Shadow {
-    /// Where a file is closed, libhdf5 looks at all objects that have identifiers. The session may end in the close of
-    /// one that still has its identifier, but nothing behind it. So the handle is closed a little later.
+    /// Where a file closes, libhdf5 looks at all objects that have identifiers. The session may end in the close of one
+    /// that still has its identifier, but nothing behind it. So the root group is closed a little later.
     fn drop(&mut self) {
-        UNUSED.lock().push(Unused {
-            file: self.file,
-            info: Arc::clone(&self.info),
-        });
+        let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !root.is_null() {
+            UNUSED.lock().push(Unused {
+                root,
+                info: Arc::clone(&self.info),
+            });
+        }
     }
 }
 
@@ -65,16 +74,48 @@ pub fn release(library: &Library) {
         let is_own = |unused: &mut Unused| unused.info.library.is(library);
         all.extract_if(.., is_own).collect()
     };
-    for Unused { file, info } in unused {
-        // SAFETY: the handle is ours, and closed once.
-        library.nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
+    for Unused { root, info } in unused {
+        close_root(root, &info);
     }
 }
 
-/// The name that the shadow of a log has.
-pub fn name_of(path: &Path) -> Result<CString, String> {
+fn close_root(root: *mut c_void, info: &Info) {
+    // SAFETY: the group is ours, and closed once.
+    info.library
+        .nested(|f| unsafe { (f.H5VLgroup_close)(root, info.under_vol, 0, ptr::null_mut()) });
+}
+
+/// Opens the root group. Closes the file if that fails.
+fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
+    let mut token = Token([0; 16]);
+    let location = Location {
+        from: kind::FILE,
+        by: Location::SELF,
+        data: LocationData { token: &mut token },
+    };
+    let gapl = info.library.identifier(c"H5P_LST_GROUP_ACCESS_ID_g");
+    let gapl = gapl.ok_or("the library has no default property lists")?;
+    // SAFETY: the file is open, and the path is a C string.
+    let root = info.library.quietly(|f| unsafe {
+        let (vol, root) = (info.under_vol, c"/".as_ptr());
+        (f.H5VLgroup_open)(file, &location, vol, root, gapl, 0, ptr::null_mut())
+    });
+    if root.is_null() {
+        // SAFETY: the file is ours, and closed once.
+        info.library
+            .nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
+        return Err("the root group cannot be opened in memory".into());
+    }
+    Ok(root)
+}
+
+/// A name for the shadow of a log.
+fn name_of(path: &Path) -> Result<CString, String> {
+    // libhdf5 takes files of one name in memory for the same.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().as_bytes().to_vec();
-    name.extend_from_slice(SUFFIX.as_bytes());
+    name.extend_from_slice(format!("{SUFFIX}-{number}").as_bytes());
     CString::new(name).map_err(|_| "a path with a zero byte".into())
 }
 
@@ -124,11 +165,14 @@ impl Shadow {
         image: &[u8],
         make: impl FnOnce(&crate::library::Functions, Id) -> *mut c_void,
     ) -> Result<Option<Self>, String> {
+        /// `H5F_CLOSE_WEAK`: it stays open as long as an object of it.
+        const WEAK: c_int = 1;
         let native = info.native()?;
         let file = native.with_under_list(request.fapl, |list| {
             // SAFETY: the list is of this library, which copies the image.
             let set = info.library.nested(|f| unsafe {
                 let mut status: Status = (f.H5Pset_fapl_core)(list, INCREMENT, 0);
+                status |= (f.H5Pset_fclose_degree)(list, WEAK);
                 // Data are aligned in the log, not in memory.
                 status |= (f.H5Pset_alignment)(list, 1, 1);
                 if !image.is_empty() {
@@ -142,7 +186,23 @@ impl Shadow {
             }
             Ok(info.library.quietly(|f| make(f, list)))
         })?;
-        Ok((!file.is_null()).then_some(Shadow { file, info: native }))
+        if file.is_null() {
+            return Ok(None);
+        }
+        let root = open_root(file, &native)?;
+        Ok(Some(Shadow {
+            file,
+            root: AtomicPtr::new(root),
+            info: native,
+        }))
+    }
+
+    /// Gives the file up, where all objects with identifiers are open. It closes when the program has closed its own.
+    pub fn close(&self) {
+        let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !root.is_null() {
+            close_root(root, &self.info);
+        }
     }
 
     /// The number that the library gives to objects of the file.
@@ -165,6 +225,11 @@ impl Shadow {
             )
         });
         number
+    }
+
+    /// The handle of the program that has made or opened the file.
+    pub fn first_handle(&self) -> *mut c_void {
+        self.file
     }
 
     /// Another handle, for the program. Null if libhdf5 refuses: then the reason is on its error stack.
