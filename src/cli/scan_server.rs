@@ -101,6 +101,7 @@ pub fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
 pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
     let how = How {
         without_sync: args.fsync == Fsync::None,
+        is_own: true,
         ..How::default()
     };
     let closed = match args.caller.refusal()? {

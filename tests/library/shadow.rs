@@ -70,6 +70,11 @@ fn what_a_program_defines_is_shown_and_closed() {
                 python.same_with(&["--whole", "--no-data"], got, &shadow)
             };
             same(&unclosed).unwrap();
+            // A close that was interrupted before its last step is done again.
+            let journal = fs::read(path_of(&log)).unwrap();
+            succeeds(&["recover"], &log);
+            fs::write(path_of(&log), journal).unwrap();
+            same(&export(&log, "interrupted.h5")).unwrap();
             let said = succeeds(&["recover"], &log);
             assert!(
                 said.contains("recovered 2 flushes of 14 datasets"),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::common::PROGRAM;
 use crate::common::people::{ALICE, BOB, can_be_others, copy, corpus, set_mode};
 use crate::common::readers::said;
+use crate::common::shadow::ShadowLog;
 use crate::common::unclosed::{Crc, Log};
 
 fn run(command: &[&str], dir: &Path) -> Output {
@@ -265,4 +266,34 @@ fn other_layouts_say_nothing_of_jobs() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(report.is_object() && report.get("unclosed").is_none());
     }
+}
+
+/// libhdf5 reads the metadata of such a log with all rights of the command.
+#[test]
+fn the_log_of_an_hdf5_program_is_recovered_by_its_owner() {
+    if !can_be_others() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    set_mode(dir.path(), 0o777);
+    let path = dir.path().join("log.h5");
+    let image = dir.path().join("image.h5");
+    hdf5::File::create(&image)
+        .unwrap()
+        .create_group("g")
+        .unwrap();
+    let mut log = ShadowLog::begin(&path);
+    log.set_image(&fs::read(&image).unwrap());
+    log.flush();
+    drop(log);
+    let journal = path.with_file_name("log.h5.h5logfs-journal");
+    BOB.owns(&path, 0o644);
+    BOB.owns(&journal, 0o644);
+    let refused = run(&["recover", "log.h5"], dir.path());
+    let words = format!("an HDF5 program of user {} has written", BOB.uid);
+    assert_says(&refused, false, &[&words]);
+    assert_says(&run(&["check", "log.h5"], dir.path()), true, &["good"]);
+    let mut command = BOB.command(PROGRAM);
+    let recovered = command.args(["recover", "log.h5"]).current_dir(dir.path());
+    assert_says(&recovered.output().unwrap(), true, &["recovered 1 flushes"]);
 }

@@ -41,6 +41,8 @@ pub struct How {
     pub last_flush: Option<u64>,
     /// Do not wait until the files are on the disk.
     pub without_sync: bool,
+    /// The caller has written the log.
+    pub is_own: bool,
 }
 
 /// A data file of the log, with its records up to the last flush that is kept.
@@ -69,6 +71,9 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
         return nothing_to_do(path, last);
     };
     check_locked(&lock, &all).map_err(|e| Error::io(&journal_path, e))?;
+    if !how.is_own && all.shadow.is_some() {
+        refusal::check_owner(path, &all)?;
+    }
     let flushes = all.flushes();
     let kept = choose_flushes(path, &files, all, last)?;
     // First all reads, because they can fail, then the writes.

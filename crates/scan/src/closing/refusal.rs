@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::file_id;
-use h5logfs_core::journal::{self, job_of};
+use h5logfs_core::journal::{self, Recorded, job_of};
 use h5logfs_core::log::log_files::{LogFiles, foreign};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
 use h5logfs_core::log::source_file::SourceFile;
@@ -117,6 +117,19 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
         ),
         _ => Error::io(journal, cause),
     }
+}
+
+/// Fails where another user has written the journal of a log that has a shadow. libhdf5 reads that here with all rights of
+/// this process, and was not made for hostile bytes.
+pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
+    let (user, owner) = (rustix::process::geteuid().as_raw(), journal.identity.owner);
+    if user == owner {
+        return Ok(());
+    }
+    let reason = format!(
+        "an HDF5 program of user {owner} has written its metadata. Only that user can recover it safely: `setpriv --reuid={owner} --clear-groups h5logfs recover …`, as root"
+    );
+    Err(Error::bad_file(path, reason))
 }
 
 /// Why the log cannot be recovered while its journal is locked.
