@@ -63,7 +63,7 @@ fn what_a_program_defines_is_shown_and_closed() {
             let log = dir.path().join("log.h5");
             drop(made.log(&log));
             let unclosed = export(&log, "unclosed.h5");
-            let same = |got| {
+            let same = |got: &Path| {
                 python.same_with(&[], got, &made.native)?;
                 // Made in another second.
                 let shadow = dir.path().join("shadow.h5");
