@@ -139,6 +139,11 @@ impl Info {
         })
     }
 
+    /// Whether the native connector is below.
+    pub fn is_native(&self) -> bool {
+        self.under_value == NATIVE
+    }
+
     /// The same with the native connector below, whose files logs are shown in.
     pub fn native(self: &Arc<Self>) -> Result<Arc<Self>, String> {
         match self.under_value {

@@ -38,12 +38,15 @@ pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_voi
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
     object.answer(Kind::Other, || {
         let mut under = ptr::null_mut();
-        // SAFETY: see the head of the module.
-        let status = object.info.library.quietly(|f| unsafe {
-            (f.H5VLget_wrap_ctx)(object.under, object.info.under_vol, &mut under)
-        });
-        if status < 0 {
-            return Ok(status);
+        // The native connector has none, and each call of the program asks.
+        if !object.info.is_native() {
+            // SAFETY: see the head of the module.
+            let status = object.info.library.quietly(|f| unsafe {
+                (f.H5VLget_wrap_ctx)(object.under, object.info.under_vol, &mut under)
+            });
+            if status < 0 {
+                return Ok(status);
+            }
         }
         let own = Box::new(Context {
             info: Arc::clone(&object.info),

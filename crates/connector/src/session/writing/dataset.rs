@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use h5logfs_core::filters::Filter;
 use h5logfs_host::types::Id;
@@ -42,6 +42,10 @@ pub struct Dataset {
     pub extent: Mutex<Extent>,
     /// Whether an element was written.
     is_written: AtomicBool,
+    /// The dataspace that selected elements of it last.
+    pub last_space: AtomicI64,
+    /// A predefined type that is that of the file: it never changes.
+    pub same_type: AtomicI64,
 }
 
 /// The extent of a dataset.
@@ -264,6 +268,8 @@ impl Dataset {
             allocation,
             extent: Mutex::new(Extent::new(parts.dims)),
             is_written: AtomicBool::new(false),
+            last_space: AtomicI64::new(-1),
+            same_type: AtomicI64::new(-1),
         })
     }
 

@@ -31,6 +31,7 @@ mod transfer;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::CStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +57,20 @@ pub use shadow::release as release_shadows;
 use dataset::{Dataset, Parts};
 use questions::place_of;
 use shadow::Shadow;
+
+/// The variables that hold the types of numbers in C programs.
+const PREDEFINED: [&CStr; 10] = [
+    c"H5T_NATIVE_FLOAT_g",
+    c"H5T_NATIVE_DOUBLE_g",
+    c"H5T_NATIVE_INT_g",
+    c"H5T_NATIVE_UINT_g",
+    c"H5T_NATIVE_LONG_g",
+    c"H5T_NATIVE_ULONG_g",
+    c"H5T_NATIVE_LLONG_g",
+    c"H5T_NATIVE_ULLONG_g",
+    c"H5T_IEEE_F32LE_g",
+    c"H5T_IEEE_F64LE_g",
+];
 
 /// A log that is written.
 #[derive(Debug)]
@@ -89,6 +104,8 @@ struct State {
     reader: Reader,
     /// The blocks of the present call. Kept to save allocations.
     blocks: Blocks,
+    /// Types of the library that no program can change.
+    predefined: Vec<Id>,
 }
 
 /// The files, and the ranks that write them.
@@ -130,6 +147,10 @@ impl Log {
             image: Vec::new(),
             reader: Reader::default(),
             blocks: Blocks::default(),
+            predefined: PREDEFINED
+                .iter()
+                .filter_map(|name| library.identifier(name))
+                .collect(),
         };
         Ok(Log {
             library,

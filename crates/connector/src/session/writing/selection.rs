@@ -1,6 +1,7 @@
 //! What a program selects by dataspaces of its libhdf5: as blocks of a dataset, and as places in memory.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use h5logfs_host::types::Id;
 use h5logfs_output::{Blocks, Selection};
@@ -100,9 +101,10 @@ impl<'a> Space<'a> {
         Ok((in_bounds == elements).then_some(found))
     }
 
-    /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
-    pub fn blocks(self, dims: &[u64], blocks: &mut Blocks) -> Result<(), String> {
-        let rank = self.rank()?;
+    /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements. `is_known`: it has as
+    /// many dimensions.
+    fn blocks(self, dims: &[u64], is_known: bool, blocks: &mut Blocks) -> Result<(), String> {
+        let rank = if is_known { dims.len() } else { self.rank()? };
         if rank != dims.len() {
             return Err(format!(
                 "a selection of {rank} dimensions in a dataset of {}",
@@ -256,17 +258,24 @@ fn rows(extent: &[u64], offset: u64, length: u64, starts: &mut Vec<u64>, counts:
     }
 }
 
-/// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
+/// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`]. `known`: the dataspace that was used
+/// last, whose number of dimensions is that of the dataset.
 pub fn dataset_blocks(
     f: &Functions,
     space: Id,
+    known: &AtomicI64,
     dims: &[u64],
     blocks: &mut Blocks,
 ) -> Result<(), String> {
     match space {
         ALL => blocks.set(&Selection::All, dims),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
-        _ => Space::new(f, space).blocks(dims, blocks),
+        _ => {
+            let is_known = known.load(Ordering::Relaxed) == space;
+            Space::new(f, space).blocks(dims, is_known, blocks)?;
+            known.store(space, Ordering::Relaxed);
+            Ok(())
+        }
     }
 }
 
@@ -295,13 +304,14 @@ pub fn memory_place(f: &Functions, memory: Id, file: Id, elements: u64) -> Resul
             "{selected} elements are selected in memory, and {elements} in the dataset"
         ));
     }
-    let rank = space.rank()?;
-    if elements == 0 || rank == 0 || space.kind() == kind::ALL {
+    let selection = space.kind();
+    if elements == 0 || selection == kind::ALL {
         return Ok(Place::From(0));
     }
-    if space.kind() == kind::POINTS {
+    if selection == kind::POINTS {
         return Ok(Place::Selected(id));
     }
+    let rank = space.rank()?;
     let Some(Box { start, count }) = space.one_box(rank)? else {
         return Ok(Place::Selected(id));
     };

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 use h5logfs_core::boxes::Bounds;
 use h5logfs_host::types::Id;
@@ -26,8 +27,13 @@ fn memory_of<B>(
     buf: *const c_void,
     blocks: &Blocks,
 ) -> Result<Memory, String> {
-    // SAFETY: the library answers for any identifier.
-    let size = unsafe { (f.H5Tget_size)(transfer.memory_type) };
+    let is_same = is_same_type(transfer.dataset, transfer.memory_type);
+    let size = if is_same {
+        transfer.dataset.element
+    } else {
+        // SAFETY: the library answers for any identifier.
+        unsafe { (f.H5Tget_size)(transfer.memory_type) }
+    };
     Ok(Memory {
         buf,
         datatype: transfer.memory_type,
@@ -40,6 +46,11 @@ fn memory_of<B>(
         )?,
         count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
     })
+}
+
+/// Whether a type was found to be that of the file, and cannot have changed since.
+fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
+    dataset.same_type.load(Ordering::Relaxed) == datatype
 }
 
 impl Log {
@@ -64,14 +75,20 @@ impl State {
         let f = library.functions();
         let dataset = transfer.dataset;
         let extent = dataset.extent.lock();
-        dataset_blocks(f, transfer.file_space, &extent.dims, &mut self.blocks)?;
+        dataset_blocks(
+            f,
+            transfer.file_space,
+            &dataset.last_space,
+            &extent.dims,
+            &mut self.blocks,
+        )?;
         if self.blocks.elements == 0 {
             return Ok(());
         }
         let memory = memory_of(f, transfer, transfer.buf, &self.blocks)?;
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
         let elements = unsafe { memory.gathered(library) }?;
-        let elements = if are_equal(f, memory.datatype, dataset.file_type.id) {
+        let elements = if self.is_type_of_file(f, dataset, memory.datatype) {
             elements
         } else {
             let mut background =
@@ -91,6 +108,19 @@ impl State {
             )?)
         };
         self.log(dataset, &extent.dims, elements)
+    }
+
+    /// Whether elements in memory are as in the file.
+    fn is_type_of_file(&self, f: &Functions, dataset: &Dataset, datatype: Id) -> bool {
+        if is_same_type(dataset, datatype) {
+            return true;
+        }
+        let is_same = are_equal(f, datatype, dataset.file_type.id);
+        // A program may change a type of its own, under the same identifier.
+        if is_same && self.predefined.contains(&datatype) {
+            dataset.same_type.store(datatype, Ordering::Relaxed);
+        }
+        is_same
     }
 
     /// What a conversion to the type in the file leaves as it is: members that the program does not write.
@@ -125,7 +155,7 @@ impl State {
             return Err(format!("{}: the file is closed", path.display()));
         };
         let is_direct = elements.len() >= DIRECT && files.may_spill();
-        if is_full && !is_direct && self.section.pending().is_empty().eq(&false) {
+        if is_full && !is_direct && !self.section.pending().is_empty() {
             spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
         }
         let info = dataset.info(dims);
@@ -174,7 +204,13 @@ impl State {
         let f = library.functions();
         let dataset = transfer.dataset;
         let dims = dataset.extent.lock().dims.clone();
-        dataset_blocks(f, transfer.file_space, &dims, &mut self.blocks)?;
+        dataset_blocks(
+            f,
+            transfer.file_space,
+            &dataset.last_space,
+            &dims,
+            &mut self.blocks,
+        )?;
         if self.blocks.elements == 0 {
             return Ok(());
         }
@@ -182,7 +218,7 @@ impl State {
         if memory.buf.is_null() {
             return Err("no buffer was given".into());
         }
-        let is_same = are_equal(f, memory.datatype, dataset.file_type.id);
+        let is_same = self.is_type_of_file(f, dataset, memory.datatype);
         if is_same && let Some(place) = memory.in_one_piece() {
             let bytes = memory.count * memory.size;
             // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
