@@ -471,8 +471,12 @@ impl Files {
         self.data_file.sync()
     }
 
-    /// Closes the data file. Collective.
+    /// Closes the data file, and gives up the lock of the journal. Collective.
     pub fn close(self) {
+        // Dropped, it would stay locked as long as a child of the program has it.
+        if let Some(journal) = self.journal {
+            journal.unlock();
+        }
         // The file is complete, so an error is of no consequence.
         if let Err(e) = self.data_file.close() {
             log::warn!("{}: {e}", self.data_path.display());

@@ -15,7 +15,7 @@ use crate::class::{
     LocationData, Optional, Token, kind,
 };
 use crate::info::Info;
-use crate::library::Library;
+use crate::library::{Functions, Library};
 use crate::session::Request;
 
 /// Bytes by which the file in memory grows.
@@ -83,6 +83,21 @@ fn close_root(root: *mut c_void, info: &Info) {
     // SAFETY: the group is ours, and closed once.
     info.library
         .nested(|f| unsafe { (f.H5VLgroup_close)(root, info.under_vol, 0, ptr::null_mut()) });
+}
+
+/// Keeps a file to what the program that shows and closes logs can read, which may use an older libhdf5: `H5F_LIBVER_V110`.
+///
+/// # Safety
+///
+/// The list is one of the library.
+unsafe fn bound_format(f: &Functions, list: Id) -> Status {
+    const V110: c_int = 2;
+    let (mut low, mut high) = (0, V110);
+    // SAFETY: the caller says so; both are places for a number.
+    unsafe {
+        let status = (f.H5Pget_libver_bounds)(list, &mut low, &mut high);
+        status | (f.H5Pset_libver_bounds)(list, low.min(V110), high.min(V110))
+    }
 }
 
 /// Opens the root group. Closes the file if that fails.
@@ -163,7 +178,7 @@ impl Shadow {
         info: &Arc<Info>,
         request: &Request<'_>,
         image: &[u8],
-        make: impl FnOnce(&crate::library::Functions, Id) -> *mut c_void,
+        make: impl FnOnce(&Functions, Id) -> *mut c_void,
     ) -> Result<Option<Self>, String> {
         /// `H5F_CLOSE_WEAK`: it stays open as long as an object of it.
         const WEAK: c_int = 1;
@@ -173,6 +188,7 @@ impl Shadow {
             let set = info.library.nested(|f| unsafe {
                 let mut status: Status = (f.H5Pset_fapl_core)(list, INCREMENT, 0);
                 status |= (f.H5Pset_fclose_degree)(list, WEAK);
+                status |= bound_format(f, list);
                 // Data are aligned in the log, not in memory.
                 status |= (f.H5Pset_alignment)(list, 1, 1);
                 if !image.is_empty() {
