@@ -5,6 +5,7 @@
 //! | `passing` | files that are no logs: programs see what they see without the connector |
 //! | `reading` | logs that are read |
 //! | `keeping` | logs that are not lost by a program that makes, writes or deletes a file |
+//! | `files` | what is asked of a log that is written; files that become none |
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
 //! | `errors` | what a program is told |
@@ -15,6 +16,7 @@
 mod common;
 
 mod errors;
+mod files;
 mod hosts;
 mod keeping;
 mod options;

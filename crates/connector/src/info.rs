@@ -402,6 +402,13 @@ impl PropertyList {
         PropertyList::copy(&self.library, self.id)
     }
 
+    /// Takes the buffer of pages out of a file access property list: only files with pages have one.
+    pub fn forget_page_buffer(&self) {
+        // SAFETY: the list is ours.
+        self.library
+            .nested(|f| unsafe { (f.H5Pset_page_buffer_size)(self.id, 0, 0, 0) });
+    }
+
     /// Gives the identifier away.
     pub fn into_id(self) -> Id {
         let id = self.id;

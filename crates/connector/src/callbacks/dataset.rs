@@ -207,6 +207,9 @@ impl<B: Copy> Call<B> {
             first.check_like(other)?;
             if self.effect == Effect::Changes {
                 other.touch();
+                if let Some(session) = &other.session {
+                    session.check_unlogged_write(other)?;
+                }
             }
         }
         let mut unders: Vec<_> = objects.iter().map(|object| object.under).collect();

@@ -32,19 +32,21 @@
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use h5logfs_host::types::{Id, SUCCESS, Status};
+use h5logfs_host::types::{Id, SUCCESS, Status, access};
 
 use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
 use crate::info::{Info, PropertyList};
 use crate::object::{Effect, Object};
 
+mod file;
 mod reading;
 mod registry;
 mod writing;
 
+use file::Descriptor;
 pub use registry::Identity;
 use writing::Log;
 
@@ -63,6 +65,10 @@ pub struct Session {
     is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
     is_changed: AtomicBool,
+    /// The program lets others follow what it writes.
+    is_followed: AtomicBool,
+    /// What a program gets that asks for the descriptor.
+    descriptor: OnceLock<Descriptor>,
     /// `None` for a log that is read.
     log: Option<Log>,
 }
@@ -141,6 +147,8 @@ impl Session {
             open: AtomicUsize::new(0),
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
+            is_followed: AtomicBool::new(false),
+            descriptor: OnceLock::new(),
             log,
         });
         registry::add(&session)?;
@@ -149,7 +157,18 @@ impl Session {
 
     /// The logs that this libhdf5 has open at a path, also by another name.
     pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, String> {
-        Identity::of(info, path).map_or(Ok(Vec::new()), |identity| registry::find(&identity))
+        let Some(identity) = Identity::of(info, path) else {
+            return Ok(Vec::new());
+        };
+        let mut found = registry::find(&identity)?;
+        found.retain(|session| session.is_open());
+        Ok(found)
+    }
+
+    /// Whether its files are open. Another file may have the number of one that was closed and deleted, while the program
+    /// still has objects of that one.
+    fn is_open(&self) -> bool {
+        self.log.as_ref().is_none_or(Log::is_open)
     }
 
     /// One more object of the log is open. Returns whether it keeps the log open.
@@ -248,6 +267,11 @@ impl Session {
                 let asked = unsafe { args.arguments.name };
                 Ok(Some(writing::give_name(&self.path, &asked)))
             }
+            FileGet::INTENT if self.is_followed.load(Ordering::Relaxed) => {
+                // SAFETY: the part of this operation.
+                unsafe { *args.arguments.intent = access::WRITE | access::SWMR_WRITE };
+                Ok(Some(SUCCESS))
+            }
             _ => Ok(None),
         }
     }
@@ -256,9 +280,26 @@ impl Session {
     pub fn file_optional(
         &self,
         _file: &Object,
-        _args: &mut Optional,
+        args: &mut Optional,
     ) -> Result<Option<Status>, String> {
-        Ok(None)
+        if self.log.is_none() {
+            return Ok(None);
+        }
+        // SAFETY: the library gives the arguments of an operation.
+        unsafe { file::answer(self, args) }
+    }
+
+    /// Fails where the native file would take elements that are not logged, and each rank has one of its own.
+    pub fn check_unlogged_write(&self, object: &Object) -> Result<(), String> {
+        let log = self.log.as_ref().filter(|log| log.is_parallel());
+        if log.is_none() || !writing::has_extent(object) {
+            return Ok(());
+        }
+        Err(self.about(
+            object,
+            "several ranks cannot write its elements, which are not logged (variable length, references, virtual or \
+             external storage)",
+        ))
     }
 
     /// The file is flushed. The connector below flushes its own file before.
@@ -326,7 +367,7 @@ impl Session {
         let log = self.log.as_ref().ok_or_else(|| self.has_no_records())?;
         for transfer in transfers {
             log.read(transfer)
-                .map_err(|e| self.about(transfer.dataset, &e))?;
+                .map_err(|e| self.about(transfer.object, &e))?;
         }
         Ok(SUCCESS)
     }
@@ -336,14 +377,15 @@ impl Session {
         let log = self.log.as_ref().ok_or_else(|| self.has_no_records())?;
         for transfer in transfers {
             log.write(transfer)
-                .map_err(|e| self.about(transfer.dataset, &e))?;
+                .map_err(|e| self.about(transfer.object, &e))?;
         }
         Ok(SUCCESS)
     }
 
     /// A sentence about a dataset of this file.
-    fn about(&self, dataset: &Dataset, reason: &str) -> String {
-        format!("{}: dataset {}: {reason}", self.path.display(), dataset.id)
+    fn about(&self, object: &Object, reason: &str) -> String {
+        let name = writing::name_of(object);
+        format!("{}: dataset {name}: {reason}", self.path.display())
     }
 
     /// [`Session::dataset`] has said that there is no logged dataset.
@@ -386,7 +428,7 @@ impl Session {
             std::slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len())
         };
         log.set_extent(dataset, dims)
-            .map_err(|e| self.about(dataset, &e))?;
+            .map_err(|e| self.about(object, &e))?;
         Ok(Some(SUCCESS))
     }
 
@@ -402,7 +444,7 @@ impl Session {
         let is_version_2 = writing::is_version_2(&object.info.library);
         // SAFETY: the library gives the arguments of an operation.
         let answered = unsafe { log.dataset_optional(dataset, args, is_version_2) };
-        answered.map_err(|e| self.about(dataset, &e))
+        answered.map_err(|e| self.about(object, &e))
     }
 
     /// `H5Ocopy`: one of both objects belongs to a log at least.

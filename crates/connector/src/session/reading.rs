@@ -108,6 +108,7 @@ pub fn check_delete(request: &Request<'_>) -> Result<(), String> {
 pub fn access_list(session: &Session, args: &mut FileGet) -> Result<Status, String> {
     let copy = session.access.duplicate();
     let copy = copy.ok_or("the file access property list cannot be copied")?;
+    copy.forget_page_buffer();
     args.arguments.access = copy.into_id();
     Ok(SUCCESS)
 }

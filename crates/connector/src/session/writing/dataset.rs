@@ -122,7 +122,8 @@ mod class {
     pub const LAST: super::c_int = 11;
 }
 
-/// Filters that only libhdf5 applies: szip, n-bit, scale-offset. The elements of such a dataset are not logged.
+/// Filters that only libhdf5 applies: szip, n-bit, scale-offset. The elements of such a dataset are not logged
+/// where one process writes.
 const ONLY_NATIVE: std::ops::RangeInclusive<u16> = 4..=6;
 /// `H5S_UNLIMITED`.
 const UNLIMITED: u64 = u64::MAX;
@@ -160,14 +161,18 @@ pub fn is_loggable_layout(f: &Functions, dcpl: Id, is_parallel: bool) -> bool {
     // SAFETY (all calls here): the library answers for any identifier.
     let layout = unsafe { (f.H5Pget_layout)(dcpl) };
     let is_elsewhere = unsafe { (f.H5Pget_external_count)(dcpl) } > 0;
-    let filters = filter_ids(f, dcpl);
     let stays = match layout {
         // All ranks write a compact dataset together, each with its own values.
         layout::COMPACT => !is_parallel,
         layout::VIRTUAL => true,
         _ => false,
     };
-    !stays && !is_elsewhere && !filters.iter().any(|id| ONLY_NATIVE.contains(id))
+    // Elements that stay in the shadow are not written by several ranks: these are logged as they are.
+    let has_native_filter = !is_parallel
+        && filter_ids(f, dcpl)
+            .iter()
+            .any(|id| ONLY_NATIVE.contains(id));
+    !stays && !is_elsewhere && !has_native_filter
 }
 
 fn filter_ids(f: &Functions, dcpl: Id) -> Vec<u16> {

@@ -51,7 +51,7 @@ use crate::library::Library;
 use crate::object::Object;
 pub use copies::copy_object;
 pub use opening::{create, open};
-pub use questions::{NewDataset, give_name, is_version_2};
+pub use questions::{NewDataset, give_name, has_extent, is_version_2, name_of};
 pub use shadow::release as release_shadows;
 
 use dataset::{Dataset, Parts};
@@ -163,6 +163,13 @@ impl Log {
     /// The shadow.
     pub fn shadow(&self) -> &Shadow {
         &self.shadow
+    }
+
+    /// Whether its files are open.
+    pub fn is_open(&self) -> bool {
+        let state = self.state.try_lock();
+        // What is at work is open.
+        state.is_none_or(|state| state.open.is_some())
     }
 
     /// Whether several ranks write it.

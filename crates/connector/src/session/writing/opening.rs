@@ -1,5 +1,6 @@
 //! Which files are logs that this process writes: new ones, and those that it opens again.
 
+use std::ffi::c_int;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,16 +56,27 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, S
     let path = absolute(request.path());
     let mut open = Session::open_at(info, &path)?.into_iter();
     if let Some(session) = open.find(|session| session.log.is_some()) {
+        check_locking(info, request, &session)?;
         return another_handle(info, session).map(Some);
     }
     if !request.has(access::WRITE) || !is_ours(&path) {
         return Ok(None);
     }
+    check_writable(&path)?;
     let options = info.options()?.output;
     match Log::append(info, request, &path, options)? {
         Some(log) => opened(info, request, log).map(Some),
         None => Err(refused(&path)),
     }
+}
+
+/// Fails with the number of the error, which programs look for in the words of libhdf5.
+fn check_writable(path: &Path) -> Result<(), String> {
+    let opened = fs::OpenOptions::new().read(true).write(true).open(path);
+    opened.map(drop).map_err(|e| {
+        let (name, number) = (path.display(), e.raw_os_error().unwrap_or_default());
+        format!("unable to open file: name = '{name}', errno = {number}, error message = '{e}'")
+    })
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -92,6 +104,29 @@ fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<Opened, S
     })
 }
 
+/// All handles of a file use locks alike, as HDF5 wants it since 1.14.4.
+fn check_locking(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), String> {
+    // It wins over all lists.
+    if std::env::var_os("HDF5_USE_FILE_LOCKING").is_some() {
+        return Ok(());
+    }
+    if locking(info, request.fapl) == locking(info, session.access.id) {
+        return Ok(());
+    }
+    let path = session.path.display();
+    Err(format!("{path}: file locking flag values don't match"))
+}
+
+/// Whether a list asks for locks, and whether it goes on where there are none.
+fn locking(info: &Info, fapl: Id) -> (bool, bool) {
+    let (mut is_used, mut is_optional) = (true, false);
+    // SAFETY: the list is of this library.
+    info.library.nested(|f| unsafe {
+        (f.H5Pget_file_locking)(fapl, &mut is_used, &mut is_optional);
+    });
+    (is_used, is_used && is_optional)
+}
+
 fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<Opened, String> {
     let under = session.log.as_ref().map(|log| log.shadow().handle());
     Ok(Opened {
@@ -110,18 +145,53 @@ fn is_ours(path: &Path) -> bool {
     path.is_file() && id().is_some()
 }
 
-/// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, and not for
-/// readers that follow it with HDF5's own means.
+/// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, without pages
+/// or a strategy for free space, which only HDF5's own files have, and not for readers that follow it with HDF5's own
+/// means.
 fn is_ordinary(info: &Info, request: &Request<'_>, is_parallel: bool) -> bool {
-    let mut user_block = 0;
-    // SAFETY: the lists are of this library; the default list of a creation has no user block.
-    let status = info
-        .library
-        .nested(|f| unsafe { (f.H5Pget_userblock)(request.fcpl, &mut user_block) });
-    let has_user_block = status >= 0 && user_block > 0;
-    !has_user_block
-        && !request.has(access::SWMR_WRITE)
+    !request.has(access::SWMR_WRITE)
+        && !has_user_block(info, request.fcpl)
+        && !has_space_strategy(info, request.fcpl)
+        && !has_page_buffer(info, request.fapl)
         && (is_parallel || has_usual_driver(info, request.fapl))
+}
+
+/// Whether a list asks for bytes before the file. The default list does not.
+fn has_user_block(info: &Info, fcpl: Id) -> bool {
+    let mut size = 0;
+    let library = &info.library;
+    // SAFETY: the list is of this library.
+    let status = library.nested(|f| unsafe { (f.H5Pget_userblock)(fcpl, &mut size) });
+    status >= 0 && size > 0
+}
+
+/// Whether a list says how free space is found, and not as libhdf5 does by itself.
+fn has_space_strategy(info: &Info, fcpl: Id) -> bool {
+    /// `H5F_FSPACE_STRATEGY_FSM_AGGR`, and free space is forgotten when the file is closed.
+    const USUAL: (c_int, bool) = (0, false);
+    let (mut strategy, mut persists, mut threshold) = (0, false, 0);
+    // SAFETY: the list is of this library.
+    let status = info.library.nested(|f| unsafe {
+        (f.H5Pget_file_space_strategy)(fcpl, &mut strategy, &mut persists, &mut threshold)
+    });
+    status >= 0 && (strategy, persists) != USUAL
+}
+
+/// Whether a list asks for a buffer of pages. Some versions have a number of their own for the default.
+fn has_page_buffer(info: &Info, fapl: Id) -> bool {
+    let library = &info.library;
+    let usual = library.identifier(c"H5P_LST_FILE_ACCESS_ID_g");
+    let size = page_buffer(info, fapl);
+    size > 0 && usual.is_some_and(|usual| size != page_buffer(info, usual))
+}
+
+fn page_buffer(info: &Info, fapl: Id) -> usize {
+    let (mut size, mut metadata, mut raw) = (0, 0, 0);
+    // SAFETY: the list is of this library.
+    info.library.nested(|f| unsafe {
+        (f.H5Pget_page_buffer_size)(fapl, &mut size, &mut metadata, &mut raw);
+    });
+    size
 }
 
 /// Whether a list names the default driver.

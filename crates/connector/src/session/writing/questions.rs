@@ -1,6 +1,6 @@
 //! What a program asks of a log that it writes, or of a dataset of it, and the shadow cannot answer.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -16,7 +16,8 @@ use super::dataset::{
 use crate::class::{
     ChunkInfo, ChunkInfoByCoord, ChunkIter, ChunkRead, ChunkStorageSize, ChunkWrite, ChunkWrite2,
     DatasetGet, DatasetGetArguments, FileName, Location, LocationData, NumChunks, ObjectGet,
-    ObjectGetArguments, ObjectInfo, Optional, Size, Token, dataset_optional as operation, kind,
+    ObjectGetArguments, ObjectInfo, ObjectName, Optional, Size, Token,
+    dataset_optional as operation, kind,
 };
 use crate::info::{Info, PropertyList};
 use crate::library::Library;
@@ -167,6 +168,53 @@ pub fn place_of(object: &Object, object_type: c_int) -> Result<Place, String> {
     Ok(Place {
         file: facts.file,
         header: u64::from_le_bytes(address),
+    })
+}
+
+/// The path of an object in its file, as a person is told it.
+pub fn name_of(object: &Object) -> String {
+    /// Longer paths are cut.
+    const ROOM: usize = 1024;
+    let mut bytes = [0u8; ROOM];
+    let mut length = 0;
+    let location = Location {
+        from: kind::DATASET,
+        by: Location::SELF,
+        data: LocationData {
+            token: ptr::null_mut(),
+        },
+    };
+    let mut args = ObjectGet {
+        operation: ObjectGet::NAME,
+        arguments: ObjectGetArguments {
+            name: ObjectName {
+                size: ROOM,
+                name: bytes.as_mut_ptr().cast(),
+                length: &mut length,
+            },
+        },
+    };
+    // SAFETY: the object is open, and there is room for the path with a zero byte.
+    let status = object.call(Effect::Reads, |f, under, vol| unsafe {
+        (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
+    });
+    let name = CStr::from_bytes_until_nul(&bytes);
+    match name {
+        Ok(name) if status >= 0 && !name.is_empty() => name.to_string_lossy().into_owned(),
+        _ => "without a name".into(),
+    }
+}
+
+/// Whether a dataset has an extent. One without has no elements to write.
+pub fn has_extent(object: &Object) -> bool {
+    let Ok(space) = ask(object, DatasetGet::SPACE) else {
+        return true;
+    };
+    // SAFETY: the identifier is ours, and closed once.
+    object.info.library.nested(|f| unsafe {
+        let found = extent_of(f, space).is_some();
+        (f.H5Sclose)(space);
+        found
     })
 }
 

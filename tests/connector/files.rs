@@ -1,0 +1,78 @@
+//! What a program asks of a log that it writes, and which files become none.
+
+use crate::common::connector::Connector;
+
+/// Runs code in an empty directory. `is_log(path)` tells whether a file is a log.
+fn run(code: &str) {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let head = "
+import os, sys
+import h5py
+os.chdir(sys.argv[1])
+def is_log(path):
+    return b'_int_att' in open(path, 'rb').read() or os.path.exists(path + '.h5logfs-journal')
+";
+    python.run(&format!("{head}{code}"), &[dir.path()]);
+}
+
+#[test]
+fn what_is_asked_of_the_file_is_answered_for_the_log() {
+    run("
+with h5py.File('a.h5', 'w') as f:
+    f['x'] = list(range(100_000))
+    f.flush()
+    assert f.id.get_filesize() == os.path.getsize('a.h5') >= 800_000
+    descriptor = f.id.get_vfd_handle()
+    assert os.fstat(descriptor).st_ino == os.stat('a.h5').st_ino
+    assert descriptor == f.id.get_vfd_handle()
+    assert not f.swmr_mode
+    f.swmr_mode = True
+    assert f.swmr_mode
+    f['x'][0] = 7
+assert is_log('a.h5')
+assert h5py.File('a.h5')['x'][0] == 7
+");
+}
+
+#[test]
+fn an_error_names_the_dataset() {
+    run("
+with h5py.File('a.h5', 'w') as f:
+    x = f.create_dataset('group/x', (4,), 'i4', chunks=(4,))
+    try:
+        x.id.write_direct_chunk((0,), bytes(3))
+        sys.exit('no error')
+    except OSError as e:
+        assert 'a.h5: dataset /group/x: ' in str(e), e
+");
+}
+
+#[test]
+fn files_with_pages_or_a_strategy_for_free_space_are_plain() {
+    run("
+with h5py.File('pages.h5', 'w', fs_strategy='page', page_buf_size=1 << 14) as f:
+    f['x'] = [1, 2]
+with h5py.File('kept.h5', 'w', fs_persist=True, fs_strategy='fsm') as f:
+    f['x'] = [1, 2]
+with h5py.File('usual.h5', 'w', alignment_threshold=1, alignment_interval=4096) as f:
+    f['x'] = [1, 2]
+assert [is_log(name) for name in ('pages.h5', 'kept.h5', 'usual.h5')] == [False, False, True]
+");
+}
+
+#[test]
+fn a_file_is_opened_again_with_the_same_locking() {
+    run("
+with h5py.File('a.h5', 'w', locking=True) as f:
+    h5py.File('a.h5', 'r+', locking=True).close()
+    try:
+        h5py.File('a.h5', 'r+', locking=False)
+        sys.exit('no error')
+    except OSError as e:
+        assert 'locking' in str(e), e
+");
+}
