@@ -148,6 +148,19 @@ impl Job {
             flushes: 0,
         })
     }
+
+    /// Opens such a file again.
+    fn open(&self, name: &str) -> Result<Rows<'_>> {
+        let mut file = Writer::open(self.path(name), &self.world, Options::default())?;
+        let rows = file.open_dataset::<u64>("/rows")?;
+        let flushes = file.dims(rows)?[0] / u64::from(self.ranks);
+        Ok(Rows {
+            job: self,
+            file,
+            rows,
+            flushes,
+        })
+    }
 }
 
 /// A file with a dataset to which each flush adds a row a rank.
@@ -183,6 +196,25 @@ impl Rows<'_> {
         self.file.flush().unwrap();
     }
 
+    /// Closes the file on a disk that is full at first.
+    fn close_with_ever_more_room(&mut self, stage: &str) {
+        let mut attempt = 0;
+        loop {
+            self.job.pause(&format!("{stage}-{attempt}"));
+            match self.file.close() {
+                Ok(()) => return,
+                Err(error) => {
+                    self.job.agreed(&error);
+                    assert!(matches!(error, Error::Failed { .. }), "{error:?}");
+                    let told = error.to_string();
+                    let cause = told.contains("full.h5") && told.contains(FULL);
+                    assert!(cause && told.lines().count() == 1, "{told}");
+                }
+            }
+            attempt += 1;
+        }
+    }
+
     /// The same with the row lent to the writer.
     fn fill_and_flush_lent(&mut self) -> Result<()> {
         let (at, row) = self.next();
@@ -201,10 +233,11 @@ fn with_subfiles(subfiles: Subfiles) -> Options {
 
 // --- full disks ----------------------------------------------------------------------------------
 
+const FULL: &str = "No space left on device";
+
 /// The disk is full at the creation, then in a flush, then in the close, with a little more room at
-/// each attempt.
+/// each attempt. Then the same when the file is opened again, and at its second close.
 fn full_disk(job: &Job, subfiles: Subfiles) {
-    const FULL: &str = "No space left on device";
     let options = || with_subfiles(subfiles);
     let mut attempt = 0;
     let mut rows = loop {
@@ -230,22 +263,21 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
         rows.file.dataset(&format!("/more/{number}"), spec).unwrap();
     }
     rows.file.flush().unwrap();
+    rows.close_with_ever_more_room("close");
+    job.pause("closed");
     let mut attempt = 0;
-    loop {
-        job.pause(&format!("close-{attempt}"));
-        match rows.file.close() {
-            Ok(()) => break,
-            Err(error) => {
-                job.agreed(&error);
-                assert!(matches!(error, Error::Failed { .. }), "{error:?}");
-                let told = error.to_string();
-                let cause = told.contains("full.h5") && told.contains(FULL);
-                assert!(cause && told.lines().count() == 1, "{told}");
-            }
+    let mut rows = loop {
+        job.pause(&format!("open-{attempt}"));
+        match job.open("full.h5") {
+            Ok(rows) => break rows,
+            Err(error) => job.failed(Err::<(), _>(error), "open", None, FULL),
         }
         attempt += 1;
-    }
-    job.pause("closed");
+    };
+    job.pause("opened");
+    rows.fill_and_flush();
+    rows.close_with_ever_more_room("close-again");
+    job.pause("closed-again");
 }
 
 // --- one rank that cannot write ------------------------------------------------------------------

@@ -198,6 +198,19 @@ fn full_disk(scenario: &str) {
     assert!(attempts > 1, "closed with {attempts} pages");
     run.shows_closed("full.h5", 3);
     run.go("closed");
+    let attempts = with_ever_more_room(&mut run, &disk, "open", "opened", |run| {
+        run.shows_closed("full.h5", 3);
+    });
+    assert!(attempts > 0, "opened without room for its journal");
+    run.shows("full.h5", 3);
+    disk.free();
+    run.go("opened");
+    let attempts = with_ever_more_room(&mut run, &disk, "close-again", "closed-again", |run| {
+        run.shows("full.h5", 4);
+    });
+    assert!(attempts > 1, "closed again with {attempts} pages");
+    run.shows_closed("full.h5", 4);
+    run.go("closed-again");
     run.job.succeed();
 }
 

@@ -6,7 +6,7 @@ use h5logfs_core::log::Tables;
 use h5logfs_core::log::logvol::SUBFILED;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::snapshot::{Snapshot, Source};
 
 /// The state of a log at the begin of an append.
 #[derive(Debug, Clone)]
@@ -45,19 +45,29 @@ impl Base {
         })
     }
 
-    /// That of a closed log in `dir`, whose objects `lines` make. Fails for a log of another writer, whose layout has no
-    /// place for more.
+    /// That of a closed log in `dir`, whose objects `lines` make.
     pub fn of_snapshot(
         dir: &SourceDir,
         snapshot: &Snapshot,
         lines: Vec<Line>,
     ) -> Result<Self, String> {
-        let Tables::LogVol(tables) = &snapshot.log else {
+        Self::of_closed(dir, &snapshot.sources, &snapshot.log, lines)
+    }
+
+    /// That of a closed log in `dir` with these files and tables, whose objects `lines` make. Fails for a log of another
+    /// writer, whose layout has no place for more.
+    pub fn of_closed(
+        dir: &SourceDir,
+        sources: &[Source],
+        tables: &Tables,
+        lines: Vec<Line>,
+    ) -> Result<Self, String> {
+        let Tables::LogVol(tables) = tables else {
             return Err(format!("{OTHER_WRITER}. {INSTEAD}"));
         };
         let is_subfiled = i64::from(tables.config) & SUBFILED != 0;
         let mut data_files = Vec::new();
-        for (number, source) in snapshot.sources.iter().enumerate() {
+        for (number, source) in sources.iter().enumerate() {
             let is_master = is_subfiled && number == 0;
             let file = SourceFile::open_at(dir, &source.place).map_err(|e| e.to_string())?;
             let id = file_id(&file).map_err(|e| e.to_string())?;

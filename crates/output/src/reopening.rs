@@ -102,8 +102,13 @@ impl Prepared {
         // What the journal says is overwritten elsewhere.
         if options.fsync != Fsync::None {
             let parent = journal::parent(&self.path);
-            let synced = sync(&journal_path).and_then(|()| sync(parent));
-            synced.map_err(|e| e.to_string())?;
+            if let Err(e) = sync(&journal_path).and_then(|()| sync(parent)) {
+                // Without it the log is closed as before.
+                if !replace {
+                    journal.remove().map_err(|e| e.to_string())?;
+                }
+                return Err(e.to_string());
+            }
         }
         for (file, end) in files_of(&self.path, subfiles, &ends) {
             let made = make_unclosed(&file, &id, end);

@@ -11,6 +11,8 @@
 //! contiguous extent, a reduction for the total and for errors, a line in the journal, and a broadcast
 //! that tells all ranks of this line. After that the data survive whatever happens to the job.
 //!
+//! A file is created, or a log of earlier jobs is opened again, closed or not ([`Writer::open`]).
+//!
 //! ```no_run
 //! use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
 //! use mpi::traits::*;

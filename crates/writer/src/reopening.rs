@@ -55,7 +55,7 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<De
         let read = SourceDir::of_file(path)
             .and_then(|(dir, name)| ClosedLog::read(&dir, &name).map(|log| (dir, log)));
         let (dir, log) = read.map_err(|e| e.to_string())?;
-        let base = Base::of_snapshot(&dir, &log.snapshot, lines(&log.definitions))?;
+        let base = Base::of_closed(&dir, &log.sources, &log.tables, lines(&log.definitions))?;
         return Ok((base, log.definitions));
     };
     if recorded.shadow.is_some() {
@@ -73,6 +73,26 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<De
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_core::journal::shadow::image_lines;
+    use h5logfs_core::journal::{Commit, FileId, Header, Journal};
+    use h5logfs_core::log::source_file::SourceFile;
+
+    /// Definitions do not say all that such a program may have made.
+    #[test]
+    fn a_log_of_an_hdf5_program_that_is_not_closed_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut lines = image_lines(&[], &[1; 10]).unwrap();
+        let ends = vec![9000];
+        lines.push(Line::Commit(Commit { flush: 1, ends }));
+        let header = Header::new(&FileId([7; 16]), 1, 0, 0);
+        Journal::create_with(&path, &header, &lines, false).unwrap();
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        let recorded = Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap();
+        let refused = state(&path, Some(&recorded)).unwrap_err();
+        let words = ["VOL connector", "`h5logfs recover`"];
+        assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
+    }
 
     #[test]
     fn options_of_new_files_are_refused() {

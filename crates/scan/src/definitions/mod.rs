@@ -19,18 +19,21 @@ use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outline};
 use h5logfs_core::journal::state::scale_definitions;
 use h5logfs_core::journal::value::Value;
+use h5logfs_core::log::Tables;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::snapshot::Source;
 use scales::{ScaleTypes, Stored};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// What the writer has to know of a closed log.
 pub struct ClosedLog {
-    /// Says where its entries and data lie.
-    pub snapshot: Snapshot,
+    /// The files of the log.
+    pub sources: Vec<Source>,
+    /// Where its entries and data lie in them.
+    pub tables: Tables,
     /// Make its objects: the datasets in the order of their IDs, the dimension scales last.
     pub definitions: Vec<Definition>,
 }
@@ -38,33 +41,37 @@ pub struct ClosedLog {
 impl ClosedLog {
     /// Reads the log `name` in `dir` with the libhdf5 of this process.
     pub fn read(dir: &SourceDir, name: &Path) -> CoreResult<Self> {
-        // The program may need its plug-ins.
-        let plugins = h5::PluginState::keep();
-        let _plugins = plugins.map_err(|e| Error::bad_file(dir.full_path(name), e))?;
-        // No chunk shape is wanted, so none is looked for.
-        let settings = Settings {
-            chunking: Chunking::Size(1 << 20),
-            ..Settings::default()
+        let path = dir.full_path(name);
+        let bad = |reason: String| {
+            let refused = crate::check_refusal(&path);
+            refused
+                .err()
+                .unwrap_or_else(|| Error::bad_file(&path, reason))
         };
-        let snapshot = crate::scan(ScanRequest::alone(dir, name, &settings))?;
+        // The program may need its plug-ins.
+        let _plugins = h5::PluginState::keep().map_err(bad)?;
         let source = SourceFile::open(dir, name)?;
-        let found = crate::open(&source).and_then(|file| of_file(&file));
-        let definitions = found.map_err(|reason| {
-            let text = format!(
+        let file = crate::open(&source).map_err(bad)?;
+        let header = logvol::Header::read(&file).map_err(bad)?;
+        let header = header.ok_or_else(|| bad("it is no log".into()))?;
+        let definitions = of_file(&file, header).map_err(|reason| {
+            bad(format!(
                 "the writer cannot append to it: {reason}. HDF5 programs can, with the VOL connector of h5logfs"
-            );
-            Error::bad_file(source.path(), text)
+            ))
         })?;
-        source.check_unchanged()?;
+        let settings = Settings::default();
+        let request = ScanRequest::alone(dir, name, &settings);
+        let log = logvol::find_log(request, &file, source, header).map_err(bad)?;
+        log.sources.check_unchanged()?;
         Ok(ClosedLog {
-            snapshot,
+            sources: log.sources.describe(),
+            tables: log.tables,
             definitions,
         })
     }
 }
 
-fn of_file(file: &Id) -> Result<Vec<Definition>> {
-    let header = logvol::Header::read(file)?.ok_or("it is no log")?;
+fn of_file(file: &Id, header: logvol::Header) -> Result<Vec<Definition>> {
     let mut collector = Collector {
         file,
         scale_types: ScaleTypes::new()?,
