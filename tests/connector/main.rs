@@ -8,6 +8,7 @@
 //! | `files` | what is asked of a log that is written; files that become none |
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
+//! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py itself |
@@ -15,6 +16,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod elsewhere;
 mod errors;
 mod files;
 mod hosts;

@@ -43,12 +43,10 @@ h5logfs_host::functions! {
 
         H5Pget_driver: fn(Id) -> Id,
         H5Pset_fapl_sec2: fn(Id) -> Status,
-        H5Pset_fapl_core: fn(Id, usize, c_int) -> Status,
         H5Pset_fclose_degree: fn(Id, c_int) -> Status,
         H5Pget_libver_bounds: fn(Id, *mut c_int, *mut c_int) -> Status,
         H5Pset_libver_bounds: fn(Id, c_int, c_int) -> Status,
         H5Pset_alignment: fn(Id, Size, Size) -> Status,
-        H5Pset_file_image: fn(Id, *mut c_void, usize) -> Status,
         H5Pget_userblock: fn(Id, *mut Size) -> Status,
         H5Pget_file_space_strategy: fn(Id, *mut c_int, *mut bool, *mut Size) -> Status,
         H5Pget_page_buffer_size: fn(Id, *mut usize, *mut c_uint, *mut c_uint) -> Status,

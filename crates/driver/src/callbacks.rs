@@ -9,9 +9,10 @@ use std::slice;
 use h5logfs_host::types::{Address, DEFAULT, FAILURE, Id, SUCCESS, Status};
 use h5logfs_host::{Kind, with_return_address};
 
-use crate::class::{FEATURES, POSIX_HANDLE, PublicPart, UNDEFINED, Usage};
+use crate::class::{FEATURES, IN_MEMORY, PublicPart, SUPERBLOCK, UNDEFINED, Usage};
 use crate::file::{Content, File, Log};
 use crate::library::{self, Functions, Library};
+use crate::memory::Memory;
 use crate::open::{self, Request};
 
 with_return_address! {
@@ -26,7 +27,50 @@ with_return_address! {
     register "rdx", "x2"
 }
 
+with_return_address! {
+    /// Opens a file for a session: one in memory, or one that such a file leads to.
+    open_in_session(_name: *const c_char, _flags: c_uint, _fapl: Id, _last: Address) -> *mut File = open_in_session_for,
+    register "r8", "x4"
+}
+
 unsafe extern "C" fn open_for(
+    name: *const c_char,
+    flags: c_uint,
+    fapl: Id,
+    last_address: Address,
+    caller: usize,
+) -> *mut File {
+    // SAFETY: the arguments are those of this call.
+    unsafe { open_as(open::open, name, flags, fapl, last_address, caller) }
+}
+
+unsafe extern "C" fn open_in_session_for(
+    name: *const c_char,
+    flags: c_uint,
+    fapl: Id,
+    last_address: Address,
+    caller: usize,
+) -> *mut File {
+    // SAFETY: the arguments are those of this call.
+    unsafe {
+        open_as(
+            open::open_in_session,
+            name,
+            flags,
+            fapl,
+            last_address,
+            caller,
+        )
+    }
+}
+
+/// Opens a file in a way.
+///
+/// # Safety
+///
+/// The arguments are those that libhdf5 has called with.
+unsafe fn open_as(
+    open: impl FnOnce(&Library, &Request<'_>) -> Result<Option<Content>, String>,
     name: *const c_char,
     flags: c_uint,
     fapl: Id,
@@ -45,7 +89,7 @@ unsafe extern "C" fn open_for(
             fapl,
             last_address,
         };
-        let content = open::open(library, &request)?;
+        let content = open(library, &request)?;
         Ok(content.map(|content| Box::new(File::new(*library, content))))
     });
     opened.flatten().map_or(std::ptr::null_mut(), Box::into_raw)
@@ -91,15 +135,17 @@ unsafe fn with<R>(
 }
 
 impl File {
-    /// Calls the default driver for a plain file, and something of ours for a log.
+    /// Calls the default driver for a plain file, and something of ours for a log and for a file in memory.
     fn pass<R>(
         &self,
         plain: impl FnOnce(&Functions, *mut PublicPart) -> R,
         log: impl FnOnce(&Log) -> Result<R, String>,
+        memory: impl FnOnce(&Memory) -> Result<R, String>,
     ) -> Result<R, String> {
         match &self.content {
             Content::Plain(inner) => Ok(self.library.nested(|f| plain(f, inner.as_ptr()))),
             Content::Log(own) => log(own),
+            Content::Memory(own) => memory(own),
         }
     }
 }
@@ -122,7 +168,7 @@ pub unsafe extern "C" fn close(file: *mut File) -> Status {
             Content::Plain(inner) => {
                 Ok(library.nested(|f| unsafe { (f.H5FDclose)(inner.as_ptr()) }))
             }
-            Content::Log(_) => Ok(SUCCESS),
+            Content::Log(_) | Content::Memory(_) => Ok(SUCCESS),
         }
         .inspect(|_| drop(file))
     });
@@ -145,8 +191,8 @@ pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int 
                     .nested(|f| unsafe { (f.H5FDcmp)(a.as_ptr(), b.as_ptr()) })
             }
             (Content::Log(a), Content::Log(b)) => a.identity.cmp(&b.identity) as c_int,
-            (Content::Log(_), Content::Plain(_)) => -1,
-            (Content::Plain(_), Content::Log(_)) => 1,
+            (Content::Memory(a), Content::Memory(b)) => a.identity().cmp(&b.identity()) as c_int,
+            (a, b) => a.kind().cmp(&b.kind()) as c_int,
         })
     });
     compared.unwrap_or(-1)
@@ -171,8 +217,12 @@ pub unsafe extern "C" fn query(file: *const File, flags: *mut c_ulong) -> Status
         with(file, Kind::Open, FAILURE, |file| {
             file.pass(
                 |f, inner| (f.H5FDquery)(inner, flags),
+                |log| {
+                    flags.write(log.features());
+                    Ok(SUCCESS)
+                },
                 |_| {
-                    flags.write(FEATURES & !POSIX_HANDLE);
+                    flags.write(IN_MEMORY);
                     Ok(SUCCESS)
                 },
             )
@@ -192,6 +242,7 @@ pub unsafe extern "C" fn allocated(file: *const File, usage: Usage) -> Address {
             file.pass(
                 |f, inner| (f.H5FDget_eoa)(inner, usage),
                 |log| Ok(log.allocated()),
+                |memory| Ok(memory.allocated()),
             )
         })
     }
@@ -212,6 +263,10 @@ pub unsafe extern "C" fn set_allocated(file: *mut File, usage: Usage, address: A
                     log.set_allocated(address);
                     Ok(SUCCESS)
                 },
+                |memory| {
+                    memory.set_allocated(address);
+                    Ok(SUCCESS)
+                },
             )
         })
     }
@@ -229,6 +284,7 @@ pub unsafe extern "C" fn end(file: *const File, usage: Usage) -> Address {
             file.pass(
                 |f, inner| (f.H5FDget_eof)(inner, usage),
                 |log| Ok(log.open.len()),
+                |memory| Ok(memory.len()),
             )
         })
     }
@@ -246,6 +302,7 @@ pub unsafe extern "C" fn handle(file: *mut File, fapl: Id, handle: *mut *mut c_v
             file.pass(
                 |f, inner| (f.H5FDget_vfd_handle)(inner, fapl, handle),
                 |log| Err(log.no_descriptor()),
+                |_| Err("a file in memory has no descriptor".into()),
             )
         })
     }
@@ -270,19 +327,32 @@ pub unsafe extern "C" fn read(
             file.pass(
                 |f, inner| (f.H5FDread)(inner, usage, DEFAULT, at, size, buf),
                 |log| {
-                    let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
-                        return Err("no place for the bytes that are read".into());
-                    };
-                    // libhdf5 gives `size` bytes. They may never have been written to; nothing reads them before that.
-                    let buf = slice::from_raw_parts_mut(buf.as_ptr(), size);
+                    let buf = place(buf, size)?;
                     log.read(at, buf).map(|()| SUCCESS)
+                },
+                |memory| {
+                    memory.read(at, place(buf, size)?);
+                    Ok(SUCCESS)
                 },
             )
         })
     }
 }
 
-/// Writes bytes to a plain file.
+/// The place for bytes that are read.
+///
+/// # Safety
+///
+/// libhdf5 gives `size` bytes at `buf`. They may never have been written to; nothing reads them before that.
+unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], String> {
+    let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
+        return Err("no place for the bytes that are read".into());
+    };
+    // SAFETY: the caller says so.
+    Ok(unsafe { slice::from_raw_parts_mut(buf.as_ptr(), size) })
+}
+
+/// Writes bytes to a plain file, or to one in memory.
 ///
 /// # Safety
 ///
@@ -300,7 +370,24 @@ pub unsafe extern "C" fn write(
         with(file, Kind::Write, FAILURE, |file| {
             file.pass(
                 |f, inner| (f.H5FDwrite)(inner, usage, DEFAULT, at, size, buf),
-                |log| Err(log.read_only()),
+                |log| {
+                    if log.is_inherited {
+                        // libhdf5 marks a file there that it has open for writing, which a log never is.
+                        if usage != SUPERBLOCK {
+                            log.tell_lost();
+                        }
+                        return Ok(SUCCESS);
+                    }
+                    Err(log.read_only())
+                },
+                |memory| {
+                    let Some(buf) = NonNull::new(buf.cast_mut().cast::<u8>()) else {
+                        return Err("no bytes to write".into());
+                    };
+                    // libhdf5 gives `size` bytes.
+                    let buf = slice::from_raw_parts(buf.as_ptr(), size);
+                    memory.write(at, buf).map(|()| SUCCESS)
+                },
             )
         })
     }
@@ -318,12 +405,13 @@ pub unsafe extern "C" fn flush(file: *mut File, _transfer: Id, is_closing: bool)
             file.pass(
                 |f, inner| (f.H5FDflush)(inner, DEFAULT, is_closing),
                 |_| Ok(SUCCESS),
+                |_| Ok(SUCCESS),
             )
         })
     }
 }
 
-/// Gives a plain file the length that libhdf5 has allocated.
+/// Gives a plain file, or one in memory, the length that libhdf5 has allocated.
 ///
 /// # Safety
 ///
@@ -334,7 +422,13 @@ pub unsafe extern "C" fn truncate(file: *mut File, _transfer: Id, is_closing: bo
         with(file, Kind::Write, FAILURE, |file| {
             file.pass(
                 |f, inner| (f.H5FDtruncate)(inner, DEFAULT, is_closing),
-                |log| Err(log.read_only()),
+                |log| {
+                    if log.is_inherited {
+                        return Ok(SUCCESS);
+                    }
+                    Err(log.read_only())
+                },
+                |memory| memory.truncate().map(|()| SUCCESS),
             )
         })
     }
@@ -357,6 +451,7 @@ pub unsafe extern "C" fn lock(file: *mut File, is_exclusive: bool) -> Status {
                     }
                     Ok(SUCCESS)
                 },
+                |_| Ok(SUCCESS),
             )
         })
     }
@@ -371,7 +466,11 @@ pub unsafe extern "C" fn unlock(file: *mut File) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Open, FAILURE, |file| {
-            file.pass(|f, inner| (f.H5FDunlock)(inner), |_| Ok(SUCCESS))
+            file.pass(
+                |f, inner| (f.H5FDunlock)(inner),
+                |_| Ok(SUCCESS),
+                |_| Ok(SUCCESS),
+            )
         })
     }
 }
@@ -398,6 +497,10 @@ pub unsafe extern "C" fn control(
                 |log| match flags & FAIL_IF_UNKNOWN {
                     0 => Ok(SUCCESS),
                     _ => Err(format!("{}: no such operation", log.path.display())),
+                },
+                |_| match flags & FAIL_IF_UNKNOWN {
+                    0 => Ok(SUCCESS),
+                    _ => Err("a file in memory: no such operation".into()),
                 },
             )
         })

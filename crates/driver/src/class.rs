@@ -1,6 +1,6 @@
 //! The structures of `H5FDdevelop.h`, and our table of callbacks. They are the same in HDF5 1.14.0 to 2.2.
 
-use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
 use h5logfs_host::types::{Address, Id, Status};
 
@@ -18,6 +18,13 @@ const LAST_ADDRESS: Address = i64::MAX as Address;
 /// What the default driver says of itself in these versions: metadata and small data are put together, data are
 /// sieved, files have a POSIX descriptor, allow one writer with several readers, and are of the default format.
 pub const FEATURES: c_ulong = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | POSIX_HANDLE | 0x1000 | 0x8000;
+/// `H5FD_FEAT_ACCUMULATE_METADATA` and `H5FD_FEAT_DATA_SIEVE`: what is written is held back. Metadata that were put together
+/// are written without telling what they are.
+pub const HOLDS_BACK: c_ulong = 0x02 | 0x04 | 0x08;
+/// The same of a file in memory: metadata and small data are put together, and data are sieved.
+pub const IN_MEMORY: c_ulong = 0x01 | 0x02 | 0x04 | 0x08 | 0x10;
+/// `H5FD_MEM_SUPER`: the superblock of a file.
+pub const SUPERBLOCK: Usage = 1;
 /// `H5FD_FEAT_POSIX_COMPAT_HANDLE`.
 pub const POSIX_HANDLE: c_ulong = 0x80;
 
@@ -111,7 +118,9 @@ unsafe impl Sync for Class {}
 /// Vectors and selections are left out, as in the default driver. With them libhdf5 would read each piece of a
 /// selection by itself where it otherwise reads through its sieve buffer, and plain files would be read and written in
 /// another way than without us.
-pub static DRIVER: Class = Class {
+pub static DRIVER: Class = DRIVER_TABLE;
+
+const DRIVER_TABLE: Class = Class {
     version: 1,
     // Not reserved by the HDF Group (256 and more), and at most 65535: "H5".
     value: 0x4835,
@@ -156,3 +165,14 @@ pub static DRIVER: Class = Class {
     // H5FD_FLMAP_DICHOTOMY: data and heaps, and all else. The files that are made look like those of the default driver.
     free_lists: [1, 1, 1, 3, 3, 1, 1],
 };
+
+/// The driver of sessions, which the connector registers beside the other one: it knows files in memory, too.
+pub static SESSION_DRIVER: Class = Class {
+    value: 0x4836,
+    name: SESSION_NAME.as_ptr(),
+    open: callbacks::open_in_session,
+    ..DRIVER_TABLE
+};
+
+/// The name of the driver of sessions.
+pub const SESSION_NAME: &CStr = c"h5logfs-session";

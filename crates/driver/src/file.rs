@@ -1,15 +1,17 @@
 //! An open file.
 
+use std::ffi::c_ulong;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use h5logfs_catalog::direct::OpenLog;
 
 use h5logfs_host::types::Address;
 
-use crate::class::PublicPart;
+use crate::class::{FEATURES, HOLDS_BACK, POSIX_HANDLE, PublicPart};
 use crate::library::Library;
+use crate::memory::Memory;
 
 /// An open file, of which libhdf5 knows the first part.
 #[repr(C)]
@@ -28,6 +30,19 @@ pub enum Content {
     Plain(NonNull<PublicPart>),
     /// The canonical file of a log.
     Log(Log),
+    /// A file in memory.
+    Memory(Memory),
+}
+
+impl Content {
+    /// A number that orders files of different kinds.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Content::Log(_) => 0,
+            Content::Plain(_) => 1,
+            Content::Memory(_) => 2,
+        }
+    }
 }
 
 /// The canonical file of a log.
@@ -39,6 +54,10 @@ pub struct Log {
     pub identity: (u64, u64),
     /// A program wants to write to it, so nothing of it is read.
     pub is_refused: bool,
+    /// A file that is open for writing leads to it, so it was opened for that, too, whether anything is to be written or
+    /// not.
+    pub is_inherited: bool,
+    is_told: AtomicBool,
     /// The end of what libhdf5 has allocated. It keeps its files' ends in the drivers.
     allocated: AtomicU64,
 }
@@ -60,8 +79,28 @@ impl Log {
             open,
             identity,
             is_refused,
+            is_inherited: false,
+            is_told: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
         }
+    }
+
+    /// Says, once, that a write is lost. libhdf5 holds back what is written, and uses what it has freed if that fails where
+    /// it gives the file up: so it does not hear of it.
+    pub fn tell_lost(&self) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            eprintln!(
+                "h5logfs: what was written by a link is lost: {}",
+                self.read_only()
+            );
+        }
+    }
+
+    /// What the driver can do with it.
+    pub fn features(&self) -> c_ulong {
+        // A write to the superblock is told from others.
+        let lacking = if self.is_inherited { HOLDS_BACK } else { 0 };
+        FEATURES & !POSIX_HANDLE & !lacking
     }
 
     pub fn allocated(&self) -> Address {

@@ -30,6 +30,7 @@
 //! | `class` | the structures that HDF5 declares, and the table of callbacks |
 //! | `library` | the functions of libhdf5 that it calls |
 //! | `open` | what a path is opened as |
+//! | `memory` | files in memory, for the connector |
 //! | `file` | an open file |
 //! | `callbacks` | what libhdf5 calls |
 //!
@@ -37,7 +38,7 @@
 //! library that has loaded it.
 //!
 //! **Several libhdf5 in one process.** Two of them share one copy of a plug-in ([`h5logfs_host`]). So this links none and
-//! keeps no state outside its files. Each file keeps the library that opened it, and calls no other.
+//! keeps no state outside its files, but for the names of files in memory, which no two sessions share. Each file keeps the library that opened it, and calls no other.
 //!
 //! **The host.** No threads, no signal handlers, no lines on standard error. Errors go to the error stack of the library
 //! that called. A panic becomes an error.
@@ -48,11 +49,13 @@ mod callbacks;
 mod class;
 mod file;
 mod library;
+mod memory;
 mod open;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
+pub use memory::{Announced, announce};
 pub use open::{check_replaceable, path_of};
 
 /// `H5PL_TYPE_VFD`: what kind of plug-in this is.
@@ -62,3 +65,12 @@ pub const PLUGIN_TYPE: c_int = 2;
 pub fn class() -> *const c_void {
     (&raw const class::DRIVER).cast()
 }
+
+/// The table of callbacks of the driver of sessions. A name that was announced ([`announce`]) is a file in memory to it.
+/// It opens all else for the links and the virtual datasets of such a file: a log is read even if that file is written.
+pub fn session_class() -> *const c_void {
+    (&raw const class::SESSION_DRIVER).cast()
+}
+
+/// The name of that driver.
+pub const SESSION_DRIVER: &CStr = class::SESSION_NAME;

@@ -15,6 +15,7 @@ use h5logfs_host::types::{Address, Id, access};
 
 use crate::file::{Content, Log};
 use crate::library::{self, Library};
+use crate::memory::Memory;
 
 /// What a program asks for.
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +44,31 @@ pub fn path_of(name: &CStr) -> &Path {
 
 /// Opens a file. `None` if the default driver could not: then the reason is on the error stack.
 pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>, String> {
-    if let Some(log) = open_log(library, request)? {
-        return Ok(Some(Content::Log(log)));
+    match open_log(library, request)? {
+        Some(log) => Ok(Some(Content::Log(log))),
+        None => Ok(open_plain(library, request)),
     }
+}
+
+/// Opens a file in memory, or a file to which a link or a virtual dataset of such a file leads. libhdf5 opens that with
+/// the driver and the flags of the file in memory.
+pub fn open_in_session(
+    library: &Library,
+    request: &Request<'_>,
+) -> Result<Option<Content>, String> {
+    if let Some(memory) = Memory::open(request.name, request.flags) {
+        return Ok(Some(Content::Memory(memory)));
+    }
+    let Some(mut log) = open_log(library, request)? else {
+        return Ok(open_plain(library, request));
+    };
+    log.is_inherited = log.is_refused;
+    log.is_refused = false;
+    Ok(Some(Content::Log(log)))
+}
+
+/// Opens a file by the default driver.
+fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
     let file =
         library::with_default_driver(library, request.fapl, std::ptr::null_mut(), |f, fapl| {
             // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
@@ -58,7 +81,7 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
                 )
             }
         });
-    Ok(NonNull::new(file).map(Content::Plain))
+    NonNull::new(file).map(Content::Plain)
 }
 
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.

@@ -1,6 +1,6 @@
 //! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::fs;
 use std::path::Path;
 use std::ptr;
@@ -145,19 +145,21 @@ fn has_image(info: &Info, fapl: Id) -> bool {
 /// Calls with a copy of a file access property list for the native connector, in which the file driver is set.
 fn with_driver<R>(info: &Arc<Info>, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, String> {
     info.with_under_list(fapl, |list| {
-        // SAFETY: the library is ready to be called, and `list` is a list of ours. The class lives as long as the process.
-        let status = info.library.nested(|f| unsafe {
-            // Once, and for good: files with the same driver are compared with each other.
-            if (f.H5FDis_driver_registered_by_name)(DRIVER.as_ptr()) <= 0
-                && (f.H5FDregister)(h5logfs_file_driver::class()) < 0
-            {
-                return FAILURE;
-            }
-            (f.H5Pset_driver_by_name)(list, DRIVER.as_ptr(), ptr::null())
-        });
-        match status {
+        match set_driver(info, list, DRIVER, h5logfs_file_driver::class()) {
             0.. => Ok(call(list)),
             _ => Err("the file driver cannot be registered".into()),
         }
+    })
+}
+
+/// Sets a file driver of ours in a list.
+pub fn set_driver(info: &Info, list: Id, name: &CStr, class: *const c_void) -> Status {
+    // SAFETY: the library is ready to be called, and `list` is a list of ours. The class lives as long as the process.
+    info.library.nested(|f| unsafe {
+        // Once, and for good: files with the same driver are compared with each other.
+        if (f.H5FDis_driver_registered_by_name)(name.as_ptr()) <= 0 && (f.H5FDregister)(class) < 0 {
+            return FAILURE;
+        }
+        (f.H5Pset_driver_by_name)(list, name.as_ptr(), ptr::null())
     })
 }

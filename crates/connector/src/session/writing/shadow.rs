@@ -1,12 +1,13 @@
 //! The shadow of a log: a native file in memory, which has all objects and no element of a logged dataset.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use h5logfs_file_driver::{Announced, SESSION_DRIVER};
 use h5logfs_host::types::{FAILURE, Id, Status};
 use parking_lot::Mutex;
 
@@ -17,9 +18,8 @@ use crate::class::{
 use crate::info::Info;
 use crate::library::{Functions, Library};
 use crate::session::Request;
+use crate::session::reading::set_driver;
 
-/// Bytes by which the file in memory grows.
-const INCREMENT: usize = 256 << 10;
 /// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
 const SUFFIX: &str = ".h5logfs-shadow";
 
@@ -32,6 +32,8 @@ pub struct Shadow {
     /// Null once it is closed.
     root: AtomicPtr<c_void>,
     info: Arc<Info>,
+    /// Its name is not given to another file meanwhile.
+    _announced: Announced,
 }
 
 // SAFETY: libhdf5 guards its objects by its own lock, or leaves that to the program.
@@ -124,14 +126,15 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
     Ok(root)
 }
 
-/// A name for the shadow of a log.
-fn name_of(path: &Path) -> Result<CString, String> {
-    // libhdf5 takes files of one name in memory for the same.
+/// Tells the file driver of a file in memory, by a name for the shadow of a log.
+fn announce(path: &Path, image: &[u8]) -> Result<Announced, String> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().as_bytes().to_vec();
     name.extend_from_slice(format!("{SUFFIX}-{number}").as_bytes());
-    CString::new(name).map_err(|_| "a path with a zero byte".into())
+    let name = CString::new(name).map_err(|_| "a path with a zero byte")?;
+    h5logfs_file_driver::announce(name, image.to_vec())
+        .ok_or_else(|| "the file in memory has the name of another one".into())
 }
 
 impl Shadow {
@@ -143,8 +146,7 @@ impl Shadow {
         path: &Path,
     ) -> Result<Option<Self>, String> {
         const CREATE: u32 = 0x02;
-        let name = name_of(path)?;
-        Self::made(info, request, &[], |f, fapl| {
+        Self::made(info, request, announce(path, &[])?, |f, name, fapl| {
             // SAFETY: the lists are of this library, and the name is a C string.
             unsafe {
                 (f.H5VLfile_create)(
@@ -167,8 +169,7 @@ impl Shadow {
         image: &[u8],
     ) -> Result<Option<Self>, String> {
         const WRITE: u32 = 0x01;
-        let name = name_of(path)?;
-        Self::made(info, request, image, |f, fapl| {
+        Self::made(info, request, announce(path, image)?, |f, name, fapl| {
             // SAFETY: the list is of this library, and the name is a C string.
             unsafe { (f.H5VLfile_open)(name.as_ptr(), WRITE, fapl, request.dxpl, ptr::null_mut()) }
         })
@@ -177,30 +178,26 @@ impl Shadow {
     fn made(
         info: &Arc<Info>,
         request: &Request<'_>,
-        image: &[u8],
-        make: impl FnOnce(&Functions, Id) -> *mut c_void,
+        announced: Announced,
+        make: impl FnOnce(&Functions, &CStr, Id) -> *mut c_void,
     ) -> Result<Option<Self>, String> {
         /// `H5F_CLOSE_WEAK`: it stays open as long as an object of it.
         const WEAK: c_int = 1;
         let native = info.native()?;
         let file = native.with_under_list(request.fapl, |list| {
-            // SAFETY: the list is of this library, which copies the image.
-            let set = info.library.nested(|f| unsafe {
-                let mut status: Status = (f.H5Pset_fapl_core)(list, INCREMENT, 0);
-                status |= (f.H5Pset_fclose_degree)(list, WEAK);
-                status |= bound_format(f, list);
+            let (name, class) = (SESSION_DRIVER, h5logfs_file_driver::session_class());
+            let mut set = set_driver(info, list, name, class);
+            // SAFETY: the list is of this library.
+            set |= info.library.nested(|f| unsafe {
                 // Data are aligned in the log, not in memory.
-                status |= (f.H5Pset_alignment)(list, 1, 1);
-                if !image.is_empty() {
-                    status |=
-                        (f.H5Pset_file_image)(list, image.as_ptr().cast_mut().cast(), image.len());
-                }
-                status
+                (f.H5Pset_fclose_degree)(list, WEAK)
+                    | (f.H5Pset_alignment)(list, 1, 1)
+                    | bound_format(f, list)
             });
             if set == FAILURE {
                 return Err("the file in memory cannot be described".to_owned());
             }
-            Ok(info.library.quietly(|f| make(f, list)))
+            Ok(info.library.quietly(|f| make(f, announced.name(), list)))
         })?;
         if file.is_null() {
             return Ok(None);
@@ -210,6 +207,7 @@ impl Shadow {
             file,
             root: AtomicPtr::new(root),
             info: native,
+            _announced: announced,
         }))
     }
 

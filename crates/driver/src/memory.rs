@@ -1,0 +1,158 @@
+//! Files in memory: the files of a caller in this process, which libhdf5 opens by names that were announced.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, LazyLock};
+
+use h5logfs_host::types::{Address, access};
+use parking_lot::Mutex;
+
+/// The bytes of all files that are announced, by their names.
+static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Arc<Bytes>>>> = LazyLock::new(Mutex::default);
+
+type Bytes = Mutex<Vec<u8>>;
+
+/// A name by which the driver of sessions opens a file in memory, until this is dropped. What is open stays so.
+#[derive(Debug)]
+pub struct Announced {
+    name: CString,
+}
+
+/// Announces a file of the bytes. `None` if there is one of that name.
+pub fn announce(name: CString, bytes: Vec<u8>) -> Option<Announced> {
+    let mut all = ANNOUNCED.lock();
+    if all.contains_key(&name) {
+        return None;
+    }
+    all.insert(name.clone(), Arc::new(Mutex::new(bytes)));
+    Some(Announced { name })
+}
+
+impl Announced {
+    /// The name.
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        ANNOUNCED.lock().remove(&self.name);
+    }
+}
+
+/// An open file in memory.
+#[derive(Debug)]
+pub struct Memory {
+    bytes: Arc<Bytes>,
+    /// The end of what libhdf5 has allocated.
+    allocated: Mutex<Address>,
+}
+
+impl Memory {
+    /// The file that was announced by a name.
+    pub fn open(name: &CStr, flags: u32) -> Option<Self> {
+        let bytes = ANNOUNCED.lock().get(name).map(Arc::clone)?;
+        if flags & access::TRUNCATE != 0 {
+            bytes.lock().clear();
+        }
+        Some(Memory {
+            bytes,
+            allocated: Mutex::new(0),
+        })
+    }
+
+    /// A number that orders files.
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.bytes).addr()
+    }
+
+    pub fn allocated(&self) -> Address {
+        *self.allocated.lock()
+    }
+
+    pub fn set_allocated(&self, address: Address) {
+        *self.allocated.lock() = address;
+    }
+
+    pub fn len(&self) -> Address {
+        self.bytes.lock().len() as Address
+    }
+
+    /// Fills `buf`, past the end of the file with zeros.
+    pub fn read(&self, at: Address, buf: &mut [u8]) {
+        let bytes = self.bytes.lock();
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let found = bytes.get(at..).unwrap_or_default();
+        let count = found.len().min(buf.len());
+        buf[..count].copy_from_slice(&found[..count]);
+        buf[count..].fill(0);
+    }
+
+    pub fn write(&self, at: Address, data: &[u8]) -> Result<(), String> {
+        let end = at.checked_add(data.len() as u64).ok_or_else(too_large)?;
+        let mut bytes = self.bytes.lock();
+        if end > bytes.len() as u64 {
+            resize(&mut bytes, end)?;
+        }
+        // It fits: the file has `end` bytes.
+        let at = at as usize;
+        bytes[at..at + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    /// Gives the file the length that libhdf5 has allocated.
+    pub fn truncate(&self) -> Result<(), String> {
+        resize(&mut self.bytes.lock(), self.allocated())
+    }
+}
+
+fn resize(bytes: &mut Vec<u8>, size: u64) -> Result<(), String> {
+    let size = usize::try_from(size).map_err(|_| too_large())?;
+    let more = size.saturating_sub(bytes.len());
+    bytes.try_reserve(more).map_err(|_| too_large())?;
+    bytes.resize(size, 0);
+    Ok(())
+}
+
+fn too_large() -> String {
+    "the file in memory has no room".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_open_under_its_name_only_while_it_is_announced() {
+        let name = || c"a file of this test".to_owned();
+        let announced = announce(name(), vec![1, 2, 3]).expect("a free name");
+        assert!(announce(name(), Vec::new()).is_none());
+        let one = Memory::open(announced.name(), 0).expect("announced");
+        let other = Memory::open(announced.name(), 0).expect("announced");
+        assert_eq!(one.identity(), other.identity());
+        one.write(4, &[5]).expect("room");
+        let mut read = [9; 6];
+        other.read(1, &mut read);
+        assert_eq!(read, [2, 3, 0, 5, 0, 0]);
+        drop(announced);
+        assert!(Memory::open(&name(), 0).is_none());
+        assert_eq!(one.len(), 5);
+    }
+
+    #[test]
+    fn a_file_is_cut_to_what_is_allocated_and_refuses_what_has_no_room() {
+        let announced = announce(c"another file of this test".to_owned(), vec![7; 10]);
+        let announced = announced.expect("a free name");
+        let file = Memory::open(announced.name(), 0).expect("announced");
+        file.set_allocated(4);
+        file.truncate().expect("smaller");
+        assert_eq!(file.len(), 4);
+        assert!(file.write(u64::MAX, &[1]).is_err());
+        assert!(file.write(i64::MAX as u64, &[1]).is_err());
+        assert_eq!(
+            Memory::open(announced.name(), access::TRUNCATE).map(|f| f.len()),
+            Some(0)
+        );
+    }
+}
