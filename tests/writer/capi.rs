@@ -220,8 +220,13 @@ fn everything_is_in_its_place() {
         let found = fs::read_link(installed.path(link)).unwrap();
         assert_eq!(found, Path::new(to), "{link}");
     }
-    assert!(installed.path("bin/h5logfs").is_file());
-    assert!(installed.path(HEADER).is_file());
+    for file in [
+        "bin/h5logfs",
+        HEADER,
+        "lib/h5logfs/plugins/libh5logfs_connector_mpi.so",
+    ] {
+        assert!(installed.path(file).is_file(), "{file}");
+    }
     let version = pkg_config(&installed.root, &["--modversion"]);
     assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
     // The root is the test's; users have the prefix alone.
@@ -396,6 +401,7 @@ fn the_debian_package_has_the_library() {
         "lib/libh5logfs_writer.so -> libh5logfs_writer.so.0",
         &format!("lib/libh5logfs_writer.so.0 -> libh5logfs_writer.so.{version}"),
         &format!("lib/libh5logfs_writer.so.{version}"),
+        "lib/h5logfs/plugins/libh5logfs_connector_mpi.so",
         "lib/pkgconfig/h5logfs_writer.pc",
         "share/doc/h5logfs-writer/examples/heat.c",
         "share/doc/h5logfs-writer/examples/resubmit.sh",
