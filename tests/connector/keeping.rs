@@ -1,10 +1,11 @@
-//! Logs are read only, and no part of a log is lost by a program that makes a new file.
+//! Where programs make ordinary files, no part of a log is lost to one of these.
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::connector::Connector;
 use crate::common::readers::{corpus, project};
+use crate::common::unclosed::Log;
 
 /// What comes of each way to open a file for writing, to replace it, or to delete it: what a program is told, or what the
 /// file is then.
@@ -28,17 +29,17 @@ def write(path, mode):
     with h5py.File(path, mode) as f:
         f['new'] = 1
 os.chdir(os.path.dirname(sys.argv[2]))
-for path in map(os.path.basename, sys.argv[2:]):
-    for mode in ('r+', 'a', 'x', 'w'):
-        print(path, mode, told(path, lambda: write(path, mode)))
-    print(path, 'delete', told(path, lambda: delete(path)))
+path = os.path.basename(sys.argv[2])
+for mode in sys.argv[3].split():
+    print(path, mode, told(path, lambda: write(path, mode)))
+print(path, 'delete', told(path, lambda: delete(path)))
 ";
 
-fn tried(file: &Path) -> Option<Vec<String>> {
+fn tried(file: &Path, modes: &str) -> Option<Vec<String>> {
     let connector = Connector::new();
     let python = connector.passing_python()?;
     let tools = project().join("tests/tools");
-    let told = python.run(TRY, &[&tools, file]);
+    let told = python.run(TRY, &[&tools, file, modes.as_ref()]);
     Some(told.lines().map(str::to_owned).collect())
 }
 
@@ -49,7 +50,9 @@ fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tiny.h5");
     fs::copy(corpus().join("tiny.log.h5"), &path).unwrap();
-    let Some(told) = tried(&path) else { return };
+    let Some(told) = tried(&path, "r+ a x w") else {
+        return;
+    };
     for (line, mode) in told.iter().zip(["r+", "a"]) {
         assert!(
             line.starts_with(&format!("tiny.h5 {mode} OSError: ")),
@@ -78,13 +81,31 @@ fn a_log_with_other_files_stays() {
     }
     std::os::unix::fs::symlink(at("sub.h5"), at("link.h5")).unwrap();
     for file in [at("sub.h5"), at("link.h5")] {
-        let Some(told) = tried(&file) else { return };
+        let Some(told) = tried(&file, "r+ a x w") else {
+            return;
+        };
         assert_eq!(told.len(), 5, "{told:?}");
         for line in &told[3..] {
             assert!(line.contains("is part of it"), "{line}");
         }
         assert!(file.exists());
     }
+}
+
+/// A log that is not closed is replaced by another log, where the program makes logs, and by nothing else.
+#[test]
+fn a_log_that_is_not_closed_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Log::usual(&dir.path().join("unclosed.h5"));
+    let Some(told) = tried(&log.path(), "x w") else {
+        return;
+    };
+    assert!(told[0].contains(" x FileExistsError: "), "{told:?}");
+    for line in &told[1..] {
+        let reasons = ["is part of it", "a log that was not closed"];
+        assert!(reasons.iter().any(|reason| line.contains(reason)), "{line}");
+    }
+    assert!(log.path().exists() && log.journal_path().exists());
 }
 
 /// As with native files, a file that is open is not truncated.

@@ -4,8 +4,9 @@
 //! export HDF5_VOL_CONNECTOR=h5logfs HDF5_PLUGIN_PATH=/usr/lib/h5logfs/plugins
 //! ```
 //!
-//! Files pass through to the connector below, which is HDF5's native one unless the program says otherwise. A log that is
-//! opened for reading is its canonical file, by the file driver's code. What a log needs is neither replaced nor deleted.
+//! New files become logs, where the options say so. A log that is opened for reading is its canonical file, by the file
+//! driver's code; one of ours that is opened for writing is appended to. All other files pass through to the connector
+//! below, which is HDF5's native one unless the program says otherwise.
 //!
 //! # Modules
 //!

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use crate::caller::Object;
 use crate::functions::Functions;
-use crate::types::{DEFAULT, Id, Status};
+use crate::types::{DEFAULT, Id, SUCCESS, Status};
 
 /// The most errors that an error stack holds.
 const FULL_STACK: isize = 32;
@@ -267,6 +267,8 @@ impl<F: Functions> Library<F> {
 
 /// How a library printed errors before that was switched off.
 enum Printing {
+    /// Not at all: most programs that are not in C have switched it off.
+    Off,
     New(Print, *mut c_void),
     Old(OldFunctions, OldPrint, *mut c_void),
 }
@@ -286,11 +288,17 @@ impl Printing {
             if let (0, Some(old)) = (is_new, old) {
                 let mut print = None;
                 (old.get)(&mut print, &mut data);
+                if print.is_none() {
+                    return Printing::Off;
+                }
                 (old.set)(None, std::ptr::null_mut());
                 return Printing::Old(old, print, data);
             }
             let mut print = None;
             (e.H5Eget_auto2)(DEFAULT, &mut print, &mut data);
+            if print.is_none() {
+                return Printing::Off;
+            }
             (e.H5Eset_auto2)(DEFAULT, None, std::ptr::null_mut());
             Printing::New(print, data)
         }
@@ -305,6 +313,7 @@ impl Printing {
         // SAFETY: see above.
         unsafe {
             match self {
+                Printing::Off => SUCCESS,
                 Printing::New(print, data) => (e.H5Eset_auto2)(DEFAULT, print, data),
                 Printing::Old(old, print, data) => (old.set)(print, data),
             };
