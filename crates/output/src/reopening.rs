@@ -53,8 +53,15 @@ impl Prepared {
     ) -> StringResult<Self> {
         let existing = Existing::to_append(path)?;
         check_owners(path, &existing)?;
-        let identity = identity(path)?;
-        let base = base(existing.recorded()?)?;
+        let before = identity(path)?;
+        let base = base(existing.recorded()?).map_err(|e| {
+            let is_opened = !existing.has_journal() && journal::path_of(path).exists();
+            if is_opened || identity(path).is_ok_and(|now| now != before) {
+                JUST_OPENED.to_owned()
+            } else {
+                e
+            }
+        })?;
         check_files(path, &base)?;
         let config = config_of(options) | base.config;
         let header = Header {
@@ -65,7 +72,7 @@ impl Prepared {
         Ok(Prepared {
             path: path.to_owned(),
             existing,
-            identity,
+            identity: before,
             header,
             base,
         })
@@ -90,14 +97,14 @@ impl Prepared {
         let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);
         let journal = journal.map_err(|e| match e {
             Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => {
-                "another job has just opened it".to_owned()
+                JUST_OPENED.to_owned()
             }
             e => e.to_string(),
         })?;
         // A job may have taken its turn before the new journal kept it away. It has closed the log again.
         if !replace && identity(&self.path)? != self.identity {
             journal.remove().map_err(|e| e.to_string())?;
-            return Err("another job has just changed it: try again".into());
+            return Err(JUST_OPENED.into());
         }
         // What the journal says is overwritten elsewhere.
         if options.fsync != Fsync::None {
@@ -118,6 +125,9 @@ impl Prepared {
         Ok(Reopened { journal, held })
     }
 }
+
+/// What is said where two jobs open a log at the same time.
+const JUST_OPENED: &str = "another job has just opened it";
 
 /// What is said of a log that could not be opened on all ranks.
 pub(crate) const KEPT: &str = "The log is not closed now, and holds what it held: open it again, or let `h5logfs recover` \
