@@ -6,10 +6,12 @@ use crate::common::connector::Connector;
 use crate::common::readers::Python;
 use crate::common::suite::{Outcomes, count, differing, outcomes};
 
-const EXTERNAL: &str = "libhdf5 opens the files that external links and virtual datasets name without asking a connector";
-const REFERENCES: &str = "a copy of references between files";
-const VERSION: &str =
-    "a libhdf5 of h5logfs that is older than the program's does not know its virtual datasets";
+const LOCKING: &str =
+    "a file that an external link leads to has the access property list of the log";
+const REFERENCES: &str = "a copy that follows references is refused";
+const OWN_SOURCE: &str =
+    "a virtual dataset of a logged dataset of its own file, before the file is closed";
+const OPEN_SOURCE: &str = "a virtual dataset of a log that is open for writing and was not flushed";
 const FILL: &str = "elements that were never written are undefined with this fill time: a log shows the fill value";
 const ADDRESS: &str = "elements in a log have no address in an HDF5 file";
 const IDENTIFIER: &str = "each log has an identifier of its own";
@@ -46,38 +48,30 @@ const FAIL_WITH_LOGS: &[(&str, &str)] = &[
         "tests/test_file_alignment.py::TestFileAlignment::test_no_alignment_set",
         ADDRESS,
     ),
-    (
-        "tests/test_group.py::TestCopy::test_copy_external_links",
-        EXTERNAL,
-    ),
     ("tests/test_group.py::TestCopy::test_copy_refs", REFERENCES),
     (
         "tests/test_group.py::test_get_elink_locking_arg[False-file_locking_props0-True]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_group.py::test_get_elink_locking_arg[False-file_locking_props0-best-effort]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_group.py::test_get_elink_locking_arg[True-file_locking_props1-False]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_group.py::test_get_elink_locking_arg[True-file_locking_props1-best-effort]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_group.py::test_get_elink_locking_arg[best-effort-file_locking_props2-False]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_group.py::test_get_elink_locking_arg[best-effort-file_locking_props2-True]",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_swmr_arg_from_rw_file[True]",
-        EXTERNAL,
+        LOCKING,
     ),
     (
         "tests/test_h5d_direct_chunk.py::TestReadDirectChunk::test_read_uncompressed_offsets",
@@ -88,52 +82,12 @@ const FAIL_WITH_LOGS: &[(&str, &str)] = &[
         ADDRESS,
     ),
     (
-        "tests/test_vds/test_highlevel_vds.py::IndexingTestCase::test_index_layout",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::SlicingTestCase::test_inspection",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::SlicingTestCase::test_slice_source",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::TestEigerHighLevel::test_eiger_high_level",
-        VERSION,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::TestExcaliburHighLevel::test_excalibur_high_level",
-        VERSION,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::TestPercivalHighLevel::test_percival_high_level",
-        VERSION,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::TestPercivalHighLevel::test_percival_source_from_dataset",
-        VERSION,
-    ),
-    (
         "tests/test_vds/test_highlevel_vds.py::VDSUnlimitedTestCase::test_unlimited_axis",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_lowlevel_vds.py::TestEigerLowLevel::test_eiger_low_level",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_lowlevel_vds.py::TestExcaliburLowLevel::test_excalibur_low_level",
-        EXTERNAL,
-    ),
-    (
-        "tests/test_vds/test_lowlevel_vds.py::TestPercivalLowLevel::test_percival_low_level",
-        EXTERNAL,
+        OWN_SOURCE,
     ),
     (
         "tests/test_vds/test_lowlevel_vds.py::test_virtual_prefix",
-        EXTERNAL,
+        OPEN_SOURCE,
     ),
 ];
 

@@ -57,6 +57,7 @@ h5logfs_host::functions! {
         H5Pget_external_count: fn(Id) -> c_int,
         H5Pget_nfilters: fn(Id) -> c_int,
         H5Pget_filter2: fn(Id, c_uint, *mut c_uint, *mut usize, *mut c_uint, usize, *mut c_char, *mut c_uint) -> c_int,
+        H5Pget_copy_object: fn(Id, *mut c_uint) -> Status,
         H5Pget_alloc_time: fn(Id, *mut c_int) -> Status,
         H5Pset_alloc_time: fn(Id, c_int) -> Status,
         H5Pfill_value_defined: fn(Id, *mut c_int) -> Status,

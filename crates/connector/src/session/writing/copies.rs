@@ -1,6 +1,6 @@
 //! `H5Ocopy`: the native connector copies objects of the shadow, and the elements of logged datasets follow.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -24,6 +24,13 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
     let (source, target) = (log_of(copy.source), log_of(copy.target));
     if source.is_none() && target.is_none() {
         return Ok(None);
+    }
+    if source.is_some() && expands_references(copy) {
+        return Err(
+            "H5O_COPY_EXPAND_REFERENCE_FLAG: objects that only references lead to would lose their logged elements: copy \
+             them by their paths"
+                .into(),
+        );
     }
     // The first rank copies, and reads what all have written.
     if let Some(log) = source.filter(|log| log.is_parallel()) {
@@ -62,6 +69,19 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
         log.flush(true)?;
     }
     Ok(Some(SUCCESS))
+}
+
+/// Whether a copy takes along what references lead to.
+fn expands_references(copy: &Copy<'_>) -> bool {
+    const EXPAND_REFERENCES: c_uint = 8;
+    let mut flags = 0;
+    // SAFETY: the list is one of the library; there is a place for the flags.
+    let status = copy
+        .source
+        .info
+        .library
+        .nested(|f| unsafe { (f.H5Pget_copy_object)(copy.ocpypl, &mut flags) });
+    status >= 0 && flags & EXPAND_REFERENCES != 0
 }
 
 /// A default property list, which functions for plug-ins do not know by the number 0.

@@ -87,7 +87,8 @@ fn close_root(root: *mut c_void, info: &Info) {
         .nested(|f| unsafe { (f.H5VLgroup_close)(root, info.under_vol, 0, ptr::null_mut()) });
 }
 
-/// Keeps a file to what the program that shows and closes logs can read, which may use an older libhdf5: `H5F_LIBVER_V110`.
+/// Keeps a file, as far as its objects allow, to what the program that shows and closes logs can read, which may use an
+/// older libhdf5: `H5F_LIBVER_V110`.
 ///
 /// # Safety
 ///
@@ -98,7 +99,7 @@ unsafe fn bound_format(f: &Functions, list: Id) -> Status {
     // SAFETY: the caller says so; both are places for a number.
     unsafe {
         let status = (f.H5Pget_libver_bounds)(list, &mut low, &mut high);
-        status | (f.H5Pset_libver_bounds)(list, low.min(V110), high.min(V110))
+        status | (f.H5Pset_libver_bounds)(list, low.min(V110), high)
     }
 }
 
