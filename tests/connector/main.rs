@@ -6,6 +6,7 @@
 //! | `reading` | logs that are read |
 //! | `keeping` | logs that are not lost by a program that makes, writes or deletes a file |
 //! | `files` | what is asked of a log that is written; files that become none |
+//! | `appending` | logs that are opened again |
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
@@ -16,6 +17,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod appending;
 mod elsewhere;
 mod errors;
 mod files;

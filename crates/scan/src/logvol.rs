@@ -194,6 +194,7 @@ pub fn find_log(
 ) -> Result<Log> {
     let mut tables = Tables {
         config: header.config as i32,
+        ids: u32::try_from(header.datasets).unwrap_or_default(),
         ..Tables::default()
     };
     let files = LogFiles::of(request.dir, request.relative, &master);

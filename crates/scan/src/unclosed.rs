@@ -153,6 +153,7 @@ impl<'a> DataFiles<'a> {
             sources: Sources::default(),
             tables: logvol::Tables {
                 config: journal.header.config,
+                ids: journal.dataset_ids() as u32,
                 ..logvol::Tables::default()
             },
             gaps: 0,

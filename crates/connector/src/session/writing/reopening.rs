@@ -6,6 +6,7 @@ use std::sync::Arc;
 use h5logfs_catalog::direct;
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_core::journal::{Line, Recorded};
+use h5logfs_core::log::Tables;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::snapshot::{Content, Snapshot};
 use h5logfs_output::files::Files;
@@ -15,6 +16,9 @@ use super::shadow::Shadow;
 use super::{Log, Open, find_ranks};
 use crate::info::Info;
 use crate::session::Request;
+
+/// More IDs than a program gives to datasets: a file may say anything.
+const MOST_IDS: u32 = 1 << 24;
 
 /// The objects of a log, as a shadow has them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -115,6 +119,11 @@ impl Objects {
                 path.display(),
                 dataset.name
             ));
+        }
+        // An ID that a deleted dataset had still has its entries.
+        if let Tables::LogVol(tables) = &snapshot.log {
+            let ids = usize::try_from(tables.ids.min(MOST_IDS)).map_err(|e| e.to_string())?;
+            headers.resize(headers.len().max(ids), None);
         }
         Ok(Objects {
             image: snapshot.image.clone(),

@@ -82,6 +82,8 @@ pub struct Section {
 pub struct Tables {
     /// Element 3 of `_int_att`.
     pub config: i32,
+    /// How many IDs were ever given to datasets, as the log says.
+    pub ids: u32,
     /// The `_md_N`, by source file and number.
     pub metadata: Vec<Extent>,
     /// The sections of a log that is not closed, which has no `_md_N`.
