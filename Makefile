@@ -61,7 +61,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-h5py soak attack bench bench-writer fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-h5py soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
@@ -75,6 +75,7 @@ help:
 	@echo '              what that user has seen. make test does the short ones'
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
+	@echo 'make bench-connector   measure an HDF5 program natively, with the connector, and in the writer API'
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
 	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
 	@echo "              TARGETS='journal snapshot' for some of them"
@@ -135,6 +136,12 @@ bench: setup-bench
 bench-writer: setup-mpi
 	$(CARGO) build --release --locked --features mpi --example bench_writer
 	mpirun -n $(RANKS) $(TARGET_DIR)/release/examples/bench_writer $(BENCH)
+	$(MAKE) --no-print-directory bench-connector BENCH=
+
+bench-connector: setup-mpi
+	$(CARGO) build --release --locked --features mpi -p h5logfs -p h5logfs-plugin-driver -p h5logfs-plugin-connector \
+		-p h5logfs-plugin-connector-mpi --bins --lib --example bench_connector --example bench_connector_own
+	$(TARGET_DIR)/release/examples/bench_connector $(BENCH)
 
 FUZZ_SECONDS ?= 60
 TARGETS ?=

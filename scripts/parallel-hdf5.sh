@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# parallel-hdf5.sh: builds HDF5 1.14 for MPI programs, which Debian 12 does not have, and prints the directory it is in.
-# It takes about a minute, once: the result is kept in the user's cache directory. Tests link programs to it.
+# parallel-hdf5.sh: builds HDF5 1.14 for MPI programs, which Debian 12 does not have, with HDF5's Fortran modules and
+# netCDF-C, and prints the directory they are in. It takes about two minutes, once: the result is kept in the user's cache
+# directory. Tests link programs to it.
 # parallel-hdf5.sh directory: prints that directory without building anything; it may not exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The crate carries the sources. This is its last version with HDF5 1.14; later ones have HDF5 2.
-crate=hdf5-metno-src
-crate_version=0.9.5
+# The crates carry the sources. This is the last version with HDF5 1.14; later ones have HDF5 2.
+hdf5=hdf5-metno-src=0.9.5
+netcdf=netcdf-src=0.5.3
+# The crate of HDF5 lacks the sources of its Fortran modules. The Debian release with this name has them.
+fortran_release=trixie
 # What the tests need, and nothing that takes long to compile.
 options=(
     -DCMAKE_C_COMPILER=mpicc
     -DCMAKE_BUILD_TYPE=None
-    "-DCMAKE_C_FLAGS=-O1 -w"
+    "-DCMAKE_C_FLAGS=-O2 -w -DNDEBUG"
     -DHDF5_ENABLE_PARALLEL=ON
     -DHDF5_ENABLE_THREADSAFE=ON
     -DHDF5_ENABLE_Z_LIB_SUPPORT=ON
@@ -22,10 +25,34 @@ options=(
     -DBUILD_TESTING=OFF
     -DHDF5_BUILD_TOOLS=OFF
     -DHDF5_BUILD_UTILS=OFF
-    -DHDF5_BUILD_HL_LIB=OFF
+    -DHDF5_BUILD_HL_LIB=ON
     -DHDF5_BUILD_CPP_LIB=OFF
-    -DHDF5_BUILD_FORTRAN=OFF
     -DHDF5_NO_PACKAGES=ON
+)
+# HDF5 does not promise that Fortran and threads go together.
+fortran_options=(
+    -DHDF5_BUILD_FORTRAN=ON
+    -DALLOW_UNSUPPORTED=ON
+    -DCMAKE_Fortran_COMPILER=mpif90
+    "-DCMAKE_Fortran_FLAGS=-O2 -w"
+)
+netcdf_options=(
+    -DCMAKE_C_COMPILER=mpicc
+    -DCMAKE_BUILD_TYPE=None
+    "-DCMAKE_C_FLAGS=-O2 -w -DNDEBUG"
+    -DBUILD_SHARED_LIBS=ON
+    -DNETCDF_ENABLE_PARALLEL4=ON
+    -DNETCDF_BUILD_UTILITIES=OFF
+    -DNETCDF_ENABLE_EXAMPLES=OFF
+    -DNETCDF_ENABLE_TESTS=OFF
+    -DNETCDF_ENABLE_FILTER_TESTING=OFF
+    -DNETCDF_ENABLE_PARALLEL_TESTS=OFF
+    -DNETCDF_ENABLE_PLUGINS=OFF
+    -DNETCDF_ENABLE_DAP=OFF
+    -DNETCDF_ENABLE_BYTERANGE=OFF
+    -DNETCDF_ENABLE_NCZARR=OFF
+    -DNETCDF_ENABLE_S3=OFF
+    -DNETCDF_ENABLE_LIBXML2=OFF
 )
 
 fail() {
@@ -37,8 +64,14 @@ for program in cargo cmake make mpicc python3; do
     command -v "$program" >/dev/null || fail "$program is not there"
 done
 
+compilers() {
+    mpicc -show && mpicc --version
+    mpif90 -show && mpif90 --version
+}
+
 # Another MPI or compiler needs another build.
-state=$(printf '%s\n' "$crate_version" "${options[@]}" && mpicc -show && mpicc --version)
+state=$(printf '%s\n' "$hdf5" "$netcdf" "${options[@]}" "${fortran_options[@]}" "${netcdf_options[@]}" &&
+    { compilers 2>/dev/null || true; })
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/h5logfs-tests
 prefix=$cache/hdf5-1.14-$(printf %s "$state" | sha256sum | cut -c 1-16)
 if [ "${1:-}" = directory ] || [ -d "$prefix" ]; then
@@ -46,19 +79,36 @@ if [ "${1:-}" = directory ] || [ -d "$prefix" ]; then
     exit
 fi
 
-# Prints the directory of the sources. Cargo downloads the crate if it is not there yet.
-sources() {
-    mkdir "$work/crate"
+# Prints the directory of a crate, which cargo downloads if it is not there yet.
+crate() {
+    local name=${1%=*} version=${1#*=} dir=$work/crates/$1
+    mkdir -p "$dir"
     printf '%s\n' '[package]' 'name = "sources"' 'version = "0.0.0"' 'edition = "2021"' '[lib]' 'path = "lib.rs"' \
-        '[dependencies]' "$crate = \"=$crate_version\"" >"$work/crate/Cargo.toml"
-    touch "$work/crate/lib.rs"
-    local metadata=(cargo metadata --quiet --format-version 1 --manifest-path "$work/crate/Cargo.toml")
+        '[dependencies]' "$name = \"=$version\"" >"$dir/Cargo.toml"
+    touch "$dir/lib.rs"
+    local metadata=(cargo metadata --quiet --format-version 1 --manifest-path "$dir/Cargo.toml")
     { "${metadata[@]}" --offline 2>/dev/null || "${metadata[@]}"; } | python3 -c '
 import json, os, sys
 packages = json.load(sys.stdin)["packages"]
 manifest = next(p["manifest_path"] for p in packages if p["name"] == sys.argv[1])
-print(os.path.join(os.path.dirname(manifest), "ext/hdf5"))
-' "$crate"
+print(os.path.dirname(manifest))
+' "$name"
+}
+
+# Adds HDF5's Fortran modules to the sources of HDF5. The lists of packages that apt-get needs for it are not those of the
+# machine.
+add_fortran() {
+    local dir=$work/debian mirror
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Created-By: Packages' | head -n 1)
+    [ -n "$mirror" ] || return 1
+    mkdir -p "$dir/lists" "$dir/cache" "$dir/state"
+    touch "$dir/state/status"
+    printf 'deb-src [signed-by=%s] %s %s main\n' /usr/share/keyrings/debian-archive-keyring.gpg "$mirror" \
+        "$fortran_release" >"$dir/sources.list"
+    local apt=(apt-get -qq -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+        -o Dir::State="$dir/state" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=)
+    "${apt[@]}" update && (cd "$dir" && "${apt[@]}" --download-only source hdf5) || return 1
+    tar -x -z -f "$dir"/hdf5_*.orig.tar.gz -C "$1" --strip-components=1 --wildcards '*/fortran'
 }
 
 # Shows the end of what a step said if it fails.
@@ -67,6 +117,37 @@ step() {
         tail -n 20 "$work/said" >&2
         fail "this has failed: $*"
     }
+}
+
+# Builds what lies in a directory, and puts it below $work/root.
+build() {
+    local source=$1
+    shift
+    step cmake -S "$source" -B "$source/build" "$@" -DCMAKE_INSTALL_PREFIX="$prefix"
+    step cmake --build "$source/build" --parallel "$(nproc)"
+    DESTDIR=$work/root step cmake --install "$source/build"
+}
+
+build_hdf5() {
+    local from
+    from=$(crate "$hdf5") || fail "cargo cannot get $hdf5"
+    cp -R "$from/ext/hdf5" "$work/hdf5"
+    if command -v gfortran >/dev/null && add_fortran "$work/hdf5"; then
+        options+=("${fortran_options[@]}")
+    else
+        echo "parallel-hdf5: without Fortran: gfortran, or the sources of HDF5's Fortran modules, cannot be had" >&2
+    fi
+    build "$work/hdf5" "${options[@]}"
+}
+
+build_netcdf() {
+    local from
+    from=$(crate "$netcdf") || fail "cargo cannot get $netcdf"
+    cp -R "$from/source" "$work/netcdf"
+    # The crate has no tests, but they are configured.
+    mkdir -p "$work/netcdf/h5_test"
+    touch "$work/netcdf/h5_test/run_par_tests.sh.in"
+    build "$work/netcdf" "${netcdf_options[@]}" -DCMAKE_PREFIX_PATH="$work/root$prefix" -DHDF5_ROOT="$work/root$prefix"
 }
 
 mkdir -p "$cache"
@@ -78,11 +159,9 @@ if [ ! -d "$prefix" ]; then
     rm -rf "$work"
     mkdir "$work"
     trap 'rm -rf "$work"' EXIT
-    source=$(sources) || fail "cargo cannot get $crate $crate_version"
-    echo "parallel-hdf5: building HDF5 1.14 with MPI, which takes about a minute" >&2
-    step cmake -S "$source" -B "$work/build" "${options[@]}" -DCMAKE_INSTALL_PREFIX="$prefix"
-    step cmake --build "$work/build" --parallel "$(nproc)"
-    DESTDIR=$work/root step cmake --install "$work/build"
+    echo "parallel-hdf5: building HDF5 1.14 and netCDF with MPI, which takes about two minutes" >&2
+    build_hdf5
+    build_netcdf
     mv "$work/root$prefix" "$prefix"
 fi
 printf '%s\n' "$prefix"

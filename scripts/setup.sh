@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh build|mpi|python|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
 # Python package, the benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages,
-# current Python readers in .venv (python, bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 (test). It
-# leaves alone what is there already, so a second run does nothing and needs no network.
+# current Python readers in .venv (python, bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 with netCDF
+# (test). It leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,8 +18,8 @@ packing=(binutils dpkg-dev)
 python=(binutils make python3 python3-venv)
 # autofs mounts on demand; systemd checks the units.
 administration=(autofs systemd)
-# scripts/parallel-hdf5.sh compiles HDF5.
-compiling=(cmake make zlib1g-dev)
+# scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
+compiling=(cmake make gfortran zlib1g-dev)
 case $purpose in
 build) ;;
 deb) packages+=("${packing[@]}") ;;

@@ -66,6 +66,45 @@ impl Hdf5 {
         self.compiled("hosts", name)
     }
 
+    /// Path of the program whose sources are a directory of `tests/c`, compiled.
+    pub fn compiled_from(&self, directory: &str) -> PathBuf {
+        let dir = shared_dir(&format!("program-{directory}"));
+        let c = project().join("tests/c");
+        let sources = sources_in(&c.join(directory));
+        let (check, library) = (c.join("check.h"), self.library());
+        let program = dir.join(directory);
+        let mut watched: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+        watched.extend([check.as_path(), library.as_path()]);
+        once(&dir, &watched, || {
+            let lib = self.prefix.join("lib");
+            let mut compiler = Command::new("mpicc");
+            compiler
+                .args([
+                    "-std=gnu11",
+                    "-Wall",
+                    "-Wextra",
+                    "-Werror",
+                    "-O1",
+                    "-g",
+                    "-o",
+                ])
+                .arg(&program)
+                .args(
+                    sources
+                        .iter()
+                        .filter(|source| source.extension().is_some_and(|e| e == "c")),
+                )
+                .arg("-I")
+                .arg(self.prefix.join("include"))
+                .arg("-L")
+                .arg(&lib)
+                .arg(format!("-Wl,-rpath,{}", lib.display()))
+                .args(["-lhdf5", "-lz"]);
+            succeed(&mut compiler);
+        });
+        program
+    }
+
     /// Path of a program of a directory of `tests/c`, compiled.
     pub fn compiled(&self, directory: &str, name: &str) -> PathBuf {
         let dir = shared_dir(&format!("{directory}-{name}"));
@@ -105,6 +144,14 @@ impl Hdf5 {
         );
         program
     }
+}
+
+/// The sources of a directory, and their headers.
+fn sources_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let mut sources: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    sources.sort();
+    sources
 }
 
 /// What hosts read logs by.

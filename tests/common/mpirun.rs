@@ -1,6 +1,7 @@
 //! Programs under `mpirun`: started, and ended with all their ranks, also if the test fails.
 
 use std::fs::{self, File};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 /// How long a job may take that normally takes a second or two.
@@ -189,6 +190,30 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A process of a job, by a handle that never refers to a later process.
+pub struct Rank {
+    pub handle: OwnedFd,
+    pub pid: Pid,
+}
+
+impl Rank {
+    pub fn new(pid: Pid) -> Self {
+        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        Rank { handle, pid }
+    }
+
+    /// Whether it has closed its files, and does nothing any more.
+    pub fn has_ended(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_pid()));
+        let state = stat
+            .ok()
+            .and_then(|s| s.rsplit(") ").next()?.chars().next());
+        let about = format!("/proc/self/fdinfo/{}", self.handle.as_raw_fd());
+        let is_reaped = fs::read_to_string(about).unwrap().contains("Pid:\t-1");
+        is_reaped || matches!(state, None | Some('Z' | 'X'))
     }
 }
 

@@ -13,6 +13,10 @@
 //! | `errors` | what a program is told |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py itself |
+//! | `random` | random HDF5 programs of C |
+//! | `kill` | programs that are killed |
+//!
+//! `twice` runs a program with and without the connector, and compares what it leaves.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,8 +27,11 @@ mod errors;
 mod files;
 mod hosts;
 mod keeping;
+mod kill;
 mod options;
 mod passing;
 mod plugins;
+mod random;
 mod reading;
 mod suite;
+mod twice;

@@ -4,16 +4,15 @@
 //! `H5LOGFS_TEST_CASES` sets the number of kills of each test, `H5LOGFS_TEST_SEED` the first seed.
 
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tempfile::TempDir;
 
-use crate::common::mpirun::{Job, cases, first_seed, program};
+use crate::common::mpirun::{Job, Rank, cases, first_seed, program};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, wait_until};
@@ -26,30 +25,6 @@ enum Shown {
     Flush(u64),
     /// It cannot be opened as HDF5.
     Nothing,
-}
-
-/// A process of a job, by a handle that never refers to a later process.
-struct Rank {
-    handle: OwnedFd,
-    pid: Pid,
-}
-
-impl Rank {
-    fn new(pid: Pid) -> Self {
-        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-        Rank { handle, pid }
-    }
-
-    /// Whether it has closed its files, and does nothing any more.
-    fn has_ended(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_pid()));
-        let state = stat
-            .ok()
-            .and_then(|s| s.rsplit(") ").next()?.chars().next());
-        let about = format!("/proc/self/fdinfo/{}", self.handle.as_raw_fd());
-        let is_reaped = fs::read_to_string(about).unwrap().contains("Pid:\t-1");
-        is_reaped || matches!(state, None | Some('Z' | 'X'))
-    }
 }
 
 /// A job of `tests/programs/pattern.rs`, and its directories.

@@ -80,6 +80,7 @@ h5logfs_host::functions! {
         H5Ssel_iter_close: fn(Id) -> Status,
 
         H5Tclose: fn(Id) -> Status,
+        H5Tcopy: fn(Id) -> Id,
         H5Tequal: fn(Id, Id) -> c_int,
         H5Tget_size: fn(Id) -> usize,
         H5Tget_class: fn(Id) -> c_int,

@@ -271,6 +271,15 @@ impl<B: HeaderBytesMut> Image<B> {
         checksum.map_or(Ok(()), |block| self.checksum(block))
     }
 
+    /// Refreshes the checksum of the superblock, where it has one. libhdf5 clears a field of it in the image of an open file,
+    /// and leaves the checksum as it was.
+    pub fn refresh_superblock(&mut self) -> Result<()> {
+        match self.get::<1>(8)? {
+            [2 | 3] => self.checksum((0, 48)),
+            _ => Ok(()),
+        }
+    }
+
     /// Data layout message (IV.A.2.i), version 3.
     pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
         let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;

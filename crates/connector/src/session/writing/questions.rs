@@ -99,12 +99,15 @@ impl Log {
 fn late_allocation(info: &Info, dcpl: Id) -> Option<c_int> {
     const LATE: c_int = 2;
     const INCREMENTAL: c_int = 3;
+    const COMPACT: c_int = 0;
     const CHUNKED: c_int = 2;
     let mut wanted = 0;
     // SAFETY: the list is ours.
     info.library.nested(|f| unsafe {
         (f.H5Pget_alloc_time)(dcpl, &mut wanted);
         let late = match (f.H5Pget_layout)(dcpl) {
+            // Their elements lie in the header. libhdf5 takes no other time for them.
+            COMPACT => return None,
             CHUNKED => INCREMENTAL,
             _ => LATE,
         };
@@ -235,10 +238,23 @@ fn ask(object: &Object, operation: c_int) -> Result<Id, String> {
     }
 }
 
+/// A type that is no object of a file. A committed one would keep the session open in which it is kept.
+fn transient(datatype: OwnedType, library: Library) -> Result<OwnedType, String> {
+    // SAFETY: the identifier is ours.
+    let copy = library.nested(|f| unsafe { (f.H5Tcopy)(datatype.id) });
+    match copy {
+        0.. => Ok(OwnedType::new(copy, library)),
+        _ => Err("a datatype cannot be copied".into()),
+    }
+}
+
 /// What a dataset of the shadow is made of.
 pub fn parts_of(object: &Object) -> Result<Parts, String> {
     let library = object.info.library;
-    let datatype = OwnedType::new(ask(object, DatasetGet::TYPE)?, library);
+    let datatype = transient(
+        OwnedType::new(ask(object, DatasetGet::TYPE)?, library),
+        library,
+    )?;
     let space = ask(object, DatasetGet::SPACE)?;
     let dcpl = ask(object, DatasetGet::CREATION)?;
     // SAFETY: the identifiers are ours, and closed once.

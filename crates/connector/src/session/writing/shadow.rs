@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use h5logfs_core::image::Image;
 use h5logfs_file_driver::{Announced, SESSION_DRIVER};
 use h5logfs_host::types::{FAILURE, Id, Status};
 use parking_lot::Mutex;
@@ -288,7 +289,9 @@ impl Shadow {
         let mut image = vec![0u8; length];
         self.ask_image(image.as_mut_ptr().cast(), length, &mut length)
             .ok_or_else(failed)?;
-        Ok(image)
+        let mut image = Image::new(image);
+        image.refresh_superblock()?;
+        Ok(image.into_bytes())
     }
 
     fn ask_image(&self, buf: *mut c_void, size: usize, length: &mut usize) -> Option<()> {

@@ -1,0 +1,153 @@
+/*
+ * hdf5 PATH WORK NUMBER: an ordinary program of parallel HDF5, for the benchmark. Prints the seconds of its steps and the
+ * largest resident set of a rank in KiB: create, define, write, flush, close, memory.
+ *
+ * WORK small: NUMBER writes of ten floats by all ranks together, one after the other in a dataset.
+ * WORK large: NUMBER writes of 1 MiB by all ranks together.
+ * WORK datasets: NUMBER datasets in 16 groups, of which none is written.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <hdf5.h>
+#include <mpi.h>
+
+static int rank, ranks;
+
+static hid_t checked(hid_t id, const char *what)
+{
+    if (id < 0) {
+        fprintf(stderr, "rank %d: %s fails\n", rank, what);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return id;
+}
+
+#define H5(call) checked((call), #call)
+
+/* The time since the last call, from the first rank that began to the last one that was done. */
+static double step(void)
+{
+    static double begun;
+    const double now = MPI_Wtime();
+    double bounds[2] = {-begun, now};
+    MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    begun = MPI_Wtime();
+    return bounds[1] + bounds[0];
+}
+
+static hid_t create(const char *path)
+{
+    const hid_t access = H5(H5Pcreate(H5P_FILE_ACCESS));
+    H5(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
+    const hid_t file = H5(H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access));
+    H5(H5Pclose(access));
+    return file;
+}
+
+/* Each rank writes its own range of a dataset of floats, in pieces. */
+static void write_pieces(hid_t dataset, hsize_t pieces, hsize_t elements)
+{
+    const hsize_t own = pieces / (hsize_t)ranks;
+    float *values = malloc(elements * sizeof *values);
+    for (hsize_t i = 0; i < elements; i++) {
+        values[i] = (float)i;
+    }
+    const hid_t memory = H5(H5Screate_simple(1, &elements, NULL));
+    const hid_t space = H5(H5Dget_space(dataset));
+    for (hsize_t i = 0; i < own; i++) {
+        const hsize_t start = ((hsize_t)rank * own + i) * elements;
+        H5(H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &elements, NULL));
+        H5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, values));
+    }
+    H5(H5Sclose(space));
+    H5(H5Sclose(memory));
+    free(values);
+}
+
+static void create_datasets(hid_t file, int number)
+{
+    enum { GROUPS = 16 };
+    const hsize_t dims[] = {1024, 1024};
+    const hid_t space = H5(H5Screate_simple(2, dims, NULL));
+    /* A chunk that is not there takes no room. */
+    const hid_t plist = H5(H5Pcreate(H5P_DATASET_CREATE));
+    H5(H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER));
+    hid_t groups[GROUPS];
+    char name[64];
+    for (int i = 0; i < GROUPS; i++) {
+        snprintf(name, sizeof name, "/group_%02d", i);
+        groups[i] = H5(H5Gcreate2(file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    }
+    for (int i = 0; i < number; i++) {
+        snprintf(name, sizeof name, "variable_%05d", i);
+        const hid_t dataset =
+            H5(H5Dcreate2(groups[i % GROUPS], name, H5T_IEEE_F64LE, space, H5P_DEFAULT, plist, H5P_DEFAULT));
+        H5(H5Dclose(dataset));
+    }
+    for (int i = 0; i < GROUPS; i++) {
+        H5(H5Gclose(groups[i]));
+    }
+    H5(H5Pclose(plist));
+    H5(H5Sclose(space));
+}
+
+static hid_t create_values(hid_t file, hsize_t elements)
+{
+    const hid_t space = H5(H5Screate_simple(1, &elements, NULL));
+    const hid_t dataset =
+        H5(H5Dcreate2(file, "values", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5(H5Sclose(space));
+    return dataset;
+}
+
+static long largest_memory(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    long memory = usage.ru_maxrss;
+    MPI_Allreduce(MPI_IN_PLACE, &memory, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
+    return memory;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc != 4) {
+        return 2;
+    }
+    const long long number = atoll(argv[3]);
+    const hsize_t elements = strcmp(argv[2], "large") ? 10 : 1 << 18;
+    step();
+    const hid_t file = create(argv[1]);
+    const double created = step();
+    hid_t dataset = H5I_INVALID_HID;
+    if (!strcmp(argv[2], "datasets")) {
+        create_datasets(file, (int)number);
+    } else {
+        dataset = create_values(file, (hsize_t)number * elements);
+    }
+    const double defined = step();
+    if (dataset >= 0) {
+        write_pieces(dataset, (hsize_t)number, elements);
+    }
+    const double written = step();
+    H5(H5Fflush(file, H5F_SCOPE_GLOBAL));
+    const double flushed = step();
+    if (dataset >= 0) {
+        H5(H5Dclose(dataset));
+    }
+    H5(H5Fclose(file));
+    const double closed = step();
+    const long memory = largest_memory();
+    if (!rank) {
+        printf("%.6f %.6f %.6f %.6f %.6f %ld\n", created, defined, written, flushed, closed, memory);
+    }
+    MPI_Finalize();
+    return 0;
+}

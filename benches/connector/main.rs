@@ -1,0 +1,272 @@
+//! Compares an ordinary program of parallel HDF5 with itself under the VOL connector, and with the same in the writer's own
+//! API: `make bench-writer`, or
+//!
+//! ```text
+//! target/release/examples/bench_connector --help
+//! ```
+//!
+//! The contestants take turns, in another order in each round, with fresh processes and files. The first round does not
+//! count. `H5LOGFS_BENCH_LOGVOL` may name the directory of the Log VOL connector's plug-in, which takes part then.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Measures writing through HDF5: native, by the connector, and in the writer's own API.
+#[derive(Parser)]
+struct Arguments {
+    /// Directory for the files that are written; /dev/shm takes the disk out of it.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Processes of each program.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: u32,
+    /// Writes of ten floats by all ranks together.
+    #[arg(long, default_value_t = 400_000)]
+    small: u64,
+    /// Writes of 1 MiB by all ranks together.
+    #[arg(long, default_value_t = 400)]
+    large: u64,
+    /// Datasets that are created.
+    #[arg(long, default_value_t = 16_384)]
+    datasets: u64,
+    /// The program that closes logs; the plug-ins lie beside it.
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// What writes.
+struct Contestant {
+    name: &'static str,
+    program: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+/// What a program says: seconds of its steps, and KiB of its largest rank.
+const STEPS: [&str; 5] = ["create", "define", "write", "flush", "close"];
+
+struct Figures {
+    steps: [f64; STEPS.len()],
+    memory: f64,
+}
+
+impl Figures {
+    fn parse(text: &str) -> Option<Self> {
+        let numbers: Vec<f64> = text
+            .split_whitespace()
+            .map(|number| number.parse().ok())
+            .collect::<Option<_>>()?;
+        let (memory, steps) = numbers.split_last()?;
+        Some(Figures {
+            steps: steps.try_into().ok()?,
+            memory: *memory,
+        })
+    }
+
+    fn total(&self) -> f64 {
+        self.steps.iter().sum()
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The directory of parallel HDF5 1.14.
+fn parallel_hdf5() -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/parallel-hdf5.sh");
+    let output = Command::new(script).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().into())
+}
+
+fn compile(dir: &Path) -> Result<PathBuf> {
+    let hdf5 = parallel_hdf5()?;
+    let lib = hdf5.join("lib");
+    let program = dir.join("hdf5");
+    let compiled = Command::new("mpicc")
+        .args(["-std=gnu11", "-O2", "-o"])
+        .arg(&program)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/connector/hdf5.c"))
+        .arg("-I")
+        .arg(hdf5.join("include"))
+        .arg("-L")
+        .arg(&lib)
+        .arg(format!("-Wl,-rpath,{}", lib.display()))
+        .arg("-lhdf5")
+        .status()?;
+    if !compiled.success() {
+        return Err("hdf5.c cannot be compiled".into());
+    }
+    Ok(program)
+}
+
+/// A directory with the plug-ins alone, because libhdf5 loads all libraries that it finds there.
+fn plugins(built: &Path, dir: &Path) -> Result<PathBuf> {
+    let plugins = dir.join("plugins");
+    fs::create_dir(&plugins)?;
+    for name in [
+        "libh5logfs_driver.so",
+        "libh5logfs_connector.so",
+        "libh5logfs_connector_mpi.so",
+    ] {
+        let library = built.join(name);
+        if !library.exists() {
+            return Err(format!("{} is not there", library.display()).into());
+        }
+        std::os::unix::fs::symlink(library, plugins.join(name))?;
+    }
+    Ok(plugins)
+}
+
+fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
+    let examples = std::env::current_exe()?;
+    let examples = examples.parent().ok_or("no directory")?;
+    let built = examples.parent().ok_or("no directory")?.to_owned();
+    let h5logfs = arguments.program.clone().unwrap_or(built.join("h5logfs"));
+    let hdf5 = compile(dir)?;
+    let plugins = plugins(h5logfs.parent().ok_or("no directory")?, dir)?;
+    let mut all = vec![
+        Contestant {
+            name: "native",
+            program: hdf5.clone(),
+            variables: Vec::new(),
+        },
+        Contestant {
+            name: "connector",
+            program: hdf5.clone(),
+            variables: vec![
+                ("HDF5_PLUGIN_PATH", plugins.into()),
+                ("HDF5_VOL_CONNECTOR", "h5logfs".into()),
+                ("H5LOGFS_PROGRAM", h5logfs.into()),
+                ("XDG_CACHE_HOME", dir.join("cache").into()),
+            ],
+        },
+        Contestant {
+            name: "own API",
+            program: examples.join("bench_connector_own"),
+            variables: Vec::new(),
+        },
+    ];
+    if let Some(logvol) = std::env::var_os("H5LOGFS_BENCH_LOGVOL") {
+        all.push(Contestant {
+            name: "Log VOL",
+            program: hdf5,
+            variables: vec![
+                ("HDF5_PLUGIN_PATH", logvol),
+                ("HDF5_VOL_CONNECTOR", "LOG under_vol=0;under_info={}".into()),
+            ],
+        });
+    }
+    Ok(all)
+}
+
+fn run(
+    contestant: &Contestant,
+    ranks: u32,
+    dir: &Path,
+    work: &str,
+    number: u64,
+) -> Result<Figures> {
+    let files = dir.join("files");
+    fs::create_dir(&files)?;
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["-n", &ranks.to_string()])
+        .arg(&contestant.program);
+    mpirun
+        .arg(files.join("file.h5"))
+        .args([work, &number.to_string()]);
+    mpirun.envs(contestant.variables.iter().cloned());
+    let output = mpirun.output()?;
+    fs::remove_dir_all(&files)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    match Figures::parse(&said) {
+        Some(figures) if output.status.success() => Ok(figures),
+        _ => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{}: {}: {said}{errors}", contestant.name, output.status).into())
+        }
+    }
+}
+
+/// Prints the medians of one kind of work.
+fn compare(
+    contestants: &[Contestant],
+    arguments: &Arguments,
+    dir: &Path,
+    work: &str,
+    number: u64,
+) -> Result<()> {
+    let mut found: Vec<Vec<Figures>> = contestants.iter().map(|_| Vec::new()).collect();
+    for round in 0..=arguments.rounds as usize {
+        for turn in 0..contestants.len() {
+            let who = (turn + round) % contestants.len();
+            let figures = run(&contestants[who], arguments.ranks, dir, work, number)?;
+            if round > 0 {
+                found[who].push(figures);
+            }
+        }
+    }
+    println!(
+        "{:<12} {}  {:>9} {:>10} {:>12}",
+        "",
+        STEPS.map(|s| format!("{s:>9}")).join(""),
+        "total s",
+        "to native",
+        "MiB a rank"
+    );
+    for (contestant, figures) in contestants.iter().zip(&found) {
+        let steps: Vec<String> = (0..STEPS.len())
+            .map(|step| format!("{:>9.3}", median(figures.iter().map(|f| f.steps[step]))))
+            .collect();
+        let total = median(figures.iter().map(Figures::total));
+        let ratio = median(
+            found[0]
+                .iter()
+                .zip(figures)
+                .map(|(native, f)| native.total() / f.total()),
+        );
+        let memory = median(figures.iter().map(|f| f.memory)) / 1024.0;
+        println!(
+            "{:<12} {}  {total:>9.3} {ratio:>10.2} {memory:>12.1}",
+            contestant.name,
+            steps.join("")
+        );
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let temporary = tempfile::tempdir_in(&arguments.dir)?;
+    let dir = temporary.path();
+    let contestants = contestants(&arguments, dir)?;
+    println!(
+        "{} ranks, medians of {} rounds in seconds; to native: how many times as fast",
+        arguments.ranks, arguments.rounds
+    );
+    let works = [
+        ("small", arguments.small, "writes of ten floats"),
+        ("large", arguments.large, "writes of 1 MiB"),
+        ("datasets", arguments.datasets, "datasets created"),
+    ];
+    for (work, number, title) in works {
+        println!("\n{number} {title}");
+        compare(&contestants, &arguments, dir, work, number)?;
+    }
+    Ok(())
+}

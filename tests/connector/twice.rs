@@ -1,0 +1,121 @@
+//! Programs that know HDF5 and nothing of logs, run twice: as they are, and with the connector. What they leave must be
+//! the same, however it is read.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::hosts::succeed;
+use crate::common::mpirun::Job;
+use crate::common::readers::{Python, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
+
+/// A variable of the environment.
+pub type Variable = (&'static str, OsString);
+
+/// How often a program runs, and where it leaves its files.
+pub struct Twice {
+    dir: TempDir,
+    connector: Connector,
+}
+
+impl Twice {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["native", "logged", "exported"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Twice {
+            dir,
+            connector: Connector::new(),
+        }
+    }
+
+    /// What the program leaves without the connector.
+    pub fn native(&self) -> PathBuf {
+        self.dir.path().join("native")
+    }
+
+    /// What it leaves with it.
+    pub fn logged(&self) -> PathBuf {
+        self.dir.path().join("logged")
+    }
+
+    /// Lets it run: with the directory for its files, and its environment.
+    pub fn run(&self, mut program: impl FnMut(&Path, &[Variable])) {
+        program(&self.native(), &[]);
+        program(&self.logged(), &self.connector.used());
+    }
+
+    /// All files are logs, and read as the program meant them.
+    #[track_caller]
+    pub fn compare(&self) {
+        let Some(python) = Python::new() else {
+            return;
+        };
+        let logs = names_in(&self.native());
+        for name in &logs {
+            self.export(name);
+        }
+        let exported = self.dir.path().join("exported");
+        let mut failures = Vec::new();
+        let mut check = |how: &str, python: &Python, got: &Path| {
+            let mut tool = python.tool("samefiles.py");
+            let output = tool.arg(got).arg(self.native()).output().unwrap();
+            if !output.status.success() {
+                failures.push(format!("{how}: {}", said(&output)));
+            }
+        };
+        check("exported", &python, &exported);
+        let driver = Driver::new();
+        let by_driver = python.with_variables(driver.used());
+        check("by the driver", &by_driver, &self.logged());
+        let connector = python.with_variables(self.connector.used());
+        check("by the connector", &connector, &self.logged());
+        if can_mount(User::Caller) {
+            let mounted = Mounted::new(&self.logged(), "");
+            check("mounted", &python, mounted.path());
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[track_caller]
+    fn export(&self, name: &str) {
+        let log = self.logged().join(name);
+        let inspected = succeed(Command::new(PROGRAM).arg("inspect").arg(&log));
+        assert!(
+            inspected.contains("Log VOL"),
+            "{name} is no log: {inspected}"
+        );
+        let mut export = Command::new(PROGRAM);
+        export
+            .arg("export")
+            .arg(log)
+            .arg(self.dir.path().join("exported").join(name));
+        succeed(&mut export);
+    }
+}
+
+/// Runs a program by so many ranks, or without mpirun by none.
+#[track_caller]
+pub fn by_ranks(ranks: u32, program: &Path, arguments: &[String], variables: &[Variable]) {
+    if ranks == 0 {
+        let mut command = Command::new(program);
+        succeed(command.args(arguments).envs(variables.iter().cloned()));
+        return;
+    }
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["-n", &ranks.to_string()])
+        .arg(program)
+        .args(arguments);
+    // That of Open MPI 4.1 itself writes and reads wrong elements where selections are irregular.
+    mpirun.env("OMPI_MCA_io", "romio321");
+    mpirun.envs(variables.iter().cloned());
+    Job::launch(mpirun).succeed();
+}
