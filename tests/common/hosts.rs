@@ -66,41 +66,59 @@ impl Hdf5 {
         self.compiled("hosts", name)
     }
 
-    /// Path of the program whose sources are a directory of `tests/c`, compiled.
-    pub fn compiled_from(&self, directory: &str) -> PathBuf {
-        let dir = shared_dir(&format!("program-{directory}"));
+    /// Path of the program whose sources are a directory of `tests/c`, compiled, and linked with these libraries.
+    pub fn compiled_from(&self, directory: &str, libraries: &[&str]) -> PathBuf {
         let c = project().join("tests/c");
-        let sources = sources_in(&c.join(directory));
-        let (check, library) = (c.join("check.h"), self.library());
-        let program = dir.join(directory);
+        let mut sources = sources_in(&c.join(directory));
+        sources.push(c.join("check.h"));
+        self.built(directory, "mpicc", &C_FLAGS, &sources, libraries)
+    }
+
+    /// Path of a program of `tests/fortran`, compiled. Says that the test is skipped if there is no Fortran.
+    pub fn fortran(&self, name: &str) -> Option<PathBuf> {
+        let modules = self.prefix.join("mod/shared");
+        if !modules.join("hdf5.mod").is_file() {
+            eprintln!("skipped: the HDF5 of the tests has no Fortran modules");
+            return None;
+        }
+        let source = project().join("tests/fortran").join(format!("{name}.f90"));
+        let flags = ["-Wall", "-O1", "-I", modules.to_str().unwrap()];
+        let libraries = ["-lhdf5_fortran", "-lhdf5"];
+        Some(self.built(name, "mpif90", &flags, &[source], &libraries))
+    }
+
+    /// Compiles a program once. Its sources may have headers among them.
+    fn built(
+        &self,
+        name: &str,
+        compiler: &str,
+        flags: &[&str],
+        sources: &[PathBuf],
+        libraries: &[&str],
+    ) -> PathBuf {
+        let dir = shared_dir(&format!("program-{name}"));
+        let library = self.library();
+        let program = dir.join(name);
         let mut watched: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
-        watched.extend([check.as_path(), library.as_path()]);
+        watched.push(&library);
+        let is_header = |source: &&PathBuf| source.extension().is_some_and(|e| e == "h");
         once(&dir, &watched, || {
             let lib = self.prefix.join("lib");
-            let mut compiler = Command::new("mpicc");
-            compiler
-                .args([
-                    "-std=gnu11",
-                    "-Wall",
-                    "-Wextra",
-                    "-Werror",
-                    "-O1",
-                    "-g",
-                    "-o",
-                ])
+            let mut command = Command::new(compiler);
+            command
+                .current_dir(&dir)
+                .args(flags)
+                .arg("-o")
                 .arg(&program)
-                .args(
-                    sources
-                        .iter()
-                        .filter(|source| source.extension().is_some_and(|e| e == "c")),
-                )
+                .args(sources.iter().filter(|source| !is_header(source)))
                 .arg("-I")
                 .arg(self.prefix.join("include"))
                 .arg("-L")
                 .arg(&lib)
-                .arg(format!("-Wl,-rpath,{}", lib.display()))
-                .args(["-lhdf5", "-lz"]);
-            succeed(&mut compiler);
+                // Libraries find each other by it, too.
+                .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", lib.display()))
+                .args(libraries);
+            succeed(&mut command);
         });
         program
     }
@@ -145,6 +163,9 @@ impl Hdf5 {
         program
     }
 }
+
+/// How programs of C are compiled.
+const C_FLAGS: [&str; 6] = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"];
 
 /// The sources of a directory, and their headers.
 fn sources_in(dir: &Path) -> Vec<PathBuf> {

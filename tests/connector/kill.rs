@@ -97,15 +97,20 @@ impl Victim {
         }
     }
 
-    /// Kills all ranks at once, one of them first.
-    fn kill(&mut self, first: u64) {
+    /// Waits until all ranks are there.
+    fn ranks(&mut self) -> Vec<Rank> {
+        self.wait_for("ready");
         let number = |rank| {
             let pid = fs::read_to_string(self.notes.path().join(format!("pid.{rank}")));
             Pid::from_raw(pid.unwrap().parse().unwrap()).unwrap()
         };
-        let mut ranks: Vec<Rank> = (0..RANKS).map(|rank| Rank::new(number(rank))).collect();
+        (0..RANKS).map(|rank| Rank::new(number(rank))).collect()
+    }
+
+    /// Kills all ranks at once, one of them first.
+    fn kill(&mut self, ranks: &mut [Rank], first: u64) {
         ranks.rotate_left(first as usize);
-        for rank in &ranks {
+        for rank in ranks.iter() {
             // It may have come to its end.
             let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
         }
@@ -150,11 +155,11 @@ fn kill_once(seed: u64, hdf5: &Hdf5, python: &Python) -> String {
         3 => (format!("closed {closed}"), 10_000),
         _ => (flush.to_string(), 6_000),
     };
-    victim.wait_for("ready");
+    let mut ranks = victim.ranks();
     victim.wait_for(&point);
     let delay = Duration::from_micros(numbers.below(most));
     thread::sleep(delay);
-    victim.kill(numbers.below(u64::from(RANKS)));
+    victim.kill(&mut ranks, numbers.below(u64::from(RANKS)));
 
     let acknowledged = victim.acknowledged();
     let shown = victim.shown(python, &victim.log());

@@ -13,6 +13,7 @@
 //! | `errors` | what a program is told |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py itself |
+//! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
 //!
@@ -31,6 +32,7 @@ mod kill;
 mod options;
 mod passing;
 mod plugins;
+mod programs;
 mod random;
 mod reading;
 mod suite;

@@ -13,7 +13,7 @@ fn programs(sessions: &[u32], usual: usize) {
     let Some(hdf5) = Hdf5::find() else {
         return;
     };
-    let program = hdf5.compiled_from("random");
+    let program = hdf5.compiled_from("random", &["-lhdf5", "-lz"]);
     let twice = Twice::new();
     let ranks: Vec<String> = sessions.iter().map(u32::to_string).collect();
     let seeds = [first_seed() as usize, cases(usual)].map(|number| number.to_string());

@@ -1,0 +1,75 @@
+//! Ordinary programs, unchanged: of h5py, netCDF4, xarray and h5netcdf, of parallel netCDF-C, and of Fortran with HDF5's own
+//! modules. What they leave with the connector equals what they leave without it.
+
+use std::path::Path;
+
+use crate::common::hosts::{Hdf5, succeed};
+use crate::common::readers::Python;
+use crate::twice::{Twice, by_ranks};
+
+/// One of the programs of `tests/tools/programs.py`.
+#[track_caller]
+fn of_python(way: &str) {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let twice = Twice::new();
+    twice.run(|dir, variables| {
+        let python = python.with_variables(variables.to_vec());
+        let printed = succeed(python.tool("programs.py").arg(way).arg(dir.join("file.h5")));
+        assert_eq!(printed, "");
+    });
+    twice.compare();
+}
+
+#[test]
+fn h5py() {
+    of_python("h5py");
+}
+
+#[test]
+fn netcdf4() {
+    of_python("netcdf4");
+}
+
+#[test]
+fn xarray_by_netcdf4() {
+    of_python("xarray-netcdf4");
+}
+
+#[test]
+fn xarray_by_h5netcdf() {
+    of_python("xarray-h5netcdf");
+}
+
+#[test]
+fn h5netcdf() {
+    of_python("h5netcdf");
+}
+
+/// A program that takes the name of its file, by several ranks.
+#[track_caller]
+fn of_mpi(program: &Path) {
+    for ranks in [1, 3] {
+        let twice = Twice::new();
+        twice.run(|dir, variables| {
+            let file = dir.join("file.h5").to_str().unwrap().to_owned();
+            by_ranks(ranks, program, &[file], variables);
+        });
+        twice.compare();
+    }
+}
+
+#[test]
+fn parallel_netcdf() {
+    if let Some(hdf5) = Hdf5::find() {
+        of_mpi(&hdf5.compiled_from("netcdf", &["-lnetcdf", "-lhdf5_hl", "-lhdf5"]));
+    }
+}
+
+#[test]
+fn parallel_fortran() {
+    if let Some(program) = Hdf5::find().and_then(|hdf5| hdf5.fortran("heat")) {
+        of_mpi(&program);
+    }
+}
