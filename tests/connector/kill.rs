@@ -31,7 +31,7 @@ enum Shown {
     Nothing,
 }
 
-/// A job of `tests/c/hosts/flushes.c`.
+/// A job of `tests/c/connector/flushes.c`.
 struct Victim {
     job: Job,
     logs: TempDir,
@@ -47,7 +47,7 @@ impl Victim {
         let mut mpirun = Command::new("mpirun");
         mpirun
             .args(["-n", &RANKS.to_string()])
-            .arg(hdf5.program("flushes"))
+            .arg(hdf5.compiled("connector", "flushes"))
             .args([&logs.path().join("log.h5"), notes.path()])
             .args([flushes, cycle].map(|number| number.to_string()));
         mpirun.envs(connector.used());
