@@ -224,15 +224,8 @@ impl Section {
 
     /// Sets the offset in the file at which the data of the pending entries begin.
     pub fn set_base(&mut self, base: u64) {
-        let mut at = self.flushed;
-        while at < self.bytes.len() {
-            let field = &mut self.bytes[at + 12..at + 20];
-            let mut offset = [0; 8];
-            offset.copy_from_slice(field);
-            let moved = u64::from_le_bytes(offset) - self.base + base;
-            field.copy_from_slice(&moved.to_le_bytes());
-            at += self.i32_at(at) as usize;
-        }
+        let by = base.wrapping_sub(self.base);
+        shift_offsets(&mut self.bytes[self.flushed..], by);
         self.base = base;
     }
 
@@ -240,6 +233,22 @@ impl Section {
     pub fn set_flushed(&mut self) {
         self.flushed = self.bytes.len();
         self.base = 0;
+    }
+}
+
+/// Adds `by`, modulo 2^64, to the data offsets of entries.
+pub(crate) fn shift_offsets(entries: &mut [u8], by: u64) {
+    let mut rest = entries;
+    while let Some((head, _)) = rest.split_first_chunk_mut::<{ HEADER as usize }>() {
+        let (fields, offset) = head.split_at_mut(12);
+        let mut value = [0; 8];
+        value.copy_from_slice(&offset[..8]);
+        let moved = u64::from_le_bytes(value).wrapping_add(by);
+        offset[..8].copy_from_slice(&moved.to_le_bytes());
+        let mut len = [0; 4];
+        len.copy_from_slice(&fields[..4]);
+        let len = (u32::from_le_bytes(len) as usize).clamp(HEADER as usize, rest.len());
+        rest = &mut rest[len..];
     }
 }
 

@@ -230,7 +230,7 @@ impl Files {
 
     /// Lets a rank whose buffer is full write before the flush: see [`Files::spill`]. Collective.
     pub fn allow_spill(&mut self) -> Result<()> {
-        let opened = Spill::open(&self.path, &self.data_path, &self.file_ranks);
+        let opened = Spill::open(&self.data_path, &self.file_ranks);
         let (outcome, spill) = LocalOutcome::of(opened);
         check_outcome(&self.path, "open", self.file_ranks.agree(outcome))?;
         self.spill = spill.unwrap_or_default();
@@ -261,9 +261,9 @@ impl Files {
         Ok(())
     }
 
-    /// Whether [`Files::spill`] works, which is the same on all ranks of the data file.
-    pub fn may_spill(&self) -> bool {
-        self.spill.is_allowed()
+    /// Whether what this rank spills lies in the data file at once. Else the flush moves it there.
+    pub fn spills_in_place(&self) -> bool {
+        self.spill.is_allowed() && self.spill.own().is_none()
     }
 
     /// Whether the log was there before, and other jobs have written to its data files.
@@ -286,9 +286,15 @@ impl Files {
         self.file_number
     }
 
-    /// Begin and end of the extents that this rank has spilled since the last flush.
+    /// Begin and end of the extents that this rank has spilled since the last flush: in its data file, or in
+    /// [`Files::own_file`].
     pub fn spilled(&self) -> &[std::ops::Range<u64>] {
         self.spill.extents()
+    }
+
+    /// The file without a name into which this rank spills, where it is not the data file.
+    pub fn own_file(&self) -> Option<&File> {
+        self.spill.own()
     }
 
     /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective
@@ -307,8 +313,11 @@ impl Files {
             [] => 0,
             _ => ExtentHeader::SIZE + entries + data,
         };
+        let waiting = self.spill.waiting();
         let closed_gaps = self.spill.close_gaps();
-        let offset = self.place(len);
+        let offset = self.place(waiting + len);
+        let moved = self.spill.move_to(offset);
+        let offset = offset + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
         let header = extent_header(rank, self.flushes + 1, section, data).to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
@@ -317,8 +326,9 @@ impl Files {
             extent.extend(pieces);
         }
         let written = self.write(offset, &extent, fsync);
-        let closed_gaps = closed_gaps.map_err(|e| format!("{}: {e}", self.data_path.display()));
-        let written = closed_gaps
+        let spilled = closed_gaps.and(moved);
+        let spilled = spilled.map_err(|e| format!("{}: {e}", self.data_path.display()));
+        let written = spilled
             .and(self.check_names())
             .and(written)
             .and(self.check_room());

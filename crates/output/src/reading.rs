@@ -118,7 +118,9 @@ impl Reader {
             pending,
             decoded,
         } = self;
-        flushed.update(task, files)?;
+        if let Some(moved) = flushed.update(task, files)? {
+            decoded.forget(moved);
+        }
         if pending.update(task, section)? {
             decoded.forget(MEMORY);
         }
@@ -166,7 +168,9 @@ impl Reader {
             pending,
             decoded,
         } = self;
-        flushed.update(task, written.files)?;
+        if let Some(moved) = flushed.update(task, written.files)? {
+            decoded.forget(moved);
+        }
         if pending.update(task, written.section)? {
             decoded.forget(MEMORY);
         }
@@ -225,11 +229,14 @@ impl Readable<'_> {
 
 /// The entries in the data files: those of all ranks up to the last flush, and those that this rank has spilled since.
 struct Flushed {
+    /// The data files, and the file of this rank alone where it spills into one.
     sources: Vec<SourceFile>,
     /// Of each data file: the number and the end of the last flush that is known.
     known: Vec<(u64, u64)>,
-    /// How many extents that this rank has spilled since then are known.
+    /// How many extents that this rank has spilled since the flush `flush` are known.
     spilled: usize,
+    /// The last flush.
+    flush: u64,
     table: GrowingTable,
     indexes: Indexes,
 }
@@ -240,18 +247,29 @@ impl Flushed {
             sources: Vec::new(),
             known: Vec::new(),
             spilled: 0,
+            flush: 0,
             table: GrowingTable::new(task),
             indexes: Indexes::default(),
         }
     }
 
-    /// Takes in what was flushed or spilled since the last call.
-    fn update(&mut self, task: &Task, files: &Files) -> Result<(), String> {
+    /// Takes in what was flushed or spilled since the last call. Returns the number of a source from which a flush has moved
+    /// what was known of it.
+    fn update(&mut self, task: &Task, files: &Files) -> Result<Option<u16>, String> {
+        let flush = files.flushes();
+        let spilled_into = match files.own_file() {
+            Some(_) => files.ends().len(),
+            None => files.file_number(),
+        };
+        let has_moved = files.own_file().is_some() && self.spilled > 0 && self.flush != flush;
+        if has_moved {
+            *self = Flushed::new(task);
+        }
         if self.sources.is_empty() {
             self.sources = open_sources(files)?;
-            self.known = vec![(0, FRONT); self.sources.len()];
+            self.known = vec![(0, FRONT); files.ends().len()];
         }
-        let flush = files.flushes();
+        self.flush = flush;
         for (source, end) in files.ends().iter().enumerate() {
             let known = self.known.get(source).copied().unwrap_or_default();
             if *end > known.1 {
@@ -262,10 +280,10 @@ impl Flushed {
         }
         for extent in files.spilled().iter().skip(self.spilled) {
             let (before, after) = ((flush, extent.start), (flush + 1, extent.end));
-            self.add(task, files.file_number(), before, after)?;
+            self.add(task, spilled_into, before, after)?;
             self.spilled += 1;
         }
-        Ok(())
+        Ok(has_moved.then_some(spilled_into as u16))
     }
 
     /// Adds the entries of the extents between two flushes of a data file, each a number and an end.
@@ -298,14 +316,25 @@ impl Flushed {
         self.table.check()?;
         let tables = TableBytes::Files(&self.sources);
         // Records apply in the order of the data files. Other ranks may have spilled in front of this one.
-        let settled = self.sources.len() == 1 && self.spilled == 0;
+        let settled = self.known.len() == 1 && self.spilled == 0;
         self.indexes
             .update(task, &self.table, tables, dataset, settled)
     }
 }
 
-/// The data files of the log, open for reading.
+/// The files that hold entries of the log, open for reading: the data files, then that of this rank alone.
 fn open_sources(files: &Files) -> Result<Vec<SourceFile>, String> {
+    let mut sources = open_data_files(files)?;
+    if let Some(own) = files.own_file() {
+        let opened = own.try_clone();
+        let opened = opened.and_then(|own| SourceFile::new(own, files.data_path().to_owned()));
+        let about = |e: std::io::Error| format!("{}: {e}", files.data_path().display());
+        sources.push(opened.map_err(about)?);
+    }
+    Ok(sources)
+}
+
+fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, String> {
     let open = |path: &Path| {
         let file = File::open(path)?;
         check_id(&file, files.id())?;

@@ -1,8 +1,11 @@
 //! Extents that a rank writes on its own, before the flush: its buffer was full.
 //!
 //! They lie in the rank's data file, behind the last flush, and count with the next one. Ranks that share a data file
-//! take their places in it one after the other, under a lock of that file, and none waits for another one's data. The
-//! lock of a file tells on one node only; where the ranks of several nodes share a data file, none of them spills there.
+//! take their places in it one after the other, under a lock of that file, and none waits for another one's data.
+//!
+//! The lock of a file tells on one node only. Where the ranks of several nodes share a data file, each rank spills into a
+//! file of its own, which has no name. The flush moves the extents from there into the data file, where each rank knows its
+//! place then.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -10,17 +13,24 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use h5logfs_core::journal::extent::{ExtentHeader, crc32};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::entries::shift_offsets;
 use crate::ranks::Ranks;
+
+/// Bytes that are moved at once.
+const MOVED: u64 = 4 << 20;
 
 /// What a rank has spilled since the last flush.
 #[derive(Default)]
 pub(crate) struct Spill {
-    /// `None`: this rank does not spill.
-    file: Option<File>,
-    /// Other ranks write to the file.
+    /// The data file. `None`: this rank does not spill.
+    data: Option<File>,
+    /// Other ranks write to the data file.
     is_shared: bool,
+    /// The file of this rank alone, where it has one. It holds extents one behind the other, from its first byte on.
+    own: Option<File>,
     /// After a flush that failed, until one is complete.
     stopped: bool,
     extents: Vec<Range<u64>>,
@@ -32,31 +42,43 @@ pub(crate) struct Spill {
 
 impl Spill {
     /// For a data file that these ranks share. Collective.
-    pub fn open(path: &Path, data_path: &Path, ranks: &Ranks) -> Result<Self, String> {
+    pub fn open(data_path: &Path, ranks: &Ranks) -> Result<Self, String> {
         let is_shared = ranks.size() > 1;
-        if is_shared && ranks.nodes() > 1 {
-            log::info!(
-                "{}: ranks of several nodes share a data file, so full buffers wait for a flush",
-                path.display()
-            );
-            return Ok(Spill::default());
-        }
+        let about = |e: io::Error| format!("{}: {e}", data_path.display());
         let opened = OpenOptions::new().read(true).write(true).open(data_path);
+        let own = if is_shared && ranks.nodes() > 1 {
+            let dir = data_path.parent().filter(|dir| *dir != Path::new(""));
+            let made = tempfile::tempfile_in(dir.unwrap_or(Path::new(".")));
+            Some(made.map_err(about)?)
+        } else {
+            None
+        };
         Ok(Spill {
-            file: Some(opened.map_err(|e| format!("{}: {e}", data_path.display()))?),
+            data: Some(opened.map_err(about)?),
             is_shared,
+            own,
             ..Spill::default()
         })
     }
 
     /// Whether a rank of the data file may spill. The same on all of them.
     pub fn is_allowed(&self) -> bool {
-        self.file.is_some()
+        self.data.is_some()
     }
 
-    /// Behind all that this rank has spilled; 0 without any.
+    /// The file of this rank alone, where its extents wait for the flush.
+    pub fn own(&self) -> Option<&File> {
+        self.own.as_ref()
+    }
+
+    /// Behind all that this rank has spilled into the data file; 0 without any.
     pub fn end(&self) -> u64 {
-        self.end
+        self.own.as_ref().map_or(self.end, |_| 0)
+    }
+
+    /// Bytes that the flush has to move into the data file.
+    pub fn waiting(&self) -> u64 {
+        self.own.as_ref().map_or(0, |_| self.end)
     }
 
     pub fn extents(&self) -> &[Range<u64>] {
@@ -65,12 +87,14 @@ impl Spill {
 
     /// Takes `len` bytes of the file, whose last flush ends at `flushed`.
     pub fn place(&mut self, flushed: u64, len: u64) -> io::Result<u64> {
-        let Some(file) = self.file.as_ref().filter(|_| !self.stopped) else {
+        let Some(file) = self.data.as_ref().filter(|_| !self.stopped) else {
             return Err(io::Error::other(
                 "a full buffer has to wait for a flush here",
             ));
         };
-        let offset = if self.is_shared {
+        let offset = if self.own.is_some() {
+            self.end
+        } else if self.is_shared {
             flock(file, FlockOperation::LockExclusive)?;
             let placed = take(file, flushed, len);
             flock(file, FlockOperation::Unlock)?;
@@ -84,13 +108,18 @@ impl Spill {
 
     /// Writes an extent at its place. Where that fails, the place becomes a gap: an extent with the header `gap`.
     pub fn write(&mut self, offset: u64, pieces: &[&[u8]], gap: &[u8]) -> io::Result<()> {
-        let Some(file) = &self.file else {
+        let Some(file) = self.own.as_ref().or(self.data.as_ref()) else {
             return Err(io::Error::other("it has no place in the file"));
         };
         match write_all(file, pieces, offset) {
             Ok(end) => {
                 self.extents.push(offset..end);
                 Ok(())
+            }
+            Err(e) if self.own.is_some() => {
+                // The next extent takes its place.
+                self.end = offset;
+                Err(e)
             }
             Err(e) => {
                 self.gaps.push((offset, gap.to_vec()));
@@ -99,9 +128,20 @@ impl Spill {
         }
     }
 
+    /// Copies what waits into the data file, from `offset` on.
+    pub fn move_to(&self, offset: u64) -> io::Result<()> {
+        let (Some(own), Some(data)) = (&self.own, &self.data) else {
+            return Ok(());
+        };
+        for extent in &self.extents {
+            move_extent(own, extent, data, offset)?;
+        }
+        Ok(())
+    }
+
     /// Makes gaps of the places that could not be written. Without that, what follows them cannot be found.
     pub fn close_gaps(&mut self) -> io::Result<()> {
-        let Some(file) = &self.file else {
+        let Some(file) = &self.data else {
             return Ok(());
         };
         while let Some((offset, header)) = self.gaps.last() {
@@ -117,7 +157,7 @@ impl Spill {
 
     /// Cuts the file off at `end`, behind all that was spilled.
     pub fn cut(&self, end: u64) -> io::Result<()> {
-        match &self.file {
+        match &self.data {
             Some(file) if file.metadata()?.len() > end => file.set_len(end),
             _ => Ok(()),
         }
@@ -129,10 +169,39 @@ impl Spill {
     }
 
     pub fn set_committed(&mut self) {
+        if self.waiting() > 0
+            && let Some(Err(e)) = self.own.as_ref().map(|own| own.set_len(0))
+        {
+            // What comes next is written over it.
+            log::warn!("the space of what was spilled is not free: {e}");
+        }
         self.extents.clear();
         self.stopped = false;
         self.end = 0;
     }
+}
+
+/// Copies one extent of a file into another one, where its first byte is as much further behind as `by`.
+fn move_extent(from: &File, extent: &Range<u64>, to: &File, by: u64) -> io::Result<()> {
+    let mut bytes = [0; ExtentHeader::SIZE as usize];
+    from.read_exact_at(&mut bytes, extent.start)?;
+    let header = ExtentHeader::from_bytes(&bytes);
+    let mut header = header.ok_or_else(|| io::Error::other("what was spilled has changed"))?;
+    let mut entries = vec![0; header.entries as usize];
+    let mut at = extent.start + ExtentHeader::SIZE;
+    from.read_exact_at(&mut entries, at)?;
+    shift_offsets(&mut entries, by);
+    header.entries_crc = crc32(&entries);
+    write_all(to, &[&header.to_bytes(), &entries], extent.start + by)?;
+    at += header.entries;
+    let mut data = vec![0; MOVED.min(extent.end - at) as usize];
+    while at < extent.end {
+        let piece = MOVED.min(extent.end - at) as usize;
+        from.read_exact_at(&mut data[..piece], at)?;
+        to.write_all_at(&data[..piece], at + by)?;
+        at += piece as u64;
+    }
+    Ok(())
 }
 
 /// Writes pieces one behind the other, and returns where they end. One system call, unless the system takes less at once.

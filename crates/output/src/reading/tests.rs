@@ -24,9 +24,12 @@ use crate::stored::{Form, records};
 /// Ranks of the job. The first one is the one that reads.
 const RANKS: u32 = 3;
 
-/// The first of several ranks, where the test does the work of the others. They have spilled up to a byte of the data
-/// file.
-struct FirstRank(Arc<AtomicU64>);
+/// The first of several ranks, where the test does the work of the others.
+struct FirstRank {
+    /// The others have spilled up to this byte of the data file.
+    others_end: Arc<AtomicU64>,
+    nodes: u32,
+}
 
 impl Communicator for FirstRank {
     fn rank(&self) -> u32 {
@@ -39,10 +42,13 @@ impl Communicator for FirstRank {
         true
     }
     fn split(&self, _: u32) -> Box<dyn Communicator> {
-        Box::new(FirstRank(Arc::clone(&self.0)))
+        Box::new(FirstRank {
+            others_end: Arc::clone(&self.others_end),
+            nodes: self.nodes,
+        })
     }
     fn nodes(&self) -> u32 {
-        1
+        self.nodes
     }
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         vec![0; values.len()]
@@ -52,7 +58,7 @@ impl Communicator for FirstRank {
     }
     fn minima(&self, values: &[u64]) -> Vec<u64> {
         // The largest value is found as the least complement.
-        let end = !self.0.load(Ordering::Relaxed);
+        let end = !self.others_end.load(Ordering::Relaxed);
         values.iter().map(|value| end.min(*value)).collect()
     }
     fn gather(&self, value: u64) -> Vec<u64> {
@@ -226,6 +232,13 @@ struct Process {
     file: usize,
 }
 
+fn ranks(others_end: &Arc<AtomicU64>, nodes: u32) -> Ranks {
+    Ranks::new(FirstRank {
+        others_end: Arc::clone(others_end),
+        nodes,
+    })
+}
+
 /// A program of several ranks, and what its log should hold.
 struct Program {
     path: PathBuf,
@@ -234,6 +247,7 @@ struct Program {
     files: Option<Files>,
     /// Where the others have spilled in the first rank's data file.
     others_end: Arc<AtomicU64>,
+    nodes: u32,
     reader: Reader,
     processes: Vec<Process>,
     /// By data file.
@@ -243,9 +257,9 @@ struct Program {
 }
 
 impl Program {
-    fn new(path: PathBuf, datasets: Vec<Dataset>, options: Options) -> Self {
+    fn new(path: PathBuf, datasets: Vec<Dataset>, options: Options, nodes: u32) -> Self {
         let others_end = Arc::new(AtomicU64::new(0));
-        let ranks = Ranks::new(FirstRank(Arc::clone(&others_end)));
+        let ranks = ranks(&others_end, nodes);
         let files = Files::create(&path, &ranks, &options).unwrap();
         let data_files = files.ends().len();
         if data_files == 2 {
@@ -261,6 +275,7 @@ impl Program {
             datasets,
             files: Some(files),
             others_end,
+            nodes,
             reader: Reader::default(),
             processes: Vec::new(),
             committed: vec![arrays; data_files],
@@ -381,6 +396,9 @@ impl Program {
         if rank == 0 {
             let data = [&process.data[..]];
             files.spill(0, &mut process.section, &data).unwrap();
+        } else if self.nodes > 1 {
+            // Each has a file of its own, which no other rank sees.
+            return;
         } else {
             let end = data_file(&self.path, process.file, files)
                 .metadata()
@@ -432,7 +450,7 @@ impl Program {
     /// The job is killed, and another one goes on.
     fn append(&mut self) {
         drop(self.files.take());
-        let ranks = Ranks::new(FirstRank(Arc::clone(&self.others_end)));
+        let ranks = ranks(&self.others_end, self.nodes);
         self.others_end.store(0, Ordering::Relaxed);
         let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
         let files = Files::append(&self.path, &ranks, &self.options, base).unwrap();
@@ -443,10 +461,15 @@ impl Program {
     /// What the first rank has to see of a dataset.
     fn visible(&self, dataset: usize) -> Vec<Option<u8>> {
         let mut seen: Vec<Option<u8>> = vec![None; self.committed[0][dataset].len()];
+        let mut pending = Vec::new();
         for (committed, spilled) in self.committed.iter().zip(&self.spilled) {
             let mut arrays = committed.clone();
             for (_, changes) in spilled.iter().filter(|(rank, _)| *rank == 0) {
-                apply(&mut arrays, changes);
+                if self.nodes > 1 {
+                    pending.extend_from_slice(changes);
+                } else {
+                    apply(&mut arrays, changes);
+                }
             }
             for (seen, value) in seen.iter_mut().zip(&arrays[dataset]) {
                 *seen = value.or(*seen);
@@ -454,8 +477,8 @@ impl Program {
         }
         let mut arrays = vec![Vec::new(); self.datasets.len()];
         arrays[dataset] = seen;
-        let pending = self.processes[0].pending.iter();
-        let pending: Vec<_> = pending.filter(|c| c.dataset == dataset).cloned().collect();
+        pending.extend_from_slice(&self.processes[0].pending);
+        pending.retain(|change| change.dataset == dataset);
         apply(&mut arrays, &pending);
         arrays.swap_remove(dataset)
     }
@@ -565,7 +588,8 @@ proptest! {
             encode_selections: random.is(),
             ..Options::default()
         };
-        let mut program = Program::new(dir.path().join("a.h5"), datasets, options);
+        let nodes = 1 + random.below(2) as u32;
+        let mut program = Program::new(dir.path().join("a.h5"), datasets, options, nodes);
         for (kind, seed) in steps {
             program.step(kind, seed)?;
         }
@@ -589,7 +613,7 @@ fn small(dir: &Path, filters: Vec<Filter>) -> Program {
         fill: Vec::new(),
         filters,
     };
-    Program::new(dir.join("a.h5"), vec![dataset], Options::default())
+    Program::new(dir.join("a.h5"), vec![dataset], Options::default(), 1)
 }
 
 #[test]

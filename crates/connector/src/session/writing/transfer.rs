@@ -154,7 +154,7 @@ impl State {
         let Some(Open { ranks, files }) = &mut self.open else {
             return Err(format!("{}: the file is closed", path.display()));
         };
-        let is_direct = elements.len() >= DIRECT && files.may_spill();
+        let is_direct = elements.len() >= DIRECT && files.spills_in_place();
         if is_full && !is_direct && !self.section.pending().is_empty() {
             spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
         }
