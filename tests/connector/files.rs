@@ -76,3 +76,41 @@ with h5py.File('a.h5', 'w', locking=True) as f:
         assert 'locking' in str(e), e
 ");
 }
+
+#[test]
+fn a_strong_close_closes_the_log_with_its_file() {
+    run("
+from h5py import h5d, h5f, h5p, h5s, h5t
+import numpy as np
+def left_open(degree):
+    name = f'{degree}.h5'
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_fclose_degree(degree)
+    file = h5f.create(name.encode(), fapl=access)
+    again = h5f.open(name.encode(), h5f.ACC_RDWR, access)
+    x = h5d.create(file, b'x', h5t.NATIVE_INT32, h5s.create_simple((3,)))
+    x.write(h5s.ALL, h5s.ALL, np.array([1, 2, 3], 'i4'))
+    again.close()
+    assert os.path.exists(name + '.h5logfs-journal')
+    h5py.h5i.dec_ref(file)
+    return name, x
+weak, x = left_open(h5f.CLOSE_WEAK)
+assert os.path.exists(weak + '.h5logfs-journal')
+x.write(h5s.ALL, h5s.ALL, np.array([4, 5, 6], 'i4'))
+h5py.h5i.dec_ref(x)
+assert not os.path.exists(weak + '.h5logfs-journal')
+assert list(h5py.File(weak)['x']) == [4, 5, 6]
+strong, x = left_open(h5f.CLOSE_STRONG)
+assert not os.path.exists(strong + '.h5logfs-journal')
+try:
+    x.write(h5s.ALL, h5s.ALL, np.array([4, 5, 6], 'i4'))
+    sys.exit('no error')
+except OSError as e:
+    assert 'the file is closed' in str(e), e
+with h5py.File(strong, 'r+') as f:
+    f['y'] = 7
+h5py.h5i.dec_ref(x)
+with h5py.File(strong) as f:
+    assert list(f['x']) == [1, 2, 3] and f['y'][()] == 7
+");
+}

@@ -43,6 +43,7 @@ h5logfs_host::functions! {
 
         H5Pget_driver: fn(Id) -> Id,
         H5Pset_fapl_sec2: fn(Id) -> Status,
+        H5Pget_fclose_degree: fn(Id, *mut c_int) -> Status,
         H5Pset_fclose_degree: fn(Id, c_int) -> Status,
         H5Pget_libver_bounds: fn(Id, *mut c_int, *mut c_int) -> Status,
         H5Pset_libver_bounds: fn(Id, c_int, c_int) -> Status,

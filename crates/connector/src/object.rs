@@ -25,6 +25,8 @@ pub struct Object {
     pub dataset: Option<Arc<Dataset>>,
     /// It keeps its session open.
     is_counted: bool,
+    /// It is a handle of a file.
+    is_file: bool,
 }
 
 /// What a call of the connector below may do.
@@ -44,11 +46,22 @@ impl Object {
         let is_counted = session.is_some_and(|session| session.enter());
         Object {
             is_counted,
+            is_file: false,
             under,
             info: Arc::clone(info),
             session: session.cloned(),
             dataset: None,
         }
+    }
+
+    /// A file that the connector below has opened.
+    pub fn file(under: *mut c_void, info: &Arc<Info>, session: Option<&Arc<Session>>) -> Self {
+        let mut object = Object::new(under, info, session);
+        object.is_file = object.is_counted;
+        if let Some(session) = session.filter(|_| object.is_file) {
+            session.enter_file();
+        }
+        object
     }
 
     /// An object of a type that is told: a dataset may be a logged one.
@@ -58,6 +71,9 @@ impl Object {
         info: &Arc<Info>,
         session: Option<&Arc<Session>>,
     ) -> Result<Self, String> {
+        if object_type == kind::FILE {
+            return Ok(Object::file(under, info, session));
+        }
         let mut object = Object::new(under, info, session);
         object.leave_if_foreign(object_type);
         let session = object.session.clone();
@@ -90,6 +106,9 @@ impl Object {
         if let Some(session) = self.session.take()
             && self.is_counted
         {
+            if self.is_file {
+                session.leave_file();
+            }
             session.leave();
         }
     }

@@ -103,7 +103,7 @@ fn handle_of(opened: Opened) -> Handle {
     if opened.under.is_null() {
         return ptr::null_mut();
     }
-    Object::new(opened.under, &opened.info, Some(&opened.session)).into_handle()
+    Object::file(opened.under, &opened.info, Some(&opened.session)).into_handle()
 }
 
 /// The first object of a plain file, or null.
@@ -269,7 +269,7 @@ unsafe fn specific_of(
                 // SAFETY: the part of this operation: a place with a file of the connector below.
                 let place = unsafe { &mut *args.arguments.reopen };
                 if !place.is_null() {
-                    let again = Object::new(*place, &object.info, object.session.as_ref());
+                    let again = Object::file(*place, &object.info, object.session.as_ref());
                     *place = again.into_handle();
                 }
             }

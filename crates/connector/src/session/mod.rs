@@ -61,6 +61,10 @@ pub struct Session {
     pub access: PropertyList,
     /// Objects of the log that are open.
     open: AtomicUsize,
+    /// Those of them that are files.
+    files: AtomicUsize,
+    /// `H5F_CLOSE_STRONG`: the log is closed with its last file, whatever else is open.
+    closes_with_file: bool,
     /// libhdf5 finishes the opening of a file of it.
     is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
@@ -139,12 +143,15 @@ impl Session {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
+        let closes_with_file = closes_with_file(info, request.fapl);
         let session = Arc::new(Session {
             path: path.to_owned(),
             identity: Identity::of(info, path)
                 .ok_or_else(|| format!("{}: it is not there any more", path.display()))?,
             access,
             open: AtomicUsize::new(0),
+            files: AtomicUsize::new(0),
+            closes_with_file,
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
@@ -324,9 +331,24 @@ impl Session {
         self.flush_log()
     }
 
+    /// One more handle of the file is open.
+    pub fn enter_file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A handle of the file is closed; other objects may stay open. Called before the connector below closes its own.
     pub fn close_file(&self, _file: &Object) -> Result<(), String> {
         self.flush_log()
+    }
+
+    /// A handle of the file was closed.
+    pub fn leave_file(&self) {
+        if self.files.fetch_sub(1, Ordering::AcqRel) == 1
+            && self.closes_with_file
+            && let Some(log) = &self.log
+        {
+            log.close(self.take_changes());
+        }
     }
 
     /// A dataset is about to be made. `None`: the native file takes it as it is.
@@ -451,6 +473,17 @@ impl Session {
     pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
         writing::copy_object(copy)
     }
+}
+
+/// Whether a program wants all objects of a file closed with it.
+fn closes_with_file(info: &Info, fapl: Id) -> bool {
+    const STRONG: c_int = 3;
+    let mut degree = 0;
+    info.library.nested(|f| {
+        // SAFETY: there is room for the answer; the list is the program's.
+        let status = unsafe { (f.H5Pget_fclose_degree)(fapl, &mut degree) };
+        status >= 0 && degree == STRONG
+    })
 }
 
 /// What `H5Ocopy` copies.
