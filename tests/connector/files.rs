@@ -1,6 +1,10 @@
 //! What a program asks of a log that it writes, and which files become none.
 
+use std::process::Command;
+
 use crate::common::connector::Connector;
+use crate::common::hosts::{Hdf5, succeed};
+use crate::common::pnetcdf::h5logfs;
 
 /// Runs code in an empty directory. `is_log(path)` tells whether a file is a log.
 fn run(code: &str) {
@@ -113,4 +117,33 @@ h5py.h5i.dec_ref(x)
 with h5py.File(strong) as f:
     assert list(f['x']) == [1, 2, 3] and f['y'][()] == 7
 ");
+}
+
+/// Debian's libhdf5 does not know these references. What it cannot read is missing, and told; all else is shown.
+#[test]
+fn what_only_a_later_libhdf5_can_read_does_not_hide_the_rest() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("a.h5");
+    let mut program = Command::new(hdf5.compiled("connector", "references"));
+    let connector = Connector::new();
+    program.envs(connector.used()).arg(&log);
+    succeed(&mut program);
+    let inspected = h5logfs(&["inspect"], &[&log]);
+    let printed = String::from_utf8_lossy(&inspected.stdout);
+    assert!(inspected.status.success(), "{inspected:?}");
+    assert!(printed.contains("/x: i32 [4]"), "{printed}");
+    let journal = dir.path().join("a.h5.h5logfs-journal");
+    assert_eq!(
+        journal.exists(),
+        printed.contains("missing: /refs: the object cannot be read here: "),
+        "{printed}"
+    );
+    assert_eq!(
+        journal.exists(),
+        printed.contains("missing: /x: its attributes cannot be read here: "),
+        "{printed}"
+    );
 }

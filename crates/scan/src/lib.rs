@@ -183,6 +183,7 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
             base: user_block,
         },
         layout: log.layout.as_ref(),
+        is_partial: false,
     };
     let shown = shown::image(original, &chooser, true)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);

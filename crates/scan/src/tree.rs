@@ -24,16 +24,34 @@ pub struct Original<'a> {
     /// Its bytes. Addresses count from the first of them.
     pub bytes: &'a dyn HeaderBytes,
     pub layout: &'a dyn LayoutObjects,
+    /// The copy lacks what this libhdf5 cannot read: an HDF5 program of a later version may have made it. Else the copy
+    /// fails there.
+    pub is_partial: bool,
 }
 
 impl Original<'_> {
     /// Creation properties of a file whose root group is like that of this one.
     pub fn creation_of_copy(&self) -> Result<Id> {
-        let root = Object::of(h5::open_group(self.file, c"/")?)?;
+        let (root, _) = self.object(h5::open_group(self.file, c"/")?)?;
         let creation = h5::new_file_creation()?;
         h5::copy_group_properties(&h5::group_creation(&root.id)?, &creation)?;
         root.prepare(&creation)?;
         Ok(creation)
+    }
+
+    /// An object of the file. Where its attributes cannot be read and the copy is partial, it has none, and the reason is
+    /// returned.
+    fn object(&self, id: Id) -> Result<(Object, Option<String>)> {
+        let (attributes, reason) = match h5::attribute_names(&id) {
+            Err(reason) if self.is_partial => (Vec::new(), Some(reason)),
+            found => (found?, None),
+        };
+        let object = Object {
+            info: h5::object_info(&id)?,
+            attributes,
+            id,
+        };
+        Ok((object, reason))
     }
 }
 
@@ -80,14 +98,6 @@ pub struct Object {
 }
 
 impl Object {
-    fn of(id: Id) -> Result<Self> {
-        Ok(Object {
-            info: h5::object_info(&id)?,
-            attributes: h5::attribute_names(&id)?,
-            id,
-        })
-    }
-
     /// Lets the copy have times if the object has some: the creation properties that libhdf5 tells of an object do not
     /// say it of all. And large attributes, which only version 2 object headers can hold.
     pub fn prepare(&self, creation: &Id) -> Result<()> {
@@ -141,7 +151,7 @@ enum Work {
 
 impl Copier<'_> {
     fn tree(&mut self, datasets: &mut dyn Datasets) -> Result<()> {
-        let root = Object::of(h5::open_group(self.original.file, c"/")?)?;
+        let root = self.object(h5::open_group(self.original.file, c"/")?, "/")?;
         let new_root = h5::open_group(&self.target, c"/")?;
         self.out
             .objects
@@ -171,10 +181,27 @@ impl Copier<'_> {
                 link: &link,
                 path: &path,
             };
-            let made = self.link(&at, datasets);
-            groups.extend(made.map_err(|e| format!("link {path}: {e}"))?);
+            match self.link(&at, datasets) {
+                Ok(made) => groups.extend(made),
+                Err(e) if self.original.is_partial => self.leave_out(&path, "the object", &e),
+                Err(e) => return Err(format!("link {path}: {e}")),
+            }
         }
         Ok(groups)
+    }
+
+    /// An object of the file, which has this path.
+    fn object(&mut self, id: Id, path: &str) -> Result<Object> {
+        let (object, reason) = self.original.object(id)?;
+        if let Some(reason) = reason {
+            self.leave_out(path, "its attributes", &reason);
+        }
+        Ok(object)
+    }
+
+    fn leave_out(&mut self, path: &str, what: &str, reason: &str) {
+        let text = format!("{path}: {what} cannot be read here: {reason}");
+        self.out.diagnostics.push(Diagnostic::lost(text));
     }
 
     /// Makes a link. Returns the group if it made one.
@@ -194,7 +221,7 @@ impl Copier<'_> {
             let object = h5::open_object(&self.target, *new)?;
             return h5::link_object(&object, at.parent, at.link).map(|()| None);
         }
-        let old = Object::of(h5::open_object(self.original.file, address)?)?;
+        let old = self.object(h5::open_object(self.original.file, address)?, at.path)?;
         match old.info.kind {
             Kind::Datatype => {
                 let datatype = self.commit_type(&old)?;
@@ -396,7 +423,7 @@ impl Copier<'_> {
             work,
         } in std::mem::take(&mut self.postponed)
         {
-            let old = Object::of(h5::open_object(self.original.file, old)?)?;
+            let old = self.object(h5::open_object(self.original.file, old)?, &path)?;
             let new = h5::open_object(&target, new)?;
             let lost_before = translator.lost;
             match work {
@@ -426,7 +453,8 @@ impl Copier<'_> {
             return Ok(known.clone());
         }
         let old = h5::open_object(self.original.file, address)?;
-        self.commit_type(&Object::of(old)?)
+        let old = self.object(old, "a committed datatype")?;
+        self.commit_type(&old)
     }
 
     /// Makes the copy of a committed type that has none yet.

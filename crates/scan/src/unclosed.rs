@@ -48,6 +48,7 @@ pub fn scan(
         file: &objects.file,
         bytes: &objects.bytes,
         layout: objects.layout.as_ref(),
+        is_partial: true,
     };
     let shown = shown::image(original, &chooser, false).map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);

@@ -41,6 +41,7 @@ impl<'a> OpenShadow<'a> {
             file: &self.file,
             bytes: self.image,
             layout: &self.objects,
+            is_partial: false,
         }
     }
 
