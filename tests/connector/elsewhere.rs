@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::connector::Connector;
 
 /// Makes two logs as sources and a plain file, and a log that leads to them; reads it in the session that makes it, in one
-/// that appends to it, and after that. A log that a link leads to is not changed.
+/// that appends to it, and after that.
 const PROGRAM: &str = "
 import os, sys
 import h5py, numpy as np
@@ -31,7 +31,6 @@ with h5py.File('main.h5', 'w', libver=sys.argv[2]) as f:
     check(f)
     f.flush()
     f['plain'][0] = 0
-    f['log/values'][0] = 5
 with h5py.File('main.h5', 'r') as f:
     check(f)
 with h5py.File('main.h5', 'r+') as f:
@@ -41,6 +40,100 @@ with h5py.File('main.h5', 'r') as f:
     check(f)
     assert f['more'][()] == 1
 ";
+
+/// A log that is written leads to a closed log, to a plain file and to another log that is written.
+const CHANGES: &str = "
+import os, sys
+import h5py, numpy as np
+os.chdir(sys.argv[1])
+for name in ('closed.h5', 'plain.dat'):
+    with h5py.File(name, 'w') as f:
+        f['part/values'] = np.arange(6)
+def refused(act):
+    try:
+        act()
+    except (OSError, RuntimeError, ValueError, KeyError) as e:
+        assert 'is only read there' in str(e), e
+    else:
+        raise AssertionError('it is not refused')
+f = h5py.File('main.h5', 'w')
+g = h5py.File('open.h5', 'w')
+g['part/values'] = np.arange(6)
+f['closed'] = h5py.ExternalLink('closed.h5', 'part')
+f['plain'] = h5py.ExternalLink('plain.dat', 'part')
+f['open'] = h5py.ExternalLink('open.h5', 'part')
+f['x'] = 1
+for change in (
+    lambda: f['closed/values'].write_direct(np.zeros(6, int)),
+    lambda: f['closed'].attrs.create('x', 1),
+    lambda: f.create_group('closed/a/b'),
+    lambda: f['closed'].create_group('a'),
+    lambda: f.create_dataset('closed/new', data=[1]),
+    lambda: f['closed'].create_dataset('new', data=[1], maxshape=(None,)),
+    lambda: f.__setitem__('closed/type', np.dtype('f8')),
+    lambda: f.__setitem__('closed/soft', h5py.SoftLink('/a')),
+    lambda: f.__setitem__('closed/hard', f['closed/values']),
+    lambda: f.__delitem__('closed/values'),
+    lambda: f.move('closed/values', 'closed/others'),
+    lambda: f.copy('x', f['closed'], 'copy'),
+    lambda: h5py.h5a.delete(f.id, b'a', obj_name=b'closed/values'),
+):
+    refused(change)
+for name in ('plain', 'open'):
+    f[name + '/values'][0] = 50
+    f[name].attrs['a'] = 1
+    f.create_group(name + '/a/b')
+    f.create_dataset(name + '/new', data=[1, 2])
+    f[name].create_dataset('other', data=[3], maxshape=(None,))
+    f.copy('x', f[name], 'copy')
+    assert os.path.basename(f[name].file.filename) == {'plain': 'plain.dat', 'open': 'open.h5'}[name]
+def check(part):
+    assert np.array_equal(part['values'][:], [50, 1, 2, 3, 4, 5]), part['values'][:]
+    assert np.array_equal(part['new'][:], [1, 2]), part['new'][:]
+    assert np.array_equal(part['other'][:], [3]) and part['copy'][()] == 1
+    assert sorted(part) == ['a', 'copy', 'new', 'other', 'values'] and part.attrs['a'] == 1
+check(g['part'])
+# An object that a link has led to keeps its log open.
+kept = f['open/values']
+g.close()
+kept[5] = 55
+kept[5] = 5
+del kept
+check(f['open'])
+refused(lambda: f['open/values'].write_direct(np.zeros(6, int)))
+f.close()
+for name in ('plain.dat', 'open.h5'):
+    with h5py.File(name, 'r') as f:
+        check(f['part'])
+with h5py.File('closed.h5', 'r') as f:
+    assert list(f['part']) == ['values'] and np.array_equal(f['part/values'][:], np.arange(6))
+assert sorted(os.listdir()) == ['closed.h5', 'main.h5', 'open.h5', 'plain.dat']
+for mode, locking in (('r', True), ('r+', 'best-effort')):
+    with h5py.File('main.h5', mode, locking=locking) as f:
+        used = {True: (1, 0), 'best-effort': (1, 1)}[locking]
+        assert f['open'].file.id.get_access_plist().get_file_locking() == used
+        check(f['open'])
+    with h5py.File('main.h5', mode, locking=locking) as f:
+        for name in ('plain', 'open'):
+            part = f.get(name, elink_locking=False)
+            assert part.file.id.get_access_plist().get_file_locking() == (0, 0)
+            assert part.file.driver == 'sec2'
+            check(part)
+";
+
+#[test]
+fn what_is_changed_behind_a_link_is_changed_or_refused() {
+    let connector = Connector::new();
+    let mut variables = connector.used();
+    variables.push(("H5LOGFS_MATCH", "*.h5".into()));
+    let Some(python) = crate::common::readers::Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    python
+        .with_variables(variables)
+        .run(CHANGES, &[dir.path().as_ref()]);
+}
 
 fn leads_to_other_files(format: &str) {
     let connector = Connector::new();

@@ -6,8 +6,6 @@ use crate::common::connector::Connector;
 use crate::common::readers::Python;
 use crate::common::suite::{Outcomes, count, differing, outcomes};
 
-const LOCKING: &str =
-    "a file that an external link leads to has the access property list of the log";
 const REFERENCES: &str = "a copy that follows references is refused";
 const OWN_SOURCE: &str =
     "a virtual dataset of a logged dataset of its own file, before the file is closed";
@@ -49,30 +47,6 @@ const FAIL_WITH_LOGS: &[(&str, &str)] = &[
         ADDRESS,
     ),
     ("tests/test_group.py::TestCopy::test_copy_refs", REFERENCES),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[False-file_locking_props0-True]",
-        LOCKING,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[False-file_locking_props0-best-effort]",
-        LOCKING,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[True-file_locking_props1-False]",
-        LOCKING,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[True-file_locking_props1-best-effort]",
-        LOCKING,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[best-effort-file_locking_props2-False]",
-        LOCKING,
-    ),
-    (
-        "tests/test_group.py::test_get_elink_locking_arg[best-effort-file_locking_props2-True]",
-        LOCKING,
-    ),
     (
         "tests/test_h5d_direct_chunk.py::TestReadDirectChunk::test_read_uncompressed_offsets",
         SIZE,

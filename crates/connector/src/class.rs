@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
-use h5logfs_host::types::{Address, Id, Status};
+use h5logfs_host::types::{Address, DEFAULT, Id, Status};
 
 use crate::callbacks as c;
 
@@ -67,6 +67,34 @@ impl Location {
     pub const INDEX: c_int = 2;
     /// `H5VL_OBJECT_BY_TOKEN`.
     pub const TOKEN: c_int = 3;
+
+    /// The path of the object that it names, if it does so by a path.
+    ///
+    /// # Safety
+    ///
+    /// It is one of the library, during the call that it is an argument of.
+    pub unsafe fn path<'a>(&self) -> Option<&'a CStr> {
+        // SAFETY: the parts that these have; the caller says that the paths are C strings.
+        unsafe {
+            match self.by {
+                Location::NAME => Some(CStr::from_ptr(self.data.name.name)),
+                Location::INDEX => Some(CStr::from_ptr(self.data.index.name)),
+                _ => None,
+            }
+        }
+    }
+
+    /// The link access property list with which a path is followed; [`DEFAULT`] where there is no path.
+    pub fn links(&self) -> Id {
+        // SAFETY: the parts that these have.
+        unsafe {
+            match self.by {
+                Location::NAME => self.data.name.lapl,
+                Location::INDEX => self.data.index.lapl,
+                _ => DEFAULT,
+            }
+        }
+    }
 }
 
 /// The union in [`Location`].

@@ -397,6 +397,14 @@ impl PropertyList {
         })
     }
 
+    /// One whose identifier is given up by its owner.
+    pub fn own(library: &Library, id: Id) -> Self {
+        PropertyList {
+            library: *library,
+            id,
+        }
+    }
+
     /// Another copy.
     pub fn duplicate(&self) -> Option<Self> {
         PropertyList::copy(&self.library, self.id)

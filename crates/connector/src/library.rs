@@ -42,6 +42,11 @@ h5logfs_host::functions! {
         H5VLclose: fn(Id) -> Status,
 
         H5Pget_driver: fn(Id) -> Id,
+        H5Pget_driver_info: fn(Id) -> *const c_void,
+        H5Pset_driver: fn(Id, Id, *const c_void) -> Status,
+        H5Pset_elink_file_cache_size: fn(Id, c_uint) -> Status,
+        H5Pget_elink_fapl: fn(Id) -> Id,
+        H5Pset_elink_fapl: fn(Id, Id) -> Status,
         H5Pset_fapl_sec2: fn(Id) -> Status,
         H5Pget_fclose_degree: fn(Id, *mut c_int) -> Status,
         H5Pset_fclose_degree: fn(Id, c_int) -> Status,

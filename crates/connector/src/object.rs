@@ -1,6 +1,6 @@
 //! What libhdf5 holds of an object of ours: the object of the connector below, and the open log that it belongs to.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 use crate::class::{Handle, Requests, kind};
 use crate::info::Info;
 use crate::library::Functions;
-use crate::session::{Dataset, Session};
+use crate::session::{Dataset, Session, Start};
 
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
@@ -36,8 +36,44 @@ pub enum Effect {
     Reads,
     /// It may change an object.
     Changes,
+    /// It changes an object: an error where the file cannot be written.
+    Writes,
     /// Functions of the program run in it, with calls of their own.
     Runs,
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy)]
+pub enum Changed<'a> {
+    /// A link, and the object that is made behind it.
+    Link(&'a CStr),
+    /// An object.
+    Object(&'a CStr),
+}
+
+impl<'a> Changed<'a> {
+    /// A link, unless an object is made without a name.
+    ///
+    /// # Safety
+    ///
+    /// The name is a C string or null.
+    pub unsafe fn link(name: *const c_char) -> Option<Self> {
+        // SAFETY: the caller says so.
+        (!name.is_null()).then(|| Changed::Link(unsafe { CStr::from_ptr(name) }))
+    }
+
+    /// The path of the object that has it, unless that is the one from which the path starts.
+    fn container(self) -> Option<Vec<u8>> {
+        let path = match self {
+            Changed::Object(path) => path.to_bytes(),
+            Changed::Link(path) => {
+                let path = path.to_bytes();
+                &path[..path.iter().rposition(|byte| *byte == b'/')?]
+            }
+        };
+        let stays = path.iter().all(|byte| b"./".contains(byte));
+        (!stays).then(|| path.to_vec())
+    }
 }
 
 impl Object {
@@ -75,30 +111,40 @@ impl Object {
             return Ok(Object::file(under, info, session));
         }
         let mut object = Object::new(under, info, session);
-        object.leave_if_foreign(object_type);
-        let session = object.session.clone();
-        if object_type != kind::DATASET {
+        if ![kind::DATASET, kind::GROUP].contains(&object_type) {
             return Ok(object);
         }
-        let found = session.map_or(Ok(None), |session| session.dataset(&object));
-        if found.is_err() {
+        if let Err(reason) = object.find_place(object_type) {
             object.leave();
-            // SAFETY: the object is a dataset that nothing else knows.
+            // SAFETY: the object is one of its kind that nothing else knows.
             pass(info, ptr::null_mut(), |f, vol| unsafe {
-                (f.H5VLdataset_close)(under, vol, DEFAULT, ptr::null_mut())
+                match object_type {
+                    kind::DATASET => (f.H5VLdataset_close)(under, vol, DEFAULT, ptr::null_mut()),
+                    _ => (f.H5VLgroup_close)(under, vol, DEFAULT, ptr::null_mut()),
+                }
             });
+            return Err(reason);
         }
-        object.dataset = found?;
         Ok(object)
     }
 
-    /// An object that was reached through an external link belongs to no log.
-    fn leave_if_foreign(&mut self, object_type: c_int) {
-        let has_place = [kind::DATASET, kind::GROUP].contains(&object_type);
-        let session = self.session.as_ref().filter(|_| has_place);
-        if session.is_some_and(|session| session.is_foreign(self, object_type)) {
+    /// Finds the session of the file that the object lies in, to which an external link may have led, and the logged
+    /// dataset that it is.
+    fn find_place(&mut self, object_type: c_int) -> Result<(), String> {
+        let Some(session) = self.session.clone() else {
+            return Ok(());
+        };
+        if let Some(other) = session.elsewhere(self, object_type)? {
             self.leave();
+            self.is_counted = other.enter();
+            self.session = Some(other);
         }
+        if object_type == kind::DATASET
+            && let Some(session) = self.session.clone()
+        {
+            self.dataset = session.dataset(self)?;
+        }
+        Ok(())
     }
 
     fn leave(&mut self) {
@@ -153,10 +199,13 @@ impl Object {
         effect: Effect,
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
-    ) -> Status {
+    ) -> Result<Status, String> {
+        if effect == Effect::Writes {
+            self.check_writable()?;
+        }
         let status = self.call(effect, call);
         wrap_request(&self.info, requests);
-        status
+        Ok(status)
     }
 
     /// The same for another object. Null if there is none.
@@ -167,8 +216,53 @@ impl Object {
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> *mut c_void,
     ) -> Result<Handle, String> {
+        if effect == Effect::Writes {
+            self.check_writable()?;
+        }
         let under = self.call(effect, call);
         self.opened(under, requests, || object_type)
+    }
+
+    /// The session of the file to which a path leads. `links`: the link access property list.
+    pub fn session_at(
+        &self,
+        path: Option<Changed<'_>>,
+        from: c_int,
+        links: Id,
+    ) -> Result<Option<Arc<Session>>, String> {
+        let path = path.and_then(Changed::container);
+        let (Some(own), Some(path)) = (&self.session, path) else {
+            return Ok(self.session.clone());
+        };
+        let start = Start {
+            object: self,
+            kind: from,
+            links,
+        };
+        let other = own.at(&start, &path)?;
+        Ok(other.or_else(|| self.session.clone()))
+    }
+
+    /// The same for a path that leads to what is about to be changed. Fails where nothing can be written there.
+    pub fn changed_at(
+        &self,
+        path: Option<Changed<'_>>,
+        from: c_int,
+        links: Id,
+    ) -> Result<Option<Arc<Session>>, String> {
+        let session = self.session_at(path, from, links)?;
+        if let Some(session) = &session {
+            session.check_writable()?;
+            session.touch();
+        }
+        Ok(session)
+    }
+
+    /// Fails where the object lies in a file that an external link led to, and nothing can be written there.
+    pub fn check_writable(&self) -> Result<(), String> {
+        self.session
+            .as_ref()
+            .map_or(Ok(()), |session| session.check_writable())
     }
 
     /// Calls the connector below.
@@ -182,7 +276,7 @@ impl Object {
         } = &*self.info;
         match effect {
             Effect::Reads => {}
-            Effect::Changes => self.touch(),
+            Effect::Changes | Effect::Writes => self.touch(),
             // Their errors are printed as they would be without us.
             Effect::Runs => return call(library.functions(), self.under, *under_vol),
         }
@@ -202,6 +296,14 @@ impl Object {
         }
         let child = Object::of_type(under, object_type(), &self.info, self.session.as_ref())?;
         Ok(child.into_handle())
+    }
+
+    /// Calls with a link access property list by which links lead to logs, too.
+    pub fn with_links<R>(&self, links: Id, call: impl FnOnce() -> R) -> R {
+        match &self.session {
+            Some(session) if links != DEFAULT => session.with_links(&self.info, links, call),
+            _ => call(),
+        }
     }
 
     /// Does something that libhdf5 has asked for; what goes wrong is put on its error stack.

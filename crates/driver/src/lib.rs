@@ -55,7 +55,7 @@ mod open;
 use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
-pub use memory::{Announced, announce};
+pub use memory::{Announced, Written, announce};
 pub use open::{check_replaceable, path_of};
 
 /// `H5PL_TYPE_VFD`: what kind of plug-in this is.

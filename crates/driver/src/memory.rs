@@ -2,15 +2,33 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use h5logfs_host::types::{Address, access};
 use parking_lot::Mutex;
 
 /// The bytes of all files that are announced, by their names.
-static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Arc<Bytes>>>> = LazyLock::new(Mutex::default);
+static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Entry>>> = LazyLock::new(Mutex::default);
 
 type Bytes = Mutex<Vec<u8>>;
+
+#[derive(Debug)]
+struct Entry {
+    bytes: Arc<Bytes>,
+    of: Written,
+}
+
+/// The log whose objects a file in memory holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its path.
+    pub path: PathBuf,
+    /// The number of the libhdf5 that writes it.
+    pub library: usize,
+}
 
 /// A name by which the driver of sessions opens a file in memory, until this is dropped. What is open stays so.
 #[derive(Debug)]
@@ -18,13 +36,14 @@ pub struct Announced {
     name: CString,
 }
 
-/// Announces a file of the bytes. `None` if there is one of that name.
-pub fn announce(name: CString, bytes: Vec<u8>) -> Option<Announced> {
+/// Announces a file of the bytes, with the objects of a log. `None` if there is one of that name.
+pub fn announce(name: CString, bytes: Vec<u8>, of: Written) -> Option<Announced> {
     let mut all = ANNOUNCED.lock();
     if all.contains_key(&name) {
         return None;
     }
-    all.insert(name.clone(), Arc::new(Mutex::new(bytes)));
+    let bytes = Arc::new(Mutex::new(bytes));
+    all.insert(name.clone(), Entry { bytes, of });
     Some(Announced { name })
 }
 
@@ -52,14 +71,30 @@ pub struct Memory {
 impl Memory {
     /// The file that was announced by a name.
     pub fn open(name: &CStr, flags: u32) -> Option<Self> {
-        let bytes = ANNOUNCED.lock().get(name).map(Arc::clone)?;
+        let bytes = ANNOUNCED
+            .lock()
+            .get(name)
+            .map(|entry| Arc::clone(&entry.bytes))?;
         if flags & access::TRUNCATE != 0 {
             bytes.lock().clear();
         }
-        Some(Memory {
+        Some(Memory::new(bytes))
+    }
+
+    /// The file with the objects of the log at a path, if a libhdf5 writes it.
+    pub fn of_log(path: &Path, library: usize) -> Option<Self> {
+        let wanted = identity(path)?;
+        let all = ANNOUNCED.lock();
+        let mut own = all.values().filter(|entry| entry.of.library == library);
+        let found = own.find(|entry| identity(&entry.of.path) == Some(wanted))?;
+        Some(Memory::new(Arc::clone(&found.bytes)))
+    }
+
+    fn new(bytes: Arc<Bytes>) -> Self {
+        Memory {
             bytes,
             allocated: Mutex::new(0),
-        })
+        }
     }
 
     /// A number that orders files.
@@ -107,6 +142,12 @@ impl Memory {
     }
 }
 
+/// Device and inode number.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
 fn resize(bytes: &mut Vec<u8>, size: u64) -> Result<(), String> {
     let size = usize::try_from(size).map_err(|_| too_large())?;
     let more = size.saturating_sub(bytes.len());
@@ -123,11 +164,33 @@ fn too_large() -> String {
 mod tests {
     use super::*;
 
+    fn of(path: &str) -> Written {
+        Written {
+            path: path.into(),
+            library: 1,
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_log_is_found_by_any_path_of_the_log() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (log, link) = (dir.path().join("log"), dir.path().join("link"));
+        fs::write(&log, "").expect("a file");
+        fs::hard_link(&log, &link).expect("a link");
+        let of = of(log.to_str().expect("a name"));
+        let announced = announce(c"the file of a log".to_owned(), vec![1], of);
+        let own = Memory::open(announced.as_ref().expect("a free name").name(), 0);
+        let found = Memory::of_log(&link, 1).map(|file| file.identity());
+        assert_eq!(found, own.map(|file| file.identity()));
+        assert!(Memory::of_log(&link, 2).is_none());
+        assert!(Memory::of_log(dir.path(), 1).is_none());
+    }
+
     #[test]
     fn a_file_is_open_under_its_name_only_while_it_is_announced() {
         let name = || c"a file of this test".to_owned();
-        let announced = announce(name(), vec![1, 2, 3]).expect("a free name");
-        assert!(announce(name(), Vec::new()).is_none());
+        let announced = announce(name(), vec![1, 2, 3], of("none")).expect("a free name");
+        assert!(announce(name(), Vec::new(), of("none")).is_none());
         let one = Memory::open(announced.name(), 0).expect("announced");
         let other = Memory::open(announced.name(), 0).expect("announced");
         assert_eq!(one.identity(), other.identity());
@@ -142,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_file_is_cut_to_what_is_allocated_and_refuses_what_has_no_room() {
-        let announced = announce(c"another file of this test".to_owned(), vec![7; 10]);
+        let name = c"another file of this test".to_owned();
+        let announced = announce(name, vec![7; 10], of("none"));
         let announced = announced.expect("a free name");
         let file = Memory::open(announced.name(), 0).expect("announced");
         file.set_allocated(4);

@@ -51,12 +51,17 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
 }
 
 /// Opens a file in memory, or a file to which a link or a virtual dataset of such a file leads. libhdf5 opens that with
-/// the driver and the flags of the file in memory.
+/// the driver and the flags of the file in memory. A log that it writes is its file in memory.
 pub fn open_in_session(
     library: &Library,
     request: &Request<'_>,
 ) -> Result<Option<Content>, String> {
     if let Some(memory) = Memory::open(request.name, request.flags) {
+        return Ok(Some(Content::Memory(memory)));
+    }
+    if !request.has(access::TRUNCATE | access::EXCLUSIVE)
+        && let Some(memory) = Memory::of_log(request.path(), library.number())
+    {
         return Ok(Some(Content::Memory(memory)));
     }
     let Some(mut log) = open_log(library, request)? else {

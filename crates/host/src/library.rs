@@ -228,9 +228,14 @@ impl<F: Functions> Library<F> {
         Object::of_code(self.address)?.symbol(name)
     }
 
+    /// A number that no other library of the process has.
+    pub fn number(&self) -> usize {
+        self.errors.H5Epush2 as usize
+    }
+
     /// Whether both are the same library of the process.
     pub fn is(&self, other: &Self) -> bool {
-        self.errors.H5Epush2 as usize == other.errors.H5Epush2 as usize
+        self.number() == other.number()
     }
 
     /// An identifier that the library makes when it starts, and has in a variable: `H5P_LST_LINK_ACCESS_ID_g` and the like.

@@ -6,11 +6,11 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
 use crate::class::{AttributeSpecific, Handle, Location, Opaque, Optional, Requests, kind};
-use crate::object::{Effect, Object};
+use crate::object::{Changed, Effect, Object};
 
 passed_child! {
     /// `H5Acreate`.
-    Changes create = H5VLattr_create(name: *const c_char, datatype: Id, space: Id, acpl: Id, aapl: Id), kind::ATTRIBUTE, Attribute;
+    Writes create = H5VLattr_create(name: *const c_char, datatype: Id, space: Id, acpl: Id, aapl: Id), kind::ATTRIBUTE, Attribute;
     /// `H5Aopen`.
     Reads open = H5VLattr_open(name: *const c_char, aapl: Id), kind::ATTRIBUTE, Attribute;
 }
@@ -19,7 +19,7 @@ passed! {
     /// `H5Aread`.
     Reads read = H5VLattr_read(memory_type: Id, buf: *mut c_void), Attribute;
     /// `H5Awrite`.
-    Changes write = H5VLattr_write(memory_type: Id, buf: *const c_void), Attribute;
+    Writes write = H5VLattr_write(memory_type: Id, buf: *const c_void), Attribute;
     /// `H5Aget_*`.
     Reads get = H5VLattr_get(args: *mut Opaque), Attribute;
     /// `H5Aiterate1`.
@@ -39,13 +39,25 @@ pub unsafe extern "C" fn specific(
     let effect = match operation {
         AttributeSpecific::EXISTS => Effect::Reads,
         AttributeSpecific::ITERATE => Effect::Runs,
-        _ => Effect::Changes,
+        _ => Effect::Writes,
     };
     object.answer(Kind::Attribute, || {
         // SAFETY: see the head of the module.
-        Ok(object.pass(effect, requests, |f, under, vol| unsafe {
-            (f.H5VLattr_specific)(under, location, vol, args, dxpl, requests)
-        }))
+        let (links, path) = unsafe { ((*location).links(), (*location).path()) };
+        if effect == Effect::Writes {
+            // SAFETY: see the head of the module.
+            object.changed_at(
+                path.map(Changed::Object),
+                unsafe { (*location).from },
+                links,
+            )?;
+        }
+        object.with_links(links, || {
+            // SAFETY: see the head of the module.
+            object.pass(effect, requests, |f, under, vol| unsafe {
+                (f.H5VLattr_specific)(under, location, vol, args, dxpl, requests)
+            })
+        })
     })
 }
 

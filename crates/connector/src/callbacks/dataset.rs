@@ -11,12 +11,12 @@ use crate::class::{
     DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, dataset_optional, kind,
 };
 use crate::library::Functions;
-use crate::object::{Effect, Object, pass};
+use crate::object::{Changed, Effect, Object, pass};
 use crate::session::{Session, Transfer};
 
 passed_child! {
     /// `H5Dopen`.
-    Reads open = H5VLdataset_open(name: *const c_char, dapl: Id), kind::DATASET, Dataset;
+    Reads open = H5VLdataset_open(name: *const c_char, dapl: Id) at name by dapl, kind::DATASET, Dataset;
 }
 
 /// `H5Dcreate`.
@@ -35,10 +35,10 @@ pub unsafe extern "C" fn create(
 ) -> Handle {
     // SAFETY: see the head of the module.
     let parent = unsafe { Object::of_handle(handle) };
-    parent.touch();
     let created = parent.info.library.caught(Kind::Dataset, || {
-        let session = parent.session.as_ref();
-        let new = match session {
+        // SAFETY: the library gives a location, and a name or none.
+        let session = unsafe { parent.changed_at(Changed::link(name), (*location).from, dapl)? };
+        let new = match &session {
             Some(session) => session.prepare_dataset(parent, datatype, space, dcpl)?,
             None => None,
         };
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn create(
         if under.is_null() {
             return Ok(std::ptr::null_mut());
         }
-        let mut object = Object::new(under, &parent.info, Some(session));
+        let mut object = Object::new(under, &parent.info, Some(&session));
         object.dataset = session.dataset_made(&object, &new)?;
         Ok(object.into_handle())
     });
@@ -205,8 +205,9 @@ impl<B: Copy> Call<B> {
         };
         for other in objects {
             first.check_like(other)?;
-            if self.effect == Effect::Changes {
+            if self.effect == Effect::Writes {
                 other.touch();
+                other.check_writable()?;
                 if let Some(session) = &other.session {
                     session.check_unlogged_write(other)?;
                 }
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn write(
     requests: Requests,
 ) -> Status {
     let call = Call {
-        effect: Effect::Changes,
+        effect: Effect::Writes,
         arrays: Arrays {
             memory_types,
             memory_spaces,
@@ -364,9 +365,9 @@ macro_rules! asked {
                     // SAFETY: see the head of the module.
                     let effect = $effect(unsafe { (*args).operation });
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(effect, requests, |f, under, vol| unsafe {
+                    object.pass(effect, requests, |f, under, vol| unsafe {
                         (f.$function)(under, vol, args, dxpl, requests)
-                    }))
+                    })
                 })
             }
         )*
@@ -378,7 +379,7 @@ asked! {
     get = H5VLdataset_get(DatasetGet), dataset_get, |_| Effect::Reads;
     /// Operations of the native connector, of chunks above all.
     optional = H5VLdataset_optional(Optional), dataset_optional, |operation| match operation {
-        dataset_optional::CHUNK_WRITE | dataset_optional::FORMAT_CONVERT => Effect::Changes,
+        dataset_optional::CHUNK_WRITE | dataset_optional::FORMAT_CONVERT => Effect::Writes,
         dataset_optional::CHUNK_ITER => Effect::Runs,
         _ => Effect::Reads,
     };
@@ -395,7 +396,7 @@ pub unsafe extern "C" fn specific(
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let is_flush = operation == DatasetSpecific::FLUSH;
     let effect = match operation {
-        DatasetSpecific::SET_EXTENT => Effect::Changes,
+        DatasetSpecific::SET_EXTENT => Effect::Writes,
         _ => Effect::Reads,
     };
     object.answer(Kind::Dataset, || {
@@ -408,7 +409,7 @@ pub unsafe extern "C" fn specific(
         // SAFETY: see the head of the module.
         let status = object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, dxpl, requests)
-        });
+        })?;
         if is_flush {
             return object.flushed(status);
         }

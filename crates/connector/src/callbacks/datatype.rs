@@ -10,9 +10,9 @@ use crate::object::{Effect, Object};
 
 passed_child! {
     /// `H5Tcommit`.
-    Changes commit = H5VLdatatype_commit(name: *const c_char, datatype: Id, lcpl: Id, tcpl: Id, tapl: Id), kind::DATATYPE, Datatype;
+    Writes commit = H5VLdatatype_commit(name: *const c_char, datatype: Id, lcpl: Id, tcpl: Id, tapl: Id) at name by tapl, kind::DATATYPE, Datatype;
     /// `H5Topen`.
-    Reads open = H5VLdatatype_open(name: *const c_char, tapl: Id), kind::DATATYPE, Datatype;
+    Reads open = H5VLdatatype_open(name: *const c_char, tapl: Id) at name by tapl, kind::DATATYPE, Datatype;
 }
 
 passed! {
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn specific(
         // SAFETY: see the head of the module.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLdatatype_specific)(under, vol, args, dxpl, requests)
-        });
+        })?;
         if operation == DatatypeSpecific::FLUSH {
             return object.flushed(status);
         }

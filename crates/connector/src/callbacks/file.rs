@@ -134,7 +134,7 @@ pub unsafe extern "C" fn get(
         // SAFETY: see the head of the module.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, dxpl, requests)
-        });
+        })?;
         // SAFETY: see above. The native connector makes a list that names itself.
         unsafe {
             if status >= 0 && (*args).operation == FileGet::ACCESS {
@@ -260,7 +260,7 @@ unsafe fn specific_of(
         // SAFETY: see the head of the module.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_specific)(under, vol, args, dxpl, requests)
-        });
+        })?;
         if status < 0 {
             return Ok(status);
         }
@@ -309,8 +309,8 @@ pub unsafe extern "C" fn optional(
         // SAFETY: the library gives the arguments of an operation.
         let is_opening = unsafe { (*args).operation } == POST_OPEN;
         match object.session.as_ref().filter(|_| is_opening) {
-            Some(session) => Ok(session.finish_opening(pass)),
-            None => Ok(pass()),
+            Some(session) => session.finish_opening(pass),
+            None => pass(),
         }
     })
 }

@@ -10,9 +10,9 @@ use crate::object::{Effect, Object};
 
 passed_child! {
     /// `H5Gcreate`.
-    Changes create = H5VLgroup_create(name: *const c_char, lcpl: Id, gcpl: Id, gapl: Id), kind::GROUP, Group;
+    Writes create = H5VLgroup_create(name: *const c_char, lcpl: Id, gcpl: Id, gapl: Id) at name by gapl, kind::GROUP, Group;
     /// `H5Gopen`.
-    Reads open = H5VLgroup_open(name: *const c_char, gapl: Id), kind::GROUP, Group;
+    Reads open = H5VLgroup_open(name: *const c_char, gapl: Id) at name by gapl, kind::GROUP, Group;
 }
 
 passed! {
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn specific(
         // SAFETY: see the head of the module.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLgroup_specific)(under, vol, &mut args_below, dxpl, requests)
-        });
+        })?;
         if operation == GroupSpecific::FLUSH {
             return object.flushed(status);
         }

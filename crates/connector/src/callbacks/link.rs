@@ -4,7 +4,7 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, Id, Status};
 
 use crate::class::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
-use crate::object::{Effect, Object, pass_two};
+use crate::object::{Changed, Effect, Object, pass_two};
 
 passed_at! {
     /// `H5Lget_*`.
@@ -21,6 +21,25 @@ fn answer(
 ) -> Status {
     one.or(other)
         .map_or(FAILURE, |object| object.answer(Kind::Link, act))
+}
+
+/// Fails where a link is to be made or removed in a file that cannot be written.
+fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), String> {
+    let Some(object) = object else {
+        return Ok(());
+    };
+    // SAFETY: the library gives a location.
+    let location = unsafe { &*location };
+    // SAFETY: see above.
+    let path = unsafe { location.path() };
+    let path = path.map(|path| match location.by {
+        // That of its group.
+        Location::INDEX => Changed::Object(path),
+        _ => Changed::Link(path),
+    });
+    object
+        .changed_at(path, location.from, location.links())
+        .map(drop)
 }
 
 /// `H5Lcreate_*`. The target of a hard link may be seen from another object than the link.
@@ -43,6 +62,7 @@ pub unsafe extern "C" fn create(
         None
     };
     answer(object, target, || {
+        check_link(object, location)?;
         pass_two(object, target, requests, |f, under, target, vol| {
             // SAFETY: see the head of the module.
             unsafe {
@@ -57,7 +77,7 @@ pub unsafe extern "C" fn create(
 }
 
 macro_rules! two_links {
-    ($($(#[$doc:meta])* $name:ident = $function:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $function:ident, $is_moved:expr;)*) => {
         $(
             $(#[$doc])*
             #[allow(clippy::too_many_arguments)]
@@ -76,6 +96,11 @@ macro_rules! two_links {
                     (Object::of_optional_handle(source), Object::of_optional_handle(target))
                 };
                 answer(source, target, || {
+                    // One is missing where both are the same.
+                    check_link(target.or(source), target_location)?;
+                    if $is_moved {
+                        check_link(source.or(target), source_location)?;
+                    }
                     // SAFETY: see the head of the module.
                     pass_two(source, target, requests, |f, source, target, vol| unsafe {
                         (f.$function)(
@@ -98,9 +123,9 @@ macro_rules! two_links {
 
 two_links! {
     /// `H5Lcopy`.
-    copy = H5VLlink_copy;
+    copy = H5VLlink_copy, false;
     /// `H5Lmove`.
-    rename = H5VLlink_move;
+    rename = H5VLlink_move, true;
 }
 
 /// `H5Ldelete`, `H5Lexists`, `H5Literate`, `H5Lvisit`.
@@ -114,14 +139,21 @@ pub unsafe extern "C" fn specific(
     // SAFETY: see the head of the module.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
-        LinkSpecific::DELETE => Effect::Changes,
+        LinkSpecific::DELETE => Effect::Writes,
         LinkSpecific::ITERATE => Effect::Runs,
         _ => Effect::Reads,
     };
     object.answer(Kind::Link, || {
+        if effect == Effect::Writes {
+            check_link(Some(object), location)?;
+        }
         // SAFETY: see the head of the module.
-        Ok(object.pass(effect, requests, |f, under, vol| unsafe {
-            (f.H5VLlink_specific)(under, location, vol, args, dxpl, requests)
-        }))
+        let links = unsafe { (*location).links() };
+        object.with_links(links, || {
+            // SAFETY: see the head of the module.
+            object.pass(effect, requests, |f, under, vol| unsafe {
+                (f.H5VLlink_specific)(under, location, vol, args, dxpl, requests)
+            })
+        })
     })
 }

@@ -34,9 +34,9 @@ macro_rules! passed {
                 let object = unsafe { Object::of_handle(handle) };
                 object.answer(Kind::$kind, || {
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(Effect::$what, requests, |f, under, vol| unsafe {
+                    object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, vol, $($argument,)* dxpl, requests)
-                    }))
+                    })
                 })
             }
         )*
@@ -56,10 +56,10 @@ macro_rules! passed_at {
                 requests: Requests,
             ) -> Status {
                 // SAFETY: see the head of the module.
-                let object = unsafe { Object::of_handle(handle) };
+                let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
                 object.answer(Kind::$kind, || {
                     // SAFETY: see the head of the module.
-                    Ok(object.pass(Effect::$what, requests, |f, under, vol| unsafe {
+                    object.with_links(links, || object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
                     }))
                 })
@@ -68,9 +68,10 @@ macro_rules! passed_at {
     };
 }
 
-/// Declares callbacks that give another object.
+/// Declares callbacks that give another object. `at`, `by`: a path, and the list with which
+/// it is followed, if they are not in the location.
 macro_rules! passed_child {
-    ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $object_type:expr, $kind:ident;)*) => {
+    ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*) $(at $path:ident by $links:ident)?, $object_type:expr, $kind:ident;)*) => {
         $(
             $(#[$doc])*
             #[allow(clippy::too_many_arguments)]
@@ -82,11 +83,21 @@ macro_rules! passed_child {
                 requests: Requests,
             ) -> Handle {
                 // SAFETY: see the head of the module.
-                let object = unsafe { Object::of_handle(handle) };
+                let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
+                $(let links = links.max($links);)?
                 let child = object.info.library.caught(Kind::$kind, || {
-                    // SAFETY: see the head of the module.
-                    object.pass_child(Effect::$what, $object_type, requests, |f, under, vol| unsafe {
-                        (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
+                    if Effect::$what == Effect::Writes {
+                        // SAFETY: the location, and the name that there may be, are the library's.
+                        let path = unsafe { (*location).path() }.map(crate::object::Changed::Object);
+                        $(let path = unsafe { crate::object::Changed::link($path) }.or(path);)?
+                        // SAFETY: see above.
+                        object.changed_at(path, unsafe { (*location).from }, links)?;
+                    }
+                    object.with_links(links, || {
+                        // SAFETY: see the head of the module.
+                        object.pass_child(Effect::$what, $object_type, requests, |f, under, vol| unsafe {
+                            (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
+                        })
                     })
                 });
                 child.unwrap_or(std::ptr::null_mut())
@@ -132,7 +143,7 @@ unsafe fn close(
         if let Some(session) = &object.session {
             session.before_leave();
         }
-        let status = object.pass(Effect::Reads, requests, call);
+        let status = object.pass(Effect::Reads, requests, call)?;
         if status < 0 {
             return Ok(status);
         }

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use h5logfs_host::Kind;
-use h5logfs_host::types::{Id, Status};
+use h5logfs_host::types::{DEFAULT, Id, Status};
 
 use crate::class::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
-use crate::object::{Effect, Object, pass_two};
+use crate::library::Functions;
+use crate::object::{Changed, Effect, Object, pass_two};
 use crate::session::{Copy, Session};
 
 passed_at! {
@@ -27,19 +28,13 @@ pub unsafe extern "C" fn open(
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
     let opened = object.info.library.caught(Kind::Object, || {
-        let under = object.info.library.quietly(|f| {
-            // SAFETY: see the head of the module.
-            unsafe {
-                (f.H5VLobject_open)(
-                    object.under,
-                    location,
-                    object.info.under_vol,
-                    opened_type,
-                    dxpl,
-                    requests,
-                )
-            }
-        });
+        // SAFETY: see the head of the module.
+        let open = |f: &Functions, under, vol| unsafe {
+            (f.H5VLobject_open)(under, location, vol, opened_type, dxpl, requests)
+        };
+        // SAFETY: see the head of the module.
+        let links = unsafe { (*location).links() };
+        let under = object.with_links(links, || object.call(Effect::Reads, open));
         // SAFETY: the library gives a place for the type, which is there where an object is.
         object.opened(under, requests, || unsafe { *opened_type })
     });
@@ -66,10 +61,19 @@ pub unsafe extern "C" fn copy(
         if source.session.is_some() || target.session.is_some() {
             // SAFETY: the library gives places of objects, and C strings.
             let copy = unsafe {
+                let source_name = CStr::from_ptr(source_name);
+                let (from, to) = ((*source_location).from, (*target_location).from);
+                let target_path = Changed::link(target_name);
                 Copy {
+                    source_session: source.session_at(
+                        Some(Changed::Object(source_name)),
+                        from,
+                        DEFAULT,
+                    )?,
+                    target_session: target.changed_at(target_path, to, DEFAULT)?,
                     source,
                     source_location: &*source_location,
-                    source_name: CStr::from_ptr(source_name),
+                    source_name,
                     target,
                     target_location: &*target_location,
                     target_name: CStr::from_ptr(target_name),
@@ -117,15 +121,19 @@ pub unsafe extern "C" fn specific(
     // SAFETY: see the head of the module.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
-        ObjectSpecific::CHANGE_COUNT => Effect::Changes,
+        ObjectSpecific::CHANGE_COUNT => Effect::Writes,
         ObjectSpecific::VISIT => Effect::Runs,
         _ => Effect::Reads,
     };
     object.answer(Kind::Object, || {
         // SAFETY: see the head of the module.
-        let status = object.pass(effect, requests, |f, under, vol| unsafe {
-            (f.H5VLobject_specific)(under, location, vol, args, dxpl, requests)
-        });
+        let links = unsafe { (*location).links() };
+        let status = object.with_links(links, || {
+            // SAFETY: see the head of the module.
+            object.pass(effect, requests, |f, under, vol| unsafe {
+                (f.H5VLobject_specific)(under, location, vol, args, dxpl, requests)
+            })
+        })?;
         if operation == ObjectSpecific::FLUSH {
             return object.flushed(status);
         }

@@ -30,7 +30,7 @@
 //! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`: an object may be gone | [`Session::touch`] |
 //! | anything else that changes objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,11 +41,14 @@ use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
 use crate::info::{Info, PropertyList};
 use crate::object::{Effect, Object};
 
+mod elsewhere;
 mod file;
 mod reading;
 mod registry;
 mod writing;
 
+use elsewhere::Link;
+pub use elsewhere::Start;
 use file::Descriptor;
 pub use registry::Identity;
 use writing::Log;
@@ -73,8 +76,12 @@ pub struct Session {
     is_followed: AtomicBool,
     /// What a program gets that asks for the descriptor.
     descriptor: OnceLock<Descriptor>,
-    /// `None` for a log that is read.
+    /// The number that libhdf5 gives to objects of the native file.
+    number: OnceLock<u64>,
+    /// `None` for a file that is read, and for one that a link led to.
     log: Option<Log>,
+    /// Set for a file that a link led to.
+    link: Option<Link>,
 }
 
 pub use writing::dataset::Dataset;
@@ -156,7 +163,11 @@ impl Session {
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
             descriptor: OnceLock::new(),
+            number: log
+                .as_ref()
+                .map_or_else(OnceLock::new, |log| log.number().into()),
             log,
+            link: None,
         });
         registry::add(&session)?;
         Ok(session)
@@ -214,12 +225,6 @@ impl Session {
         }
     }
 
-    /// Whether an object lies in another file than that of the log.
-    pub fn is_foreign(&self, object: &Object, object_type: c_int) -> bool {
-        let log = self.log.as_ref();
-        log.is_some_and(|log| log.is_foreign(object, object_type))
-    }
-
     /// Objects of the log that are open.
     pub fn open_objects(&self) -> usize {
         self.open.load(Ordering::Acquire)
@@ -266,8 +271,9 @@ impl Session {
     }
 
     /// `H5Fget_*`.
-    pub fn file_get(&self, _file: &Object, args: &mut FileGet) -> Result<Option<Status>, String> {
+    pub fn file_get(&self, file: &Object, args: &mut FileGet) -> Result<Option<Status>, String> {
         match args.operation {
+            FileGet::ACCESS if self.link.is_some() => self.linked_access_list(file, args).map(Some),
             FileGet::ACCESS => reading::access_list(self, args).map(Some),
             // SAFETY: the part of this operation.
             FileGet::NAME if self.log.is_some() => {
@@ -487,8 +493,12 @@ fn closes_with_file(info: &Info, fapl: Id) -> bool {
 }
 
 /// What `H5Ocopy` copies.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Copy<'a> {
+    /// The session of the file that the source is in.
+    pub source_session: Option<Arc<Session>>,
+    /// The session of the file that the copy is in.
+    pub target_session: Option<Arc<Session>>,
     /// What the source is seen from.
     pub source: &'a Object,
     /// Which object that is meant from there.

@@ -7,11 +7,12 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, OpenLog, Options};
+use h5logfs_file_driver::SESSION_DRIVER;
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status, access};
 
 use crate::class::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
-use crate::info::Info;
-use crate::session::{Opened, Request, Session};
+use crate::info::{Info, PropertyList};
+use crate::session::{Opened, Request, Session, writing};
 
 /// The name of the file driver.
 const DRIVER: &CStr = c"h5logfs";
@@ -38,6 +39,9 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, S
             )
         })
     })?;
+    if !under.is_null() {
+        let _ = session.number.set(writing::number_of(&info, under));
+    }
     Ok(Some(Opened {
         under,
         info,
@@ -150,6 +154,33 @@ fn with_driver<R>(info: &Arc<Info>, fapl: Id, call: impl FnOnce(Id) -> R) -> Res
             _ => Err("the file driver cannot be registered".into()),
         }
     })
+}
+
+/// Sets the file driver by which the links of a log are followed that is written, or read.
+pub fn set_driver_for_links(info: &Info, list: Id, is_written: bool) -> Status {
+    if is_written {
+        set_driver(
+            info,
+            list,
+            SESSION_DRIVER,
+            h5logfs_file_driver::session_class(),
+        )
+    } else {
+        set_driver(info, list, DRIVER, h5logfs_file_driver::class())
+    }
+}
+
+/// Whether a list has a file driver of ours.
+pub fn has_driver_of_ours(info: &Info, list: Id) -> bool {
+    // SAFETY: the list is of this library.
+    let driver = |list| info.library.nested(|f| unsafe { (f.H5Pget_driver)(list) });
+    let is_same = |is_written| {
+        PropertyList::copy(&info.library, list).is_some_and(|other| {
+            set_driver_for_links(info, other.id, is_written) >= 0
+                && driver(other.id) == driver(list)
+        })
+    };
+    is_same(true) || is_same(false)
 }
 
 /// Sets a file driver of ours in a list.

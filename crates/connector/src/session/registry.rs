@@ -48,6 +48,15 @@ pub fn find(identity: &Identity) -> Result<Vec<Arc<Session>>, String> {
     })
 }
 
+/// The log that is written whose native file has a number.
+pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, String> {
+    with(|open| {
+        let own = open.iter().filter(|(other, _)| other.library == library);
+        let mut own = own.filter_map(|(_, session)| session.upgrade());
+        own.find(|session| session.log.is_some() && session.number.get() == Some(&number))
+    })
+}
+
 fn with<R>(act: impl FnOnce(&mut Open) -> R) -> Result<R, String> {
     // The process does not fork while this thread holds the lock.
     let _inside = direct::enter().map_err(|broken| broken.to_string())?;

@@ -14,14 +14,14 @@ use super::transfer::Region;
 use super::walk;
 use crate::class::Location;
 use crate::object::{Effect, Object, pass_two};
-use crate::session::Copy;
+use crate::session::{Copy, Session};
 
 /// The most bytes of elements that are copied at once.
 const AT_ONCE: u64 = 16 << 20;
 
 /// Copies objects, from or to a log that is written.
 pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
-    let (source, target) = (log_of(copy.source), log_of(copy.target));
+    let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     if source.is_none() && target.is_none() {
         return Ok(None);
     }
@@ -60,7 +60,6 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
     if status < 0 {
         return Ok(Some(status));
     }
-    copy.target.touch();
     for name in walk::datasets(copy.target, copy.target_location, copy.target_name)? {
         copy_dataset(copy, &name)
             .map_err(|e| format!("the copy of dataset {}: {e}", name.to_string_lossy()))?;
@@ -90,8 +89,8 @@ pub fn default_list(object: &Object, variable: &CStr) -> Result<Id, String> {
     list.ok_or_else(|| "the library has no default property lists".into())
 }
 
-fn log_of(object: &Object) -> Option<&Log> {
-    object.session.as_ref()?.log.as_ref()
+fn log_of(session: &Option<Arc<Session>>) -> Option<&Log> {
+    session.as_ref()?.log.as_ref()
 }
 
 /// A dataset of the connector below that we have opened.
@@ -137,7 +136,7 @@ impl Drop for Opened {
 
 fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
     let made = Opened::at(copy.target, copy.target_location, copy.target_name, name)?;
-    let (source, target) = (log_of(copy.source), log_of(copy.target));
+    let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     let from = match source {
         // A path that leads to no dataset is one that the copy has made of a link.
         Some(log) => match Opened::at(copy.source, copy.source_location, copy.source_name, name) {
@@ -166,7 +165,10 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
         let elements = source.elements(&from, Region { start, count })?;
         match (target, &to) {
             (Some(target), Some(to)) => target.log_box(to, Region { start, count }, elements),
-            _ => write_below(&made.0, &from, Region { start, count }, &elements),
+            _ => {
+                let region = Region { start, count };
+                write_below(&made.0, &from, region, &elements, copy.dxpl)
+            }
         }
     })
 }
@@ -206,6 +208,7 @@ fn write_below(
     from: &Dataset,
     region: Region<'_>,
     elements: &[u8],
+    dxpl: Id,
 ) -> Result<(), String> {
     /// `H5S_SELECT_SET`.
     const SET: c_int = 0;
@@ -243,7 +246,7 @@ fn write_below(
             &mut datatype,
             &mut memory,
             &mut file,
-            0,
+            dxpl,
             &mut buf,
             ptr::null_mut(),
         )

@@ -48,14 +48,13 @@ use parking_lot::Mutex;
 
 use crate::info::Info;
 use crate::library::Library;
-use crate::object::Object;
 pub use copies::copy_object;
-pub use opening::{create, open};
-pub use questions::{NewDataset, give_name, has_extent, is_version_2, name_of};
+pub use opening::{create, has_usual_driver, open};
+pub use questions::{NewDataset, give_name, has_extent, is_version_2, name_of, place_of};
+pub use shadow::number_of;
 pub use shadow::release as release_shadows;
 
 use dataset::{Dataset, Parts};
-use questions::place_of;
 use shadow::Shadow;
 
 /// The variables that hold the types of numbers in C programs.
@@ -243,9 +242,9 @@ impl Log {
         }
     }
 
-    /// Whether an object lies in another file than the shadow: an external link led to it.
-    pub fn is_foreign(&self, object: &Object, object_type: i32) -> bool {
-        place_of(object, object_type).is_ok_and(|place| place.file != self.number)
+    /// The number of the shadow among the files of the library.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The identifier of the native connector, and the library, for calls about the shadow.

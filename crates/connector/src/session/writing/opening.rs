@@ -195,7 +195,7 @@ fn page_buffer(info: &Info, fapl: Id) -> usize {
 }
 
 /// Whether a list names the default driver.
-fn has_usual_driver(info: &Info, fapl: Id) -> bool {
+pub fn has_usual_driver(info: &Info, fapl: Id) -> bool {
     let Some(usual) = PropertyList::copy(&info.library, fapl) else {
         return false;
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use h5logfs_core::image::Image;
-use h5logfs_file_driver::{Announced, SESSION_DRIVER};
+use h5logfs_file_driver::{Announced, SESSION_DRIVER, Written};
 use h5logfs_host::types::{FAILURE, Id, Status};
 use parking_lot::Mutex;
 
@@ -129,14 +129,34 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
 }
 
 /// Tells the file driver of a file in memory, by a name for the shadow of a log.
-fn announce(path: &Path, image: &[u8]) -> Result<Announced, String> {
+fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, String> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().as_bytes().to_vec();
     name.extend_from_slice(format!("{SUFFIX}-{number}").as_bytes());
     let name = CString::new(name).map_err(|_| "a path with a zero byte")?;
-    h5logfs_file_driver::announce(name, image.to_vec())
+    let of = Written {
+        path: path.to_owned(),
+        library: info.library.number(),
+    };
+    h5logfs_file_driver::announce(name, image.to_vec(), of)
         .ok_or_else(|| "the file in memory has the name of another one".into())
+}
+
+/// The number that the library gives to objects of a native file.
+pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
+    let mut number = 0;
+    let mut args = FileGet {
+        operation: FileGet::NUMBER,
+        arguments: FileGetArguments {
+            number: &mut number,
+        },
+    };
+    // SAFETY: the file is open, and the arguments are those of the operation.
+    info.library.quietly(|f| unsafe {
+        (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
+    });
+    number
 }
 
 impl Shadow {
@@ -148,19 +168,24 @@ impl Shadow {
         path: &Path,
     ) -> Result<Option<Self>, String> {
         const CREATE: u32 = 0x02;
-        Self::made(info, request, announce(path, &[])?, |f, name, fapl| {
-            // SAFETY: the lists are of this library, and the name is a C string.
-            unsafe {
-                (f.H5VLfile_create)(
-                    name.as_ptr(),
-                    CREATE,
-                    request.fcpl,
-                    fapl,
-                    request.dxpl,
-                    ptr::null_mut(),
-                )
-            }
-        })
+        Self::made(
+            info,
+            request,
+            announce(info, path, &[])?,
+            |f, name, fapl| {
+                // SAFETY: the lists are of this library, and the name is a C string.
+                unsafe {
+                    (f.H5VLfile_create)(
+                        name.as_ptr(),
+                        CREATE,
+                        request.fcpl,
+                        fapl,
+                        request.dxpl,
+                        ptr::null_mut(),
+                    )
+                }
+            },
+        )
     }
 
     /// Opens one of an image.
@@ -171,10 +196,17 @@ impl Shadow {
         image: &[u8],
     ) -> Result<Option<Self>, String> {
         const WRITE: u32 = 0x01;
-        Self::made(info, request, announce(path, image)?, |f, name, fapl| {
-            // SAFETY: the list is of this library, and the name is a C string.
-            unsafe { (f.H5VLfile_open)(name.as_ptr(), WRITE, fapl, request.dxpl, ptr::null_mut()) }
-        })
+        Self::made(
+            info,
+            request,
+            announce(info, path, image)?,
+            |f, name, fapl| {
+                // SAFETY: the list is of this library, and the name is a C string.
+                unsafe {
+                    (f.H5VLfile_open)(name.as_ptr(), WRITE, fapl, request.dxpl, ptr::null_mut())
+                }
+            },
+        )
     }
 
     fn made(
@@ -195,6 +227,8 @@ impl Shadow {
                 (f.H5Pset_fclose_degree)(list, WEAK)
                     | (f.H5Pset_alignment)(list, 1, 1)
                     | bound_format(f, list)
+                    // A log that a link leads to is not what it was once it is closed.
+                    | (f.H5Pset_elink_file_cache_size)(list, 0)
             });
             if set == FAILURE {
                 return Err("the file in memory cannot be described".to_owned());
@@ -223,24 +257,7 @@ impl Shadow {
 
     /// The number that the library gives to objects of the file.
     pub fn number(&self) -> u64 {
-        let mut number = 0;
-        let mut args = FileGet {
-            operation: FileGet::NUMBER,
-            arguments: FileGetArguments {
-                number: &mut number,
-            },
-        };
-        // SAFETY: the file is open, and the arguments are those of the operation.
-        self.info.library.quietly(|f| unsafe {
-            (f.H5VLfile_get)(
-                self.file,
-                self.info.under_vol,
-                &mut args,
-                0,
-                ptr::null_mut(),
-            )
-        });
-        number
+        number_of(&self.info, self.file)
     }
 
     /// The handle of the program that has made or opened the file.

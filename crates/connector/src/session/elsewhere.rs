@@ -1,0 +1,291 @@
+//! Files that the links of a log lead to: another log that this process has open, or a file that libhdf5 opens by the
+//! driver of the log that the link is in.
+
+use std::ffi::{CStr, CString, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+
+use h5logfs_catalog::direct::{self, Options};
+use h5logfs_host::types::{Id, SUCCESS, Status};
+
+use super::{Identity, Session, reading, registry, writing};
+use crate::class::{
+    FileGet, FileGetArguments, FileName, LinkSpecific, LinkSpecificArguments, Location,
+    LocationData, LocationName, kind,
+};
+use crate::info::{Info, PropertyList};
+use crate::object::{Effect, Object};
+
+/// How a link has led to a file.
+#[derive(Debug)]
+pub struct Link {
+    /// The log that the link is in is written, so libhdf5 has opened the file for writing, too.
+    is_inherited: bool,
+}
+
+/// Where a path starts.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// The object.
+    pub object: &'a Object,
+    /// Its kind.
+    pub kind: c_int,
+    /// The link access property list with which the path is followed.
+    pub links: Id,
+}
+
+impl Start<'_> {
+    fn location(&self, path: &CStr) -> Location {
+        Location {
+            from: self.kind,
+            by: Location::NAME,
+            data: LocationData {
+                name: LocationName {
+                    name: path.as_ptr(),
+                    lapl: self.links,
+                },
+            },
+        }
+    }
+
+    /// Whether there is a link at a path, in a group that is there.
+    fn has_link(&self, path: &CStr) -> bool {
+        let location = self.location(path);
+        let mut exists = false;
+        let mut args = LinkSpecific {
+            operation: LinkSpecific::EXISTS,
+            arguments: LinkSpecificArguments {
+                exists: &mut exists,
+            },
+        };
+        // SAFETY: the object is open, and the path a C string.
+        let status = self.object.with_links(self.links, || {
+            self.object.call(Effect::Reads, |f, under, vol| unsafe {
+                (f.H5VLlink_specific)(under, &location, vol, &mut args, 0, ptr::null_mut())
+            })
+        });
+        status >= 0 && exists
+    }
+
+    /// The object of the connector below at a path, and its kind. `None` if there is none.
+    fn open(&self, path: &CStr) -> Option<Found> {
+        let location = self.location(path);
+        let mut kind = 0;
+        // SAFETY: the object is open, and the path a C string.
+        let under = self.object.with_links(self.links, || {
+            self.object.call(Effect::Reads, |f, under, vol| unsafe {
+                (f.H5VLobject_open)(under, &location, vol, &mut kind, 0, ptr::null_mut())
+            })
+        });
+        (!under.is_null()).then(|| Found {
+            object: Object::new(under, &self.object.info, None),
+            kind,
+        })
+    }
+}
+
+/// An object of the connector below that we have opened.
+struct Found {
+    object: Object,
+    kind: c_int,
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and closed once, as what it is.
+        self.object.call(Effect::Reads, |f, under, vol| unsafe {
+            match self.kind {
+                kind::DATASET => (f.H5VLdataset_close)(under, vol, 0, ptr::null_mut()),
+                kind::GROUP => (f.H5VLgroup_close)(under, vol, 0, ptr::null_mut()),
+                _ => (f.H5VLdatatype_close)(under, vol, 0, ptr::null_mut()),
+            }
+        });
+    }
+}
+
+impl Session {
+    /// The session of the file in which a path ends that starts in this one, where that is another one. Groups at its end
+    /// may not be made yet.
+    pub fn at(&self, start: &Start<'_>, path: &[u8]) -> Result<Option<Arc<Self>>, String> {
+        let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
+        let names = path.split(|byte| *byte == b'/');
+        let mut found = None;
+        let mut longer = root.to_vec();
+        for name in names.filter(|name| ![b"".as_slice(), b"."].contains(name)) {
+            longer.extend_from_slice(name);
+            let path = CString::new(longer.clone()).map_err(|e| e.to_string())?;
+            if !start.has_link(&path) {
+                break;
+            }
+            found = Some(path);
+            longer.push(b'/');
+        }
+        match found.and_then(|path| start.open(&path)) {
+            Some(found) => self.elsewhere(&found.object, found.kind),
+            None => Ok(None),
+        }
+    }
+
+    /// The session of the file that an object lies in, where it is another one than this: an external link led to it.
+    pub fn elsewhere(
+        &self,
+        object: &Object,
+        object_type: c_int,
+    ) -> Result<Option<Arc<Self>>, String> {
+        let number = writing::place_of(object, object_type)?.file;
+        if self.number.get() == Some(&number) {
+            return Ok(None);
+        }
+        let open = registry::find_number(object.info.library_number(), number)?;
+        match open {
+            Some(open) => Ok(Some(open)),
+            None => self.linked(object, object_type, number).map(Some),
+        }
+    }
+
+    /// The session of a file that a link has led to.
+    fn linked(
+        &self,
+        object: &Object,
+        object_type: c_int,
+        number: u64,
+    ) -> Result<Arc<Self>, String> {
+        let path = path_of_file(object, object_type)?;
+        let access = self.access.duplicate();
+        let is_inherited = match &self.link {
+            Some(link) => link.is_inherited,
+            None => self.log.is_some(),
+        };
+        Ok(Arc::new(Session {
+            identity: Identity::of(&object.info, &path).unwrap_or(self.identity),
+            path,
+            access: access.ok_or("the file access property list cannot be copied")?,
+            open: AtomicUsize::new(0),
+            is_being_opened: AtomicBool::new(false),
+            is_changed: AtomicBool::new(false),
+            is_followed: AtomicBool::new(false),
+            descriptor: OnceLock::new(),
+            number: OnceLock::from(number),
+            log: None,
+            link: Some(Link { is_inherited }),
+        }))
+    }
+
+    /// Fails where nothing can be written to the file: it is a log that a link led to. libhdf5 has it open for writing,
+    /// since the file with the link is, and does not hear that what it writes is lost.
+    pub fn check_writable(&self) -> Result<(), String> {
+        let inherited = self.link.as_ref().filter(|link| link.is_inherited);
+        if inherited.is_none() || !is_log(&self.path) {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: this is a log that a link of another file leads to, and is only read there: open it by itself to write to it",
+            self.path.display()
+        ))
+    }
+
+    /// Gives the access property list of a file that a link led to, in which the driver is that of the program.
+    pub fn linked_access_list(&self, file: &Object, args: &mut FileGet) -> Result<Status, String> {
+        // SAFETY: the file is open, and the arguments are those of the operation.
+        let status = file.call(Effect::Reads, |f, under, vol| unsafe {
+            (f.H5VLfile_get)(under, vol, args, 0, ptr::null_mut())
+        });
+        if status < 0 {
+            return Ok(status);
+        }
+        // SAFETY: the part of this operation, which has succeeded.
+        let list = PropertyList::own(&file.info.library, unsafe { args.arguments.access });
+        if reading::has_driver_of_ours(&file.info, list.id) {
+            self.set_driver_of_program(&file.info, list.id)?;
+        }
+        list.forget_page_buffer();
+        file.info.restore_list(list.id)?;
+        args.arguments.access = list.into_id();
+        Ok(SUCCESS)
+    }
+
+    fn set_driver_of_program(&self, info: &Info, list: Id) -> Result<(), String> {
+        // SAFETY: both lists are of this library, which copies the information of the driver.
+        let status = info.library.nested(|f| unsafe {
+            let from = self.access.id;
+            (f.H5Pset_driver)(list, (f.H5Pget_driver)(from), (f.H5Pget_driver_info)(from))
+        });
+        match status {
+            0.. => Ok(()),
+            _ => Err("the driver of a file access property list cannot be set".into()),
+        }
+    }
+
+    /// Calls with a link access property list in which the files of links have the driver of this file, as they have where
+    /// the program gives no list for them. The list of the program is changed for the time of the call: a copy would have
+    /// to live as long as the call that libhdf5 is in.
+    pub fn with_links<R>(&self, info: &Arc<Info>, lapl: Id, call: impl FnOnce() -> R) -> R {
+        let library = &info.library;
+        // SAFETY: `lapl` is a list of the library, or a special number, for which it has no answer.
+        let given = library.nested(|f| unsafe { (f.H5Pget_elink_fapl)(lapl) });
+        if given <= 0 {
+            return call();
+        }
+        let given = PropertyList::own(library, given);
+        let own = given
+            .duplicate()
+            .filter(|own| writing::has_usual_driver(info, own.id) && self.set_driver(info, own.id));
+        let Some(own) = own else {
+            return call();
+        };
+        // SAFETY: the lists are of the library, which copies what is set.
+        let set = |list: Id| library.nested(|f| unsafe { (f.H5Pset_elink_fapl)(lapl, list) });
+        set(own.id);
+        let result = call();
+        set(given.id);
+        result
+    }
+
+    /// Sets the driver by which links of this file are followed.
+    fn set_driver(&self, info: &Info, list: Id) -> bool {
+        let is_inherited = self.link.as_ref().is_some_and(|link| link.is_inherited);
+        reading::set_driver_for_links(info, list, is_inherited || self.log.is_some()) >= 0
+    }
+}
+
+/// Whether a path is that of a log.
+fn is_log(path: &Path) -> bool {
+    matches!(
+        direct::open(path, &Options::default()),
+        Ok(direct::Opened::Log(_))
+    )
+}
+
+/// The path of the file that an object lies in.
+fn path_of_file(object: &Object, object_type: c_int) -> Result<PathBuf, String> {
+    let ask = |name: &mut [u8], length: &mut usize| {
+        let mut args = FileGet {
+            operation: FileGet::NAME,
+            arguments: FileGetArguments {
+                name: FileName {
+                    kind: object_type,
+                    size: name.len(),
+                    name: name.as_mut_ptr().cast(),
+                    length,
+                },
+            },
+        };
+        // SAFETY: the object is open, and there is room for `size` bytes.
+        object.call(Effect::Reads, |f, under, vol| unsafe {
+            (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
+        })
+    };
+    let mut length = 0;
+    let mut status = ask(&mut [0], &mut length);
+    let mut name = vec![0; length + 1];
+    if status >= 0 {
+        status = ask(&mut name, &mut length);
+    }
+    match CStr::from_bytes_until_nul(&name) {
+        Ok(name) if status >= 0 => Ok(OsStr::from_bytes(name.to_bytes()).into()),
+        _ => Err("the name of the file that a link leads to cannot be had".into()),
+    }
+}
