@@ -5,8 +5,7 @@ use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Options};
 use h5logfs_host::types::{Id, SUCCESS, Status};
@@ -159,19 +158,12 @@ impl Session {
             Some(link) => link.is_inherited,
             None => self.log.is_some(),
         };
-        Ok(Arc::new(Session {
-            identity: Identity::of(&object.info, &path).unwrap_or(self.identity),
-            path,
-            access: access.ok_or("the file access property list cannot be copied")?,
-            open: AtomicUsize::new(0),
-            is_being_opened: AtomicBool::new(false),
-            is_changed: AtomicBool::new(false),
-            is_followed: AtomicBool::new(false),
-            descriptor: OnceLock::new(),
-            number: OnceLock::from(number),
-            log: None,
-            link: Some(Link { is_inherited }),
-        }))
+        let access = access.ok_or("the file access property list cannot be copied")?;
+        let identity = Identity::of(&object.info, &path).unwrap_or(self.identity);
+        let mut session = Session::of_file(path, identity, access);
+        session.number = number.into();
+        session.link = Some(Link { is_inherited });
+        Ok(Arc::new(session))
     }
 
     /// Fails where nothing can be written to the file: it is a log that a link led to. libhdf5 has it open for writing,

@@ -30,7 +30,7 @@
 //! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`: an object may be gone | [`Session::touch`] |
 //! | anything else that changes objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
 
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -150,27 +150,36 @@ impl Session {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
-        let closes_with_file = closes_with_file(info, request.fapl);
-        let session = Arc::new(Session {
-            path: path.to_owned(),
-            identity: Identity::of(info, path)
-                .ok_or_else(|| format!("{}: it is not there any more", path.display()))?,
+        let identity = Identity::of(info, path)
+            .ok_or_else(|| format!("{}: it is not there any more", path.display()))?;
+        let mut session = Session::of_file(path.to_owned(), identity, access);
+        session.closes_with_file = closes_with_file(info, request.fapl);
+        if let Some(log) = &log {
+            session.number = log.number().into();
+        }
+        session.log = log;
+        let session = Arc::new(session);
+        registry::add(&session)?;
+        Ok(session)
+    }
+
+    /// One of a file of which nothing more is known.
+    fn of_file(path: PathBuf, identity: Identity, access: PropertyList) -> Self {
+        Session {
+            path,
+            identity,
             access,
             open: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
-            closes_with_file,
+            closes_with_file: false,
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
             descriptor: OnceLock::new(),
-            number: log
-                .as_ref()
-                .map_or_else(OnceLock::new, |log| log.number().into()),
-            log,
+            number: OnceLock::new(),
+            log: None,
             link: None,
-        });
-        registry::add(&session)?;
-        Ok(session)
+        }
     }
 
     /// The logs that this libhdf5 has open at a path, also by another name.
