@@ -3,6 +3,8 @@
 # netCDF-C, and prints the directory they are in. It takes about two minutes, once: the result is kept in the user's cache
 # directory. Tests link programs to it.
 # parallel-hdf5.sh directory: prints that directory without building anything; it may not exist.
+# parallel-hdf5.sh bare [directory]: the same for HDF5 alone, as most parallel programs have it: not safe for threads, so
+# that its functions take no locks. This takes about half a minute.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,6 +61,13 @@ fail() {
     printf 'parallel-hdf5: %s\n' "$@" >&2
     exit 1
 }
+
+is_bare=
+if [ "${1:-}" = bare ]; then
+    is_bare=yes
+    options+=(-DHDF5_ENABLE_THREADSAFE=OFF)
+    shift
+fi
 
 for program in cargo cmake make mpicc python3; do
     command -v "$program" >/dev/null || fail "$program is not there"
@@ -132,7 +141,9 @@ build_hdf5() {
     local from
     from=$(crate "$hdf5") || fail "cargo cannot get $hdf5"
     cp -R "$from/ext/hdf5" "$work/hdf5"
-    if command -v gfortran >/dev/null && add_fortran "$work/hdf5"; then
+    if [ -n "$is_bare" ]; then
+        :
+    elif command -v gfortran >/dev/null && add_fortran "$work/hdf5"; then
         options+=("${fortran_options[@]}")
     else
         echo "parallel-hdf5: without Fortran: gfortran, or the sources of HDF5's Fortran modules, cannot be had" >&2
@@ -159,9 +170,9 @@ if [ ! -d "$prefix" ]; then
     rm -rf "$work"
     mkdir "$work"
     trap 'rm -rf "$work"' EXIT
-    echo "parallel-hdf5: building HDF5 1.14 and netCDF with MPI, which takes about two minutes" >&2
+    echo "parallel-hdf5: building HDF5 1.14 with MPI, which takes about two minutes, or half a minute without netCDF" >&2
     build_hdf5
-    build_netcdf
+    [ -n "$is_bare" ] || build_netcdf
     mv "$work/root$prefix" "$prefix"
 fi
 printf '%s\n' "$prefix"

@@ -7,6 +7,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 
 use crate::selection::Blocks;
+use h5logfs_core::filters::Filter;
 use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
@@ -24,15 +25,26 @@ pub struct DatasetInfo<'a> {
     pub dims: &'a [u64],
     /// The first dimension is unlimited, so it counts records.
     pub records: bool,
+    /// Its elements go through filters.
+    pub filtered: bool,
 }
 
 impl<'a> DatasetInfo<'a> {
-    /// A dataset of this extent, with these limits.
+    /// A dataset of this extent, with these limits, whose elements are stored as they are.
     pub fn new(id: u32, dims: &'a [u64], max_dims: &[Option<u64>]) -> Self {
         DatasetInfo {
             id,
             dims,
             records: max_dims.first() == Some(&None),
+            filtered: false,
+        }
+    }
+
+    /// The same with elements that go through filters, if there are any.
+    pub fn with_filters(self, filters: &[Filter]) -> Self {
+        DatasetInfo {
+            filtered: !filters.is_empty(),
+            ..self
         }
     }
 }
@@ -297,7 +309,12 @@ mod tests {
     }
 
     fn dataset(id: u32, dims: &[u64], records: bool) -> DatasetInfo<'_> {
-        DatasetInfo { id, dims, records }
+        DatasetInfo {
+            id,
+            dims,
+            records,
+            filtered: false,
+        }
     }
 
     /// The file of section 15 of the format page, entry by entry.

@@ -8,6 +8,7 @@
 //! | [`selection`] | what a write covers, as a list of blocks |
 //! | [`stored`] | splits writes into records, and filters them |
 //! | [`entries`] | the entries of one rank: its section of the record table |
+//! | [`joining`] | consecutive small writes become one entry |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | [`options`], [`error`] | those of users |
@@ -20,6 +21,7 @@ pub mod base;
 pub mod entries;
 pub mod error;
 pub mod files;
+pub mod joining;
 pub mod options;
 pub mod ranks;
 pub mod reading;

@@ -67,6 +67,7 @@ use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outl
 use h5logfs_mpi::MpiRanks;
 use h5logfs_output::entries::{DatasetInfo, Section};
 use h5logfs_output::files::{Files, Written};
+use h5logfs_output::joining::JoinedSection;
 use h5logfs_output::stored::{self, Form};
 use h5logfs_output::{Blocks, GlobalOutcome, LocalOutcome, Ranks, check_outcome, check_same};
 use left_out::LeftOut;
@@ -110,7 +111,7 @@ pub struct Writer {
     flushed: Vec<Definition>,
     /// Attributes without which the next complete flush goes on. It reports them.
     left_out: LeftOut,
-    section: Section,
+    section: JoinedSection,
     /// The data since the last flush.
     data: Vec<u8>,
     /// The rows that were appended since then.
@@ -162,7 +163,7 @@ impl Writer {
 
     fn new(path: PathBuf, open: Open, options: Options) -> Self {
         Writer {
-            section: Section::new(options.share_selections, options.encode_selections),
+            section: JoinedSection::new(options.share_selections, options.encode_selections),
             path,
             rank: open.ranks.rank(),
             options,
@@ -457,7 +458,7 @@ impl Writer {
 
     /// Bytes in this rank's buffer, data and entries.
     pub fn buffered(&self) -> u64 {
-        (self.data.len() + self.section.pending().len()) as u64 + self.appends.bytes()
+        self.data.len() as u64 + self.section.pending_len() + self.appends.bytes()
     }
 
     fn check_type<T: H5Type>(&mut self, dataset: Dataset) -> Result<()> {
@@ -639,15 +640,15 @@ impl Writer {
 
     fn flush_with(&mut self, lent: Lent<'_>) -> Result<()> {
         let outcome = loop {
-            let entries = self.section.len();
+            let entries = self.section.section().len();
             match self.flush_round(lent)? {
                 Round::Complete(outcome) => break outcome,
                 // Rows get other places in another round.
                 Round::Failed(outcome) => {
-                    self.section.truncate(entries);
+                    self.section.section().truncate(entries);
                     break outcome;
                 }
-                Round::Again => self.section.truncate(entries),
+                Round::Again => self.section.section().truncate(entries),
             }
         };
         check_outcome(&self.path, "flush", outcome)
@@ -661,13 +662,13 @@ impl Writer {
         let places = self.appends.place(ranks, datasets, lent.rows);
         let rows = self.appends.placed(&places, lent.rows);
         let behind = self.data.len() as u64 + lent.len();
-        let rows = row_records(&mut self.section, rows, datasets, behind);
+        let rows = row_records(self.section.section(), rows, datasets, behind);
         let mut data: Vec<&[u8]> = vec![&self.data];
         data.extend(lent.data);
         data.extend(rows.iter().map(|bytes| &bytes[..]));
         // Where another round follows, in which the rows of that dataset are counted, nothing is written in this one.
         let data = uncounted.is_none().then_some(&data[..]);
-        let section = &mut self.section;
+        let section = self.section.section();
         let Written { end, written } =
             files.write_extent(self.rank, section, data, self.options.fsync);
         let outcome = match (written, &self.refused) {
@@ -757,7 +758,7 @@ impl Writer {
             let added = self.outline.add(extent);
             debug_assert_eq!(added, Ok(()), "it was checked");
         }
-        self.section.set_flushed();
+        self.section.section().set_flushed();
         self.data.clear();
         self.appends.set_flushed(places);
         self.refused = None;
@@ -787,7 +788,7 @@ impl Writer {
         closing::close(
             files,
             ranks,
-            self.section.bytes(),
+            self.section.section().bytes(),
             objects,
             self.options.fsync,
         )?;
@@ -862,7 +863,7 @@ fn row_records<'a>(
 
 /// What the entries of a dataset depend on.
 fn info_of(id: u32, layout: &DatasetLayout) -> DatasetInfo<'_> {
-    DatasetInfo::new(id, &layout.dims, &layout.max_dims)
+    DatasetInfo::new(id, &layout.dims, &layout.max_dims).with_filters(&layout.filters)
 }
 
 /// How the elements of a dataset are stored.

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::Base;
 use crate::entries::DatasetInfo;
+use crate::joining::JoinedSection;
 use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, Communicator, Ranks, SharedFile};
 use crate::selection::{Blocks, Selection};
@@ -161,6 +162,7 @@ impl Dataset {
             id,
             dims: &self.dims,
             records: self.records,
+            filtered: !self.filters.is_empty(),
         }
     }
 
@@ -224,11 +226,9 @@ fn apply(arrays: &mut Arrays, changes: &[Change]) {
 
 /// A rank.
 struct Process {
-    section: Section,
+    section: JoinedSection,
     data: Vec<u8>,
     pending: Vec<Change>,
-    /// Bytes of entries and data before the last write.
-    before: (usize, usize),
     file: usize,
 }
 
@@ -290,13 +290,12 @@ impl Program {
         self.files.as_mut().unwrap().allow_spill().unwrap();
         let data_files = self.committed.len();
         let process = |rank| Process {
-            section: Section::new(
+            section: JoinedSection::new(
                 self.options.share_selections,
                 self.options.encode_selections,
             ),
             data: Vec::new(),
             pending: Vec::new(),
-            before: (0, 0),
             file: rank * data_files / RANKS as usize,
         };
         self.processes = (0..RANKS as usize).map(process).collect();
@@ -329,9 +328,50 @@ impl Program {
         blocks.set(&selection, &dataset.dims).unwrap();
         let value = random.below(250) as u8;
         let most = if random.is() { 5 } else { 1 };
+        let before = (random.below(8) == 0).then(|| self.place(rank));
         self.put(rank, id, &blocks, || value + random.below(most) as u8);
-        if random.below(8) == 0 {
-            self.take_back(rank);
+        if let Some(before) = before {
+            self.take_back(rank, before);
+        }
+    }
+
+    /// Writes small boxes, each beside the one before it, over it, or away from it.
+    fn write_series(&mut self, rank: usize, random: &mut Random) {
+        let id = random.below(self.datasets.len() as u64) as usize;
+        let dims = self.datasets[id].dims.clone();
+        if dims.is_empty() || dims.contains(&0) {
+            return;
+        }
+        let first: Vec<u64> = dims.iter().map(|dim| random.below(*dim)).collect();
+        let (mut start, mut value) = (first.clone(), 0);
+        let mut count = vec![1; dims.len()];
+        let along = random.below(dims.len() as u64) as usize;
+        let gap = [0, 0, 1, u64::MAX][random.below(4) as usize];
+        let is_down = random.below(4) == 0;
+        for _ in 0..2 + random.below(20) {
+            for (d, count) in count.iter_mut().enumerate() {
+                *count = (*count).min(dims[d] - start[d]);
+            }
+            value = (value + 1) % 250;
+            self.put(rank, id, &Blocks::one(&start, &count), || value);
+            let step = count[along].wrapping_add(gap);
+            let next = if is_down {
+                start[along].checked_sub(step)
+            } else {
+                Some(start[along] + step)
+            };
+            match next.filter(|next| *next < dims[along]) {
+                Some(next) => start[along] = next,
+                None => {
+                    let other = random.below(dims.len() as u64) as usize;
+                    start[along] = first[along];
+                    start[other] = (start[other] + count[other]) % dims[other];
+                }
+            }
+            if random.below(5) == 0 {
+                let d = random.below(dims.len() as u64) as usize;
+                count[d] = 1 + random.below(dims[d]);
+            }
         }
     }
 
@@ -356,10 +396,8 @@ impl Program {
             section,
             data,
             pending,
-            before,
             ..
         } = &mut self.processes[rank];
-        *before = (section.len(), data.len());
         records(form, blocks, Cow::Owned(bytes), &mut |blocks, stored| {
             let offset = data.len() as u64;
             section.push(dataset.info(id as u32), blocks, offset, stored.len() as u64);
@@ -371,11 +409,17 @@ impl Program {
         });
     }
 
+    /// Bytes of entries and data.
+    fn place(&mut self, rank: usize) -> (usize, usize) {
+        let Process { section, data, .. } = &mut self.processes[rank];
+        (section.section().len(), data.len())
+    }
+
     /// Drops the last write, as after an error.
-    fn take_back(&mut self, rank: usize) {
+    fn take_back(&mut self, rank: usize, (entries, data): (usize, usize)) {
         let process = &mut self.processes[rank];
-        process.section.truncate(process.before.0);
-        process.data.truncate(process.before.1);
+        process.section.section().truncate(entries);
+        process.data.truncate(data);
         process.pending.pop();
     }
 
@@ -390,12 +434,12 @@ impl Program {
     fn spill(&mut self, rank: usize) {
         let files = self.files.as_mut().unwrap();
         let process = &mut self.processes[rank];
-        if process.section.pending().is_empty() {
+        if process.section.section().pending().is_empty() {
             return;
         }
         if rank == 0 {
             let data = [&process.data[..]];
-            files.spill(0, &mut process.section, &data).unwrap();
+            files.spill(0, process.section.section(), &data).unwrap();
         } else if self.nodes > 1 {
             // Each has a file of its own, which no other rank sees.
             return;
@@ -408,7 +452,7 @@ impl Program {
             if process.file == 0 {
                 self.others_end.store(end, Ordering::Relaxed);
             }
-            process.section.set_flushed();
+            process.section.section().set_flushed();
         }
         process.data.clear();
         let changes = std::mem::take(&mut process.pending);
@@ -419,14 +463,14 @@ impl Program {
         let files = self.files.as_mut().unwrap();
         let first = &mut self.processes[0];
         let data = [&first.data[..]];
-        let written = files.write_extent(0, &mut first.section, Some(&data), Fsync::None);
+        let written = files.write_extent(0, first.section.section(), Some(&data), Fsync::None);
         written.written.unwrap();
         let mut ends = files.ends_with(written.end);
         if let Some(end) = ends.get_mut(1) {
             *end = data_file(&self.path, 1, files).metadata().unwrap().len();
         }
         for (rank, process) in self.processes.iter_mut().enumerate().skip(1) {
-            if !process.section.pending().is_empty() {
+            if !process.section.section().pending().is_empty() {
                 let end = &mut ends[process.file];
                 *end = write_extent(&self.path, files, rank, process, *end);
             }
@@ -440,7 +484,7 @@ impl Program {
             }
         }
         for process in &mut self.processes {
-            process.section.set_flushed();
+            process.section.section().set_flushed();
             process.data.clear();
             let changes = std::mem::take(&mut process.pending);
             apply(&mut self.committed[process.file], &changes);
@@ -502,10 +546,10 @@ impl Program {
             .flat_map(|place| vec![seen[*place].unwrap_or(fill); dataset.element])
             .collect();
         let mut out = vec![0xee; wanted.len()];
-        let Process { section, data, .. } = &self.processes[0];
+        let Process { section, data, .. } = &mut self.processes[0];
         let written = Written {
             files: self.files.as_ref().unwrap(),
-            section,
+            section: section.section(),
             data,
         };
         let read = self.reader.read(
@@ -524,15 +568,19 @@ impl Program {
         let random = &mut Random(seed);
         let rank = random.below(u64::from(RANKS)) as usize;
         match kind {
-            0..5 => self.write(0, random),
-            5..11 => self.write(rank, random),
+            0..4 => self.write(0, random),
+            4..9 => self.write(rank, random),
+            9..11 => self.write_series(rank, random),
             11..15 => self.spill(rank),
             15..17 => self.flush(),
             17 => self.resize(random),
-            18 => self.processes[0].section.forget_flushed(),
+            18 => self.processes[0].section.section().forget_flushed(),
             19 => self.append(),
             // As after a spill that has failed.
-            20 => self.processes[0].section.set_base(random.below(1 << 40)),
+            20 => self.processes[0]
+                .section
+                .section()
+                .set_base(random.below(1 << 40)),
             _ => self.read_some(random)?,
         }
         Ok(())
@@ -555,6 +603,7 @@ fn write_extent(path: &Path, files: &Files, rank: usize, process: &mut Process, 
         file,
         ..
     } = process;
+    let section = section.section();
     let entries = section.pending().len() as u64;
     section.set_base(at + ExtentHeader::SIZE + entries);
     let header = ExtentHeader {
@@ -653,12 +702,13 @@ fn decoded_records_are_those_of_the_buffer() {
     let dir = tempfile::tempdir().unwrap();
     let mut program = small(dir.path(), vec![deflate]);
     for value in 0..4 {
+        let before = program.place(0);
         program.put(0, 0, &Blocks::one(&[0], &[64]), || value);
         program.read(0, &[0], &[64]).unwrap();
         match value {
             0 => program.spill(0),
             1 => program.flush(),
-            _ => program.take_back(0),
+            _ => program.take_back(0, before),
         }
         program.read(0, &[0], &[64]).unwrap();
     }

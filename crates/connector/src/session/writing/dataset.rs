@@ -289,7 +289,7 @@ impl Dataset {
 
     /// What its entries depend on, with this extent.
     pub fn info<'a>(&self, dims: &'a [u64]) -> DatasetInfo<'a> {
-        DatasetInfo::new(self.id, dims, &self.max_dims)
+        DatasetInfo::new(self.id, dims, &self.max_dims).with_filters(&self.filters)
     }
 
     /// Takes note that elements were written.

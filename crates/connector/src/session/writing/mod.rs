@@ -40,8 +40,8 @@ use h5logfs_catalog::direct;
 use h5logfs_core::journal::Line;
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_host::types::Id;
-use h5logfs_output::entries::Section;
 use h5logfs_output::files::{Files, Written};
+use h5logfs_output::joining::JoinedSection;
 use h5logfs_output::reading::Reader;
 use h5logfs_output::{Blocks, Fsync, GlobalOutcome, LocalOutcome, Options, Ranks, check_outcome};
 use parking_lot::Mutex;
@@ -87,7 +87,7 @@ struct State {
     options: Options,
     /// `None` once the log is closed.
     open: Option<Open>,
-    section: Section,
+    section: JoinedSection,
     /// The data of the pending entries.
     data: Vec<u8>,
     /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
@@ -132,7 +132,7 @@ impl Log {
     ) -> Result<Self, String> {
         let Open { ranks, mut files } = open;
         files.allow_spill().map_err(|e| e.to_string())?;
-        let section = Section::new(options.share_selections, options.encode_selections);
+        let section = JoinedSection::new(options.share_selections, options.encode_selections);
         let state = State {
             path: path.to_owned(),
             options,
@@ -305,7 +305,7 @@ impl State {
         let is_root = self.open()?.ranks.is_root();
         let shadow = self.shadow_lines(shadow, is_changed, is_root);
         let hash = self.hash_of_datasets();
-        let has_more = !self.section.pending().is_empty() || is_changed;
+        let has_more = !self.section.section().pending().is_empty() || is_changed;
         let Self {
             open,
             section,
@@ -317,6 +317,7 @@ impl State {
         let Some(Open { ranks, files }) = open else {
             return Err(format!("{}: the file is closed", path.display()));
         };
+        let section = section.section();
         let pieces: [&[u8]; 1] = [data];
         let rank = ranks.rank();
         let Written { end, written } =
@@ -407,7 +408,7 @@ impl State {
     }
 
     fn buffered(&self) -> u64 {
-        (self.data.len() + self.section.pending().len()) as u64
+        self.data.len() as u64 + self.section.pending_len()
     }
 }
 

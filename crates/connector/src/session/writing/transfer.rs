@@ -155,15 +155,16 @@ impl State {
             return Err(format!("{}: the file is closed", path.display()));
         };
         let is_direct = elements.len() >= DIRECT && files.spills_in_place();
-        if is_full && !is_direct && !self.section.pending().is_empty() {
-            spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
+        if is_full && !is_direct && self.section.pending_len() > 0 {
+            let section = self.section.section();
+            spill(files, ranks.rank(), section, &mut self.data, &[])?;
         }
         let info = dataset.info(dims);
-        let before = self.section.len();
         if is_direct {
+            let section = self.section.section();
+            let before = section.len();
             let mut offset = self.data.len() as u64;
             let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
-            let section = &mut self.section;
             stored::records(
                 dataset.form(),
                 &self.blocks,
@@ -328,7 +329,7 @@ impl State {
         };
         let written = Written {
             files,
-            section: &self.section,
+            section: self.section.section(),
             data: &self.data,
         };
         Ok((&mut self.reader, written))

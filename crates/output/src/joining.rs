@@ -1,0 +1,407 @@
+//! Consecutive small writes of a rank to one dataset become one entry: a write costs the file no entry of its own.
+//!
+//! The blocks of such an entry never overlap, so that nothing depends on their order; a write over elements of the entry
+//! begins another one, which applies later. The data of an entry lie in one piece, and it does not change once anything
+//! has looked at it: [`JoinedSection::section`] completes it.
+
+use crate::entries::{DatasetInfo, Section};
+use crate::selection::Blocks;
+
+/// Most blocks of an entry. A reader of some elements looks at all blocks of the entries that reach around them.
+const MOST_BLOCKS: usize = 1 << 12;
+/// Most bytes of the data of an entry that grows. The tools of the layout count them in 32 bits.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A section whose last entry may still grow.
+#[derive(Debug)]
+pub struct JoinedSection {
+    section: Section,
+    last: Last,
+}
+
+/// The entry that may grow. Its memory is kept for the next one.
+#[derive(Debug, Default)]
+struct Last {
+    is_there: bool,
+    dataset: u32,
+    dims: Vec<u64>,
+    records: bool,
+    blocks: Blocks,
+    /// Of its data, in those since the last flush.
+    offset: u64,
+    stored: u64,
+    /// The smallest box around all blocks: its first indices, and those behind it.
+    low: Vec<u64>,
+    high: Vec<u64>,
+    /// The last element of all, in row-major order.
+    end: Vec<u64>,
+}
+
+impl JoinedSection {
+    /// An empty section: see [`Section::new`].
+    pub fn new(share: bool, encode: bool) -> Self {
+        JoinedSection {
+            section: Section::new(share, encode),
+            last: Last::default(),
+        }
+    }
+
+    /// The section with all entries, none of which changes any more.
+    pub fn section(&mut self) -> &mut Section {
+        let last = &mut self.last;
+        if last.is_there {
+            last.is_there = false;
+            let (dataset, blocks) = (last.info(), &last.blocks);
+            self.section.push(dataset, blocks, last.offset, last.stored);
+        }
+        &mut self.section
+    }
+
+    /// The most bytes of the entries since the last flush.
+    pub fn pending_len(&self) -> u64 {
+        let last = if self.last.is_there {
+            self.last.blocks.max_encoded_len()
+        } else {
+            0
+        };
+        self.section.pending().len() as u64 + last
+    }
+
+    /// Logs `stored` bytes, as [`Section::push`] does: in the last entry where they continue it, else in another one.
+    pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
+        let may_join = blocks.number == 1 && blocks.rank > 0 && !dataset.filtered;
+        if !may_join {
+            return self.section().push(dataset, blocks, offset, stored);
+        }
+        let (start, count) = (blocks.start(0), blocks.count(0));
+        if self.last.follows(dataset, offset, stored) && self.last.join(start, count) {
+            self.last.stored += stored;
+            return;
+        }
+        self.section();
+        self.last.begin(dataset, blocks);
+        (self.last.offset, self.last.stored) = (offset, stored);
+    }
+}
+
+impl Last {
+    fn info(&self) -> DatasetInfo<'_> {
+        DatasetInfo {
+            id: self.dataset,
+            dims: &self.dims,
+            records: self.records,
+            filtered: false,
+        }
+    }
+
+    /// Begins with one block.
+    fn begin(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks) {
+        self.is_there = true;
+        self.dataset = dataset.id;
+        self.records = dataset.records;
+        self.dims.clear();
+        self.dims.extend_from_slice(dataset.dims);
+        self.blocks.clone_from(blocks);
+        for side in [&mut self.low, &mut self.high, &mut self.end] {
+            side.clear();
+            side.extend_from_slice(blocks.start(0));
+        }
+        for (d, count) in blocks.count(0).iter().enumerate() {
+            self.high[d] += count;
+            self.end[d] += count - 1;
+        }
+    }
+
+    /// Whether data of this dataset at this offset can be those of the entry, too.
+    fn follows(&self, dataset: DatasetInfo<'_>, offset: u64, stored: u64) -> bool {
+        self.is_there
+            && self.dataset == dataset.id
+            && self.offset + self.stored == offset
+            && self.stored.saturating_add(stored) <= MOST_BYTES
+            && self.records == dataset.records
+            && self.dims == dataset.dims
+    }
+
+    /// Adds a block if it overlaps none.
+    fn join(&mut self, start: &[u64], count: &[u64]) -> bool {
+        let continues = self.continued(start, count);
+        if self.blocks.number == 1 && continues.is_some() {
+            // What continues a block does not overlap it.
+        } else if !self.is_apart(start, count) {
+            return false;
+        }
+        let rank = start.len();
+        match continues {
+            Some(d) => {
+                let last = self.blocks.counts.len() - rank;
+                self.blocks.counts[last + d] += count[d];
+            }
+            None if self.blocks.number < MOST_BLOCKS => {
+                self.blocks.number += 1;
+                self.blocks.starts.extend_from_slice(start);
+                self.blocks.counts.extend_from_slice(count);
+            }
+            None => return false,
+        }
+        self.blocks.elements += count.iter().product::<u64>();
+        self.include(start, count);
+        true
+    }
+
+    /// The dimension along which a block continues the last one: both are one block, whose elements are in the same order.
+    fn continued(&self, start: &[u64], count: &[u64]) -> Option<usize> {
+        let last = self.blocks.number - 1;
+        let (before, sides) = (self.blocks.start(last), self.blocks.count(last));
+        let d = (0..start.len()).find(|d| start[*d] != before[*d])?;
+        let is_one = |sides: &[u64]| sides[..d].iter().all(|side| *side == 1);
+        let is_behind = before[d] + sides[d] == start[d];
+        let is_alike = start[d + 1..] == before[d + 1..] && count[d + 1..] == sides[d + 1..];
+        (is_behind && is_alike && is_one(sides) && is_one(count)).then_some(d)
+    }
+
+    /// Whether a block overlaps none, as far as it is easily seen: all its elements come after the others in row-major
+    /// order, or it lies outside of the box around them.
+    fn is_apart(&self, start: &[u64], count: &[u64]) -> bool {
+        let is_beside = |d: usize| start[d] >= self.high[d] || start[d] + count[d] <= self.low[d];
+        start > &self.end[..] || (0..start.len()).any(is_beside)
+    }
+
+    /// Widens the bounds of all blocks.
+    fn include(&mut self, start: &[u64], count: &[u64]) {
+        let ends = start
+            .iter()
+            .zip(count)
+            .map(|(start, count)| start + count - 1);
+        if self.end.iter().copied().lt(ends.clone()) {
+            self.end.iter_mut().zip(ends).for_each(|(end, e)| *end = e);
+        }
+        for (d, (start, count)) in start.iter().zip(count).enumerate() {
+            self.low[d] = self.low[d].min(*start);
+            self.high[d] = self.high[d].max(start + count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_core::log::logvol::flags::{ENC, MUL, REC, REF};
+    use proptest::prelude::*;
+
+    /// An entry: bytes, flags, data offset and size.
+    type Entry = (i32, i32, i64, i64);
+
+    fn entries(bytes: &[u8]) -> Vec<Entry> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let int = |o: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + o + i]));
+            let long = |o| i64::from(int(o) as u32) | i64::from(int(o + 4)) << 32;
+            found.push((int(0), int(8), long(12), long(20)));
+            at += int(0) as usize;
+        }
+        found
+    }
+
+    fn info(dims: &[u64], records: bool) -> DatasetInfo<'_> {
+        DatasetInfo {
+            id: 1,
+            dims,
+            records,
+            filtered: false,
+        }
+    }
+
+    /// The entries of writes of boxes of a byte for each element.
+    fn written(dataset: DatasetInfo<'_>, boxes: &[(&[u64], &[u64])]) -> Vec<Entry> {
+        let mut section = JoinedSection::new(true, true);
+        let mut offset = 0;
+        for (start, count) in boxes {
+            let blocks = Blocks::one(start, count);
+            section.push(dataset, &blocks, offset, blocks.elements);
+            offset += blocks.elements;
+        }
+        assert!(section.pending_len() > 0);
+        entries(section.section().bytes())
+    }
+
+    #[test]
+    fn what_continues_a_block_is_the_same_block() {
+        let boxes: [(&[u64], &[u64]); 3] = [(&[10], &[4]), (&[14], &[2]), (&[16], &[1])];
+        assert_eq!(written(info(&[99], false), &boxes), [(44, 0, 0, 7)]);
+        let rows: [(&[u64], &[u64]); 3] =
+            [(&[0, 2], &[1, 5]), (&[1, 2], &[1, 5]), (&[2, 2], &[3, 5])];
+        assert_eq!(written(info(&[9, 9], false), &rows), [(60, 0, 0, 25)]);
+        assert_eq!(written(info(&[9, 9], true), &rows), [(60, 0, 0, 25)]);
+        let along: [(&[u64], &[u64]); 2] = [(&[4, 2], &[1, 5]), (&[4, 7], &[1, 2])];
+        assert_eq!(written(info(&[9, 9], true), &along), [(52, REC, 0, 7)]);
+        // The elements of one block would be in another order.
+        let beside: [(&[u64], &[u64]); 2] = [(&[4, 2], &[2, 5]), (&[4, 7], &[2, 2])];
+        assert_eq!(
+            written(info(&[9, 9], false), &beside),
+            [(72, MUL | ENC, 0, 14)]
+        );
+    }
+
+    #[test]
+    fn blocks_apart_are_one_entry() {
+        let up: [(&[u64], &[u64]); 3] = [(&[10], &[4]), (&[20], &[4]), (&[24], &[4])];
+        assert_eq!(written(info(&[99], false), &up), [(64, MUL, 0, 12)]);
+        let down: [(&[u64], &[u64]); 3] = [(&[24], &[4]), (&[20], &[4]), (&[10], &[4])];
+        assert_eq!(written(info(&[99], false), &down), [(80, MUL, 0, 12)]);
+        // Within the box around the others, and after them in row-major order.
+        let rows: [(&[u64], &[u64]); 4] = [
+            (&[0, 0], &[1, 2]),
+            (&[0, 4], &[1, 2]),
+            (&[1, 0], &[1, 2]),
+            (&[1, 4], &[1, 2]),
+        ];
+        assert_eq!(
+            written(info(&[9, 9], false), &rows),
+            [(104, MUL | ENC, 0, 8)]
+        );
+    }
+
+    #[test]
+    fn what_may_overlap_begins_another_entry() {
+        let twice: [(&[u64], &[u64]); 2] = [(&[10], &[4]), (&[10], &[4])];
+        assert_eq!(written(info(&[99], false), &twice).len(), 2);
+        let over: [(&[u64], &[u64]); 2] = [(&[10], &[4]), (&[12], &[4])];
+        assert_eq!(written(info(&[99], false), &over).len(), 2);
+        // It continues the last block, and reaches over the first one.
+        let back: [(&[u64], &[u64]); 3] = [(&[20], &[4]), (&[10], &[4]), (&[14], &[8])];
+        assert_eq!(
+            written(info(&[99], false), &back),
+            [(64, MUL, 0, 8), (44, 0, 8, 8)]
+        );
+    }
+
+    #[test]
+    fn other_datasets_data_extents_and_filters_are_other_entries() {
+        let push = |second: DatasetInfo<'_>, offset: u64| {
+            let mut section = JoinedSection::new(true, true);
+            section.push(info(&[99], false), &Blocks::one(&[0], &[4]), 0, 4);
+            section.push(second, &Blocks::one(&[4], &[4]), offset, 4);
+            entries(section.section().bytes()).len()
+        };
+        let same = info(&[99], false);
+        assert_eq!(push(same, 4), 1);
+        assert_eq!(push(same, 5), 2);
+        assert_eq!(push(DatasetInfo { id: 2, ..same }, 4), 2);
+        assert_eq!(push(info(&[98], false), 4), 2);
+        assert_eq!(push(info(&[99], true), 4), 2);
+        let filtered = DatasetInfo {
+            filtered: true,
+            ..same
+        };
+        assert_eq!(push(filtered, 4), 2);
+    }
+
+    #[test]
+    fn an_entry_that_was_looked_at_does_not_change() {
+        let dims = [99];
+        let mut section = JoinedSection::new(true, true);
+        section.push(info(&dims, false), &Blocks::one(&[0], &[4]), 0, 4);
+        let before = section.section().bytes().to_vec();
+        section.push(info(&dims, false), &Blocks::one(&[4], &[4]), 4, 4);
+        let after = section.section().bytes();
+        assert_eq!((&after[..44], after.len()), (&before[..], 88));
+        section.section().set_flushed();
+        assert_eq!(section.pending_len(), 0);
+    }
+
+    /// The same series of another dataset refers to the first one.
+    #[test]
+    fn equal_series_share_their_blocks() {
+        let dims = [100_000];
+        let mut section = JoinedSection::new(true, true);
+        let mut offset = 0;
+        for id in 1..3 {
+            for start in (0..30_000).step_by(3) {
+                let dataset = DatasetInfo {
+                    id,
+                    ..info(&dims, false)
+                };
+                section.push(dataset, &Blocks::one(&[start], &[1]), offset, 1);
+                offset += 1;
+            }
+        }
+        let (full, rest) = (4096, 10_000 - 2 * 4096);
+        let size = |blocks| 32 + 16 * blocks;
+        let found: Vec<_> = entries(section.section().bytes())
+            .iter()
+            .map(|e| (e.0, e.1))
+            .collect();
+        let listed = [(size(full), MUL), (size(full), MUL), (size(rest), MUL)];
+        assert_eq!(found[..3], listed);
+        assert_eq!(found[3..], [(36, MUL | REF); 3]);
+    }
+
+    proptest! {
+        /// Blocks of one entry never overlap, and its data are those of all its writes.
+        #[test]
+        fn no_entry_has_an_element_twice(
+            dims in prop::collection::vec(1u64..6, 1..4),
+            writes in prop::collection::vec((any::<u64>(), any::<u64>()), 1..60),
+        ) {
+            let dataset = info(&dims, false);
+            let mut section = JoinedSection::new(false, false);
+            let (mut offset, mut elements) = (0, Vec::new());
+            for (places, sides) in writes {
+                let within = |seed: u64, d: usize, side: u64| (seed >> (8 * d)) % side;
+                let start: Vec<u64> = (0..dims.len()).map(|d| within(places, d, dims[d])).collect();
+                let count: Vec<u64> =
+                    (0..dims.len()).map(|d| 1 + within(sides, d, dims[d] - start[d])).collect();
+                let blocks = Blocks::one(&start, &count);
+                section.push(dataset, &blocks, offset, blocks.elements);
+                offset += blocks.elements;
+                elements.extend(places_of(&dims, &start, &count));
+            }
+            let bytes = section.section().bytes().to_vec();
+            let (mut at, mut data) = (0, 0);
+            for (size, flags, from, stored) in entries(&bytes) {
+                prop_assert_eq!(from as u64, data);
+                let listed = decoded(&bytes[at..at + size as usize], flags, &dims);
+                let mut once = listed.clone();
+                once.sort_unstable();
+                once.dedup();
+                prop_assert_eq!(once.len() as i64, stored);
+                prop_assert_eq!(&listed[..], &elements[data as usize..][..stored as usize]);
+                at += size as usize;
+                data += stored as u64;
+            }
+            prop_assert_eq!(data, offset);
+        }
+    }
+
+    /// The elements of a box, in row-major order.
+    fn places_of(dims: &[u64], start: &[u64], count: &[u64]) -> Vec<u64> {
+        let mut places = vec![0];
+        for d in 0..dims.len() {
+            let along = start[d]..start[d] + count[d];
+            places = places
+                .iter()
+                .flat_map(|at| along.clone().map(move |i| at * dims[d] + i))
+                .collect();
+        }
+        places
+    }
+
+    /// The elements of an entry in plain coordinates.
+    fn decoded(entry: &[u8], flags: i32, dims: &[u64]) -> Vec<u64> {
+        let body = &entry[28 + if flags & MUL != 0 { 4 } else { 0 }..];
+        let values: Vec<u64> = body
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|v| u64::from_le_bytes(*v))
+            .collect();
+        let (starts, counts) = values.split_at(values.len() / 2);
+        let blocks = starts
+            .chunks_exact(dims.len())
+            .zip(counts.chunks_exact(dims.len()));
+        blocks
+            .flat_map(|(start, count)| places_of(dims, start, count))
+            .collect()
+    }
+}
