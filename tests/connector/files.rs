@@ -119,6 +119,41 @@ with h5py.File(strong) as f:
 ");
 }
 
+/// h5py has LZF, and the program that closes the log has not.
+#[test]
+fn a_filter_of_the_program_does_not_hide_elements_that_are_not_logged() {
+    run("
+with h5py.File('a.h5', 'w') as f:
+    f.create_dataset('text', data=['one', 'two'], dtype=h5py.string_dtype(), chunks=(2,), compression='lzf', shuffle=True)
+    f.create_dataset('numbers', data=[1, 2], chunks=(2,), compression='lzf')
+    assert list(f['text'].asstr()) == ['one', 'two']
+assert is_log('a.h5') and not os.path.exists('a.h5.h5logfs-journal')
+with h5py.File('a.h5') as f:
+    assert list(f['text'].asstr()) == ['one', 'two']
+    assert list(f['numbers']) == [1, 2]
+");
+}
+
+#[test]
+fn changes_that_are_to_stay_in_memory_do_not_go_to_a_log() {
+    run("
+with h5py.File('a.h5', 'w') as f:
+    f['x'] = [1, 2]
+before = open('a.h5', 'rb').read()
+try:
+    h5py.File('a.h5', 'r+', driver='core', backing_store=False)
+    sys.exit('no error')
+except OSError as e:
+    assert 'stay in memory' in str(e), e
+assert open('a.h5', 'rb').read() == before
+with h5py.File('a.h5', driver='core', backing_store=False) as f:
+    assert list(f['x']) == [1, 2]
+with h5py.File('a.h5', 'a', driver='core') as f:
+    f['y'] = 3
+assert h5py.File('a.h5')['y'][()] == 3
+");
+}
+
 /// Debian's libhdf5 does not know these references. What it cannot read is missing, and told; all else is shown.
 #[test]
 fn what_only_a_later_libhdf5_can_read_does_not_hide_the_rest() {

@@ -137,7 +137,7 @@ fn can_be_read(path: &Path) -> bool {
 }
 
 /// Whether the bytes of the file are in the list, and the path means nothing.
-fn has_image(info: &Info, fapl: Id) -> bool {
+pub fn has_image(info: &Info, fapl: Id) -> bool {
     let mut length = 0_usize;
     // SAFETY: `fapl` is a list of this library. Without a place for the bytes only their number is told.
     let status = info

@@ -125,6 +125,8 @@ mod class {
 /// Filters that only libhdf5 applies: szip, n-bit, scale-offset. The elements of such a dataset are not logged
 /// where one process writes.
 const ONLY_NATIVE: std::ops::RangeInclusive<u16> = 4..=6;
+/// Filters that every libhdf5 has: from `H5Z_FILTER_DEFLATE` to `H5Z_FILTER_SCALEOFFSET`.
+const OF_THE_LIBRARY: std::ops::RangeInclusive<c_int> = 1..=6;
 /// `H5S_UNLIMITED`.
 const UNLIMITED: u64 = u64::MAX;
 
@@ -173,6 +175,17 @@ pub fn is_loggable_layout(f: &Functions, dcpl: Id, is_parallel: bool) -> bool {
             .iter()
             .any(|id| ONLY_NATIVE.contains(id));
     !stays && !is_elsewhere && !has_native_filter
+}
+
+/// Takes the filters that only this program may know out of a creation property list. The program that shows and closes
+/// the log could not read what went through them.
+pub fn remove_foreign_filters(f: &Functions, dcpl: Id) {
+    for filter in filters(f, dcpl) {
+        if !OF_THE_LIBRARY.contains(&filter.id) {
+            // SAFETY: the list is ours.
+            unsafe { (f.H5Premove_filter)(dcpl, filter.id) };
+        }
+    }
 }
 
 fn filter_ids(f: &Functions, dcpl: Id) -> Vec<u16> {

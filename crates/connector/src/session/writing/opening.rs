@@ -15,6 +15,7 @@ use h5logfs_output::{Options, Ranks};
 use super::shadow::Shadow;
 use super::{Log, Open, find_ranks};
 use crate::info::{Info, PropertyList};
+use crate::session::reading::has_image;
 use crate::session::{Opened, Request, Session};
 
 /// Creates a log. `None` for a plain file.
@@ -59,10 +60,11 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, S
         check_locking(info, request, &session)?;
         return another_handle(info, session).map(Some);
     }
-    if !request.has(access::WRITE) || !is_ours(&path) {
+    if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(&path) {
         return Ok(None);
     }
     check_writable(&path)?;
+    check_kept(info, request, &path)?;
     let options = info.options()?.output;
     match Log::append(info, request, &path, options)? {
         Some(log) => opened(info, request, log).map(Some),
@@ -77,6 +79,23 @@ fn check_writable(path: &Path) -> Result<(), String> {
         let (name, number) = (path.display(), e.raw_os_error().unwrap_or_default());
         format!("unable to open file: name = '{name}', errno = {number}, error message = '{e}'")
     })
+}
+
+/// Fails where a program wants changes to stay in memory: those of a log go to its file.
+fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), String> {
+    let (mut increment, mut is_kept) = (0, true);
+    // SAFETY: the list is of this library. It fails for other drivers.
+    let status = info
+        .library
+        .nested(|f| unsafe { (f.H5Pget_fapl_core)(request.fapl, &mut increment, &mut is_kept) });
+    if status < 0 || is_kept {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: a log cannot be opened for writing with changes that stay in memory (the core driver without a backing \
+         store)",
+        path.display()
+    ))
 }
 
 fn absolute(path: &Path) -> PathBuf {

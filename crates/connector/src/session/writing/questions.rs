@@ -12,6 +12,7 @@ use super::Log;
 use super::chunks::StoredChunk;
 use super::dataset::{
     Dataset, OwnedType, Parts, Storage, extent_of, is_loggable_layout, is_loggable_type,
+    remove_foreign_filters,
 };
 use crate::class::{
     ChunkInfo, ChunkInfoByCoord, ChunkIter, ChunkRead, ChunkStorageSize, ChunkWrite, ChunkWrite2,
@@ -63,6 +64,9 @@ impl Log {
         };
         if is_logged {
             new.allocation = late_allocation(info, new.dcpl.id);
+        } else {
+            info.library
+                .nested(|f| remove_foreign_filters(f, new.dcpl.id));
         }
         Ok(new)
     }
