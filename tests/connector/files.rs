@@ -56,6 +56,17 @@ with h5py.File('a.h5', 'w') as f:
 }
 
 #[test]
+fn any_place_in_a_chunk_asks_for_that_chunk() {
+    run("
+with h5py.File('a.h5', 'w') as f:
+    x = f.create_dataset('x', (10,), 'i4', chunks=(4,), maxshape=(None,))
+    x[:2] = 1
+    sizes = [x.id.get_chunk_info_by_coord((at,)).size for at in (0, 3, 4, 12, 100)]
+    assert sizes == [16, 16, 0, 0, 0], sizes
+");
+}
+
+#[test]
 fn files_with_pages_or_a_strategy_for_free_space_are_plain() {
     run("
 with h5py.File('pages.h5', 'w', fs_strategy='page', page_buf_size=1 << 14) as f:

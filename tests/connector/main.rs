@@ -11,6 +11,7 @@
 //! | `options` | options, and what is wrong with them |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
+//! | `refusals` | what several ranks are refused, and errors on one rank |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py itself |
 //! | `programs` | programs of Python, netCDF and Fortran |
@@ -35,5 +36,6 @@ mod plugins;
 mod programs;
 mod random;
 mod reading;
+mod refusals;
 mod suite;
 mod twice;

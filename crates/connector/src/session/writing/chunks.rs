@@ -71,6 +71,18 @@ impl Log {
         Ok(stored.len() as u64)
     }
 
+    /// Stored size of the chunk that an element lies in; 0 where it was not written, or lies outside. Local.
+    pub fn chunk_size_at(&self, dataset: &Dataset, place: &[u64]) -> Result<u64, String> {
+        let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
+        let first = |(at, side): (&u64, &u64)| at / side * side;
+        let offset: Vec<u64> = place.iter().zip(shape).map(first).collect();
+        let dims = dataset.extent.lock().dims.clone();
+        if offset.iter().zip(&dims).any(|(at, dim)| at >= dim) {
+            return Ok(0);
+        }
+        self.chunk_size(dataset, &offset)
+    }
+
     /// The first elements of all chunks that were written, in row-major order. Local.
     pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, String> {
         let mut state = self.state.lock();

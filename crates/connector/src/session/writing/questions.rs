@@ -435,7 +435,7 @@ impl Log {
             },
             operation::CHUNK_INFO_BY_COORD => unsafe {
                 let asked = &*args.arguments.cast::<ChunkInfoByCoord>();
-                let size = self.chunk_size(dataset, at(asked.offset))?;
+                let size = self.chunk_size_at(dataset, at(asked.offset))?;
                 give_facts(asked.filters, asked.address, asked.size, size);
             },
             operation::CHUNK_ITER => unsafe {
