@@ -236,9 +236,9 @@ impl<B: HeaderBytes> Image<B> {
     }
 }
 
-impl Image {
+impl<B> Image<B> {
     /// The bytes with all fields set.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> B {
         self.bytes
     }
 }

@@ -83,9 +83,11 @@ pub fn write_objects(
 /// Adds the objects of a shadow to a file that has its front. Returns what could not be copied.
 fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec<Diagnostic>> {
     let file = open_to_write(path, id)?;
+    // Where the log ends. The objects follow.
+    let end = file.metadata().map_err(|e| Error::io(path, e))?.len();
     let copied = add_objects(&file, shadow.size(), |opened| shadow.write(opened));
     let copied = copied.and_then(|copied| {
-        stored::set_times(&file, &copied.times)?;
+        stored::set_times(&file, end, &copied.times)?;
         Ok(copied.diagnostics)
     });
     copied.map_err(|e| Error::bad_file(path, plain(&e)))
