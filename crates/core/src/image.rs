@@ -5,7 +5,11 @@
 //! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
 //! be found in other HDF5 bytes, too: see [`HeaderBytes`].
 
-use std::ops::Range;
+mod dataset;
+
+pub use dataset::DatasetHeader;
+
+use std::ops::{ControlFlow, Range};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -48,6 +52,16 @@ pub trait HeaderBytesMut: HeaderBytes {
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
 }
 
+impl<B: HeaderBytes + ?Sized> HeaderBytes for &B {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        (**self).read(at, buf)
+    }
+}
+
 impl HeaderBytes for Vec<u8> {
     fn size(&self) -> u64 {
         self.as_slice().len() as u64
@@ -86,6 +100,7 @@ pub struct Image<B = Vec<u8>> {
 /// A message of an object header: where its data lie in the image.
 struct Message {
     kind: u16,
+    flags: u8,
     data: usize,
     len: usize,
     /// The block that holds it, where blocks have checksums: its start and its end.
@@ -134,17 +149,37 @@ impl<B: HeaderBytes> Image<B> {
 
     /// The first message of a kind in the object header at `header`.
     fn message(&self, header: u64, kind: u16) -> Result<Option<Message>> {
+        let mut found = None;
+        self.messages(header, |message| {
+            if message.kind != kind {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(message);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    /// Shows the messages of the object header at `header`, until one is enough.
+    fn messages(
+        &self,
+        header: u64,
+        see: impl FnMut(Message) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         let header = usize::try_from(header).map_err(|e| e.to_string())?;
-        let messages = if &self.get::<4>(header)? == b"OHDR" {
-            self.messages_v2(header, kind)?
+        if &self.get::<4>(header)? == b"OHDR" {
+            self.messages_v2(header, see)
         } else {
-            self.messages_v1(header, kind)?
-        };
-        Ok(messages)
+            self.messages_v1(header, see)
+        }
     }
 
     /// IV.A.1.a
-    fn messages_v1(&self, header: usize, kind: u16) -> Result<Option<Message>> {
+    fn messages_v1(
+        &self,
+        header: usize,
+        mut see: impl FnMut(Message) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         if self.get::<1>(header)? != [1] {
             return Err("no object header".into());
         }
@@ -155,28 +190,33 @@ impl<B: HeaderBytes> Image<B> {
             let end = self.end_of(start, size)?;
             let mut at = start;
             while at + 8 <= end {
+                let [flags] = self.get(at + 4)?;
                 let found = Message {
                     kind: self.u16_at(at)?,
+                    flags,
                     len: usize::from(self.u16_at(at + 2)?),
                     data: at + 8,
                     block: None,
                 };
                 at = found.data + found.len;
-                match found.kind {
-                    k if k == kind => return Ok(Some(found)),
-                    CONTINUATION if blocks.len() < MOST_BLOCKS => {
-                        blocks.push((self.usize_at(found.data)?, self.usize_at(found.data + 8)?));
-                    }
-                    _ => {}
+                if found.kind == CONTINUATION && blocks.len() < MOST_BLOCKS {
+                    blocks.push((self.usize_at(found.data)?, self.usize_at(found.data + 8)?));
+                }
+                if see(found)?.is_break() {
+                    return Ok(());
                 }
             }
             next += 1;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// IV.A.1.b
-    fn messages_v2(&self, header: usize, kind: u16) -> Result<Option<Message>> {
+    fn messages_v2(
+        &self,
+        header: usize,
+        mut see: impl FnMut(Message) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         let prefix = self.prefix_v2(header)?;
         // Where messages start and end, and where their block starts.
         let mut blocks = vec![(prefix.messages, prefix.end, header)];
@@ -186,31 +226,32 @@ impl<B: HeaderBytes> Image<B> {
             let mut at = start;
             while at + head <= end {
                 let [low] = self.get(at)?;
+                let [flags] = self.get(at + 3)?;
                 let found = Message {
                     kind: u16::from(low),
+                    flags,
                     len: usize::from(self.u16_at(at + 1)?),
                     data: at + head,
                     block: Some((block, end + 4)),
                 };
                 at = found.data + found.len;
-                match found.kind {
-                    k if k == kind => return Ok(Some(found)),
-                    CONTINUATION if blocks.len() < MOST_BLOCKS => {
-                        let start = self.usize_at(found.data)?;
-                        let size = self.usize_at(found.data + 8)?;
-                        let end = self.end_of(start, size)?;
-                        let end = end
-                            .checked_sub(4)
-                            .filter(|end| *end >= start + 4)
-                            .ok_or("a continuation block without a checksum")?;
-                        blocks.push((start + 4, end, start));
-                    }
-                    _ => {}
+                if found.kind == CONTINUATION && blocks.len() < MOST_BLOCKS {
+                    let start = self.usize_at(found.data)?;
+                    let size = self.usize_at(found.data + 8)?;
+                    let end = self.end_of(start, size)?;
+                    let end = end
+                        .checked_sub(4)
+                        .filter(|end| *end >= start + 4)
+                        .ok_or("a continuation block without a checksum")?;
+                    blocks.push((start + 4, end, start));
+                }
+                if see(found)?.is_break() {
+                    return Ok(());
                 }
             }
             next += 1;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn prefix_v2(&self, header: usize) -> Result<PrefixV2> {

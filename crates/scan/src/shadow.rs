@@ -28,6 +28,17 @@ impl ShadowObjects {
         }
         Ok(ShadowObjects(ids))
     }
+
+    /// The ID of the dataset whose object header is at `header`, if it is logged.
+    pub fn id(&self, header: u64) -> Option<u32> {
+        self.0.get(&header).copied()
+    }
+}
+
+/// The limits of an extent, from those of a dataspace.
+pub fn limits(max: &[u64]) -> Vec<Option<u64>> {
+    let limit = |max: &u64| (*max != h5::UNLIMITED).then_some(*max);
+    max.iter().map(limit).collect()
 }
 
 impl LayoutObjects for ShadowObjects {
@@ -40,7 +51,7 @@ impl LayoutObjects for ShadowObjects {
     }
 
     fn anchor(&self, dataset: &Id, _: &[CString]) -> Result<Option<Anchor>> {
-        let Some(id) = self.0.get(&h5::address(dataset)?) else {
+        let Some(id) = self.id(h5::address(dataset)?) else {
             return Ok(None);
         };
         let Space::Simple { dims, max } = h5::dataset_space(dataset)? else {
@@ -48,13 +59,12 @@ impl LayoutObjects for ShadowObjects {
         };
         let creation = h5::dataset_creation(dataset)?;
         let is_chunked = h5::storage_class(&creation)? == StorageClass::Chunked;
-        let limit = |max: u64| (max != h5::UNLIMITED).then_some(max);
         let filters = h5::filters(&creation)?.into_iter().map(can_be_skipped);
         let filters: Vec<_> = filters.collect();
         Ok(Some(Anchor {
-            id: (*id).into(),
+            id: id.into(),
             dims,
-            max_dims: max.into_iter().map(limit).collect(),
+            max_dims: limits(&max),
             chunk: is_chunked.then(|| h5::chunk_shape(&creation)),
             filters: (!filters.is_empty()).then_some(Ok(filters)),
         }))

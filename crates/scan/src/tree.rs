@@ -57,6 +57,17 @@ impl Original<'_> {
 
 /// Makes the copies of datasets.
 pub trait Datasets {
+    /// Makes the copy of a dataset from its object header at `header`, which libhdf5 has not opened. `None` if that has to
+    /// be done.
+    fn make_at_once(
+        &mut self,
+        _copier: &mut Copier<'_>,
+        _header: u64,
+        _at: &NewLink<'_>,
+    ) -> Result<Option<MadeAtOnce>> {
+        Ok(None)
+    }
+
     /// Makes the copy of a dataset, without its attributes.
     fn make(
         &mut self,
@@ -64,6 +75,13 @@ pub trait Datasets {
         old: &Object,
         template: &Template<'_>,
     ) -> Result<(Id, Owner)>;
+}
+
+/// A copy that needs nothing else.
+pub struct MadeAtOnce {
+    pub id: Id,
+    /// The times of the original, as [`h5::ObjectInfo`] has them.
+    pub times: [u32; 4],
 }
 
 /// What a walk through a file yields.
@@ -191,7 +209,7 @@ impl Copier<'_> {
     }
 
     /// An object of the file, which has this path.
-    fn object(&mut self, id: Id, path: &str) -> Result<Object> {
+    pub fn object(&mut self, id: Id, path: &str) -> Result<Object> {
         let (object, reason) = self.original.object(id)?;
         if let Some(reason) = reason {
             self.leave_out(path, "its attributes", &reason);
@@ -220,6 +238,12 @@ impl Copier<'_> {
         if let Some(new) = self.out.objects.get(&address) {
             let object = h5::open_object(&self.target, *new)?;
             return h5::link_object(&object, at.parent, at.link).map(|()| None);
+        }
+        if let Some(made) = datasets.make_at_once(self, address, at)? {
+            let new = h5::address(&made.id)?;
+            self.out.objects.insert(address, new);
+            self.keep_times(new, made.times);
+            return Ok(None);
         }
         let old = self.object(h5::open_object(self.original.file, address)?, at.path)?;
         match old.info.kind {
@@ -299,17 +323,7 @@ impl Copier<'_> {
             h5::set_comment(new, &text)?;
         }
         let new_address = h5::address(new)?;
-        let [access, modification, change, birth] = old.info.times;
-        if change != 0 {
-            let or_change = |time| if time == 0 { change } else { time };
-            self.out.times.push(ObjectTimes {
-                header: new_address,
-                access: or_change(access),
-                modification: or_change(modification),
-                change,
-                birth: or_change(birth),
-            });
-        }
+        self.keep_times(new_address, old.info.times);
         if !self.attributes(old, new, path, owner, None)? {
             self.postponed.push(Postponed {
                 old: old.info.address,
@@ -319,6 +333,21 @@ impl Copier<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Takes note of the times that the copy at `header` has to have.
+    fn keep_times(&mut self, header: u64, [access, modification, change, birth]: [u32; 4]) {
+        if change == 0 {
+            return;
+        }
+        let or_change = |time| if time == 0 { change } else { time };
+        self.out.times.push(ObjectTimes {
+            header,
+            access: or_change(access),
+            modification: or_change(modification),
+            change,
+            birth: or_change(birth),
+        });
     }
 
     // --- attributes ------------------------------------------------------------------------------

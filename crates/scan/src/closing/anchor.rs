@@ -2,8 +2,9 @@
 //! `docs/formats/logvol-extensions.md`).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-use crate::hdf5_sys::{self as h5, Id, Name, Space};
+use crate::hdf5_sys::{self as h5, Id, Name, PlainForm, Space};
 use h5logfs_core::filters::Filter;
 use h5logfs_core::log::logvol::names;
 
@@ -19,35 +20,45 @@ pub(super) struct AnchorNumbers<'a> {
     pub filters: &'a [Filter],
 }
 
-/// Writes these attributes. Thousands of anchors share their types and spaces.
+/// Writes these attributes. Thousands of anchors share their forms.
 pub(super) struct AnchorWriter {
-    int64: Id,
-    int32: Id,
-    uint32: Id,
-    /// One-dimensional spaces, by extent.
-    spaces: HashMap<u64, Id>,
+    int64: Lists,
+    int32: Lists,
+    uint32: Lists,
+}
+
+/// One-dimensional attributes of a type, by their lengths.
+struct Lists {
+    datatype: Id,
+    forms: HashMap<u64, PlainForm>,
 }
 
 impl AnchorWriter {
     pub fn new() -> Result<Self> {
+        let lists = |size, signed| {
+            Ok::<_, String>(Lists {
+                datatype: h5::integer_type(size, signed, false)?,
+                forms: HashMap::new(),
+            })
+        };
         Ok(AnchorWriter {
-            int64: h5::integer_type(8, true, false)?,
-            int32: h5::integer_type(4, true, false)?,
-            uint32: h5::integer_type(4, false, false)?,
-            spaces: HashMap::new(),
+            int64: lists(8, true)?,
+            int32: lists(4, true)?,
+            uint32: lists(4, false)?,
         })
     }
 
     pub fn write(&mut self, object: &Id, numbers: &AnchorNumbers<'_>) -> Result<()> {
-        let (int64, int32) = (self.int64.clone(), self.int32.clone());
-        self.list(object, names::DIMS, &int64, &to_bytes(numbers.dims))?;
+        let int64 = &mut self.int64;
+        int64.write(object, names::DIMS, numbers.dims, u64::to_le_bytes)?;
         let max = numbers.max_dims.iter().map(|m| m.unwrap_or(u64::MAX));
         let max: Vec<u64> = max.collect();
-        self.list(object, names::MAX_DIMS, &int64, &to_bytes(&max))?;
+        int64.write(object, names::MAX_DIMS, &max, u64::to_le_bytes)?;
         let id = i32::try_from(numbers.id).map_err(|e| e.to_string())?;
-        self.list(object, names::ID, &int32, &id.to_le_bytes())?;
+        self.int32
+            .write(object, names::ID, &[id], i32::to_le_bytes)?;
         if let Some(chunk) = numbers.chunk {
-            self.list(object, names::CHUNK, &int64, &to_bytes(chunk))?;
+            int64.write(object, names::CHUNK, chunk, u64::to_le_bytes)?;
         }
         if numbers.filters.is_empty() {
             return Ok(());
@@ -56,28 +67,28 @@ impl AnchorWriter {
             let head = [f.id as u32, f.flags, f.values.len() as u32];
             head.into_iter().chain(f.values.iter().copied())
         });
-        let pipeline: Vec<u8> = pipeline.flat_map(u32::to_le_bytes).collect();
-        let uint32 = self.uint32.clone();
-        self.list(object, names::FILTERS, &uint32, &pipeline)
-    }
-
-    fn list(&mut self, object: &Id, name: &str, datatype: &Id, bytes: &[u8]) -> Result<()> {
-        let count = bytes.len() / h5::type_size(datatype)?;
-        let space = self.space(count as u64)?;
-        h5::write_plain_attribute(object, Name::ascii(name), datatype, &space, bytes)
-    }
-
-    /// A one-dimensional space.
-    pub fn space(&mut self, count: u64) -> Result<Id> {
-        if let Some(known) = self.spaces.get(&count) {
-            return Ok(known.clone());
-        }
-        let new = Space::fixed(&[count]).create()?;
-        self.spaces.insert(count, new.clone());
-        Ok(new)
+        let pipeline: Vec<u32> = pipeline.collect();
+        self.uint32
+            .write(object, names::FILTERS, &pipeline, u32::to_le_bytes)
     }
 }
 
-fn to_bytes(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
+impl Lists {
+    fn write<T: Copy, const N: usize>(
+        &mut self,
+        object: &Id,
+        name: &str,
+        values: &[T],
+        to_bytes: impl Fn(T) -> [u8; N],
+    ) -> Result<()> {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| to_bytes(*value)).collect();
+        let form = match self.forms.entry(values.len() as u64) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let space = Space::fixed(&[values.len() as u64]).create()?;
+                place.insert(PlainForm::new(&self.datatype, &space)?)
+            }
+        };
+        form.write(object, Name::ascii(name), &bytes)
+    }
 }

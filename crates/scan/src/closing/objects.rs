@@ -149,7 +149,8 @@ impl Maker {
             }
             Value::Texts(values) => {
                 let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
-                h5::write_texts(&id, name, &self.anchors.space(texts.len() as u64)?, &texts)
+                let space = Space::fixed(&[texts.len() as u64]).create()?;
+                h5::write_texts(&id, name, &space, &texts)
             }
         }?;
         self.last = Some((path, id));

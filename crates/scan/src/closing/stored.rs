@@ -2,18 +2,21 @@
 //! Names are escaped, and logged datasets become anchors. All else is copied as it is.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use super::anchor::{AnchorNumbers, AnchorWriter};
-use crate::dataset::Template;
+use crate::dataset::{NewLink, Template};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
-use crate::shadow::ShadowObjects;
-use crate::tree::{self, Copied, Copier, Datasets, Object, Original};
+use crate::shadow::{ShadowObjects, limits};
+use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
+use h5logfs_core::filters::Filter;
 use h5logfs_core::image::{HeaderBytes, HeaderBytesMut, Image, ObjectTimes};
 use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::shadow::Shadow;
@@ -59,8 +62,11 @@ impl<'a> OpenShadow<'a> {
     /// Makes the objects in an open file.
     pub fn write(&self, target: &Id) -> Result<Copied> {
         let mut datasets = StoredDatasets {
-            null: Space::Null,
+            logged: &self.objects.0,
+            image: Image::new(self.image),
+            null: Space::Null.create()?,
             anchors: AnchorWriter::new()?,
+            models: HashMap::new(),
         };
         tree::copy(self.original(), target, &mut datasets)
     }
@@ -84,12 +90,58 @@ impl LayoutObjects for StoredObjects {
 }
 
 /// Makes anchors, and copies of the datasets that were never logged.
-struct StoredDatasets {
-    null: Space,
+struct StoredDatasets<'a> {
+    logged: &'a ShadowObjects,
+    image: Image<&'a Vec<u8>>,
+    null: Id,
     anchors: AnchorWriter,
+    /// Models of anchors, by what tells that datasets are alike. Programs make thousands that are.
+    models: HashMap<Vec<u8>, Rc<Model>>,
 }
 
-impl Datasets for StoredDatasets {
+/// What anchors take from datasets that are alike.
+struct Model {
+    datatype: Id,
+    creation: Id,
+    chunk: Option<Vec<u64>>,
+    filters: Vec<Filter>,
+}
+
+impl Datasets for StoredDatasets<'_> {
+    fn make_at_once(
+        &mut self,
+        copier: &mut Copier<'_>,
+        header: u64,
+        at: &NewLink<'_>,
+    ) -> Result<Option<MadeAtOnce>> {
+        let Some(id) = self.logged.id(header) else {
+            return Ok(None);
+        };
+        // libhdf5 tells what is wrong with a header that cannot be read.
+        let Ok(Some(found)) = self.image.dataset(header) else {
+            return Ok(None);
+        };
+        let model = match self.models.get(&found.like) {
+            Some(known) => Rc::clone(known),
+            None => {
+                let old = h5::open_object(copier.original.file, header)?;
+                let old = copier.object(old, at.path)?;
+                let template = Template::of(&old, at)?;
+                let Some(anchor) = copier.original.layout.anchor(&old.id, &old.attributes)? else {
+                    return Ok(None);
+                };
+                let model = Rc::new(Model::of(copier, &template, anchor.chunk, anchor.filters)?);
+                self.models.insert(found.like, Rc::clone(&model));
+                model
+            }
+        };
+        let new = self.anchor(at, &model, id.into(), &found.dims, &limits(&found.max_dims))?;
+        Ok(Some(MadeAtOnce {
+            id: new,
+            times: found.times,
+        }))
+    }
+
     fn make(
         &mut self,
         copier: &mut Copier<'_>,
@@ -97,8 +149,17 @@ impl Datasets for StoredDatasets {
         template: &Template<'_>,
     ) -> Result<(Id, Owner)> {
         let anchor = copier.original.layout.anchor(&old.id, &old.attributes)?;
-        if let Some(anchor) = anchor {
-            return Ok((self.anchor(copier, template, anchor)?, Owner::Anchor));
+        if let Some(Anchor {
+            id,
+            dims,
+            max_dims,
+            chunk,
+            filters,
+        }) = anchor
+        {
+            let model = Model::of(copier, template, chunk, filters)?;
+            let new = self.anchor(template.at, &model, id, &dims, &max_dims)?;
+            return Ok((new, Owner::Anchor));
         }
         let new = copier.create_dataset(template, &h5::dataset_space(&old.id)?)?;
         if template.has_elements(old)? {
@@ -108,23 +169,41 @@ impl Datasets for StoredDatasets {
     }
 }
 
-impl StoredDatasets {
-    fn anchor(
-        &mut self,
+impl Model {
+    fn of(
         copier: &mut Copier<'_>,
         template: &Template<'_>,
-        anchor: Anchor,
-    ) -> Result<Id> {
+        chunk: Option<Result<Vec<u64>>>,
+        filters: Option<Result<Vec<Filter>>>,
+    ) -> Result<Self> {
         h5::remove_filters(&template.creation)?;
         h5::set_contiguous(&template.creation)?;
-        let new = copier.create_dataset(template, &self.null)?;
-        let chunk = anchor.chunk.transpose()?;
+        Ok(Model {
+            datatype: copier.type_in_copy(&template.datatype)?,
+            creation: template.creation.clone(),
+            chunk: chunk.transpose()?,
+            filters: filters.transpose()?.unwrap_or_default(),
+        })
+    }
+}
+
+impl StoredDatasets<'_> {
+    fn anchor(
+        &mut self,
+        at: &NewLink<'_>,
+        model: &Model,
+        id: i64,
+        dims: &[u64],
+        max_dims: &[Option<u64>],
+    ) -> Result<Id> {
+        let NewLink { parent, link, .. } = at;
+        let new = h5::create_dataset(parent, link, &model.datatype, &self.null, &model.creation)?;
         let numbers = AnchorNumbers {
-            id: anchor.id,
-            dims: &anchor.dims,
-            max_dims: &anchor.max_dims,
-            chunk: chunk.as_deref(),
-            filters: &anchor.filters.transpose()?.unwrap_or_default(),
+            id,
+            dims,
+            max_dims,
+            chunk: model.chunk.as_deref(),
+            filters: &model.filters,
         };
         self.anchors.write(&new, &numbers)?;
         Ok(new)
@@ -189,6 +268,128 @@ impl HeaderBytesMut for Metadata {
         match at.checked_sub(self.start) {
             Some(at) => HeaderBytesMut::write(&mut self.rest, at, bytes),
             None => HeaderBytesMut::write(&mut self.front, at, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5_sys::{Link, Name};
+    use h5logfs_core::image::DatasetHeader;
+
+    /// What an object header says of a dataset that is made with a type, a space and properties, and then changed.
+    fn header(
+        size: u32,
+        space: &Space,
+        set: impl Fn(&Id) -> Result<()>,
+        change: impl Fn(&Id) -> Result<()>,
+    ) -> Option<DatasetHeader> {
+        let make = || {
+            let file = h5::create_in_memory(&h5::new_file_creation()?)?;
+            let root = h5::open_group(&file, c"/")?;
+            let creation = h5::new_dataset_creation()?;
+            h5::set_contiguous(&creation)?;
+            set(&creation)?;
+            let datatype = h5::integer_type(size, true, false)?;
+            let link = Link::ascii("d");
+            let space = space.create()?;
+            let dataset = h5::create_dataset(&root, &link, &datatype, &space, &creation)?;
+            change(&dataset)?;
+            let header = h5::address(&dataset)?;
+            drop(dataset);
+            let image = h5::file_image(&file)?;
+            Image::new(&image).dataset(header)
+        };
+        make().unwrap()
+    }
+
+    /// The same with and without the newer form of object headers.
+    fn both(size: u32, space: &Space, set: impl Fn(&Id) -> Result<()>) -> [DatasetHeader; 2] {
+        let newer = |creation: &Id| {
+            set(creation)?;
+            h5::order_attributes(creation)
+        };
+        [
+            header(size, space, &set, |_| Ok(())).unwrap(),
+            header(size, space, newer, |_| Ok(())).unwrap(),
+        ]
+    }
+
+    fn nothing(_: &Id) -> Result<()> {
+        Ok(())
+    }
+
+    fn chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
+        h5::set_storage(
+            creation,
+            &h5logfs_core::snapshot::Storage::Chunked(chunk.to_vec()),
+        )
+    }
+
+    #[test]
+    fn datasets_that_differ_in_their_extent_alone_are_alike() {
+        let one = both(4, &Space::fixed(&[3, 4]), nothing);
+        for (other, space) in [
+            (&[7, 8][..], Space::fixed(&[7, 8])),
+            (&[][..], Space::scalar()),
+        ] {
+            for (one, found) in one.iter().zip(both(4, &space, nothing)) {
+                assert_eq!(one.like, found.like);
+                assert_eq!(one.dims, [3, 4]);
+                assert_eq!(found.dims, other);
+                assert_eq!(found.max_dims, other);
+                assert_ne!(found.times[2], 0);
+            }
+        }
+        let limits = Space::with_limits(&[0, 5], &[None, Some(6)]);
+        let [one, other] = both(4, &limits, |creation| chunked(creation, &[2, 3]));
+        assert_eq!(one.max_dims, [h5::UNLIMITED, 6]);
+        assert_eq!((one.dims, one.max_dims), (other.dims, other.max_dims));
+    }
+
+    #[test]
+    fn datasets_with_other_types_or_properties_are_not_alike() {
+        let space = Space::fixed(&[3, 4]);
+        let mut all = Vec::new();
+        all.extend(both(4, &space, nothing));
+        all.extend(both(8, &space, nothing));
+        all.extend(both(4, &space, |creation| h5::track_times(creation, false)));
+        all.extend(both(4, &space, |creation| {
+            h5::set_fill_value(creation, &h5::integer_type(4, true, false)?, &[1; 4])
+        }));
+        all.extend(both(4, &space, |creation| chunked(creation, &[1, 2])));
+        all.extend(both(4, &space, |creation| chunked(creation, &[2, 1])));
+        for level in [1, 2] {
+            all.extend(both(4, &space, |creation| {
+                chunked(creation, &[1, 2])?;
+                let filter = Filter {
+                    id: 1,
+                    flags: 0,
+                    values: vec![level],
+                };
+                h5::add_filter(creation, &filter)
+            }));
+        }
+        let mut different: Vec<_> = all.iter().map(|found| &found.like).collect();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), all.len());
+    }
+
+    #[test]
+    fn a_header_does_not_tell_all_of_a_dataset_with_attributes_or_a_comment_or_without_an_extent() {
+        let space = Space::fixed(&[3]);
+        let attribute = |dataset: &Id| {
+            let (datatype, scalar) = (h5::integer_type(1, true, false)?, Space::scalar().create()?);
+            h5::write_plain_attribute(dataset, Name::ascii("a"), &datatype, &scalar, &[1])
+        };
+        let comment = |dataset: &Id| h5::set_comment(dataset, c"text");
+        for set in [nothing, h5::order_attributes] {
+            assert!(header(1, &space, set, nothing).is_some());
+            assert_eq!(header(1, &space, set, attribute), None);
+            assert_eq!(header(1, &space, set, comment), None);
+            assert_eq!(header(1, &Space::Null, set, nothing), None);
         }
     }
 }

@@ -128,6 +128,44 @@ pub fn write_attribute(object: &Id, name: Name<'_>, datatype: &Id, values: &Valu
     h5!(H5Awrite(attribute.0, values.datatype.0, buffer)).map(drop)
 }
 
+/// The type and the space of an attribute of elements without pointers.
+#[derive(Debug)]
+pub struct PlainForm {
+    datatype: Id,
+    space: Id,
+    /// Bytes of all elements.
+    len: u64,
+}
+
+impl PlainForm {
+    pub fn new(datatype: &Id, space: &Id) -> Result<Self> {
+        let elements = Space::of(space)?.elements();
+        let size = type_size(datatype)? as u64;
+        let len = elements.and_then(|n| n.checked_mul(size));
+        Ok(PlainForm {
+            datatype: datatype.clone(),
+            space: space.clone(),
+            len: len.ok_or("an attribute of too many elements")?,
+        })
+    }
+
+    /// Makes an attribute of the form. `bytes` are its elements.
+    pub fn write(&self, object: &Id, name: Name<'_>, bytes: &[u8]) -> Result<()> {
+        if self.len != bytes.len() as u64 {
+            let (len, needed) = (bytes.len(), self.len);
+            return Err(format!("{len} bytes for an attribute of {needed}"));
+        }
+        let attribute = create_attribute(object, name, &self.datatype, &self.space)?;
+        match bytes {
+            [] => Ok(()),
+            bytes => {
+                let buffer = bytes.as_ptr().cast();
+                h5!(H5Awrite(attribute.0, self.datatype.0, buffer)).map(drop)
+            }
+        }
+    }
+}
+
 /// Makes an attribute of elements without pointers. `bytes` are the elements of `space`.
 pub fn write_plain_attribute(
     object: &Id,
@@ -136,19 +174,7 @@ pub fn write_plain_attribute(
     space: &Id,
     bytes: &[u8],
 ) -> Result<()> {
-    let needed = Space::of(space)?.elements();
-    let needed = needed.and_then(|n| n.checked_mul(type_size(datatype).ok()? as u64));
-    if needed != Some(bytes.len() as u64) {
-        return Err(format!(
-            "{} bytes for an attribute of {needed:?}",
-            bytes.len()
-        ));
-    }
-    let attribute = create_attribute(object, name, datatype, space)?;
-    match bytes {
-        [] => Ok(()),
-        bytes => h5!(H5Awrite(attribute.0, datatype.0, bytes.as_ptr().cast())).map(drop),
-    }
+    PlainForm::new(datatype, space)?.write(object, name, bytes)
 }
 
 /// Makes an attribute of variable-length texts.
