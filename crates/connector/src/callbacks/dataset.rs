@@ -42,7 +42,7 @@ pub unsafe extern "C" fn create(
             Some(session) => session.prepare_dataset(parent, datatype, space, dcpl)?,
             None => None,
         };
-        let dcpl = new.as_ref().map_or(dcpl, |new| new.dcpl.id);
+        let dcpl = new.as_ref().map_or(dcpl, |new| new.dcpl);
         // SAFETY: see the head of the module.
         let under = parent.info.library.quietly(|f| unsafe {
             (f.H5VLdataset_create)(
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn create(
             return Ok(std::ptr::null_mut());
         }
         let mut object = Object::new(under, &parent.info, Some(&session));
-        object.dataset = session.dataset_made(&object, &new)?;
+        object.dataset = session.dataset_made(&object, new)?;
         Ok(object.into_handle())
     });
     created.unwrap_or(std::ptr::null_mut())

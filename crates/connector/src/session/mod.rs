@@ -383,7 +383,7 @@ impl Session {
     pub fn dataset_made(
         &self,
         object: &Object,
-        new: &NewDataset,
+        new: NewDataset,
     ) -> Result<Option<Arc<Dataset>>, String> {
         match &self.log {
             Some(log) => log.made(object, new),

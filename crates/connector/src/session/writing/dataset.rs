@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use h5logfs_core::filters::Filter;
@@ -21,7 +22,7 @@ pub struct Dataset {
     /// Address of its object header in the shadow.
     pub header: u64,
     /// The type of the elements in the file.
-    pub file_type: OwnedType,
+    pub file_type: Arc<OwnedType>,
     /// Bytes of one element in the file.
     pub element: usize,
     /// Elements have members, and a program may write some of them.
@@ -68,17 +69,61 @@ impl Extent {
     }
 }
 
-/// A datatype of the host's library.
+/// A datatype of the host's library that is no object of a file. A committed one would keep the session open in which it is
+/// kept.
 #[derive(Debug)]
 pub struct OwnedType {
     pub id: Id,
+    /// Bytes of one element.
+    element: usize,
+    has_members: bool,
     library: Library,
 }
 
 impl OwnedType {
-    /// Takes over an identifier.
-    pub fn new(id: Id, library: Library) -> Self {
-        OwnedType { id, library }
+    /// A copy of a datatype.
+    pub fn copy(library: &Library, f: &Functions, datatype: Id) -> Result<Self, String> {
+        // SAFETY: the library answers for any identifier.
+        let (id, element, class) = unsafe {
+            let id = (f.H5Tcopy)(datatype);
+            (id, (f.H5Tget_size)(datatype), (f.H5Tget_class)(datatype))
+        };
+        if id < 0 {
+            return Err("a datatype cannot be copied".into());
+        }
+        Ok(OwnedType {
+            id,
+            element,
+            has_members: matches!(class, class::COMPOUND | class::ARRAY),
+            library: *library,
+        })
+    }
+}
+
+/// The types of the datasets that were made last. Programs make many datasets of one type.
+#[derive(Debug, Default)]
+pub struct RecentTypes(Mutex<Vec<Arc<OwnedType>>>);
+
+impl RecentTypes {
+    const MOST: usize = 8;
+
+    /// A copy of a datatype, or an earlier one that is equal.
+    pub fn copy(
+        &self,
+        library: &Library,
+        f: &Functions,
+        datatype: Id,
+    ) -> Result<Arc<OwnedType>, String> {
+        let mut recent = self.0.lock();
+        // SAFETY: the library answers for any identifier.
+        let is_equal = |of: &&Arc<OwnedType>| unsafe { (f.H5Tequal)(of.id, datatype) } > 0;
+        if let Some(known) = recent.iter().find(is_equal) {
+            return Ok(Arc::clone(known));
+        }
+        let new = Arc::new(OwnedType::copy(library, f, datatype)?);
+        recent.truncate(Self::MOST - 1);
+        recent.insert(0, Arc::clone(&new));
+        Ok(new)
     }
 }
 
@@ -90,14 +135,16 @@ impl Drop for OwnedType {
 }
 
 /// What a dataset of the shadow is made of.
+#[derive(Debug)]
 pub struct Parts {
-    pub file_type: OwnedType,
+    pub file_type: Arc<OwnedType>,
     pub dims: Vec<u64>,
     pub max_dims: Vec<u64>,
     pub storage: Storage,
 }
 
 /// What its creation property list says.
+#[derive(Debug)]
 pub struct Storage {
     pub chunk: Option<Vec<u64>>,
     pub filters: Vec<Filter>,
@@ -224,7 +271,7 @@ fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
 
 impl Storage {
     /// Of a dataset that was made with this list, of elements of this type.
-    pub fn of(f: &Functions, dcpl: Id, datatype: &OwnedType, element: usize) -> Self {
+    pub fn of(f: &Functions, dcpl: Id, datatype: &OwnedType) -> Self {
         const USER_DEFINED: c_int = 2;
         let mut chunk = [0u64; 32];
         // SAFETY (all calls here): there is room for the most dimensions, and for one element.
@@ -239,7 +286,7 @@ impl Storage {
         let mut defined = 0;
         let status = unsafe { (f.H5Pfill_value_defined)(dcpl, &mut defined) };
         if status >= 0 && defined == USER_DEFINED {
-            fill = vec![0; element];
+            fill = vec![0; datatype.element];
             let buf = fill.as_mut_ptr().cast::<c_void>();
             if unsafe { (f.H5Pget_fill_value)(dcpl, datatype.id, buf) } < 0 {
                 fill.clear();
@@ -255,28 +302,27 @@ impl Storage {
             fill,
         }
     }
+
+    /// Whether chunks are filtered, also by filters that are not applied here.
+    pub fn has_filters(&self) -> bool {
+        self.has_foreign_filters || !self.filters.is_empty()
+    }
 }
 
 impl Dataset {
     /// A dataset whose elements can be logged. `None` where they cannot.
-    pub fn new(
-        library: &Library,
-        id: u32,
-        header: u64,
-        parts: Parts,
-        allocation: Option<c_int>,
-    ) -> Option<Self> {
-        // SAFETY: the library answers for any identifier.
-        let (element, class) = library.nested(|f| unsafe {
-            let datatype = parts.file_type.id;
-            ((f.H5Tget_size)(datatype), (f.H5Tget_class)(datatype))
-        });
+    pub fn new(id: u32, header: u64, parts: Parts, allocation: Option<c_int>) -> Option<Self> {
+        let OwnedType {
+            element,
+            has_members,
+            ..
+        } = *parts.file_type;
         let limit = |max: &u64| (*max != UNLIMITED).then_some(*max);
         (element > 0).then(|| Dataset {
             id,
             header,
             element,
-            has_members: matches!(class, class::COMPOUND | class::ARRAY),
+            has_members,
             file_type: parts.file_type,
             max_dims: parts.max_dims.iter().map(limit).collect(),
             chunk: parts.storage.chunk,

@@ -54,7 +54,7 @@ pub use questions::{NewDataset, give_name, has_extent, is_version_2, name_of, pl
 pub use shadow::number_of;
 pub use shadow::release as release_shadows;
 
-use dataset::{Dataset, Parts};
+use dataset::{Dataset, Parts, RecentTypes};
 use shadow::Shadow;
 
 /// The variables that hold the types of numbers in C programs.
@@ -78,6 +78,7 @@ pub struct Log {
     shadow: Shadow,
     /// The number of the shadow among the files of the library.
     number: u64,
+    types: RecentTypes,
     state: Mutex<State>,
 }
 
@@ -155,6 +156,7 @@ impl Log {
             library,
             number: shadow.number(),
             shadow,
+            types: RecentTypes::default(),
             state: Mutex::new(state),
         })
     }
@@ -198,7 +200,7 @@ impl Log {
         let Some(&id) = state.headers.get(&header) else {
             return Ok(None);
         };
-        let dataset = Dataset::new(&self.library, id, header, parts, None);
+        let dataset = Dataset::new(id, header, parts, None);
         let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
         dataset.extent.lock().is_known = false;
         dataset.set_written();
@@ -220,7 +222,7 @@ impl Log {
             state.unrecorded.insert(id);
         }
         let id = state.datasets.len() as u32;
-        let dataset = Dataset::new(&self.library, id, header, parts?, allocation)?;
+        let dataset = Dataset::new(id, header, parts?, allocation)?;
         let dataset = Arc::new(dataset);
         state.datasets.push(Some(Arc::clone(&dataset)));
         state.headers.insert(header, id);

@@ -21,7 +21,7 @@ use crate::class::{
     dataset_optional as operation, kind,
 };
 use crate::info::{Info, PropertyList};
-use crate::library::Library;
+use crate::library::{Functions, Library};
 use crate::object::{Effect, Object};
 
 /// `H5D_ALLOC_TIME_EARLY`.
@@ -33,9 +33,11 @@ const NO_ADDRESS: Address = Address::MAX;
 #[derive(Debug)]
 pub struct NewDataset {
     /// Its creation property list in the shadow.
-    pub dcpl: PropertyList,
-    /// The elements will be logged.
-    is_logged: bool,
+    pub dcpl: Id,
+    /// That list, where it is not the program's own.
+    _own: Option<PropertyList>,
+    /// `None` if its elements will not be logged.
+    parts: Option<Parts>,
     /// `H5D_alloc_time_t` that the program asked for.
     allocation: Option<c_int>,
 }
@@ -49,40 +51,48 @@ impl Log {
         space: Id,
         dcpl: Id,
     ) -> Result<NewDataset, String> {
+        let library = &info.library;
         let is_parallel = self.is_parallel();
-        let list = PropertyList::copy(&info.library, dcpl);
-        let list = list.ok_or("the dataset creation property list cannot be copied")?;
-        let is_logged = info.library.nested(|f| {
-            is_loggable_type(f, datatype)
-                && is_loggable_layout(f, list.id, is_parallel)
-                && extent_of(f, space).is_some()
-        });
-        let mut new = NewDataset {
-            dcpl: list,
-            is_logged,
-            allocation: None,
+        let (parts, late) = library.nested(|f| {
+            if !is_loggable_type(f, datatype) || !is_loggable_layout(f, dcpl, is_parallel) {
+                return Ok((None, None));
+            }
+            let Some((dims, max_dims)) = extent_of(f, space) else {
+                return Ok((None, None));
+            };
+            let file_type = self.types.copy(library, f, datatype)?;
+            let parts = Parts {
+                dims,
+                max_dims,
+                storage: Storage::of(f, dcpl, &file_type),
+                file_type,
+            };
+            Ok::<_, String>((Some(parts), late_allocation(f, dcpl)))
+        })?;
+        let own = match (&parts, &late) {
+            (Some(_), None) => None,
+            (_, late) => Some(shadow_list(library, dcpl, late.as_ref())?),
         };
-        if is_logged {
-            new.allocation = late_allocation(info, new.dcpl.id);
-        } else {
-            info.library
-                .nested(|f| remove_foreign_filters(f, new.dcpl.id));
-        }
-        Ok(new)
+        Ok(NewDataset {
+            dcpl: own.as_ref().map_or(dcpl, |list| list.id),
+            _own: own,
+            parts,
+            allocation: late.map(|late| late.wanted),
+        })
     }
 
     /// A dataset was made in the shadow.
     pub fn made(
         &self,
         object: &Object,
-        new: &NewDataset,
+        mut new: NewDataset,
     ) -> Result<Option<std::sync::Arc<Dataset>>, String> {
-        let parts = if new.is_logged {
-            Some(parts_of(object)?)
-        } else {
-            None
-        };
-        Ok(self.add_dataset(header_of(object)?, parts, new.allocation))
+        let filtered = new.parts.as_mut();
+        if let Some(parts) = filtered.filter(|parts| parts.storage.has_filters()) {
+            // libhdf5 has told them more.
+            parts.storage = storage_of(object, &parts.file_type)?;
+        }
+        Ok(self.add_dataset(header_of(object)?, new.parts, new.allocation))
     }
 
     /// The logged dataset that an object is, where it is one.
@@ -99,25 +109,50 @@ impl Log {
     }
 }
 
-/// Lets the shadow give no space to elements. Returns what the program has asked for, if that is something else.
-fn late_allocation(info: &Info, dcpl: Id) -> Option<c_int> {
+/// Another time at which space is given to elements (`H5D_alloc_time_t`), so that the shadow gives none.
+struct LateAllocation {
+    /// What the program has asked for.
+    wanted: c_int,
+    late: c_int,
+}
+
+/// A copy of a creation property list for the shadow: with another time of allocation, or for a dataset that is not logged.
+fn shadow_list(
+    library: &Library,
+    dcpl: Id,
+    late: Option<&LateAllocation>,
+) -> Result<PropertyList, String> {
+    let list = PropertyList::copy(library, dcpl);
+    let list = list.ok_or("the dataset creation property list cannot be copied")?;
+    library.nested(|f| match late {
+        // SAFETY: the list is ours.
+        Some(LateAllocation { late, .. }) => unsafe {
+            (f.H5Pset_alloc_time)(list.id, *late);
+        },
+        None => remove_foreign_filters(f, list.id),
+    });
+    Ok(list)
+}
+
+/// What has to be changed in the list of a logged dataset. Mostly that is nothing.
+fn late_allocation(f: &Functions, dcpl: Id) -> Option<LateAllocation> {
     const LATE: c_int = 2;
     const INCREMENTAL: c_int = 3;
     const COMPACT: c_int = 0;
     const CHUNKED: c_int = 2;
     let mut wanted = 0;
-    // SAFETY: the list is ours.
-    info.library.nested(|f| unsafe {
+    // SAFETY: the library answers for any identifier, and there is a place for a number.
+    let layout = unsafe {
         (f.H5Pget_alloc_time)(dcpl, &mut wanted);
-        let late = match (f.H5Pget_layout)(dcpl) {
-            // Their elements lie in the header. libhdf5 takes no other time for them.
-            COMPACT => return None,
-            CHUNKED => INCREMENTAL,
-            _ => LATE,
-        };
-        (wanted != late).then(|| (f.H5Pset_alloc_time)(dcpl, late));
-        (wanted != late).then_some(wanted)
-    })
+        (f.H5Pget_layout)(dcpl)
+    };
+    let late = match layout {
+        // Their elements lie in the header. libhdf5 takes no other time for them.
+        COMPACT => return None,
+        CHUNKED => INCREMENTAL,
+        _ => LATE,
+    };
+    (wanted != late).then_some(LateAllocation { wanted, late })
 }
 
 /// Where an object lies.
@@ -242,39 +277,40 @@ fn ask(object: &Object, operation: c_int) -> Result<Id, String> {
     }
 }
 
-/// A type that is no object of a file. A committed one would keep the session open in which it is kept.
-fn transient(datatype: OwnedType, library: Library) -> Result<OwnedType, String> {
-    // SAFETY: the identifier is ours.
-    let copy = library.nested(|f| unsafe { (f.H5Tcopy)(datatype.id) });
-    match copy {
-        0.. => Ok(OwnedType::new(copy, library)),
-        _ => Err("a datatype cannot be copied".into()),
-    }
+/// What the creation property list of a dataset of the shadow says.
+fn storage_of(object: &Object, datatype: &OwnedType) -> Result<Storage, String> {
+    let dcpl = ask(object, DatasetGet::CREATION)?;
+    // SAFETY: the identifier is ours, and closed once.
+    Ok(object.info.library.nested(|f| unsafe {
+        let storage = Storage::of(f, dcpl, datatype);
+        (f.H5Pclose)(dcpl);
+        storage
+    }))
 }
 
 /// What a dataset of the shadow is made of.
 pub fn parts_of(object: &Object) -> Result<Parts, String> {
     let library = object.info.library;
-    let datatype = transient(
-        OwnedType::new(ask(object, DatasetGet::TYPE)?, library),
-        library,
-    )?;
+    let datatype = ask(object, DatasetGet::TYPE)?;
+    // SAFETY: the identifier is ours, and closed once.
+    let file_type = library.nested(|f| unsafe {
+        let copy = OwnedType::copy(&library, f, datatype);
+        (f.H5Tclose)(datatype);
+        copy
+    })?;
     let space = ask(object, DatasetGet::SPACE)?;
-    let dcpl = ask(object, DatasetGet::CREATION)?;
-    // SAFETY: the identifiers are ours, and closed once.
-    library.nested(|f| unsafe {
-        let element = (f.H5Tget_size)(datatype.id);
+    // SAFETY: see above.
+    let extent = library.nested(|f| unsafe {
         let extent = extent_of(f, space);
-        let storage = Storage::of(f, dcpl, &datatype, element);
         (f.H5Sclose)(space);
-        (f.H5Pclose)(dcpl);
-        let (dims, max_dims) = extent.ok_or("a dataset without an extent")?;
-        Ok(Parts {
-            file_type: datatype,
-            dims,
-            max_dims,
-            storage,
-        })
+        extent
+    });
+    let (dims, max_dims) = extent.ok_or("a dataset without an extent")?;
+    Ok(Parts {
+        dims,
+        max_dims,
+        storage: storage_of(object, &file_type)?,
+        file_type: file_type.into(),
     })
 }
 
