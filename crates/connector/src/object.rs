@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
+use crate::callbacks::wrap::Context;
 use crate::class::{Handle, Requests, kind};
 use crate::info::Info;
 use crate::library::Functions;
@@ -23,6 +24,8 @@ pub struct Object {
     pub session: Option<Arc<Session>>,
     /// The logged dataset, where it is one.
     pub dataset: Option<Arc<Dataset>>,
+    /// What other objects of its file are wrapped with, once it was asked for that.
+    pub(crate) context: OnceLock<Arc<Context>>,
     /// It keeps its session open.
     is_counted: bool,
     /// It is a handle of a file.
@@ -87,6 +90,7 @@ impl Object {
             info: Arc::clone(info),
             session: session.cloned(),
             dataset: None,
+            context: OnceLock::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
@@ -13,11 +14,39 @@ use crate::object::Object;
 use crate::session::Session;
 
 /// What an object needs to become one of ours.
-struct Context {
+#[derive(Debug)]
+pub struct Context {
     info: Arc<Info>,
     session: Option<Arc<Session>>,
-    /// That of the connector below, or null.
-    under: *mut c_void,
+    /// That of the connector below, or null. It never changes; threads may share it.
+    under: AtomicPtr<c_void>,
+}
+
+impl Context {
+    fn under(&self) -> *mut c_void {
+        self.under.load(Ordering::Relaxed)
+    }
+
+    fn new(object: &Object, under: *mut c_void) -> Arc<Self> {
+        Arc::new(Context {
+            info: Arc::clone(&object.info),
+            session: object.session.clone(),
+            under: AtomicPtr::new(under),
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let Info {
+            library, under_vol, ..
+        } = &*self.info;
+        let under = self.under();
+        if !under.is_null() {
+            // SAFETY: the context of the connector below, freed once.
+            library.quietly(|f| unsafe { (f.H5VLfree_wrap_ctx)(under, *under_vol) });
+        }
+    }
 }
 
 /// The object at the bottom.
@@ -37,9 +66,12 @@ pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_voi
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
     object.answer(Kind::Other, || {
-        let mut under = ptr::null_mut();
-        // The native connector has none, and each call of the program asks.
-        if !object.info.is_native() {
+        let own = if object.info.is_native() {
+            // The native connector has none, and each call of the program asks.
+            let own = || Context::new(object, ptr::null_mut());
+            Arc::clone(object.context.get_or_init(own))
+        } else {
+            let mut under = ptr::null_mut();
             // SAFETY: see the head of the module.
             let status = object.info.library.quietly(|f| unsafe {
                 (f.H5VLget_wrap_ctx)(object.under, object.info.under_vol, &mut under)
@@ -47,14 +79,10 @@ pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_voi
             if status < 0 {
                 return Ok(status);
             }
-        }
-        let own = Box::new(Context {
-            info: Arc::clone(&object.info),
-            session: object.session.clone(),
-            under,
-        });
+            Context::new(object, under)
+        };
         // SAFETY: the library gives a place for the context.
-        unsafe { context.write(Box::into_raw(own).cast()) };
+        unsafe { context.write(Arc::into_raw(own).cast_mut().cast()) };
         Ok(SUCCESS)
     })
 }
@@ -71,7 +99,7 @@ pub unsafe extern "C" fn wrap(
     let wrapped = info.library.caught(Kind::Other, || {
         // SAFETY: the object is one of the connector at the bottom, and the context that of the connector below.
         let under = info.library.quietly(|f| unsafe {
-            (f.H5VLwrap_object)(bottom, object_type, info.under_vol, context.under)
+            (f.H5VLwrap_object)(bottom, object_type, info.under_vol, context.under())
         });
         if under.is_null() {
             return Ok(ptr::null_mut());
@@ -103,14 +131,13 @@ pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
 /// Gives a context up.
 pub unsafe extern "C" fn free_context(context: *mut c_void) -> Status {
     // SAFETY: a context of ours, which the library gives up.
-    let context = unsafe { Box::from_raw(context.cast::<Context>()) };
+    let context = unsafe { Arc::from_raw(context.cast::<Context>()) };
+    // Others have it, too, in most cases.
+    let Some(context) = Arc::into_inner(context) else {
+        return SUCCESS;
+    };
     let info = Arc::clone(&context.info);
     let freed = info.library.caught(Kind::Other, || {
-        if !context.under.is_null() {
-            // SAFETY: the context of the connector below, freed once.
-            info.library
-                .quietly(|f| unsafe { (f.H5VLfree_wrap_ctx)(context.under, info.under_vol) });
-        }
         drop(context);
         Ok(SUCCESS)
     });

@@ -43,8 +43,6 @@ pub struct Dataset {
     pub extent: Mutex<Extent>,
     /// Whether an element was written.
     is_written: AtomicBool,
-    /// The dataspace that selected elements of it last.
-    pub last_space: AtomicI64,
     /// A predefined type that is that of the file: it never changes.
     pub same_type: AtomicI64,
 }
@@ -332,7 +330,6 @@ impl Dataset {
             allocation,
             extent: Mutex::new(Extent::new(parts.dims)),
             is_written: AtomicBool::new(false),
-            last_space: AtomicI64::new(-1),
             same_type: AtomicI64::new(-1),
         })
     }

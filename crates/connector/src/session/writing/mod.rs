@@ -55,6 +55,7 @@ pub use shadow::number_of;
 pub use shadow::release as release_shadows;
 
 use dataset::{Dataset, Parts, RecentTypes};
+use selection::SelectionBounds;
 use shadow::Shadow;
 
 /// The variables that hold the types of numbers in C programs.
@@ -104,6 +105,7 @@ struct State {
     reader: Reader,
     /// The blocks of the present call. Kept to save allocations.
     blocks: Blocks,
+    bounds: SelectionBounds,
     /// Types of the library that no program can change.
     predefined: Vec<Id>,
 }
@@ -147,6 +149,7 @@ impl Log {
             image: Vec::new(),
             reader: Reader::default(),
             blocks: Blocks::default(),
+            bounds: SelectionBounds::default(),
             predefined: PREDEFINED
                 .iter()
                 .filter_map(|name| library.identifier(name))

@@ -1,7 +1,6 @@
 //! What a program selects by dataspaces of its libhdf5: as blocks of a dataset, and as places in memory.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use h5logfs_host::types::Id;
 use h5logfs_output::{Blocks, Selection};
@@ -20,18 +19,81 @@ const MOST_DIMS: usize = 32;
 
 /// `H5S_sel_type`.
 mod kind {
-    pub const NONE: super::c_int = 0;
     pub const POINTS: super::c_int = 1;
     pub const ALL: super::c_int = 3;
 }
 
 type Numbers = [u64; MOST_DIMS];
 
-/// A box of elements.
-struct Box {
-    start: Numbers,
-    count: Numbers,
+/// Where libhdf5 puts the first and the last index of a selection in each dimension. It is kept, since programs make very
+/// many small writes. One value more than any dataspace has dimensions tells how many were put there.
+#[derive(Debug)]
+pub struct SelectionBounds {
+    first: [u64; MOST_DIMS + 1],
+    last: [u64; MOST_DIMS + 1],
+    rank: usize,
 }
+
+impl Default for SelectionBounds {
+    fn default() -> Self {
+        SelectionBounds {
+            first: [0; MOST_DIMS + 1],
+            last: [0; MOST_DIMS + 1],
+            rank: 0,
+        }
+    }
+}
+
+impl SelectionBounds {
+    /// No index of a selection.
+    const UNSET: u64 = u64::MAX;
+
+    /// The bounds of what a dataspace of `rank` dimensions selects, which has elements.
+    fn set(&mut self, space: Space<'_>, rank: usize) -> Result<(), String> {
+        self.rank = rank;
+        self.first[rank] = Self::UNSET;
+        if let Some(last) = rank.checked_sub(1) {
+            self.first[last] = Self::UNSET;
+        }
+        // SAFETY: both have room for the most dimensions.
+        let status = unsafe {
+            (space.f.H5Sget_select_bounds)(
+                space.id,
+                self.first.as_mut_ptr(),
+                self.last.as_mut_ptr(),
+            )
+        };
+        if status < 0 {
+            return Err(OUTSIDE.into());
+        }
+        let is_less = rank > 0 && self.first[rank - 1] == Self::UNSET;
+        if is_less || self.first[rank] != Self::UNSET {
+            space.check_rank(rank)?;
+            return Err(OUTSIDE.into());
+        }
+        for (last, first) in self.last.iter_mut().zip(&self.first).take(rank) {
+            *last = last.wrapping_sub(*first).wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> &[u64] {
+        &self.first[..self.rank]
+    }
+
+    /// The sides of the box.
+    fn count(&self) -> &[u64] {
+        &self.last[..self.rank]
+    }
+
+    /// Whether there are `elements` in the box.
+    fn has(&self, elements: u64) -> bool {
+        let sides = self.count().iter();
+        sides.fold(1, |n: u64, side| n.saturating_mul(*side)) == elements
+    }
+}
+
+const OUTSIDE: &str = "a selection that reaches out of its dataspace";
 
 /// A dataspace of the program.
 #[derive(Clone, Copy)]
@@ -57,6 +119,17 @@ impl<'a> Space<'a> {
         Ok((dims[..rank].to_vec(), max_dims[..rank].to_vec()))
     }
 
+    /// Fails if it has other dimensions than a dataset.
+    fn check_rank(self, wanted: usize) -> Result<(), String> {
+        let rank = self.rank()?;
+        if rank == wanted {
+            return Ok(());
+        }
+        Err(format!(
+            "a selection of {rank} dimensions in a dataset of {wanted}"
+        ))
+    }
+
     fn rank(self) -> Result<usize, String> {
         // SAFETY: the library answers for any identifier.
         checked_rank(unsafe { (self.f.H5Sget_simple_extent_ndims)(self.id) })
@@ -74,60 +147,35 @@ impl<'a> Space<'a> {
         u64::try_from(number).map_err(|_| "a dataspace without a selection".into())
     }
 
-    /// The box that is selected, where the selection is one, in row-major order.
-    fn one_box(self, rank: usize) -> Result<Option<Box>, String> {
+    /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
+    fn blocks(
+        self,
+        dims: &[u64],
+        bounds: &mut SelectionBounds,
+        blocks: &mut Blocks,
+    ) -> Result<(), String> {
+        const NOTHING: Selection<'_> = Selection::Blocks {
+            starts: &[],
+            counts: &[],
+        };
+        let rank = dims.len();
         let elements = self.elements()?;
-        let mut found = Box {
-            start: [0; MOST_DIMS],
-            count: [0; MOST_DIMS],
-        };
-        // SAFETY: both have room for the most dimensions.
-        let status = unsafe {
-            (self.f.H5Sget_select_bounds)(
-                self.id,
-                found.start.as_mut_ptr(),
-                found.count.as_mut_ptr(),
-            )
-        };
-        if status < 0 {
-            return Err("a selection that reaches out of its dataspace".into());
+        if rank == 0 || elements == 0 {
+            self.check_rank(rank)?;
+            return match elements {
+                0 => blocks.set(&NOTHING, &[1]),
+                _ => blocks.set(&Selection::All, dims),
+            };
         }
-        let mut in_bounds = 1u64;
-        for (count, start) in found.count.iter_mut().zip(&found.start).take(rank) {
-            // The bounds are the first and the last element.
-            *count = (*count).wrapping_sub(*start).wrapping_add(1);
-            in_bounds = in_bounds.saturating_mul(*count);
-        }
-        Ok((in_bounds == elements).then_some(found))
-    }
-
-    /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements. `is_known`: it has as
-    /// many dimensions.
-    fn blocks(self, dims: &[u64], is_known: bool, blocks: &mut Blocks) -> Result<(), String> {
-        let rank = if is_known { dims.len() } else { self.rank()? };
-        if rank != dims.len() {
-            return Err(format!(
-                "a selection of {rank} dimensions in a dataset of {}",
-                dims.len()
-            ));
+        bounds.set(self, rank)?;
+        let is_box = bounds.has(elements);
+        // Points have an order of their own.
+        if is_box && (elements == 1 || self.kind() != kind::POINTS) {
+            return blocks.set(&Selection::block(bounds.start(), bounds.count()), dims);
         }
         match self.kind() {
-            kind::NONE => blocks.set(
-                &Selection::Blocks {
-                    starts: &[],
-                    counts: &[],
-                },
-                &[1],
-            ),
-            _ if rank == 0 => blocks.set(&Selection::All, dims),
             kind::POINTS => self.points(rank, dims, blocks),
-            _ => match self.one_box(rank)? {
-                Some(Box { start, count }) => {
-                    let selection = Selection::block(&start[..rank], &count[..rank]);
-                    blocks.set(&selection, dims)
-                }
-                None => self.hyperslab(rank, dims, blocks),
-            },
+            _ => self.hyperslab(bounds, dims, blocks),
         }
     }
 
@@ -144,7 +192,13 @@ impl<'a> Space<'a> {
         blocks.set(&Selection::Points(&points), dims)
     }
 
-    fn hyperslab(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), String> {
+    fn hyperslab(
+        self,
+        bounds: &SelectionBounds,
+        dims: &[u64],
+        blocks: &mut Blocks,
+    ) -> Result<(), String> {
+        let rank = bounds.rank;
         let mut terms = [[0u64; MOST_DIMS]; 4];
         let [start, stride, count, block] = &mut terms;
         // SAFETY: all four have room for the most dimensions.
@@ -159,7 +213,7 @@ impl<'a> Space<'a> {
                 ) >= 0
         };
         // The terms lack the offset of the selection, which its bounds have.
-        if !is_regular || self.first()?[..rank] != terms[0][..rank] {
+        if !is_regular || bounds.start() != &terms[0][..rank] {
             return self.sequences(rank, dims, blocks);
         }
         let [start, stride, count, block] = &terms;
@@ -170,18 +224,6 @@ impl<'a> Space<'a> {
             block: &block[..rank],
         };
         blocks.set(&selection, dims)
-    }
-
-    /// The least coordinates of what is selected.
-    fn first(self) -> Result<Numbers, String> {
-        let (mut start, mut end): (Numbers, Numbers) = ([0; MOST_DIMS], [0; MOST_DIMS]);
-        // SAFETY: both have room for the most dimensions.
-        let status =
-            unsafe { (self.f.H5Sget_select_bounds)(self.id, start.as_mut_ptr(), end.as_mut_ptr()) };
-        match status {
-            0.. => Ok(start),
-            _ => Err("a selection that reaches out of its dataspace".into()),
-        }
     }
 
     /// Any selection: libhdf5 lists pieces of elements that follow each other.
@@ -258,24 +300,18 @@ fn rows(extent: &[u64], offset: u64, length: u64, starts: &mut Vec<u64>, counts:
     }
 }
 
-/// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`]. `known`: the dataspace that was used
-/// last, whose number of dimensions is that of the dataset.
+/// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
 pub fn dataset_blocks(
     f: &Functions,
     space: Id,
-    known: &AtomicI64,
     dims: &[u64],
+    bounds: &mut SelectionBounds,
     blocks: &mut Blocks,
 ) -> Result<(), String> {
     match space {
         ALL => blocks.set(&Selection::All, dims),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
-        _ => {
-            let is_known = known.load(Ordering::Relaxed) == space;
-            Space::new(f, space).blocks(dims, is_known, blocks)?;
-            known.store(space, Ordering::Relaxed);
-            Ok(())
-        }
+        _ => Space::new(f, space).blocks(dims, bounds, blocks),
     }
 }
 
@@ -290,7 +326,12 @@ pub enum Place {
 
 /// Where `elements` selected elements of a dataset lie in memory. As `H5Dread` and `H5Dwrite` take their dataspaces: a
 /// memory space of [`ALL`] is the file space.
-pub fn memory_place(f: &Functions, memory: Id, file: Id, elements: u64) -> Result<Place, String> {
+pub fn memory_place(
+    f: &Functions,
+    (memory, file): (Id, Id),
+    elements: u64,
+    bounds: &mut SelectionBounds,
+) -> Result<Place, String> {
     let id = match (memory, file) {
         (ALL, ALL) | (BLOCK, _) => return Ok(Place::From(0)),
         (ALL, file) => file,
@@ -312,9 +353,11 @@ pub fn memory_place(f: &Functions, memory: Id, file: Id, elements: u64) -> Resul
         return Ok(Place::Selected(id));
     }
     let rank = space.rank()?;
-    let Some(Box { start, count }) = space.one_box(rank)? else {
+    bounds.set(space, rank)?;
+    if !bounds.has(elements) {
         return Ok(Place::Selected(id));
-    };
+    }
+    let (start, count) = (bounds.start(), bounds.count());
     let (extent, _) = space.extent()?;
     // In one piece: behind the first dimension with more than one index, all of each.
     let first = count[..rank].iter().position(|count| *count > 1);
@@ -322,7 +365,7 @@ pub fn memory_place(f: &Functions, memory: Id, file: Id, elements: u64) -> Resul
     if !is_whole {
         return Ok(Place::Selected(id));
     }
-    let index = extent.iter().zip(&start);
+    let index = extent.iter().zip(start);
     Ok(Place::From(
         index.fold(0, |index, (side, start)| index * side + start),
     ))

@@ -12,7 +12,7 @@ use h5logfs_output::{Blocks, stored};
 
 use super::dataset::Dataset;
 use super::elements::{Conversion, Memory, are_equal};
-use super::selection::{dataset_blocks, memory_place};
+use super::selection::{SelectionBounds, dataset_blocks, memory_place};
 use super::{Log, Open, State};
 use crate::library::{Functions, Library};
 use crate::session::Transfer;
@@ -26,6 +26,7 @@ fn memory_of<B>(
     transfer: &Transfer<'_, B>,
     buf: *const c_void,
     blocks: &Blocks,
+    bounds: &mut SelectionBounds,
 ) -> Result<Memory, String> {
     let is_same = is_same_type(transfer.dataset, transfer.memory_type);
     let size = if is_same {
@@ -40,9 +41,9 @@ fn memory_of<B>(
         size,
         place: memory_place(
             f,
-            transfer.memory_space,
-            transfer.file_space,
+            (transfer.memory_space, transfer.file_space),
             blocks.elements,
+            bounds,
         )?,
         count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
     })
@@ -78,14 +79,14 @@ impl State {
         dataset_blocks(
             f,
             transfer.file_space,
-            &dataset.last_space,
             &extent.dims,
+            &mut self.bounds,
             &mut self.blocks,
         )?;
         if self.blocks.elements == 0 {
             return Ok(());
         }
-        let memory = memory_of(f, transfer, transfer.buf, &self.blocks)?;
+        let memory = memory_of(f, transfer, transfer.buf, &self.blocks, &mut self.bounds)?;
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
         let elements = unsafe { memory.gathered(library) }?;
         let elements = if self.is_type_of_file(f, dataset, memory.datatype) {
@@ -208,14 +209,14 @@ impl State {
         dataset_blocks(
             f,
             transfer.file_space,
-            &dataset.last_space,
             &dims,
+            &mut self.bounds,
             &mut self.blocks,
         )?;
         if self.blocks.elements == 0 {
             return Ok(());
         }
-        let memory = memory_of(f, transfer, transfer.buf, &self.blocks)?;
+        let memory = memory_of(f, transfer, transfer.buf, &self.blocks, &mut self.bounds)?;
         if memory.buf.is_null() {
             return Err("no buffer was given".into());
         }
