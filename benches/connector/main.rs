@@ -5,6 +5,9 @@
 //! target/release/examples/bench_connector --help
 //! ```
 //!
+//! HDF5's programs run with an HDF5 that takes no locks, as most parallel programs have it, and with one that is safe for
+//! threads, whose locks cost more than the rest of a small write.
+//!
 //! The contestants take turns, in another order in each round, with fresh processes and files. The first round does not
 //! count. `H5LOGFS_BENCH_LOGVOL` may name the directory of the Log VOL connector's plug-in, which takes part then.
 
@@ -14,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -39,6 +42,14 @@ struct Arguments {
     /// Datasets that are created.
     #[arg(long, default_value_t = 16_384)]
     datasets: u64,
+    /// How the HDF5 was built that programs use.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "bare,threads"
+    )]
+    hdf5: Vec<Build>,
     /// The program that closes logs; the plug-ins lie beside it.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -46,7 +57,9 @@ struct Arguments {
 
 /// What writes.
 struct Contestant {
-    name: &'static str,
+    name: String,
+    /// The number of the contestant that it is compared with.
+    native: usize,
     program: PathBuf,
     variables: Vec<(&'static str, OsString)>,
 }
@@ -83,20 +96,32 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// How parallel HDF5 1.14 was built.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Build {
+    /// Without locks.
+    Bare,
+    /// Safe for threads.
+    Threads,
+}
+
 /// The directory of parallel HDF5 1.14.
-fn parallel_hdf5() -> Result<PathBuf> {
+fn parallel_hdf5(build: Build) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/parallel-hdf5.sh");
-    let output = Command::new(script).output()?;
+    let options = match build {
+        Build::Bare => &["bare"][..],
+        Build::Threads => &[],
+    };
+    let output = Command::new(script).args(options).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     Ok(String::from_utf8(output.stdout)?.trim_end().into())
 }
 
-fn compile(dir: &Path) -> Result<PathBuf> {
-    let hdf5 = parallel_hdf5()?;
+fn compile(build: Build, program: PathBuf) -> Result<PathBuf> {
+    let hdf5 = parallel_hdf5(build)?;
     let lib = hdf5.join("lib");
-    let program = dir.join("hdf5");
     let compiled = Command::new("mpicc")
         .args(["-std=gnu11", "-O2", "-o"])
         .arg(&program)
@@ -137,34 +162,44 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
     let examples = examples.parent().ok_or("no directory")?;
     let built = examples.parent().ok_or("no directory")?.to_owned();
     let h5logfs = arguments.program.clone().unwrap_or(built.join("h5logfs"));
-    let hdf5 = compile(dir)?;
     let plugins = plugins(h5logfs.parent().ok_or("no directory")?, dir)?;
-    let mut all = vec![
-        Contestant {
-            name: "native",
+    let mut all: Vec<Contestant> = Vec::new();
+    for (number, build) in arguments.hdf5.iter().enumerate() {
+        let hdf5 = compile(*build, dir.join(format!("hdf5-{number}")))?;
+        let after = match build {
+            Build::Bare => "",
+            Build::Threads => ", thread-safe",
+        };
+        let native = all.len();
+        all.push(Contestant {
+            name: format!("native{after}"),
+            native,
             program: hdf5.clone(),
             variables: Vec::new(),
-        },
-        Contestant {
-            name: "connector",
-            program: hdf5.clone(),
+        });
+        all.push(Contestant {
+            name: format!("connector{after}"),
+            native,
+            program: hdf5,
             variables: vec![
-                ("HDF5_PLUGIN_PATH", plugins.into()),
+                ("HDF5_PLUGIN_PATH", plugins.clone().into()),
                 ("HDF5_VOL_CONNECTOR", "h5logfs".into()),
-                ("H5LOGFS_PROGRAM", h5logfs.into()),
+                ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
                 ("XDG_CACHE_HOME", dir.join("cache").into()),
             ],
-        },
-        Contestant {
-            name: "own API",
-            program: examples.join("bench_connector_own"),
-            variables: Vec::new(),
-        },
-    ];
+        });
+    }
+    all.push(Contestant {
+        name: "own API".into(),
+        native: 0,
+        program: examples.join("bench_connector_own"),
+        variables: Vec::new(),
+    });
     if let Some(logvol) = std::env::var_os("H5LOGFS_BENCH_LOGVOL") {
         all.push(Contestant {
-            name: "Log VOL",
-            program: hdf5,
+            name: "Log VOL".into(),
+            native: 0,
+            program: all[0].program.clone(),
             variables: vec![
                 ("HDF5_PLUGIN_PATH", logvol),
                 ("HDF5_VOL_CONNECTOR", "LOG under_vol=0;under_info={}".into()),
@@ -222,7 +257,7 @@ fn compare(
         }
     }
     println!(
-        "{:<12} {}  {:>9} {:>10} {:>12}",
+        "{:<22} {}  {:>9} {:>10} {:>12}",
         "",
         STEPS.map(|s| format!("{s:>9}")).join(""),
         "total s",
@@ -235,14 +270,14 @@ fn compare(
             .collect();
         let total = median(figures.iter().map(Figures::total));
         let ratio = median(
-            found[0]
+            found[contestant.native]
                 .iter()
                 .zip(figures)
                 .map(|(native, f)| native.total() / f.total()),
         );
         let memory = median(figures.iter().map(|f| f.memory)) / 1024.0;
         println!(
-            "{:<12} {}  {total:>9.3} {ratio:>10.2} {memory:>12.1}",
+            "{:<22} {}  {total:>9.3} {ratio:>10.2} {memory:>12.1}",
             contestant.name,
             steps.join("")
         );
