@@ -131,6 +131,11 @@ impl Section {
         }
     }
 
+    /// Lets no later entry share a selection of those so far.
+    pub fn forget_selections(&mut self) {
+        self.selections.clear();
+    }
+
     /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
         let record = record_of(dataset, blocks);

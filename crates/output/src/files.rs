@@ -319,6 +319,10 @@ impl Files {
         let moved = self.spill.move_to(offset);
         let offset = offset + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
+        if self.spill.own().is_some() {
+            // What this rank spills next lies in another file than these entries.
+            section.forget_selections();
+        }
         let header = extent_header(rank, self.flushes + 1, section, data).to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
         if len > 0 {
