@@ -121,8 +121,97 @@ for mode, locking in (('r', True), ('r+', 'best-effort')):
             check(part)
 ";
 
+/// Virtual datasets of logged datasets of the same log and of another one, while these are written.
+const SOURCES: &str = "
+import os, sys
+import h5py, numpy as np
+os.chdir(sys.argv[1])
+f = h5py.File('main.h5', 'w', libver='latest')
+g = h5py.File('other.h5', 'w')
+f['own'] = np.arange(6)
+g['part/values'] = np.arange(6) + 10
+grows = f.create_dataset('grows', (2, 3), 'i8', maxshape=(None, 3), chunks=(1, 3), fillvalue=-1)
+grows[...] = 7
+text = g.create_dataset('text', (4,), h5py.string_dtype())
+text[:] = ['a', 'b', 'c', 'd']
+layout = h5py.VirtualLayout((4, 6), 'i8')
+layout[0] = h5py.VirtualSource('.', 'own', (6,))
+layout[1] = h5py.VirtualSource('main.h5', 'own', (6,))
+layout[2] = h5py.VirtualSource('other.h5', 'part/values', (6,))
+f.create_virtual_dataset('all', layout, fillvalue=-5)
+layout = h5py.VirtualLayout((2, 3), 'i8', maxshape=(None, 3))
+layout[:h5py.UNLIMITED, :] = h5py.VirtualSource(grows)[:h5py.UNLIMITED, :]
+f.create_virtual_dataset('grown', layout, fillvalue=-6)
+layout = h5py.VirtualLayout((4,), h5py.string_dtype())
+layout[:] = h5py.VirtualSource(text)
+f.create_virtual_dataset('texts', layout)
+def check(f, own=np.arange(6), other=np.arange(6) + 10):
+    want = np.array([own, own, other, np.full(6, -5)])
+    assert np.array_equal(f['all'][...], want), f['all'][...]
+    assert np.array_equal(f['all'][1:3, ::2], want[1:3, ::2])
+    assert list(f['texts'].asstr()[:]) == ['a', 'b', 'c', 'd']
+check(f)
+assert f['grown'].shape == (2, 3) and (f['grown'][...] == 7).all()
+all_of_it = f['all']
+own = np.arange(6)
+for n in range(10):
+    own[n % 6] = 100 + n
+    f['own'][n % 6] = 100 + n
+    assert np.array_equal(all_of_it[0], own)
+check(f, own)
+g['part/values'][1] = 50
+other = np.arange(6) + 10
+other[1] = 50
+check(f, own, other)
+grows.resize(5, axis=0)
+grown = f['grown']
+assert grown.shape == (5, 3) and (grown[2:] == -1).all()
+grows[4] = 9
+assert (grown[4] == 9).all() and (grown[:2] == 7).all()
+try:
+    f['all'][0, 0] = 1
+except OSError as e:
+    assert 'write to these' in str(e), e
+else:
+    raise AssertionError('it is not refused')
+# A log that is read, and one that a link leads to, have a source that is written.
+f.close()
+g.close()
+f = h5py.File('main.h5', 'r')
+check(f, own, other)
+d = f['all']
+g = h5py.File('other.h5', 'r+')
+check(f, own, other)
+g['part/values'][2] = 51
+other[2] = 51
+check(f, own, other)
+assert np.array_equal(d[2], other)
+h = h5py.File('link.h5', 'w')
+h['main'] = h5py.ExternalLink('main.h5', '/')
+check(h['main'], own, other)
+f.close()
+check(h['main'], own, other)
+g['part/values'][3] = 52
+other[3] = 52
+check(h['main'], own, other)
+g.close()
+h.close()
+with h5py.File('main.h5') as f:
+    check(f, own, other)
+    assert f['grown'].shape == (5, 3) and (f['grown'][4] == 9).all()
+";
+
+#[test]
+fn virtual_datasets_show_what_was_written_to_their_sources() {
+    run(SOURCES);
+}
+
 #[test]
 fn what_is_changed_behind_a_link_is_changed_or_refused() {
+    run(CHANGES);
+}
+
+fn run(program: &str) {
     let connector = Connector::new();
     let mut variables = connector.used();
     variables.push(("H5LOGFS_MATCH", "*.h5".into()));
@@ -132,7 +221,7 @@ fn what_is_changed_behind_a_link_is_changed_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     python
         .with_variables(variables)
-        .run(CHANGES, &[dir.path().as_ref()]);
+        .run(program, &[dir.path().as_ref()]);
 }
 
 fn leads_to_other_files(format: &str) {

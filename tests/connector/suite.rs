@@ -7,9 +7,6 @@ use crate::common::readers::Python;
 use crate::common::suite::{Outcomes, count, differing, outcomes};
 
 const REFERENCES: &str = "a copy that follows references is refused";
-const OWN_SOURCE: &str =
-    "a virtual dataset of a logged dataset of its own file, before the file is closed";
-const OPEN_SOURCE: &str = "a virtual dataset of a log that is open for writing and was not flushed";
 const FILL: &str = "elements that were never written are undefined with this fill time: a log shows the fill value";
 const ADDRESS: &str = "elements in a log have no address in an HDF5 file";
 const IDENTIFIER: &str = "each log has an identifier of its own";
@@ -54,14 +51,6 @@ const FAIL_WITH_LOGS: &[(&str, &str)] = &[
     (
         "tests/test_h5d_direct_chunk.py::TestReadDirectChunkToOut::test_compressed_data",
         ADDRESS,
-    ),
-    (
-        "tests/test_vds/test_highlevel_vds.py::VDSUnlimitedTestCase::test_unlimited_axis",
-        OWN_SOURCE,
-    ),
-    (
-        "tests/test_vds/test_lowlevel_vds.py::test_virtual_prefix",
-        OPEN_SOURCE,
     ),
 ];
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
+use parking_lot::Mutex;
 
 use crate::callbacks::wrap::Context;
 use crate::class::{Handle, Requests, kind};
 use crate::info::Info;
 use crate::library::Functions;
-use crate::session::{Dataset, Session, Start};
+use crate::session::{Dataset, Fresh, Session, Start};
 
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
@@ -26,6 +27,10 @@ pub struct Object {
     pub dataset: Option<Arc<Dataset>>,
     /// What other objects of its file are wrapped with, once it was asked for that.
     pub(crate) context: OnceLock<Arc<Context>>,
+    /// Whether it is a virtual dataset; `None` within if it does not say.
+    pub is_virtual: OnceLock<Option<bool>>,
+    /// The same virtual dataset as it was flushed.
+    pub fresh: Mutex<Option<Fresh>>,
     /// It keeps its session open.
     is_counted: bool,
     /// It is a handle of a file.
@@ -91,6 +96,8 @@ impl Object {
             session: session.cloned(),
             dataset: None,
             context: OnceLock::new(),
+            is_virtual: OnceLock::new(),
+            fresh: Mutex::new(None),
         }
     }
 

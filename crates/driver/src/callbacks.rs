@@ -198,6 +198,15 @@ pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int 
     compared.unwrap_or(-1)
 }
 
+/// Orders two files, of which none is the same as another.
+///
+/// # Safety
+///
+/// As [`open`].
+pub unsafe extern "C" fn compare_places(one: *const File, other: *const File) -> c_int {
+    one.addr().cmp(&other.addr()) as c_int
+}
+
 /// Tells the features of a file, or of the driver.
 ///
 /// # Safety

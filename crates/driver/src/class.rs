@@ -174,5 +174,16 @@ pub static SESSION_DRIVER: Class = Class {
     ..DRIVER_TABLE
 };
 
+/// The driver of files that are opened once more: none is the same as another.
+pub static FRESH_DRIVER: Class = Class {
+    value: 0x4837,
+    name: FRESH_NAME.as_ptr(),
+    compare: callbacks::compare_places,
+    ..DRIVER_TABLE
+};
+
+/// The name of that driver.
+pub const FRESH_NAME: &CStr = c"h5logfs-fresh";
+
 /// The name of the driver of sessions.
 pub const SESSION_NAME: &CStr = c"h5logfs-session";

@@ -74,3 +74,12 @@ pub fn session_class() -> *const c_void {
 
 /// The name of that driver.
 pub const SESSION_DRIVER: &CStr = class::SESSION_NAME;
+
+/// The table of callbacks of the driver of files that are opened once more: libhdf5 takes no file of this driver for one
+/// that it has open. So each shows its log as it was when it was opened.
+pub fn fresh_class() -> *const c_void {
+    (&raw const class::FRESH_DRIVER).cast()
+}
+
+/// The name of that driver.
+pub const FRESH_DRIVER: &CStr = class::FRESH_NAME;

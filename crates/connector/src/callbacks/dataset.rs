@@ -93,7 +93,25 @@ struct Call<B> {
 type Below<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
 type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, String>;
 
-impl<B: Copy> Call<B> {
+/// Where the elements of a dataset are in memory.
+trait Buffer: Copy {
+    /// A place to read to.
+    fn place(self) -> *mut c_void;
+}
+
+impl Buffer for *mut c_void {
+    fn place(self) -> *mut c_void {
+        self
+    }
+}
+
+impl Buffer for *const c_void {
+    fn place(self) -> *mut c_void {
+        self.cast_mut()
+    }
+}
+
+impl<B: Buffer> Call<B> {
     /// Asks the logs of those datasets that are logged, and the connector below for the others.
     ///
     /// # Safety
@@ -198,8 +216,59 @@ impl<B: Copy> Call<B> {
         Ok(SUCCESS)
     }
 
-    /// Asks the connector below for all of them.
+    /// The same call for one of its datasets.
+    fn only(&self, at: usize) -> Self {
+        let arrays = &self.arrays;
+        let arrays = Arrays {
+            memory_types: arrays.memory_types.wrapping_add(at),
+            memory_spaces: arrays.memory_spaces.wrapping_add(at),
+            file_spaces: arrays.file_spaces.wrapping_add(at),
+            bufs: arrays.bufs.wrapping_add(at),
+        };
+        Call { arrays, ..*self }
+    }
+
+    /// Asks the connector below for all of them: a virtual dataset of which the logs hold elements in a file that is opened
+    /// for it, all others in their own.
     fn pass(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+        if self.effect == Effect::Writes {
+            for object in objects {
+                Session::check_virtual_write(object)?;
+            }
+            return self.pass_to_files(objects, below);
+        }
+        if objects.len() == 1 {
+            let arrays = &self.arrays;
+            // SAFETY: all arrays have a member, and the program has room at the buffer.
+            let read = |f: &Functions, dataset| unsafe {
+                (f.H5Dread)(
+                    dataset,
+                    *arrays.memory_types,
+                    *arrays.memory_spaces,
+                    *arrays.file_spaces,
+                    self.dxpl,
+                    (*arrays.bufs).place(),
+                )
+            };
+            return match Session::read_virtual(objects[0], read)? {
+                Some(status) => Ok(status),
+                None => self.pass_to_files(objects, below),
+            };
+        }
+        if !Session::has_virtual(objects)? {
+            return self.pass_to_files(objects, below);
+        }
+        for (at, object) in objects.iter().enumerate() {
+            let status = self.only(at).pass(&[object], below)?;
+            if status < 0 {
+                return Ok(status);
+            }
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Asks the connector below for all of them.
+    fn pass_to_files(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
         let Some(first) = objects.first() else {
             return Ok(SUCCESS);
         };

@@ -244,7 +244,7 @@ impl Session {
 }
 
 /// Whether a path is that of a log.
-fn is_log(path: &Path) -> bool {
+pub fn is_log(path: &Path) -> bool {
     matches!(
         direct::open(path, &Options::default()),
         Ok(direct::Opened::Log(_))

@@ -39,17 +39,20 @@ use h5logfs_host::types::{Id, SUCCESS, Status, access};
 
 use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
 use crate::info::{Info, PropertyList};
+use crate::library::Functions;
 use crate::object::{Effect, Object};
 
 mod elsewhere;
 mod file;
+mod fresh;
 mod reading;
 mod registry;
 mod writing;
 
-use elsewhere::Link;
 pub use elsewhere::Start;
+use elsewhere::{Link, is_log};
 use file::Descriptor;
+pub use fresh::Fresh;
 pub use registry::Identity;
 use writing::Log;
 
@@ -244,6 +247,11 @@ impl Session {
         self.is_changed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether [`Session::touch`] was called since that.
+    fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
     /// Whether [`Session::touch`] was called since the last time.
     pub fn take_changes(&self) -> bool {
         self.is_changed.swap(false, Ordering::Relaxed)
@@ -309,6 +317,32 @@ impl Session {
         }
         // SAFETY: the library gives the arguments of an operation.
         unsafe { file::answer(self, args) }
+    }
+
+    /// Whether one of the datasets is what [`Session::read_virtual`] reads.
+    pub fn has_virtual(objects: &[&Object]) -> Result<bool, String> {
+        for object in objects {
+            if fresh::is_wanted(object)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads a virtual dataset, while this process writes logs. `None`: the native file does.
+    pub fn read_virtual(
+        object: &Object,
+        read: impl FnOnce(&Functions, Id) -> Status,
+    ) -> Result<Option<Status>, String> {
+        if !fresh::is_wanted(object)? {
+            return Ok(None);
+        }
+        fresh::with(object, read).map(Some)
+    }
+
+    /// Fails for a virtual dataset whose elements would be written to logs.
+    pub fn check_virtual_write(object: &Object) -> Result<(), String> {
+        fresh::check_write(object)
     }
 
     /// Fails where the native file would take elements that are not logged, and each rank has one of its own.
@@ -438,7 +472,7 @@ impl Session {
     ) -> Result<Option<Status>, String> {
         match (&self.log, &object.dataset) {
             (Some(log), Some(dataset)) => log.dataset_get(object, dataset, args),
-            _ => Ok(None),
+            _ => fresh::extent(object, args),
         }
     }
 

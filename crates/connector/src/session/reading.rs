@@ -1,13 +1,14 @@
 //! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_uint, c_void};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, OpenLog, Options};
-use h5logfs_file_driver::SESSION_DRIVER;
+use h5logfs_file_driver::{FRESH_DRIVER, SESSION_DRIVER};
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status, access};
 
 use crate::class::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
@@ -152,6 +153,27 @@ fn with_driver<R>(info: &Arc<Info>, fapl: Id, call: impl FnOnce(Id) -> R) -> Res
         match set_driver(info, list, DRIVER, h5logfs_file_driver::class()) {
             0.. => Ok(call(list)),
             _ => Err("the file driver cannot be registered".into()),
+        }
+    })
+}
+
+/// Opens the file of a session once more, for reading. Its objects are none of ours.
+pub fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, String> {
+    /// `H5F_ACC_RDONLY`.
+    const READ_ONLY: c_uint = 0;
+    let name = CString::new(session.path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+    info.with_under_list(session.access.id, |list| {
+        if set_driver(info, list, FRESH_DRIVER, h5logfs_file_driver::fresh_class()) < 0 {
+            return Err("the file driver cannot be registered".into());
+        }
+        // SAFETY: the list is of this library, and the name is a C string. A function for connectors opens no files
+        // within a call for an object.
+        let file = info
+            .library
+            .nested(|f| unsafe { (f.H5Fopen)(name.as_ptr(), READ_ONLY, list) });
+        match file {
+            1.. => Ok(file),
+            _ => Err("its file cannot be opened as it was flushed".into()),
         }
     })
 }

@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use h5logfs_catalog::direct;
 
 use crate::info::Info;
 use crate::session::Session;
+use crate::session::writing::Log;
 
 /// Which file a log is, and for which libhdf5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,29 @@ pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, 
         let mut own = own.filter_map(|(_, session)| session.upgrade());
         own.find(|session| session.log.is_some() && session.number.get() == Some(&number))
     })
+}
+
+/// The logs that a library writes.
+pub fn written(library: usize) -> Result<Vec<Arc<Session>>, String> {
+    with(|open| {
+        let own = open.iter().filter(|(other, _)| other.library == library);
+        let own = own.filter_map(|(_, session)| session.upgrade());
+        own.filter(|session| session.log.as_ref().is_some_and(Log::is_open))
+            .collect()
+    })
+}
+
+/// What was flushed in this process: a number that grows with each flush that wrote something.
+static VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// That number.
+pub fn version() -> u64 {
+    VERSION.load(Ordering::Acquire)
+}
+
+/// A log was flushed or closed.
+pub fn grow_version() {
+    VERSION.fetch_add(1, Ordering::AcqRel);
 }
 
 fn with<R>(act: impl FnOnce(&mut Open) -> R) -> Result<R, String> {

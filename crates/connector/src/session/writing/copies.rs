@@ -13,6 +13,7 @@ use super::questions::{header_of, parts_of};
 use super::transfer::Region;
 use super::walk;
 use crate::class::Location;
+use crate::info::Info;
 use crate::object::{Effect, Object, pass_two};
 use crate::session::{Copy, Session};
 
@@ -84,8 +85,8 @@ fn expands_references(copy: &Copy<'_>) -> bool {
 }
 
 /// A default property list, which functions for plug-ins do not know by the number 0.
-pub fn default_list(object: &Object, variable: &CStr) -> Result<Id, String> {
-    let list = object.info.library.identifier(variable);
+pub fn default_list(info: &Info, variable: &CStr) -> Result<Id, String> {
+    let list = info.library.identifier(variable);
     list.ok_or_else(|| "the library has no default property lists".into())
 }
 
@@ -105,7 +106,7 @@ impl Opened {
         };
         let path = CString::new(path).map_err(|e| e.to_string())?;
         let info = &object.info;
-        let dapl = default_list(object, c"H5P_LST_DATASET_ACCESS_ID_g")?;
+        let dapl = default_list(info, c"H5P_LST_DATASET_ACCESS_ID_g")?;
         // SAFETY: the object is open, and the path is a C string.
         let under = info.library.quietly(|f| unsafe {
             (f.H5VLdataset_open)(

@@ -48,9 +48,12 @@ use parking_lot::Mutex;
 
 use crate::info::Info;
 use crate::library::Library;
+use crate::session::registry;
 pub use copies::copy_object;
 pub use opening::{create, has_usual_driver, open};
-pub use questions::{NewDataset, give_name, has_extent, is_version_2, name_of, place_of};
+pub use questions::{
+    NewDataset, give_name, has_extent, is_unlimited, is_version_2, name_of, path_of, place_of,
+};
 pub use shadow::number_of;
 pub use shadow::release as release_shadows;
 
@@ -185,6 +188,14 @@ impl Log {
             .is_some_and(|open| open.ranks.size() > 1)
     }
 
+    /// Whether this rank has written what is not flushed.
+    pub fn has_unflushed(&self) -> bool {
+        let state = self.state.lock();
+        let open = state.open.as_ref();
+        let has_spilled = open.is_some_and(|open| !open.files.spilled().is_empty());
+        has_spilled || !state.section.pending().is_empty()
+    }
+
     /// The logged dataset whose object header is at an address of the shadow.
     pub fn dataset(&self, header: u64) -> Option<Arc<Dataset>> {
         let state = self.state.lock();
@@ -291,6 +302,7 @@ impl State {
         let is_root = ranks.is_root();
         // This gives up the lock of the journal.
         files.close();
+        registry::grow_version();
         flushed?;
         let closed = if is_root {
             let sync = state.options.fsync != Fsync::None;
@@ -358,6 +370,7 @@ impl State {
             return check_outcome(path, "flush", committed).map_err(|e| e.to_string());
         }
         files.set_committed(largest);
+        registry::grow_version();
         section.set_flushed();
         section.forget_flushed();
         data.clear();

@@ -1,6 +1,6 @@
 //! What a program asks of a log that it writes, or of a dataset of it, and the shadow cannot answer.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -28,6 +28,8 @@ use crate::object::{Effect, Object};
 const EARLY: c_int = 1;
 /// `HADDR_UNDEF`.
 const NO_ADDRESS: Address = Address::MAX;
+/// `H5S_UNLIMITED`.
+const UNLIMITED: u64 = u64::MAX;
 
 /// What a dataset that is about to be made becomes.
 #[derive(Debug)]
@@ -215,9 +217,17 @@ pub fn place_of(object: &Object, object_type: c_int) -> Result<Place, String> {
 
 /// The path of an object in its file, as a person is told it.
 pub fn name_of(object: &Object) -> String {
+    path_of(object).map_or_else(
+        |_| "without a name".into(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+/// The path of a dataset in its file.
+pub fn path_of(object: &Object) -> Result<CString, String> {
     /// Longer paths are cut.
-    const ROOM: usize = 1024;
-    let mut bytes = [0u8; ROOM];
+    const ROOM: usize = 1 << 16;
+    let mut bytes = vec![0u8; ROOM];
     let mut length = 0;
     let location = Location {
         from: kind::DATASET,
@@ -242,8 +252,8 @@ pub fn name_of(object: &Object) -> String {
     });
     let name = CStr::from_bytes_until_nul(&bytes);
     match name {
-        Ok(name) if status >= 0 && !name.is_empty() => name.to_string_lossy().into_owned(),
-        _ => "without a name".into(),
+        Ok(name) if status >= 0 && !name.is_empty() => Ok(name.to_owned()),
+        _ => Err("no path leads to it".into()),
     }
 }
 
@@ -257,6 +267,19 @@ pub fn has_extent(object: &Object) -> bool {
         let found = extent_of(f, space).is_some();
         (f.H5Sclose)(space);
         found
+    })
+}
+
+/// Whether an extent has a dimension without a limit.
+pub fn is_unlimited(object: &Object) -> bool {
+    let Ok(space) = ask(object, DatasetGet::SPACE) else {
+        return false;
+    };
+    // SAFETY: the identifier is ours, and closed once.
+    object.info.library.nested(|f| unsafe {
+        let found = extent_of(f, space);
+        (f.H5Sclose)(space);
+        found.is_some_and(|(_, max_dims)| max_dims.contains(&UNLIMITED))
     })
 }
 

@@ -59,7 +59,7 @@ struct GroupFacts {
 pub fn datasets(object: &Object, location: &Location, name: &CStr) -> Result<Vec<CString>, String> {
     let mut walk = Walk {
         info: &object.info,
-        lapl: default_list(object, c"H5P_LST_LINK_ACCESS_ID_g")?,
+        lapl: default_list(&object.info, c"H5P_LST_LINK_ACCESS_ID_g")?,
         seen: HashSet::new(),
         found: Vec::new(),
     };
