@@ -9,6 +9,7 @@
 //! | `appending` | logs that are opened again |
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
+//! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
 //! | `refusals` | what several ranks are refused, and errors on one rank |
@@ -24,6 +25,7 @@
 mod common;
 
 mod appending;
+mod elements;
 mod elsewhere;
 mod errors;
 mod files;

@@ -7,50 +7,25 @@ use crate::common::readers::Python;
 use crate::common::suite::{Outcomes, count, differing, outcomes};
 
 const REFERENCES: &str = "a copy that follows references is refused";
-const FILL: &str = "elements that were never written are undefined with this fill time: a log shows the fill value";
-const ADDRESS: &str = "elements in a log have no address in an HDF5 file";
+const LAYOUT: &str = "a log has a layout of its own";
 const IDENTIFIER: &str = "each log has an identifier of its own";
 const SIZE: &str = "the test writes 128 bytes as an unfiltered chunk of 64";
 
 /// Tests that fail where new files become logs, each with its reason. What users are told of them is in docs/limits.md.
 const FAIL_WITH_LOGS: &[(&str, &str)] = &[
-    (
-        "tests/test_dataset.py::TestFillTime::test_fill_time_never",
-        FILL,
-    ),
-    (
-        "tests/test_dataset.py::TestFillTime::test_resize_chunk_fill_time_never",
-        FILL,
-    ),
     ("tests/test_file.py::test_reproducible_file", IDENTIFIER),
     (
-        "tests/test_file2.py::TestFileMetaBlockSize::test_file_create_with_meta_block_size_4096",
-        ADDRESS,
-    ),
-    (
         "tests/test_file2.py::TestFileMetaBlockSize::test_file_create_with_meta_block_size_512",
-        ADDRESS,
+        LAYOUT,
     ),
     (
         "tests/test_file_alignment.py::TestFileAlignment::test_alignment_set_above_threshold",
-        ADDRESS,
-    ),
-    (
-        "tests/test_file_alignment.py::TestFileAlignment::test_alignment_set_below_threshold",
-        ADDRESS,
-    ),
-    (
-        "tests/test_file_alignment.py::TestFileAlignment::test_no_alignment_set",
-        ADDRESS,
+        LAYOUT,
     ),
     ("tests/test_group.py::TestCopy::test_copy_refs", REFERENCES),
     (
         "tests/test_h5d_direct_chunk.py::TestReadDirectChunk::test_read_uncompressed_offsets",
         SIZE,
-    ),
-    (
-        "tests/test_h5d_direct_chunk.py::TestReadDirectChunkToOut::test_compressed_data",
-        ADDRESS,
     ),
 ];
 

@@ -20,6 +20,7 @@ use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::{Piece, TableBytes};
 use h5logfs_core::log::{GrowingTable, Logged};
 use h5logfs_core::task::Task;
+pub use h5logfs_core::view::elements::Placed;
 use h5logfs_core::view::elements::{DecodedRecords, ElementForm, Elements, Unwritten};
 
 use crate::entries::Section;
@@ -107,6 +108,26 @@ impl Reader {
         wanted: &Bounds,
         out: &mut [u8],
     ) -> Result<(), String> {
+        self.with_elements(written, dataset, |elements| elements.read(wanted, out))?
+    }
+
+    /// Where a box of a dataset lies in one piece of a data file, if it does. What is not written to a file has no place.
+    pub fn place(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        wanted: &Bounds,
+    ) -> Result<Option<Placed>, String> {
+        self.with_elements(written, dataset, |elements| elements.place(wanted))
+    }
+
+    /// Calls with all elements of a dataset.
+    fn with_elements<R>(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        act: impl FnOnce(&Elements<'_>) -> R,
+    ) -> Result<R, String> {
         let Written {
             files,
             section,
@@ -150,7 +171,7 @@ impl Reader {
             }),
             decoded,
         };
-        elements.read(wanted, out)
+        Ok(act(&elements))
     }
 }
 

@@ -148,7 +148,7 @@ impl Shown<'_> {
         let fill = if Shape::of(datatype)?.has_pointers() {
             Vec::new()
         } else {
-            h5::fill_value(creation, datatype)?
+            h5::unwritten_value(creation, datatype)?
         };
         self.datasets.push(Dataset {
             name: template.at.path.to_owned(),

@@ -11,7 +11,7 @@ use super::resolve::{BoxRecords, Overlap, Run};
 use crate::boxes::Bounds;
 use crate::filters;
 use crate::index::DatasetIndex;
-use crate::log::model::{Block, Record, StoredBytes};
+use crate::log::model::{Block, Encoding, Record, StoredBytes};
 use crate::log::source_file::SourceFile;
 use crate::memory::Reserved;
 use crate::task::Task;
@@ -53,7 +53,70 @@ pub struct Elements<'a> {
     pub decoded: &'a DecodedRecords,
 }
 
+/// Where a box of elements lies in one piece of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// The source.
+    pub source: u16,
+    /// The first byte, counted from the start of its file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// They went through the filters of the dataset.
+    pub is_filtered: bool,
+}
+
 impl Elements<'_> {
+    /// Where a box of elements lies in one piece of a file: as it is, or as a record that is the box after the filters of
+    /// the dataset. `None` where it does not.
+    pub fn place(&self, wanted: &Bounds) -> Option<Placed> {
+        let sides: Vec<u64> = wanted.count().collect();
+        let records = BoxRecords {
+            indexes: self.indexes,
+            bounds: wanted,
+            sides: &sides,
+        };
+        let mut only = None;
+        let missing = records.runs(self.task, |record, block, run| {
+            if only.is_some() || record.fault.is_some() {
+                return Err("several pieces".into());
+            }
+            only = Some(self.piece(wanted, record, block, run));
+            Ok(())
+        });
+        only.flatten().filter(|_| missing == Ok(0))
+    }
+
+    /// Where a run of a record lies that has all elements of a box.
+    fn piece(
+        &self,
+        wanted: &Bounds,
+        record: &Record<'_>,
+        block: &Block<'_>,
+        run: Run,
+    ) -> Option<Placed> {
+        let stored = record.stored;
+        let source = self.sources.get(usize::from(stored.source))?;
+        let (offset, len) = match stored.encoding {
+            Encoding::Raw => {
+                let size = self.form.size;
+                let skipped = run.in_record.checked_mul(size)?;
+                (
+                    stored.offset.checked_add(skipped)?,
+                    run.len.checked_mul(size)?,
+                )
+            }
+            Encoding::Pipeline if is_all_of(record, block, wanted) => (stored.offset, stored.len),
+            _ => return None,
+        };
+        Some(Placed {
+            source: stored.source,
+            offset: source.one_piece(offset, len)?,
+            len,
+            is_filtered: stored.encoding == Encoding::Pipeline,
+        })
+    }
+
     /// Fills `out` with the elements of a box, in row-major order. The box must not be empty, lie within the extent, and
     /// have as many elements as fit into `out`.
     pub fn read(&self, wanted: &Bounds, out: &mut [u8]) -> Result<(), String> {
@@ -164,4 +227,11 @@ impl Elements<'_> {
         reservation.shrink_to(decoded.capacity() as u64);
         Ok(Reserved::new(decoded, reservation))
     }
+}
+
+/// Whether a block is a box, and all that its record has.
+fn is_all_of(record: &Record<'_>, block: &Block<'_>, wanted: &Bounds) -> bool {
+    record.selection.is_none()
+        && block.start == wanted.start
+        && block.count.iter().copied().eq(wanted.count())
 }

@@ -164,6 +164,17 @@ pub fn filters(creation: &Id) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
+/// What elements are that were never written, as one element of the given type; empty for zeros. As in a file of libhdf5, a
+/// dataset into which no fill value is ever to be written has zeros.
+pub fn unwritten_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
+    let mut time = H5D_fill_time_t::H5D_FILL_TIME_IFSET;
+    h5!(H5Pget_fill_time(creation.0, &mut time))?;
+    if time == H5D_fill_time_t::H5D_FILL_TIME_NEVER {
+        return Ok(Vec::new());
+    }
+    fill_value(creation, datatype)
+}
+
 /// The fill value as one element of the given type; empty if the user defined none.
 pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;

@@ -2,6 +2,7 @@
 
 use h5logfs_core::filters::{self, Filter};
 use h5logfs_output::Selection;
+use h5logfs_output::reading::Placed;
 
 use super::dataset::Dataset;
 use super::transfer::Region;
@@ -71,16 +72,52 @@ impl Log {
         Ok(stored.len() as u64)
     }
 
-    /// Stored size of the chunk that an element lies in; 0 where it was not written, or lies outside. Local.
-    pub fn chunk_size_at(&self, dataset: &Dataset, place: &[u64]) -> Result<u64, String> {
+    /// The first element of the chunk that an element lies in. `None` if it lies outside. Local.
+    pub fn chunk_at(&self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, String> {
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let first = |(at, side): (&u64, &u64)| at / side * side;
         let offset: Vec<u64> = place.iter().zip(shape).map(first).collect();
         let dims = dataset.extent.lock().dims.clone();
-        if offset.iter().zip(&dims).any(|(at, dim)| at >= dim) {
-            return Ok(0);
+        let is_inside = offset.iter().zip(&dims).all(|(at, dim)| at < dim);
+        Ok(is_inside.then_some(offset))
+    }
+
+    /// Where the elements of a dataset without chunks lie in the log file, in one piece. Local.
+    pub fn offset(&self, dataset: &Dataset) -> Result<Option<u64>, String> {
+        if dataset.chunk.is_some() || !dataset.is_written() {
+            return Ok(None);
         }
-        self.chunk_size(dataset, &offset)
+        let dims = dataset.extent.lock().dims.clone();
+        let start = vec![0; dims.len()];
+        let region = Region {
+            start: &start,
+            count: &dims,
+        };
+        let found = self.state.lock().place(dataset, &dims, region)?;
+        Ok(found.map(|found| found.offset))
+    }
+
+    /// Where a chunk of so many stored bytes lies in the log file, in one piece. Local.
+    pub fn chunk_offset(
+        &self,
+        dataset: &Dataset,
+        offset: &[u64],
+        size: u64,
+    ) -> Result<Option<u64>, String> {
+        let dims = dataset.extent.lock().dims.clone();
+        let shape = checked_shape(dataset, &dims, offset)?;
+        // A file of HDF5 has all of a chunk, also where it ends behind the extent.
+        if size == 0 || within(offset, &shape, &dims) != shape {
+            return Ok(None);
+        }
+        let region = Region {
+            start: offset,
+            count: &shape,
+        };
+        let found = self.state.lock().place(dataset, &dims, region)?;
+        let is_chunk =
+            |found: &Placed| found.len == size && found.is_filtered != dataset.filters.is_empty();
+        Ok(found.filter(is_chunk).map(|found| found.offset))
     }
 
     /// The first elements of all chunks that were written, in row-major order. Local.

@@ -35,7 +35,7 @@ pub struct Dataset {
     pub filters: Vec<Filter>,
     /// The program gave it filters that only it knows. Its elements are logged as they are.
     pub has_foreign_filters: bool,
-    /// One element of fill value; empty for zeros.
+    /// What an element is that was not written; empty for zeros.
     pub fill: Vec<u8>,
     /// `H5D_alloc_time_t` that the program asked for: the shadow has another one.
     pub allocation: Option<c_int>,
@@ -271,6 +271,8 @@ impl Storage {
     /// Of a dataset that was made with this list, of elements of this type.
     pub fn of(f: &Functions, dcpl: Id, datatype: &OwnedType) -> Self {
         const USER_DEFINED: c_int = 2;
+        /// `H5D_FILL_TIME_NEVER`: what was not written is zeros.
+        const NEVER: c_int = 1;
         let mut chunk = [0u64; 32];
         // SAFETY (all calls here): there is room for the most dimensions, and for one element.
         let rank = match unsafe { (f.H5Pget_layout)(dcpl) } {
@@ -281,9 +283,11 @@ impl Storage {
             .ok()
             .map(|rank| chunk[..rank].to_vec());
         let mut fill = Vec::new();
-        let mut defined = 0;
-        let status = unsafe { (f.H5Pfill_value_defined)(dcpl, &mut defined) };
-        if status >= 0 && defined == USER_DEFINED {
+        let (mut defined, mut time) = (0, 0);
+        let status = unsafe {
+            (f.H5Pget_fill_time)(dcpl, &mut time) | (f.H5Pfill_value_defined)(dcpl, &mut defined)
+        };
+        if status >= 0 && defined == USER_DEFINED && time != NEVER {
             fill = vec![0; datatype.element];
             let buf = fill.as_mut_ptr().cast::<c_void>();
             if unsafe { (f.H5Pget_fill_value)(dcpl, datatype.id, buf) } < 0 {

@@ -490,26 +490,55 @@ impl Log {
                     ptr::copy_nonoverlapping(found.as_ptr(), asked.offset, rank);
                 }
                 let size = self.chunk_size(dataset, found)?;
-                give_facts(asked.filters, asked.address, asked.size, size);
+                let address = self.address(dataset, found, size, asked.address)?;
+                give_facts(asked.filters, asked.address, asked.size, (address, size));
             },
             operation::CHUNK_INFO_BY_COORD => unsafe {
                 let asked = &*args.arguments.cast::<ChunkInfoByCoord>();
-                let size = self.chunk_size_at(dataset, at(asked.offset))?;
-                give_facts(asked.filters, asked.address, asked.size, size);
+                let found = self.chunk_at(dataset, at(asked.offset))?;
+                let facts = match found {
+                    Some(chunk) => {
+                        let size = self.chunk_size(dataset, &chunk)?;
+                        (self.address(dataset, &chunk, size, asked.address)?, size)
+                    }
+                    None => (NO_ADDRESS, 0),
+                };
+                give_facts(asked.filters, asked.address, asked.size, facts);
             },
             operation::CHUNK_ITER => unsafe {
                 let asked = &*args.arguments.cast::<ChunkIter>();
                 for chunk in self.written_chunks(dataset)? {
                     let size = self.chunk_size(dataset, &chunk)?;
-                    let said = (asked.operation)(chunk.as_ptr(), 0, NO_ADDRESS, size, asked.data);
+                    let place = self.chunk_offset(dataset, &chunk, size)?;
+                    let address = place.unwrap_or(NO_ADDRESS);
+                    let said = (asked.operation)(chunk.as_ptr(), 0, address, size, asked.data);
                     if said != 0 {
                         return Ok(Some(said));
                     }
                 }
             },
+            operation::OFFSET => unsafe {
+                let place = *args.arguments.cast::<*mut Address>();
+                *place = self.offset(dataset)?.unwrap_or(NO_ADDRESS);
+            },
             _ => return Ok(None),
         }
         Ok(Some(SUCCESS))
+    }
+
+    /// The address of a chunk, if it is asked for.
+    fn address(
+        &self,
+        dataset: &Dataset,
+        offset: &[Size],
+        size: Size,
+        place: *const Address,
+    ) -> Result<Address, String> {
+        if place.is_null() {
+            return Ok(NO_ADDRESS);
+        }
+        let found = self.chunk_offset(dataset, offset, size)?;
+        Ok(found.unwrap_or(NO_ADDRESS))
     }
 }
 
@@ -535,19 +564,24 @@ unsafe fn chunk_to_write<'a>(
     }
 }
 
-/// Tells facts on a chunk where a program asks for them. It has no address in a file.
+/// Tells facts on a chunk where a program asks for them.
 ///
 /// # Safety
 ///
 /// The places are those of a program, or null.
-unsafe fn give_facts(filters: *mut c_uint, address: *mut Address, place: *mut Size, size: Size) {
+unsafe fn give_facts(
+    filters: *mut c_uint,
+    address: *mut Address,
+    place: *mut Size,
+    (found, size): (Address, Size),
+) {
     // SAFETY: the caller says so.
     unsafe {
         if !filters.is_null() {
             *filters = 0;
         }
         if !address.is_null() {
-            *address = NO_ADDRESS;
+            *address = found;
         }
         if !place.is_null() {
             *place = size;

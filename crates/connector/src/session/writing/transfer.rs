@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use h5logfs_core::boxes::Bounds;
 use h5logfs_host::types::Id;
 use h5logfs_output::files::Files;
-use h5logfs_output::reading::{Readable, Reader, Written};
+use h5logfs_output::reading::{Placed, Readable, Reader, Written};
 use h5logfs_output::{Blocks, stored};
 
 use super::dataset::Dataset;
@@ -313,13 +313,32 @@ impl State {
         dims: &[u64],
         region: Region<'_>,
     ) -> Result<bool, String> {
-        let ends = region.start.iter().zip(region.count).map(|(s, c)| s + c);
-        let bounds = Bounds {
-            start: region.start.to_vec(),
-            end: ends.collect(),
-        };
+        let bounds = bounds_of(region);
         let (reader, written) = self.reader()?;
         reader.is_written(&written, &readable(dataset, dims), &bounds)
+    }
+
+    /// Where a box of elements lies in one piece of the log file, if it does. What is buffered goes there before. Where
+    /// several ranks write, or several files, the places of others are not known.
+    pub(super) fn place(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        region: Region<'_>,
+    ) -> Result<Option<Placed>, String> {
+        let path = &self.path;
+        let Some(Open { ranks, files }) = &mut self.open else {
+            return Err(format!("{}: the file is closed", path.display()));
+        };
+        if ranks.size() > 1 || files.header().subfiles > 0 || !files.spills_in_place() {
+            return Ok(None);
+        }
+        if !self.section.pending().is_empty() {
+            spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
+        }
+        let wanted = bounds_of(region);
+        let (reader, written) = self.reader()?;
+        reader.place(&written, &readable(dataset, dims), &wanted)
     }
 
     /// The reader, and what it reads.
@@ -334,6 +353,14 @@ impl State {
             data: &self.data,
         };
         Ok((&mut self.reader, written))
+    }
+}
+
+fn bounds_of(region: Region<'_>) -> Bounds {
+    let ends = region.start.iter().zip(region.count).map(|(s, c)| s + c);
+    Bounds {
+        start: region.start.to_vec(),
+        end: ends.collect(),
     }
 }
 
