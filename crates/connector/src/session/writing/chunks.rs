@@ -106,8 +106,9 @@ impl Log {
     ) -> Result<Option<u64>, String> {
         let dims = dataset.extent.lock().dims.clone();
         let shape = checked_shape(dataset, &dims, offset)?;
-        // A file of HDF5 has all of a chunk, also where it ends behind the extent.
-        if size == 0 || within(offset, &shape, &dims) != shape {
+        // A file of HDF5 has all of a chunk, also where it ends behind the extent, and after all filters.
+        let is_whole = within(offset, &shape, &dims) == shape && !dataset.has_foreign_filters;
+        if size == 0 || !is_whole {
             return Ok(None);
         }
         let region = Region {

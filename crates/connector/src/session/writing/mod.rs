@@ -193,7 +193,7 @@ impl Log {
         let state = self.state.lock();
         let open = state.open.as_ref();
         let has_spilled = open.is_some_and(|open| !open.files.spilled().is_empty());
-        has_spilled || !state.section.pending().is_empty()
+        has_spilled || state.section.pending_len() > 0
     }
 
     /// The logged dataset whose object header is at an address of the shadow.

@@ -333,8 +333,9 @@ impl State {
         if ranks.size() > 1 || files.header().subfiles > 0 || !files.spills_in_place() {
             return Ok(None);
         }
-        if !self.section.pending().is_empty() {
-            spill(files, ranks.rank(), &mut self.section, &mut self.data, &[])?;
+        if self.section.pending_len() > 0 {
+            let section = self.section.section();
+            spill(files, ranks.rank(), section, &mut self.data, &[])?;
         }
         let wanted = bounds_of(region);
         let (reader, written) = self.reader()?;
