@@ -1,9 +1,10 @@
 //! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
 //! The data stay where they are. The table of entries goes behind them. The superblock and the log's own objects go
-//! into the space in front of them (`front`). Last, libhdf5 adds the user's objects at the end: those of definitions
-//! (`objects`), or those of a shadow (`stored`). Until the journal is removed, all of this can be repeated, however far it
-//! came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through HDF5 itself.
+//! into the space in front of them (`front`). Last, the user's objects, which libhdf5 makes in memory, go to the end: those
+//! of definitions (`objects`), or those of a shadow (`stored`). Until the journal is removed, all of this can be repeated,
+//! however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
+//! HDF5 itself.
 
 mod anchor;
 mod front;
@@ -17,19 +18,17 @@ pub use front::Role;
 pub(crate) use objects::make_objects;
 pub use recover::{How, Recovered, close_again, recover};
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::hdf5_sys::{self as h5, Id};
+use crate::hdf5_sys::{self as h5, Added, Id};
 use front::{Front, closed_front};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::definition::{Defined, Definition};
-use h5logfs_core::journal::extent::check_id;
+use h5logfs_core::journal::extent::{FRONT, check_id};
 use h5logfs_core::journal::{FileId, Header};
 use stored::OpenShadow;
 
@@ -77,20 +76,19 @@ pub fn write_objects(
     let block = definitions.len() as u64 * 512;
     let file = open_to_write(path, id)?;
     let write = |opened: &Id| make_objects(opened, definitions, datasets);
-    add_objects(&file, block, write).map_err(|e| Error::bad_file(path, plain(&e)))
+    let ((), added) = make(path, &file, block, write)?;
+    added.write_to(&file).map_err(|e| Error::io(path, e))
 }
 
 /// Adds the objects of a shadow to a file that has its front. Returns what could not be copied.
 fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec<Diagnostic>> {
     let file = open_to_write(path, id)?;
-    // Where the log ends. The objects follow.
-    let end = file.metadata().map_err(|e| Error::io(path, e))?.len();
-    let copied = add_objects(&file, shadow.size(), |opened| shadow.write(opened));
-    let copied = copied.and_then(|copied| {
-        stored::set_times(&file, end, &copied.times)?;
-        Ok(copied.diagnostics)
-    });
-    copied.map_err(|e| Error::bad_file(path, plain(&e)))
+    let write = |opened: &Id| shadow.write(opened);
+    let (copied, added) = make(path, &file, shadow.size(), write)?;
+    let added = stored::set_times(added, &copied.times);
+    let added = added.map_err(|e| Error::bad_file(path, e))?;
+    added.write_to(&file).map_err(|e| Error::io(path, e))?;
+    Ok(copied.diagnostics)
 }
 
 fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
@@ -99,18 +97,16 @@ fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
     file.map_err(|e| Error::io(path, e))
 }
 
-/// Lets libhdf5 write to an open file: the path may lead to another one by now. `size` is about that of what is added.
-fn add_objects<T>(
+/// Lets libhdf5 make objects that are to be added to a file. `size` is about that of the objects.
+fn make<T>(
+    path: &Path,
     file: &File,
     size: u64,
     write: impl FnOnce(&Id) -> std::result::Result<T, String>,
-) -> std::result::Result<T, String> {
-    let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+) -> Result<(T, Added)> {
     let block = size.clamp(2 << 10, 1 << 20);
-    let opened = h5::open_to_write(&name.map_err(|e| e.to_string())?, block)?;
-    let written = write(&opened)?;
-    h5::close_file(opened)?;
-    Ok(written)
+    let added = Added::to(file, FRONT).map_err(|e| Error::io(path, e))?;
+    h5::add(added, block, write).map_err(|e| Error::bad_file(path, plain(&e)))
 }
 
 /// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.

@@ -4,21 +4,17 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use super::anchor::{AnchorNumbers, AnchorWriter};
 use crate::dataset::{NewLink, Template};
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Added, Id, Space};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use h5logfs_core::filters::Filter;
-use h5logfs_core::image::{HeaderBytes, HeaderBytesMut, Image, ObjectTimes};
-use h5logfs_core::journal::extent::FRONT;
+use h5logfs_core::image::{Image, ObjectTimes};
 use h5logfs_core::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, String>;
@@ -210,66 +206,11 @@ impl StoredDatasets<'_> {
     }
 }
 
-/// Sets the times of objects in a file, which must not be open in libhdf5. They lie in its front, and behind `start`.
-pub(super) fn set_times(file: &File, start: u64, times: &[ObjectTimes]) -> Result<()> {
-    if times.is_empty() {
-        return Ok(());
-    }
-    let mut image = Image::new(Metadata::read(file, start).map_err(|e| e.to_string())?);
+/// Sets the times of objects that were added to a file.
+pub(super) fn set_times(added: Added, times: &[ObjectTimes]) -> Result<Added> {
+    let mut image = Image::new(added);
     times.iter().try_for_each(|times| image.set_times(times))?;
-    let written = image.into_bytes().write(file);
-    written.map_err(|e: io::Error| e.to_string())
-}
-
-/// The metadata of a file, in memory: thousands of objects lie side by side.
-struct Metadata {
-    size: u64,
-    front: Vec<u8>,
-    start: u64,
-    rest: Vec<u8>,
-}
-
-impl Metadata {
-    fn read(file: &File, start: u64) -> io::Result<Self> {
-        let size = file.metadata()?.len();
-        let mut front = vec![0; FRONT.min(size) as usize];
-        file.read_exact_at(&mut front, 0)?;
-        let mut rest = vec![0; size.saturating_sub(start) as usize];
-        file.read_exact_at(&mut rest, start)?;
-        Ok(Metadata {
-            size,
-            front,
-            start,
-            rest,
-        })
-    }
-
-    fn write(&self, file: &File) -> io::Result<()> {
-        file.write_all_at(&self.rest, self.start)?;
-        file.write_all_at(&self.front, 0)
-    }
-}
-
-impl HeaderBytes for Metadata {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        match at.checked_sub(self.start) {
-            Some(at) => self.rest.read(at, buf),
-            None => self.front.read(at, buf),
-        }
-    }
-}
-
-impl HeaderBytesMut for Metadata {
-    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        match at.checked_sub(self.start) {
-            Some(at) => HeaderBytesMut::write(&mut self.rest, at, bytes),
-            None => HeaderBytesMut::write(&mut self.front, at, bytes),
-        }
-    }
+    Ok(image.into_bytes())
 }
 
 #[cfg(test)]

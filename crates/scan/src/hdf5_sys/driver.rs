@@ -17,7 +17,11 @@ use super::*;
 /// The part of an open file that libhdf5 fills (`H5FD_t`). Its size differs between versions; none needs more than
 /// 88 bytes.
 #[repr(C, align(16))]
-struct Library([u8; 256]);
+pub(super) struct Library([u8; 256]);
+
+impl Library {
+    pub(super) const ZEROS: Self = Library([0; 256]);
+}
 
 /// An open file. libhdf5 uses its first part only.
 #[repr(C)]
@@ -33,7 +37,8 @@ struct Opened {
 /// The functions of a driver, from `sb_size` on in the order of `H5FD_class_t`, which is the same in all versions since
 /// 1.10. A zero stands for a function that the driver does not have.
 #[repr(C)]
-struct Functions {
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
     sb_size: usize,
     sb_encode: usize,
     sb_decode: usize,
@@ -44,19 +49,21 @@ struct Functions {
     dxpl_size: usize,
     dxpl_copy: usize,
     dxpl_free: usize,
-    open: unsafe extern "C" fn(*const c_char, c_uint, hid_t, haddr_t) -> *mut H5FD_t,
-    close: unsafe extern "C" fn(*mut H5FD_t) -> herr_t,
+    pub(super) open: unsafe extern "C" fn(*const c_char, c_uint, hid_t, haddr_t) -> *mut H5FD_t,
+    pub(super) close: unsafe extern "C" fn(*mut H5FD_t) -> herr_t,
     cmp: usize,
-    query: unsafe extern "C" fn(*const H5FD_t, *mut c_ulong) -> herr_t,
+    pub(super) query: unsafe extern "C" fn(*const H5FD_t, *mut c_ulong) -> herr_t,
     get_type_map: usize,
     alloc: usize,
     free: usize,
-    get_eoa: unsafe extern "C" fn(*const H5FD_t, c_int) -> haddr_t,
-    set_eoa: unsafe extern "C" fn(*mut H5FD_t, c_int, haddr_t) -> herr_t,
-    get_eof: unsafe extern "C" fn(*const H5FD_t, c_int) -> haddr_t,
+    pub(super) get_eoa: unsafe extern "C" fn(*const H5FD_t, c_int) -> haddr_t,
+    pub(super) set_eoa: unsafe extern "C" fn(*mut H5FD_t, c_int, haddr_t) -> herr_t,
+    pub(super) get_eof: unsafe extern "C" fn(*const H5FD_t, c_int) -> haddr_t,
     get_handle: usize,
-    read: unsafe extern "C" fn(*mut H5FD_t, c_int, hid_t, haddr_t, usize, *mut c_void) -> herr_t,
-    write: unsafe extern "C" fn(*mut H5FD_t, c_int, hid_t, haddr_t, usize, *const c_void) -> herr_t,
+    pub(super) read:
+        unsafe extern "C" fn(*mut H5FD_t, c_int, hid_t, haddr_t, usize, *mut c_void) -> herr_t,
+    pub(super) write:
+        unsafe extern "C" fn(*mut H5FD_t, c_int, hid_t, haddr_t, usize, *const c_void) -> herr_t,
 }
 
 /// `H5FD_class_t` of libhdf5 1.10 and 1.12.
@@ -99,7 +106,7 @@ const CLOSE_DEGREE: c_int = H5F_close_degree_t::H5F_CLOSE_WEAK as c_int;
 /// One free list for all kinds of memory (`H5FD_FLMAP_SINGLE`).
 const ONE_KIND: [c_int; 7] = [1; 7];
 
-const FUNCTIONS: Functions = Functions {
+pub(super) const FUNCTIONS: Functions = Functions {
     sb_size: 0,
     sb_encode: 0,
     sb_decode: 0,
@@ -128,29 +135,36 @@ const FUNCTIONS: Functions = Functions {
 /// The identifier of the driver, which is registered once.
 fn driver() -> Result<hid_t> {
     static DRIVER: OnceLock<Result<hid_t>> = OnceLock::new();
-    DRIVER.get_or_init(register).clone()
+    DRIVER
+        .get_or_init(|| register(NAME, CLASS_VALUE, FUNCTIONS, ONE_KIND))
+        .clone()
 }
 
-fn register() -> Result<hid_t> {
+pub(super) fn register(
+    name: &'static CStr,
+    value: c_int,
+    functions: Functions,
+    fl_map: [c_int; 7],
+) -> Result<hid_t> {
     let class = Class {
-        name: NAME.as_ptr(),
+        name: name.as_ptr(),
         maxaddr: MAX_ADDRESS,
         fc_degree: CLOSE_DEGREE,
         terminate: 0,
-        functions: FUNCTIONS,
+        functions,
         rest: [0; 4],
-        fl_map: ONE_KIND,
+        fl_map,
     };
     let with_version = ClassWithVersion {
         version: CLASS_VERSION,
-        value: CLASS_VALUE,
-        name: NAME.as_ptr(),
+        value,
+        name: name.as_ptr(),
         maxaddr: MAX_ADDRESS,
         fc_degree: CLOSE_DEGREE,
         terminate: 0,
-        functions: FUNCTIONS,
+        functions,
         rest: [0; 10],
-        fl_map: ONE_KIND,
+        fl_map,
     };
     // libhdf5 copies the class.
     let class = match hdf5::library_version() {
@@ -208,7 +222,7 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: hid_t, _: haddr
         let stat = rustix::fs::fstat(&descriptor).map_err(io::Error::from);
         let eof = note_refusal(stat)?.st_size;
         Some(Opened {
-            library: Library([0; 256]),
+            library: Library::ZEROS,
             descriptor,
             eof: u64::try_from(eof).ok()?,
             eoa: 0,

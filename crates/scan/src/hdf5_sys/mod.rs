@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t, H5free_memory};
 use hdf5_metno_sys::h5a::*;
-use hdf5_metno_sys::h5ac::H5AC_cache_config_t;
-use hdf5_metno_sys::h5c::H5C_cache_decr_mode;
 use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5f::*;
 use hdf5_metno_sys::h5g::*;
@@ -63,6 +61,7 @@ fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
     ))
 }
 
+mod added;
 mod attribute;
 mod dataset;
 mod dataspace;
@@ -73,6 +72,7 @@ mod object;
 mod plain_type;
 mod values;
 
+pub use added::{Added, add};
 pub use attribute::*;
 pub use dataset::*;
 pub use dataspace::*;
@@ -151,37 +151,18 @@ pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.0)))
 }
 
-/// Opens a file for writing, without a lock. New metadata go behind its end in blocks of `block` bytes, each written in
-/// a few pieces. The unused part of the last block stays in the file.
+/// Opens a file for writing, without a lock. New metadata go behind its end in blocks of `block` bytes.
+#[cfg(test)]
 pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_file_locking(access.0, 0, 1))?;
     h5!(H5Pset_meta_block_size(access.0, block))?;
-    write_metadata_late(&access)?;
     h5!(H5Pset_libver_bounds(
         access.0,
         H5F_libver_t::H5F_LIBVER_EARLIEST,
         H5F_LIBVER_LATEST
     ))?;
     Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDWR, access.0)))
-}
-
-/// Lets the metadata cache have its largest size from the beginning. libhdf5 begins with a small one, and while objects
-/// are only made, it finds no reason to let it grow: it writes them one by one. So they are written when the file closes,
-/// those side by side at once.
-fn write_metadata_late(access: &Id) -> Result<()> {
-    /// `H5AC__CURR_CACHE_CONFIG_VERSION`, the only one.
-    const VERSION: c_int = 1;
-    let mut cache = H5AC_cache_config_t {
-        version: VERSION,
-        ..Default::default()
-    };
-    h5!(H5Pget_mdc_config(access.0, &mut cache))?;
-    cache.set_initial_size = 1;
-    cache.initial_size = cache.max_size;
-    cache.min_clean_fraction = 0.0;
-    cache.decr_mode = H5C_cache_decr_mode::H5C_decr__off;
-    h5!(H5Pset_mdc_config(access.0, &cache)).map(drop)
 }
 
 /// Closes a file. Then everything written to it has reached the system.
