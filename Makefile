@@ -61,7 +61,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-h5py soak attack bench bench-writer bench-connector fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-h5py test-suites soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
@@ -69,6 +69,7 @@ help:
 	@echo '              without a mount; mount and read a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
 	@echo 'make test-h5py   the tests of the plug-ins of HDF5, with the tests of h5py itself'
+	@echo 'make test-suites   the tests of h5py, h5netcdf and PyTables with the VOL connector: half an hour'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
@@ -118,6 +119,11 @@ soak: setup
 test-h5py: export H5LOGFS_TEST_IGNORED = 1
 test-h5py: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test driver --test connector
+
+test-suites: export H5LOGFS_TEST_IGNORED = 1
+test-suites: setup
+	scripts/setup.sh tables
+	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test connector suite::
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|python|bench|demo|deb|test: installs what one purpose needs: a build, a build with the writer, the
-# Python package, the benchmark of reading, the demo, the Debian packages, or the tests. It installs Debian packages,
-# current Python readers in .venv (python, bench, demo, test), cargo-deb (deb, test) and a parallel HDF5 1.14 with netCDF
+# setup.sh build|mpi|python|bench|demo|deb|test|tables: installs what one purpose needs: a build, a build with the writer,
+# the Python package, the benchmark of reading, the demo, the Debian packages, the tests, or the tests of PyTables. It installs Debian packages,
+# current Python readers in .venv (python, bench, demo, test), PyTables in .venv-tables (tables), cargo-deb (deb, test) and a parallel HDF5 1.14 with netCDF
 # (test). It leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,11 +26,12 @@ deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
 python) packages+=("${python[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
+tables) packages=(python3 python3-venv) ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
 test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
     "${compiling[@]}") ;;
 *)
-    echo "usage: setup.sh build|mpi|python|bench|demo|deb|test" >&2
+    echo "usage: setup.sh build|mpi|python|bench|demo|deb|test|tables" >&2
     exit 2
     ;;
 esac
@@ -93,16 +94,21 @@ check_cargo() {
         fail "cargo is not there. Rust 1.88 or later is needed: see https://rustup.rs"
 }
 
-# Uses Debian's interpreter: the virtual environment must not depend on another one in PATH.
 install_readers() {
-    local list=tests/requirements.txt done=.venv/installed.txt
-    if cmp -s "$list" "$done" && .venv/bin/python -c 'import h5py, netCDF4, xarray, h5netcdf, pyfive, fsspec, pytest' 2>/dev/null; then
+    install_python .venv tests/requirements.txt 'h5py, netCDF4, xarray, h5netcdf, pyfive, fsspec, pytest'
+}
+
+# install_python DIRECTORY LIST MODULES: makes a virtual environment with the packages of a list, unless it is there. Uses
+# Debian's interpreter: the environment must not depend on another one in PATH.
+install_python() {
+    local dir=$1 list=$2 modules=$3 done=$1/installed.txt
+    if cmp -s "$list" "$done" && "$dir/bin/python" -c "import $modules" 2>/dev/null; then
         return
     fi
-    echo "setup: installing the Python readers of $list in .venv"
-    rm -rf .venv
-    /usr/bin/python3 -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r "$list"
+    echo "setup: installing the Python packages of $list in $dir"
+    rm -rf "$dir"
+    /usr/bin/python3 -m venv "$dir"
+    "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: -r "$list"
     cp "$list" "$done"
 }
 
@@ -162,6 +168,7 @@ if [ "$purpose" = test ]; then
 fi
 case $purpose in
 python) install_readers ;;
+tables) install_python .venv-tables tests/tables.txt tables ;;
 bench | demo | test)
     install_readers
     check_fuse

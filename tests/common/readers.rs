@@ -27,6 +27,16 @@ impl Python {
         Self::find("new h5py", "H5LOGFS_TEST_PYTHON_NEW", program)
     }
 
+    /// The one with PyTables, which `make test-suites` sets up.
+    pub fn tables() -> Option<Self> {
+        let program = project().join(".venv-tables/bin/python");
+        if !program.exists() {
+            eprintln!("skipped: there is no PyTables; `make test-suites` sets it up");
+            return None;
+        }
+        Some(Python::of("PyTables", program))
+    }
+
     /// Those of the two that are here; `make test` sets up both.
     pub fn all() -> Vec<Self> {
         [Self::old(), Self::new()].into_iter().flatten().collect()

@@ -1,15 +1,20 @@
-//! The tests of h5py itself, which come with it.
+//! The tests of h5py and of other programs, which come with them.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use super::readers::{Python, said};
 
 /// What comes of each test.
 pub type Outcomes = BTreeMap<String, String>;
 
-/// Runs them all.
+/// Runs those of h5py.
 pub fn outcomes(python: &Python) -> Outcomes {
-    let dir = tempfile::tempdir().unwrap();
+    outcomes_of(python, "h5py", 800)
+}
+
+/// Runs the tests of a package, of which there are so many at least.
+pub fn outcomes_of(python: &Python, package: &str, least: usize) -> Outcomes {
     let mut command = python.command();
     command.args([
         "-m",
@@ -20,9 +25,22 @@ pub fn outcomes(python: &Python) -> Outcomes {
         "-p",
         "no:cacheprovider",
     ]);
-    command.args(["--pyargs", "h5py"]).current_dir(dir.path());
+    command.args(["--pyargs", package]);
+    told(command, least)
+}
+
+/// Runs the tests of modules that pytest does not know how to collect.
+pub fn outcomes_of_modules(python: &Python, modules: &[&str], least: usize) -> Outcomes {
+    let mut command = python.tool("unittests.py");
+    command.args(modules);
+    told(command, least)
+}
+
+/// Runs tests in an empty directory, which must be so many at least.
+fn told(mut command: Command, least: usize) -> Outcomes {
+    let dir = tempfile::tempdir().unwrap();
     // Some of them leave files behind.
-    command.env("TMPDIR", dir.path());
+    command.current_dir(dir.path()).env("TMPDIR", dir.path());
     let output = command.output().unwrap();
     let text = said(&output);
     let line = |line: &str| {
@@ -34,7 +52,7 @@ pub fn outcomes(python: &Python) -> Outcomes {
             .then(|| (test.to_owned(), outcome.to_owned()))
     };
     let outcomes: Outcomes = text.lines().filter_map(line).collect();
-    assert!(outcomes.len() > 800, "{text}");
+    assert!(outcomes.len() > least, "{text}");
     outcomes
 }
 

@@ -14,7 +14,7 @@
 //! | `errors` | what a program is told |
 //! | `refusals` | what several ranks are refused, and errors on one rank |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
-//! | `suite` | the tests of h5py itself |
+//! | `suite` | the tests of h5py, h5netcdf and PyTables |
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
