@@ -8,7 +8,7 @@ fn run(program: &str) {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    python.run(program, &[dir.path().as_ref()]);
+    python.run(program, &[dir.path()]);
 }
 
 /// Reads what it has written from the log file itself, at the places that it is told.

@@ -221,7 +221,7 @@ fn run(program: &str) {
     let dir = tempfile::tempdir().unwrap();
     python
         .with_variables(variables)
-        .run(program, &[dir.path().as_ref()]);
+        .run(program, &[dir.path()]);
 }
 
 fn leads_to_other_files(format: &str) {
