@@ -219,9 +219,7 @@ fn run(program: &str) {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    python
-        .with_variables(variables)
-        .run(program, &[dir.path()]);
+    python.with_variables(variables).run(program, &[dir.path()]);
 }
 
 fn leads_to_other_files(format: &str) {
