@@ -16,7 +16,7 @@ use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::base::Base;
 use crate::log::model::{Encoding, Record, Selections, StoredBytes};
-use crate::log::records::{RecordList, Shared};
+use crate::log::records::{Numbered, RecordList, Shared};
 use crate::log::{DatasetRecords, RecordTable};
 use crate::memory::{Reservation, Reserved};
 use crate::task::Task;
@@ -55,8 +55,12 @@ impl DatasetIndex {
         Self::of(task, found, table.diagnostics())
     }
 
-    /// `of_log`: the diagnostics of the whole log.
-    fn of(task: &Task, found: DatasetRecords, of_log: &[Diagnostic]) -> Result<Self, String> {
+    /// Of records that were found. `of_log`: the diagnostics of the whole log.
+    pub(crate) fn of(
+        task: &Task,
+        found: DatasetRecords,
+        of_log: &[Diagnostic],
+    ) -> Result<Self, String> {
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
         let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
         diagnostics.extend(found.diagnostics);
@@ -131,6 +135,27 @@ impl DatasetIndex {
         }
     }
 
+    /// Shows `visit` the records whose boxes touch `query`, as [`DatasetIndex::visit_back`], each with its selection and the
+    /// number of that. Not the data below them.
+    pub fn visit_numbered<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(&Record<'_>, Option<&Numbered>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.records
+            .visit_back(query, |row| visit(&self.record(row), self.selection(row)))
+    }
+
+    /// Whether there are data below all records.
+    pub fn has_base(&self) -> bool {
+        self.shared.base.is_some()
+    }
+
+    fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
+        let at = (row.value(SELECTION) as usize).checked_sub(1)?;
+        self.shared.selections.get(at)
+    }
+
     /// Whether some record has a block in `query`, or there is data below all records.
     pub fn is_touched(&self, query: &Bounds) -> bool {
         let touches = |row: Row<'_>| self.record(row).touches(query);
@@ -142,13 +167,12 @@ impl DatasetIndex {
         let how = row.value(HOW);
         let after = |number: u64| (number as usize).checked_sub(1);
         let Shared {
-            selections,
             conversions,
             faults,
             ..
         } = &self.shared;
         let encoding = ENCODINGS.get((how >> ENCODING & ENCODING_BITS) as usize);
-        let selection = after(row.value(SELECTION)).and_then(|at| selections.get(at));
+        let selection = self.selection(row);
         let conversion = after(how >> CONVERSION & CONVERSION_BITS);
         let fault = after(how >> FAULT).and_then(|at| faults.get(at));
         Record {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cache::Bytes;
 use super::pieces::{Pieces, range};
+use super::plan::{Plans, Touching};
 use super::resolve::{BoxRecords, ChunkResolver, Run};
 use crate::buffers::zeroed;
 use crate::error::Result;
@@ -74,6 +75,8 @@ pub struct Assembly<'a> {
     /// Where there are such records.
     pub unwritten: Option<Unwritten<'a>>,
     pub addresses: &'a [(u64, u64)],
+    /// Where there are some.
+    pub plans: Option<Plans<'a>>,
     /// Decoded bytes of a record that is not stored raw.
     pub decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
 }
@@ -87,9 +90,43 @@ impl Assembly<'_> {
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
         let mut reservation = self.task.reserve(resolver.place.raw)?;
         let mut chunk = zeroed(resolver.place.raw as usize)?;
-        let sources = self.put(&resolver.records(&[resolver.index]), &mut chunk)?;
+        let indexes = [resolver.index];
+        let records = resolver.records(&indexes);
+        let sources = match self.planned(&records, &mut chunk)? {
+            Some(sources) => sources,
+            None => self.put(&records, &mut chunk)?,
+        };
         reservation.shrink_to(chunk.capacity() as u64);
         Ok((Reserved::new(chunk, reservation), sources))
+    }
+
+    /// Makes a chunk, which has zeros, by a plan that others use, too. `None` where there is none: then it has zeros.
+    fn planned(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<Option<BTreeSet<usize>>, String> {
+        let Some(plans) = self.plans else {
+            return Ok(None);
+        };
+        let Some(touching) = Touching::of(records) else {
+            return Ok(None);
+        };
+        let task = self.task;
+        // Without memory for a plan there may be enough for the chunk.
+        let Ok(Some(plan)) = plans.of(task, records, &touching) else {
+            return task.check().map(|()| None);
+        };
+        fill(chunk, self.form.fill);
+        let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
+        let Ok(sources) = applied else {
+            // What cannot be read at once may be read piece by piece.
+            task.finish()?;
+            chunk.fill(0);
+            return Ok(None);
+        };
+        self.translate_references(chunk);
+        Ok(Some(sources))
     }
 
     /// Makes a box of elements of `chunk`, which has zeros. Returns the source files that they were read from.

@@ -196,6 +196,7 @@ impl Elements<'_> {
             sources: self.sources,
             unwritten: self.unwritten,
             addresses: &[],
+            plans: None,
             decoded: &|record| self.decoded(record),
         };
         let records = BoxRecords {

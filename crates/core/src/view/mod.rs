@@ -2,7 +2,8 @@
 //!
 //! * `read`: from [`View::read_at`] down to the bytes of the log.
 //! * `map`, `grid`, `btree`, `preamble`: where everything lies in the canonical file, by formulas.
-//! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it.
+//! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
+//!   made up alike.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
 //! * `indexes`: record tables and indexes. `holes`, `inspect`: questions other than "which bytes?".
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
@@ -20,6 +21,7 @@ mod indexes;
 mod inspect;
 mod map;
 mod pieces;
+mod plan;
 mod preamble;
 mod read;
 mod readahead;

@@ -12,9 +12,9 @@ use crate::memory::Reservation;
 use crate::task::Task;
 
 /// In bytes. Pieces that lie closer together than this in a log are read at once.
-const GAP: u64 = 16 << 10;
+pub(super) const GAP: u64 = 16 << 10;
 /// The most bytes that one such read takes.
-const SPAN: u64 = 1 << 20;
+pub(super) const SPAN: u64 = 1 << 20;
 /// Elements are converted this many bytes at a time.
 const STEP: usize = 64 << 10;
 /// Pieces that are collected before they are read.

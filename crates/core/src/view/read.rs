@@ -17,6 +17,7 @@ use super::cache::too_long::Part;
 use super::cache::{Bytes, BytesKey};
 use super::map::{Placement, Region};
 use super::pieces::read_elements;
+use super::plan::Plans;
 use super::resolve::{ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
 use crate::boxes::Bounds;
@@ -363,6 +364,10 @@ impl View {
             sources: &self.sources,
             unwritten: None,
             addresses: &self.snapshot.addresses,
+            plans: Some(Plans {
+                budget: &self.budget,
+                generation: self.generation,
+            }),
             decoded: &|record| self.decoded(task, number, record, &resolver.bounds),
         };
         let (raw, sources) = assembly.raw_chunk(resolver)?;

@@ -14,6 +14,7 @@ pub(super) mod too_long;
 use std::sync::{Arc, Weak};
 
 use super::View;
+use super::plan::{GatherPlan, PlanKey};
 use super::readahead::Pool;
 use crate::index::DatasetIndex;
 use crate::log::RecordTable;
@@ -71,6 +72,7 @@ enum IndexKey {
     View(Generation),
     Table(Generation),
     Index(Generation, u32),
+    Plan(Generation, PlanKey),
 }
 
 impl BytesKey {
@@ -84,7 +86,8 @@ impl IndexKey {
     fn generation(&self) -> Generation {
         let (IndexKey::View(generation)
         | IndexKey::Table(generation)
-        | IndexKey::Index(generation, _)) = self;
+        | IndexKey::Index(generation, _)
+        | IndexKey::Plan(generation, _)) = self;
         *generation
     }
 }
@@ -94,6 +97,7 @@ enum Indexed {
     View(Arc<View>),
     Table(Arc<dyn RecordTable>),
     Index(Arc<DatasetIndex>),
+    Plan(Arc<GatherPlan>),
 }
 
 impl Weight for Bytes {
@@ -108,6 +112,7 @@ impl Weight for Indexed {
             Indexed::View(view) => view.weight,
             Indexed::Table(table) => table.bytes() as u64,
             Indexed::Index(index) => index.bytes() as u64,
+            Indexed::Plan(plan) => plan.bytes() as u64,
         }
     }
 }
@@ -288,6 +293,28 @@ impl Budget {
         {
             Indexed::Index(index) => Ok(index),
             _ => unreachable!("under the key of an index lies an index"),
+        }
+    }
+
+    /// The plan of chunks that are made up in one way, likewise. `None` where there can be none.
+    pub(super) fn plan(
+        &self,
+        task: &Task,
+        generation: Generation,
+        key: &PlanKey,
+        make: impl FnOnce() -> Result<Option<GatherPlan>, String>,
+    ) -> Result<Option<Arc<GatherPlan>>, String> {
+        let key = IndexKey::Plan(generation, Arc::clone(key));
+        let make = || match make() {
+            Ok(Some(plan)) => Ok(Indexed::Plan(Arc::new(plan))),
+            Ok(None) => Err(None),
+            Err(reason) => Err(Some(reason)),
+        };
+        match self.caches.indexes.get_or_make(task, &key, make) {
+            Ok(Indexed::Plan(plan)) => Ok(Some(plan)),
+            Ok(_) => unreachable!("under the key of a plan lies a plan"),
+            Err(None) => Ok(None),
+            Err(Some(reason)) => Err(reason),
         }
     }
 

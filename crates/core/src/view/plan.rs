@@ -1,0 +1,561 @@
+//! Plans: which elements of which records make up a chunk, worked out once for all chunks that are made up alike.
+//!
+//! Variables that share a decomposition, and the time steps of a variable, have records with the same selections. To find
+//! the runs of a chunk among many blocks takes far longer than to copy them. So the first chunk of its kind leaves a list of
+//! moves, and the others follow it.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::cache::{Budget, Generation};
+use super::pieces::{GAP, SPAN, range};
+use super::resolve::{BoxRecords, Run};
+use crate::log::model::{Encoding, StoredBytes};
+use crate::log::source_file::SourceFile;
+use crate::memory::Reservation;
+use crate::task::Task;
+
+/// A plan is made for at most so many records.
+const MOST_RECORDS: usize = 4096;
+/// Selections with fewer blocks are not worth a plan. Those of tests have few.
+const LEAST_BLOCKS: usize = if cfg!(debug_assertions) { 2 } else { 32 };
+/// Elements in a gap between two moves, or in a span, where an element has 8 bytes.
+const FAR: u64 = GAP / 8;
+const LONG: u64 = SPAN / 8;
+/// Bits of a packed move that have its length.
+const LENGTH_BITS: u32 = 6;
+
+/// The plans of a view.
+#[derive(Clone, Copy)]
+pub struct Plans<'a> {
+    pub budget: &'a Budget,
+    pub generation: Generation,
+}
+
+impl Plans<'_> {
+    /// The plan of a chunk, made where there is none. `None` where there can be none.
+    pub fn of(
+        &self,
+        task: &Task,
+        chunk: &BoxRecords<'_>,
+        touching: &Touching,
+    ) -> Result<Option<Arc<GatherPlan>>, String> {
+        let make = || GatherPlan::of(task, chunk, touching);
+        self.budget.plan(task, self.generation, &touching.key, make)
+    }
+}
+
+/// What a chunk is made up of. Chunks with equal keys, of one log, have equal plans.
+pub type PlanKey = Arc<[u64]>;
+
+/// The records that touch a chunk, from the last to the first.
+pub struct Touching {
+    pub key: PlanKey,
+    records: Vec<StoredBytes>,
+}
+
+impl Touching {
+    /// `None` where a plan is not worth it, or cannot be: its records have to be raw, and another chunk may be made up
+    /// alike.
+    pub fn of(chunk: &BoxRecords<'_>) -> Option<Self> {
+        let (&[index], bounds) = (chunk.indexes, chunk.bounds) else {
+            return None;
+        };
+        let rank = bounds.start.len();
+        if index.has_base() || rank == 0 {
+            return None;
+        }
+        let (mut of_records, mut records) = (Vec::new(), Vec::new());
+        let (mut is_worth_it, mut all_have_lead) = (false, true);
+        let visited = index.visit_numbered(bounds, |record, selection| {
+            let is_raw = record.stored.encoding == Encoding::Raw;
+            if !is_raw || record.fault.is_some() || records.len() == MOST_RECORDS {
+                return ControlFlow::Break(());
+            }
+            match selection {
+                Some((number, selection)) => {
+                    let is_shared = record.has_lead || Arc::strong_count(selection) > 1;
+                    is_worth_it |= is_shared && selection.blocks() >= LEAST_BLOCKS;
+                    all_have_lead &= record.has_lead;
+                    let lead = record.start[0].wrapping_sub(bounds.start[0]);
+                    let lead = if record.has_lead { lead } else { u64::MAX };
+                    of_records.extend([1, *number, lead]);
+                }
+                None => {
+                    of_records.push(0);
+                    let starts = record.start.iter().zip(&bounds.start);
+                    of_records.extend(starts.map(|(start, origin)| start.wrapping_sub(*origin)));
+                    of_records.extend(record.count);
+                }
+            }
+            records.push(record.stored);
+            ControlFlow::Continue(())
+        });
+        if visited.is_break() || !is_worth_it {
+            return None;
+        }
+        // A selection counts from the begin of the dataset, but for the first dimension where that is no part of it.
+        let mut key = vec![rank as u64];
+        let from = usize::from(all_have_lead);
+        key.extend(chunk.sides);
+        key.extend(bounds.count());
+        key.push(from as u64);
+        key.extend(&bounds.start[from..]);
+        key.append(&mut of_records);
+        Some(Touching {
+            key: key.into(),
+            records,
+        })
+    }
+}
+
+/// How the elements of a chunk move from its records to it.
+#[derive(Debug)]
+pub struct GatherPlan {
+    spans: Vec<Span>,
+    /// The moves of all spans, in the form of each.
+    moves: Vec<u32>,
+    /// Elements of the chunk.
+    elements: u64,
+    /// That by which it is found, which counts as its own memory.
+    key: PlanKey,
+    reservation: Reservation,
+}
+
+/// Elements of a record that are read at once. All members count elements.
+#[derive(Debug)]
+struct Span {
+    /// Among the records that touch the chunk.
+    record: u32,
+    /// Whether each element that is read moves, and none of the moves is long: then each is one number, its place in
+    /// the chunk and its length. Else a move has three: how many elements are skipped before it, place and length.
+    is_packed: bool,
+    /// In the record.
+    start: u64,
+    len: u64,
+    /// The end of its moves in the list.
+    end: usize,
+}
+
+impl GatherPlan {
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.moves.capacity() * size_of::<u32>()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.key.len() * size_of::<u64>()
+    }
+
+    /// Finds the runs of a chunk. `None` where it has too many elements for a plan.
+    pub fn of(
+        task: &Task,
+        chunk: &BoxRecords<'_>,
+        touching: &Touching,
+    ) -> Result<Option<Self>, String> {
+        let elements = chunk.sides.iter().product::<u64>();
+        if u32::try_from(elements).is_err() {
+            return Ok(None);
+        }
+        let mut reservation = task.reservation();
+        let mut found: Vec<(u32, Run)> = Vec::new();
+        let mut record = 0;
+        chunk.runs(task, |of, _, run| {
+            // Records come in the same order. One that has part in nothing is passed over.
+            let after = touching.records[record..].iter();
+            let skipped = after.take_while(|stored| **stored != of.stored).count();
+            record += skipped;
+            if record == touching.records.len() {
+                return Err("records that change".into());
+            }
+            reservation.push(&mut found, (record as u32, run))
+        })?;
+        found.sort_unstable_by_key(|(record, run)| (*record, run.in_record));
+        let mut plan = GatherPlan {
+            spans: Vec::new(),
+            moves: Vec::new(),
+            elements,
+            key: Arc::clone(&touching.key),
+            reservation: task.reservation(),
+        };
+        let mut rest = &found[..];
+        while !rest.is_empty() {
+            let (span, later) = rest.split_at(span(rest));
+            plan.add(span)?;
+            rest = later;
+        }
+        plan.moves.shrink_to_fit();
+        plan.spans.shrink_to_fit();
+        let bytes = plan.bytes() as u64;
+        let reservation = &mut plan.reservation;
+        reservation.grow(bytes.saturating_sub(reservation.bytes()))?;
+        reservation.shrink_to(bytes);
+        // It is kept for all users.
+        reservation.release_share();
+        Ok(Some(plan))
+    }
+
+    fn add(&mut self, runs: &[(u32, Run)]) -> Result<(), String> {
+        let (record, first) = runs[0];
+        let begin = first.in_record;
+        let most = (1 << LENGTH_BITS) - 1;
+        let (mut at, mut is_packed) = (begin, self.elements <= 1 << (u32::BITS - LENGTH_BITS));
+        for (_, run) in runs {
+            is_packed &= run.in_record == at && run.len <= most;
+            at = run.in_record + run.len;
+        }
+        let reservation = &mut self.reservation;
+        let mut last = begin;
+        for (_, run) in runs {
+            let (to, len) = (run.in_chunk as u32, run.len as u32);
+            if is_packed {
+                reservation.push(&mut self.moves, to << LENGTH_BITS | len)?;
+            } else {
+                let skipped = (run.in_record - last) as u32;
+                reservation.extend(&mut self.moves, &[skipped, to, len])?;
+            }
+            last = run.in_record + run.len;
+        }
+        let end = self.moves.len();
+        reservation.push(
+            &mut self.spans,
+            Span {
+                record,
+                is_packed,
+                start: begin,
+                len: at - begin,
+                end,
+            },
+        )
+    }
+
+    /// Moves the elements of these records into a chunk that has fill values. Returns the source files that were read.
+    pub fn apply(
+        &self,
+        task: &Task,
+        touching: &Touching,
+        sources: &[SourceFile],
+        element: u64,
+        chunk: &mut [u8],
+    ) -> Result<BTreeSet<usize>, String> {
+        let past = || "elements past 2^64 bytes".to_owned();
+        let mut used = BTreeSet::new();
+        let longest = self.spans.iter().map(|span| span.len).max().unwrap_or(0);
+        let scratch = longest.checked_mul(element).ok_or_else(past)?;
+        let mut reservation = task.reservation();
+        let mut scratch: Vec<u8> = reservation.filled(scratch as usize)?;
+        let mut first = 0;
+        for span in &self.spans {
+            task.check()?;
+            let stored = touching.records[span.record as usize];
+            let source = usize::from(stored.source);
+            let start = span.start.checked_mul(element);
+            let start = start.and_then(|start| stored.offset.checked_add(start));
+            let bytes = range(0, span.len * element).ok_or_else(past)?;
+            let from = &mut scratch[bytes];
+            let read = sources[source].read_exact_at(from, start.ok_or_else(past)?);
+            read.map_err(|e| e.to_string())?;
+            used.insert(source);
+            let moves = &self.moves[first..span.end];
+            let moved = match element {
+                1 => span.gather::<1>(moves, from, chunk),
+                2 => span.gather::<2>(moves, from, chunk),
+                4 => span.gather::<4>(moves, from, chunk),
+                8 => span.gather::<8>(moves, from, chunk),
+                16 => span.gather::<16>(moves, from, chunk),
+                _ => span.gather_any(moves, from, chunk, element as usize),
+            };
+            moved.ok_or("a move out of its chunk")?;
+            first = span.end;
+        }
+        Ok(used)
+    }
+}
+
+impl Span {
+    /// Moves elements of `N` bytes.
+    fn gather<const N: usize>(&self, moves: &[u32], from: &[u8], chunk: &mut [u8]) -> Option<()> {
+        let (from, _) = from.as_chunks::<N>();
+        let (to, _) = chunk.as_chunks_mut::<N>();
+        self.each(moves, |at, place, len| {
+            let from = from.get(at..at + len)?;
+            let to = to.get_mut(place..place + len)?;
+            // Moves are short: a call that copies memory would take longer.
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = *from;
+            }
+            Some(())
+        })
+    }
+
+    fn gather_any(
+        &self,
+        moves: &[u32],
+        from: &[u8],
+        chunk: &mut [u8],
+        element: usize,
+    ) -> Option<()> {
+        self.each(moves, |at, place, len| {
+            let from = from.get(at * element..(at + len) * element)?;
+            let to = chunk.get_mut(place * element..(place + len) * element)?;
+            to.copy_from_slice(from);
+            Some(())
+        })
+    }
+
+    /// Calls `act` with each move: the first element in the span, its place in the chunk, and how many there are.
+    fn each(
+        &self,
+        moves: &[u32],
+        mut act: impl FnMut(usize, usize, usize) -> Option<()>,
+    ) -> Option<()> {
+        let mut at = 0;
+        if self.is_packed {
+            for packed in moves {
+                let len = (packed & ((1 << LENGTH_BITS) - 1)) as usize;
+                act(at, (packed >> LENGTH_BITS) as usize, len)?;
+                at += len;
+            }
+            return Some(());
+        }
+        let (moves, _) = moves.as_chunks::<3>();
+        for [skipped, place, len] in moves {
+            at += *skipped as usize;
+            act(at, *place as usize, *len as usize)?;
+            at += *len as usize;
+        }
+        Some(())
+    }
+}
+
+/// How many of the first runs are read at once: those of one record that are near each other.
+fn span(runs: &[(u32, Run)]) -> usize {
+    let (record, first) = runs[0];
+    let mut end = first.in_record + first.len;
+    let more = runs[1..].iter().take_while(|(of, run)| {
+        let is_near = *of == record
+            && run.in_record - end <= FAR
+            && run.in_record + run.len - first.in_record <= LONG;
+        end = run.in_record + run.len;
+        is_near
+    });
+    1 + more.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::ops::Range;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::boxes::Bounds;
+    use crate::index::DatasetIndex;
+    use crate::log::DatasetRecords;
+    use crate::log::model::{Selection, Selections};
+    use crate::log::records::RecordList;
+    use crate::log::source_dir::SourceDir;
+    use crate::view::Grid;
+
+    const DIMS: [u64; 2] = [7, 40];
+
+    /// What a record covers. Selections are those of these numbers.
+    #[derive(Debug, Clone)]
+    enum Covered {
+        Step { selection: usize, lead: u64 },
+        Blocks { selection: usize },
+        Box { start: [u64; 2], count: [u64; 2] },
+    }
+
+    type Sides = ([u64; 2], [u64; 2]);
+
+    /// Blocks within a part of the dataset that does not go to its end, so that chunks differ in what they have.
+    fn blocks() -> impl Strategy<Value = Vec<Sides>> {
+        let block = (0..DIMS[0] - 1, 0..DIMS[1] - 8, 1u64..3, 1u64..9);
+        let block = block.prop_map(|(row, column, rows, columns)| ([row, column], [rows, columns]));
+        prop::collection::vec(block, 2..9)
+    }
+
+    fn covered() -> impl Strategy<Value = Covered> {
+        prop_oneof![
+            (0usize..2, 0..DIMS[0]).prop_map(|(selection, lead)| Covered::Step { selection, lead }),
+            (2usize..4).prop_map(|selection| Covered::Blocks { selection }),
+            blocks().prop_map(|blocks| {
+                let (start, count) = blocks[0];
+                Covered::Box { start, count }
+            }),
+        ]
+    }
+
+    /// The elements of a record, in the order of the log.
+    fn elements(covered: &Covered, selections: &[Vec<Sides>]) -> Vec<[u64; 2]> {
+        let rows = |rows: Range<u64>, start: u64, count: u64| -> Vec<[u64; 2]> {
+            let row = |row| (start..start + count).map(move |column| [row, column]);
+            rows.flat_map(row).collect()
+        };
+        let block = |([row, column], [of_rows, of_columns]): &Sides| {
+            rows(*row..row + of_rows, *column, *of_columns)
+        };
+        match covered {
+            Covered::Step { selection, lead } => selections[*selection]
+                .iter()
+                .flat_map(|(start, count)| rows(*lead..lead + 1, start[1], count[1]))
+                .collect(),
+            Covered::Blocks { selection } => {
+                selections[*selection].iter().flat_map(block).collect()
+            }
+            Covered::Box { start, count } => block(&(*start, *count)),
+        }
+    }
+
+    fn stored(offset: u64, len: usize) -> StoredBytes {
+        StoredBytes {
+            source: 0,
+            offset,
+            len: len as u64,
+            encoding: Encoding::Raw,
+        }
+    }
+
+    /// A dataset whose records have these elements, one record behind the other from a byte of the file on.
+    fn dataset(
+        records: &[Covered],
+        selections: &[Vec<Sides>],
+        known: &Selections,
+        element: u64,
+        mut offset: u64,
+    ) -> (DatasetIndex, Vec<Option<u64>>) {
+        let task = &Task::unlimited();
+        let mut list = RecordList::new(task, 2, records.len()).unwrap();
+        let mut model = vec![None; (DIMS[0] * DIMS[1]) as usize];
+        for (order, covered) in records.iter().enumerate() {
+            let elements = elements(covered, selections);
+            let stored = stored(offset, elements.len() * element as usize);
+            let order = order as u64;
+            let numbered = |number: usize, rank: usize| {
+                let blocks = &selections[number];
+                let skip = 2 - rank;
+                let selection = Selection::new(
+                    task,
+                    rank,
+                    blocks.len(),
+                    |b, d| blocks[b].0[skip + d],
+                    |b, d| blocks[b].1[skip + d],
+                );
+                (
+                    number as u64,
+                    known.keep(number as u64, selection.unwrap()).0,
+                )
+            };
+            match covered {
+                Covered::Step { selection, lead } => {
+                    list.push_selection(stored, order, numbered(*selection, 1), Some(*lead))
+                }
+                Covered::Blocks { selection } => {
+                    list.push_selection(stored, order, numbered(*selection, 2), None)
+                }
+                Covered::Box { start, count } => list.push_block(stored, order, start, count),
+            }
+            .unwrap();
+            for (number, [row, column]) in elements.iter().enumerate() {
+                model[(row * DIMS[1] + column) as usize] = Some(offset + number as u64 * element);
+            }
+            offset += stored.len;
+        }
+        list.put_in_order();
+        let found = DatasetRecords {
+            records: list,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        };
+        (DatasetIndex::of(task, found, &[]).unwrap(), model)
+    }
+
+    /// The bytes of a chunk of zeros, from the bytes of the log.
+    fn wanted(
+        grid: &Grid,
+        bounds: &Bounds,
+        model: &[Option<u64>],
+        log: &[u8],
+        element: usize,
+    ) -> Vec<u8> {
+        let mut chunk = vec![0; grid.elements() as usize * element];
+        for row in bounds.start[0]..bounds.end[0] {
+            for column in bounds.start[1]..bounds.end[1] {
+                let place = (row - bounds.start[0]) * grid.chunk[1] + column - bounds.start[1];
+                if let Some(offset) = model[(row * DIMS[1] + column) as usize] {
+                    let from = offset as usize..offset as usize + element;
+                    let place = place as usize * element;
+                    chunk[place..place + element].copy_from_slice(&log[from]);
+                }
+            }
+        }
+        chunk
+    }
+
+    proptest! {
+        /// Two datasets have records of the same selections in other places. All their chunks share plans.
+        #[test]
+        fn chunks_with_equal_keys_are_made_up_alike(
+            selections in prop::collection::vec(blocks(), 4),
+            records in prop::collection::vec(covered(), 1..7),
+            element in prop::sample::select(&[1u64, 2, 3, 4, 8][..]),
+            sides in (1u64..4, 3u64..41),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let log: Vec<u8> = (0..60_000u32).map(|n| (n * 31 % 251) as u8).collect();
+            std::fs::write(dir.path().join("log"), &log).unwrap();
+            let held = SourceDir::open(dir.path()).unwrap();
+            let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+            let (known, task) = (Selections::default(), &Task::unlimited());
+            let datasets = [5, 30_000].map(|at| dataset(&records, &selections, &known, element, at));
+            let grid = Grid::new(&DIMS, &[sides.0, sides.1]).unwrap();
+            let mut plans = HashMap::new();
+            for (index, model) in &datasets {
+                for number in 0..grid.len() {
+                    let bounds = grid.bounds(number);
+                    let chunk = BoxRecords { indexes: &[index], bounds: &bounds, sides: &grid.chunk };
+                    let Some(touching) = Touching::of(&chunk) else {
+                        continue;
+                    };
+                    let plan = plans.entry(touching.key.clone()).or_insert_with(|| {
+                        GatherPlan::of(task, &chunk, &touching).unwrap().unwrap()
+                    });
+                    let mut made = vec![0; grid.elements() as usize * element as usize];
+                    plan.apply(task, &touching, &sources, element, &mut made).unwrap();
+                    let wanted = wanted(&grid, &bounds, model, &log, element as usize);
+                    prop_assert_eq!(made, wanted, "chunk {} of {:?}", number, grid);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn steps_share_a_plan_and_other_chunks_do_not() {
+        let blocks = |columns: [u64; 2]| columns.map(|column| ([0, column], [1, 2])).to_vec();
+        let selections = [blocks([1, 5]), blocks([2, 9])];
+        let step = |selection, lead| Covered::Step { selection, lead };
+        let records = [step(0, 0), step(0, 3), step(0, 5), step(1, 6)];
+        let known = Selections::default();
+        let (index, _) = dataset(&records, &selections, &known, 1, 0);
+        let key = |row: u64, rows: u64| {
+            let bounds = Bounds {
+                start: vec![row, 0],
+                end: vec![row + rows, 40],
+            };
+            let sides = [rows, 40];
+            let chunk = BoxRecords {
+                indexes: &[&index],
+                bounds: &bounds,
+                sides: &sides,
+            };
+            Touching::of(&chunk).map(|touching| touching.key)
+        };
+        assert_eq!(key(0, 1), key(3, 1));
+        assert_ne!(key(5, 1), key(6, 1));
+        // In the second row of the chunk, not in the first.
+        assert_ne!(key(0, 2), key(2, 2));
+        assert!(key(0, 1).is_some() && key(1, 1).is_none());
+    }
+}
