@@ -146,6 +146,11 @@ impl DatasetIndex {
             .visit_back(query, |row| visit(&self.record(row), self.selection(row)))
     }
 
+    /// Whether several of its records have the same selection.
+    pub fn repeats_selections(&self) -> bool {
+        self.records.rows() > self.shared.selections.len()
+    }
+
     /// Whether there are data below all records.
     pub fn has_base(&self) -> bool {
         self.shared.base.is_some()

@@ -66,6 +66,7 @@ impl Touching {
         if index.has_base() || rank == 0 {
             return None;
         }
+        let repeats = index.repeats_selections();
         let (mut of_records, mut records) = (Vec::new(), Vec::new());
         let (mut is_worth_it, mut all_have_lead) = (false, true);
         let visited = index.visit_numbered(bounds, |record, selection| {
@@ -75,7 +76,7 @@ impl Touching {
             }
             match selection {
                 Some((number, selection)) => {
-                    let is_shared = record.has_lead || Arc::strong_count(selection) > 1;
+                    let is_shared = Arc::strong_count(selection) > 1 || record.has_lead && repeats;
                     is_worth_it |= is_shared && selection.blocks() >= LEAST_BLOCKS;
                     all_have_lead &= record.has_lead;
                     let lead = record.start[0].wrapping_sub(bounds.start[0]);
