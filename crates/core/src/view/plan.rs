@@ -148,7 +148,7 @@ impl GatherPlan {
             + self.key.len() * size_of::<u64>()
     }
 
-    /// Finds the runs of a chunk. `None` where it has too many elements for a plan.
+    /// Finds the runs of a chunk. `None` where it has too many elements for a plan, or the index contradicts itself.
     pub fn of(
         task: &Task,
         chunk: &BoxRecords<'_>,
@@ -172,6 +172,9 @@ impl GatherPlan {
             reservation.push(&mut found, (record as u32, run))
         })?;
         found.sort_unstable_by_key(|(record, run)| (*record, run.in_record));
+        if !are_apart(&found) {
+            return Ok(None);
+        }
         let mut plan = GatherPlan {
             spans: Vec::new(),
             moves: Vec::new(),
@@ -327,6 +330,17 @@ impl Span {
         }
         Some(())
     }
+}
+
+/// Whether no two runs of a record have elements of it in common, as in all logs: an index that was kept may be damaged.
+fn are_apart(runs: &[(u32, Run)]) -> bool {
+    let mut end = (0, 0);
+    runs.iter().all(|(record, run)| {
+        let is_behind = end.0 != *record || end.1 <= run.in_record;
+        let next = run.in_record.checked_add(run.len);
+        end = (*record, next.unwrap_or(0));
+        is_behind && next.is_some()
+    })
 }
 
 /// How many of the first runs are read at once: those of one record that are near each other.
@@ -530,6 +544,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_record_gives_each_element_once() {
+        let run = |record, in_record, len| {
+            let run = Run {
+                in_record,
+                in_chunk: 0,
+                len,
+            };
+            (record, run)
+        };
+        assert!(are_apart(&[
+            run(0, 0, 3),
+            run(0, 3, 1),
+            run(1, 2, 5),
+            run(3, 0, 1)
+        ]));
+        assert!(!are_apart(&[run(0, 0, 3), run(0, 2, 1)]));
+        assert!(!are_apart(&[run(0, u64::MAX, 2)]));
     }
 
     #[test]
