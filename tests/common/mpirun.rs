@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
+use super::wait_until;
+
 /// How long a job may take that normally takes a second or two.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -160,18 +162,25 @@ impl Job {
         said
     }
 
-    /// Sends a signal to all processes of the job that run `program`.
-    pub fn signal(&self, program: &Path, signal: Signal) {
+    /// Stops all processes of the job that run `program`, and waits until no thread of them runs.
+    pub fn stop(&self, program: &Path) {
+        let ranks = self.signal(program, Signal::STOP);
+        wait_until("the ranks are stopped", || ranks.iter().all(is_stopped));
+    }
+
+    /// Sends a signal to all processes of the job that run `program`, and returns them.
+    pub fn signal(&self, program: &Path, signal: Signal) -> Vec<Pid> {
         let is_rank = |pid: &Pid| {
             let runs = fs::read_link(format!("/proc/{}/exe", pid.as_raw_pid()));
             runs.is_ok_and(|runs| runs == program)
         };
-        let processes = self.processes();
-        let ranks: Vec<&Pid> = processes.iter().filter(|pid| is_rank(pid)).collect();
+        let mut ranks = self.processes();
+        ranks.retain(is_rank);
         assert!(!ranks.is_empty(), "no process runs {}", program.display());
-        for rank in ranks {
+        for rank in &ranks {
             let _ = kill_process(*rank, signal);
         }
+        ranks
     }
 
     /// The processes of the job that live.
@@ -185,6 +194,17 @@ impl Job {
         };
         pids.filter(ours).filter_map(Pid::from_raw).collect()
     }
+}
+
+/// Whether all threads of a process are stopped. A thread in a system call stops when that is done.
+fn is_stopped(process: &Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_pid()));
+    threads.unwrap().flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The name before it may have any characters.
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        state.is_some_and(|state| state.starts_with('T'))
+    })
 }
 
 impl Drop for Job {

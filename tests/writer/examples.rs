@@ -131,7 +131,7 @@ impl Place {
             assert!(!job.has_ended(), "{}", job.said());
             self.flushes(name) >= 3
         });
-        job.signal(&self.heat, Signal::STOP);
+        job.stop(&self.heat);
     }
 
     /// Kills a job in its midst. Returns the number of its flushes.
