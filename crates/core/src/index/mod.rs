@@ -146,6 +146,11 @@ impl DatasetIndex {
             .visit_back(query, |row| visit(&self.record(row), self.selection(row)))
     }
 
+    /// Whether some record has several blocks.
+    pub fn has_selections(&self) -> bool {
+        !self.shared.selections.is_empty()
+    }
+
     /// Whether several of its records have the same selection.
     pub fn repeats_selections(&self) -> bool {
         self.records.rows() > self.shared.selections.len()

@@ -63,7 +63,7 @@ impl Touching {
             return None;
         };
         let rank = bounds.start.len();
-        if index.has_base() || rank == 0 {
+        if index.has_base() || !index.has_selections() || rank == 0 {
             return None;
         }
         let repeats = index.repeats_selections();
