@@ -218,6 +218,7 @@ impl Service {
         let listed = &listed[..listed.len().min(SCANNED_AHEAD)];
         // At least one, also for an empty directory.
         let shares = parallel::shares().min(listed.len()).max(1);
+        let _listing = self.source.catalog().listing();
         parallel::share(shares, |number| {
             let own = listed.iter().skip(number).step_by(shares);
             for listed in own.filter(|listed| !listed.is_dots()) {

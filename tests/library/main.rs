@@ -28,3 +28,4 @@ mod plain;
 mod read_dataset;
 mod references;
 mod shadow;
+mod workers;

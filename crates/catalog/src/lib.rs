@@ -64,7 +64,7 @@ use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::messages;
 use h5logfs_core::scan::companions::{self, Look};
-use h5logfs_core::scan::{Listings, Scanner, Settings};
+use h5logfs_core::scan::{ListingScans, Listings, Scanner, Settings};
 use h5logfs_core::single_flight::SingleFlight;
 use h5logfs_core::snapshot::Source;
 use h5logfs_core::view::View;
@@ -229,6 +229,12 @@ impl Catalog {
     /// The memory that the views of this catalog share, and their statistics.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.opener.budget
+    }
+
+    /// Call this before several files of a directory are looked up, and drop what it returns after them: scans of a listing
+    /// share processes.
+    pub fn listing(&self) -> ListingScans<'_> {
+        ListingScans::begin(&*self.opener.scanner)
     }
 
     /// Empties the caches in memory, and forgets all files that are not open.

@@ -130,7 +130,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 6] = [
+const OWN: [MountOption; 7] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -146,7 +146,7 @@ const OWN: [MountOption; 6] = [
     MountOption {
         name: "threads",
         value: given("N", |options, _, value| {
-            options.threads = threads(value)?;
+            options.threads = number("threads", value, MAX_THREADS)?;
             Ok(())
         }),
         help: "requests served at once, 1 to 64",
@@ -173,11 +173,20 @@ const OWN: [MountOption; 6] = [
     MountOption {
         name: "scan_workers",
         value: given("N", |options, _, value| {
-            options.read.scans.workers = scan_workers(value)?;
+            options.read.scans.workers = number("scan_workers", value, workers::MOST_WORKERS)?;
             Ok(())
         }),
         help: "scans at once, 1 to 256; all but one of them for files of one owner",
         default: "one more than cores, at most 16",
+    },
+    MountOption {
+        name: "scan_batch",
+        value: given("N", |options, _, value| {
+            options.read.scans.batch = number("scan_batch", value, workers::LARGEST_BATCH)?;
+            Ok(())
+        }),
+        help: "files of equal rights that one process may scan for a listing, 1 to 1024",
+        default: "64",
     },
 ];
 
@@ -298,23 +307,13 @@ impl UnknownOption {
     }
 }
 
-fn scan_workers(value: &[u8]) -> anyhow::Result<usize> {
+/// A number from 1 to `most`.
+fn number(option: &str, value: &[u8], most: usize) -> anyhow::Result<usize> {
     let text = String::from_utf8_lossy(value);
     text.parse()
         .ok()
-        .filter(|n| (1..=workers::MOST_WORKERS).contains(n))
-        .with_context(|| {
-            let most = workers::MOST_WORKERS;
-            format!("scan_workers={text}: not a number from 1 to {most}")
-        })
-}
-
-fn threads(value: &[u8]) -> anyhow::Result<usize> {
-    let text = String::from_utf8_lossy(value);
-    text.parse()
-        .ok()
-        .filter(|n| (1..=MAX_THREADS).contains(n))
-        .with_context(|| format!("threads={text}: not a number from 1 to {MAX_THREADS}"))
+        .filter(|n| (1..=most).contains(n))
+        .with_context(|| format!("{option}={text}: not a number from 1 to {most}"))
 }
 
 #[cfg(test)]

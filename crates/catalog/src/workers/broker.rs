@@ -102,7 +102,7 @@ impl<'a> Broker<'a> {
     pub fn serve(
         &self,
         task: &Task,
-        socket: OwnedFd,
+        socket: BorrowedFd<'_>,
         until: Instant,
     ) -> Result<Reserved<Vec<u8>>, NoSnapshot> {
         let max_len = usize::try_from(self.max_snapshot.saturating_add(MAX_OVERHEAD));

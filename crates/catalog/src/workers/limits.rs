@@ -25,6 +25,9 @@ pub struct Limits {
     pub metadata: u64,
     /// Scans at the same time, from 1 to [`MOST_WORKERS`]. Default: one more than there are processors, at most 16.
     pub workers: usize,
+    /// Files that one worker scans while a directory is listed, from 1 to [`LARGEST_BATCH`]. They all have the same owner,
+    /// group and mode, and lie in one directory. Default: 64.
+    pub batch: usize,
     /// The name of the user that workers become if root starts them. Default: `h5logfs` if there is such a user, or
     /// else the user 65534, which owns nothing.
     pub user: Option<String>,
@@ -41,6 +44,10 @@ pub const SMALLEST_MEMORY: u64 = 256 << 20;
 /// The most workers that a pool can have.
 pub const MOST_WORKERS: usize = 256;
 
+/// The most files that one worker can scan.
+pub const LARGEST_BATCH: usize = 1024;
+
+const USUAL_BATCH: usize = 64;
 const USUAL_MEMORY: u64 = 2 << 30;
 const USUAL_CPU: Duration = Duration::from_secs(60);
 const USUAL_TIME: Duration = Duration::from_secs(300);
@@ -56,6 +63,7 @@ impl Default for Limits {
             metadata: MemoryLimits::default().index_memory,
             // The files of one owner get all workers but one; see `Slots`.
             workers: (parallel::cores() + 1).min(MOST_USUAL_WORKERS),
+            batch: USUAL_BATCH,
             user: None,
         }
     }

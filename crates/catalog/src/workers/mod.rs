@@ -15,6 +15,7 @@
 //! * `hidden_child` starts a process that a host does not see among its children, `hidden_program` the program h5logfs in
 //!   one, and `one_close` closes a log that way.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
+//! * `idle` keeps workers from one scan of a listing to the next.
 //! * `limits` holds the limits of a scan.
 //! * `slots` limits the number of workers, in all and for each owner of files.
 //! * `failure_budget` refuses scans for an owner whose files keep killing workers.
@@ -23,6 +24,7 @@ mod broker;
 mod failure_budget;
 mod hidden_child;
 mod hidden_program;
+mod idle;
 mod limits;
 pub(crate) mod one_close;
 mod one_scan;
@@ -30,7 +32,7 @@ mod slots;
 mod zygote;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use h5logfs_core::error::{Error, Result};
@@ -39,14 +41,16 @@ use h5logfs_core::scan::{ScanRequest, Scanner};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 use parking_lot::Mutex;
+use rustix::fs::Stat;
 use rustix::process::Signal;
 
 use broker::{Broker, NoSnapshot};
 use failure_budget::FailureBudget;
-pub use limits::{Limits, MOST_WORKERS, PROGRAM_VARIABLE, SMALLEST_MEMORY};
+use idle::{Idle, IdleWorkers};
+pub use limits::{LARGEST_BATCH, Limits, MOST_WORKERS, PROGRAM_VARIABLE, SMALLEST_MEMORY};
 pub use one_scan::OneScan;
 use slots::Slots;
-use zygote::{NoWorker, Worker, Zygote};
+use zygote::{NoWorker, Zygote};
 
 /// A scanner whose scans run in processes without rights, a limited number at a time.
 ///
@@ -57,6 +61,7 @@ pub struct WorkerPool {
     limits: Limits,
     slots: Slots,
     failures: FailureBudget,
+    idle: IdleWorkers,
     /// A new one replaces it when it dies.
     zygote: Mutex<Zygote>,
 }
@@ -75,6 +80,7 @@ impl WorkerPool {
         Ok(WorkerPool {
             slots: Slots::new(limits.workers),
             failures: FailureBudget::new(limits.cpu),
+            idle: IdleWorkers::new(limits.batch, limits.workers),
             zygote: Mutex::new(zygote),
             limits,
         })
@@ -85,29 +91,56 @@ impl WorkerPool {
         task: &Task,
         request: ScanRequest<'_>,
     ) -> Result<Reserved<Snapshot>> {
-        let owner = owner_of(&request)?;
+        let file = stat_of(&request)?;
+        let owner = file.st_uid;
         let _slot = self.slots.take(owner);
         // Earlier scans may have spent the budget of the owner while this one waited.
-        let start = Instant::now();
-        if let Some(reason) = self.failures.refusal(owner, start) {
+        if let Some(reason) = self.failures.refusal(owner, Instant::now()) {
             let path = request.dir.full_path(request.relative);
             return Err(Error::bad_file(path, reason));
         }
-        let (worker, socket) = self.worker()?;
-        let until = start + self.limits.time;
         let broker = Broker::new(request, self.limits.metadata, owner);
-        let served = broker.serve(task, socket, until);
-        let has_died = !matches!(served, Ok(_) | Err(NoSnapshot::Failed(_)));
-        let end = || worker.end(EXIT_TIMEOUT)?.terminating_signal();
-        let outcome = outcome(&self.limits, task, &broker, served, end);
-        if has_died {
+        let rights = self.idle.rights(&request, &file);
+        let idle = rights.as_ref().and_then(|rights| self.idle.take(rights));
+        let by_idle = idle.map(|worker| self.scan_by(worker, task, &broker, owner));
+        let (scanned, worker) = match by_idle {
+            Some((Ok(scanned), worker)) => (scanned, worker),
+            // A file is judged by a process that has seen no other one.
+            _ => {
+                let (scanned, worker) = self.scan_by(self.worker()?, task, &broker, owner);
+                (scanned?, worker)
+            }
+        };
+        if let Some((rights, worker)) = rights.zip(worker) {
+            self.idle.put(rights, worker, &scanned);
+        }
+        Ok(scanned)
+    }
+
+    /// Has a worker do a scan. Returns the worker, too, unless it has ended.
+    fn scan_by(
+        &self,
+        mut worker: Idle,
+        task: &Task,
+        broker: &Broker<'_>,
+        owner: u32,
+    ) -> (Result<Reserved<Snapshot>>, Option<Idle>) {
+        let start = Instant::now();
+        worker.scans += 1;
+        let served = broker.serve(task, worker.socket.as_fd(), start + self.limits.time);
+        let cause = match served {
+            Ok(bytes) => return (broker.check(task, &bytes), Some(worker)),
+            Err(cause) => cause,
+        };
+        if !matches!(cause, NoSnapshot::Failed(_)) {
             self.failures.add(owner, start.elapsed(), Instant::now());
         }
-        outcome
+        let end = || worker.process.end(EXIT_TIMEOUT)?.terminating_signal();
+        (Err(failure(&self.limits, broker, cause, end)), None)
     }
 
     /// Starts a worker. Replaces a zygote that has died, once.
-    fn worker(&self) -> Result<(Worker, OwnedFd)> {
+    fn worker(&self) -> Result<Idle> {
         let mut zygote = self.zygote.lock();
         let mut made = zygote.worker();
         if matches!(made, Err(NoWorker::ZygoteDied)) {
@@ -122,35 +155,25 @@ impl WorkerPool {
     }
 }
 
-/// The owner of the file that is to be scanned.
-fn owner_of(request: &ScanRequest<'_>) -> Result<u32> {
+/// The state of the file that is to be scanned.
+fn stat_of(request: &ScanRequest<'_>) -> Result<Stat> {
     let found = request.dir.stat(request.relative);
-    let found = found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))?;
-    Ok(found.st_uid)
+    found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))
 }
 
-/// The outcome of a scan: what the worker has sent, checked, or why there is nothing. `end` waits for the end of the worker,
-/// and returns the signal that has ended it.
-fn outcome(
+/// Why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.
+fn failure(
     limits: &Limits,
-    task: &Task,
     broker: &Broker<'_>,
-    served: std::result::Result<Reserved<Vec<u8>>, NoSnapshot>,
+    cause: NoSnapshot,
     end: impl FnOnce() -> Option<i32>,
-) -> Result<Reserved<Snapshot>> {
-    match served {
-        Ok(bytes) => {
-            end();
-            broker.check(task, &bytes)
-        }
-        Err(NoSnapshot::Failed(error)) => {
-            end();
-            Err(error)
-        }
-        Err(cause) => Err(Error::ScanDied {
+) -> Error {
+    match cause {
+        NoSnapshot::Failed(error) => error,
+        cause => Error::ScanDied {
             path: broker.path(),
             reason: describe(limits, cause, end),
-        }),
+        },
     }
 }
 
@@ -193,5 +216,13 @@ fn start_zygote(limits: &Limits) -> Result<Zygote> {
 impl Scanner for WorkerPool {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
         self.scan_with_worker(task, request)
+    }
+
+    fn begin_listing(&self) {
+        self.idle.begin_listing();
+    }
+
+    fn end_listing(&self) {
+        self.idle.end_listing();
     }
 }

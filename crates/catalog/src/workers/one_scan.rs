@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use h5logfs_core::error::{Error, Result};
@@ -14,7 +14,7 @@ use h5logfs_core::task::Task;
 use super::broker::Broker;
 use super::hidden_child::HiddenChild;
 use super::limits::{Limits, PROGRAM_VARIABLE, ScanUser};
-use super::{EXIT_TIMEOUT, hidden_program, outcome, owner_of};
+use super::{EXIT_TIMEOUT, failure, hidden_program, stat_of};
 
 /// The hidden subcommand of the program `h5logfs` that does one scan.
 const SUBCOMMAND: &str = "scan-worker";
@@ -35,7 +35,7 @@ impl OneScan {
 
 impl Scanner for OneScan {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
-        let owner = owner_of(&request)?;
+        let owner = stat_of(&request)?.st_uid;
         let until = Instant::now() + self.limits.time;
         let (worker, socket) = start(&self.limits).map_err(|e| {
             let (path, program) = (request.dir.full_path(request.relative), &self.limits.program);
@@ -49,9 +49,17 @@ impl Scanner for OneScan {
             )
         })?;
         let broker = Broker::new(request, self.limits.metadata, owner);
-        let served = broker.serve(task, socket, until);
+        let served = broker.serve(task, socket.as_fd(), until);
+        // It would wait for another scan.
+        drop(socket);
         let end = || worker.end(EXIT_TIMEOUT);
-        outcome(&self.limits, task, &broker, served, end)
+        match served {
+            Ok(bytes) => {
+                end();
+                broker.check(task, &bytes)
+            }
+            Err(cause) => Err(failure(&self.limits, &broker, cause, end)),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
+use super::idle::Idle;
 use super::limits::{Limits, ScanUser};
 use h5logfs_core::scan::protocol::{self, Direction, READY, poll};
 
@@ -57,15 +58,19 @@ impl Zygote {
         }
     }
 
-    /// Starts a worker. Returns it with the socket for messages to it.
-    pub fn worker(&self) -> Result<(Worker, OwnedFd), NoWorker> {
+    /// Starts a worker.
+    pub fn worker(&self) -> Result<Idle, NoWorker> {
         let (ours, theirs) = protocol::pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
         let number = self
             .ask_for_worker(theirs)
             .map_err(|_| NoWorker::ZygoteDied)?;
         // A negative number is an errno.
         match Pid::from_raw(number.max(0)) {
-            Some(process) => Ok((Worker(process), ours)),
+            Some(process) => Ok(Idle {
+                process: Worker(process),
+                socket: ours,
+                scans: 0,
+            }),
             None => {
                 let error = io::Error::from_raw_os_error(number.saturating_neg());
                 Err(NoWorker::Refused(error))

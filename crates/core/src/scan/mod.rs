@@ -68,6 +68,30 @@ pub trait Scanner: fmt::Debug + Send + Sync {
     ///
     /// The memory of the snapshot is reserved by `task`.
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>>;
+
+    /// Scans of several files of a directory follow, until as many calls of [`Scanner::end_listing`].
+    fn begin_listing(&self) {}
+
+    /// The end of what [`Scanner::begin_listing`] has begun.
+    fn end_listing(&self) {}
+}
+
+/// A directory that is being listed, until it is dropped.
+#[derive(Debug)]
+pub struct ListingScans<'a>(&'a dyn Scanner);
+
+impl<'a> ListingScans<'a> {
+    /// Tells `scanner` of the listing.
+    pub fn begin(scanner: &'a dyn Scanner) -> Self {
+        scanner.begin_listing();
+        ListingScans(scanner)
+    }
+}
+
+impl Drop for ListingScans<'_> {
+    fn drop(&mut self) {
+        self.0.end_listing();
+    }
 }
 
 /// Looks for the companion files of one file, and scans it.

@@ -216,8 +216,8 @@ pub fn receive_some(
 
 /// One end of a socket that carries messages.
 #[derive(Debug)]
-pub struct Channel<W> {
-    socket: OwnedFd,
+pub struct Channel<S, W> {
+    socket: S,
     wait: W,
 }
 
@@ -246,9 +246,9 @@ impl Wait for Forever {
     }
 }
 
-impl<W: Wait> Channel<W> {
+impl<S: AsFd, W: Wait> Channel<S, W> {
     /// A channel over a connected stream socket.
-    pub fn new(socket: OwnedFd, wait: W) -> Self {
+    pub fn new(socket: S, wait: W) -> Self {
         Channel { socket, wait }
     }
 

@@ -143,6 +143,12 @@ impl Drop for PluginState {
     }
 }
 
+/// Whether files or objects of files are open.
+pub fn has_open_objects() -> bool {
+    let every = hid_t::from(H5F_OBJ_ALL);
+    h5!(H5Fget_obj_count(every, H5F_OBJ_ALL)).is_ok_and(|open| open > 0)
+}
+
 /// Opens the file of a descriptor for reading, without a lock. Copies the descriptor.
 pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;

@@ -16,6 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::hdf5_sys as h5;
 use confine::NoFork;
 use rustix::net::RecvFlags;
 
@@ -33,6 +34,9 @@ const LARGEST_RESPONSE: usize = 64 << 20;
 
 /// The first descriptor behind standard input, output and error.
 const FIRST: i32 = 3;
+
+/// The channel of a worker to its daemon.
+type Daemon = Channel<OwnedFd, Forever>;
 
 /// How a zygote confines itself and its workers.
 #[derive(Debug, Clone)]
@@ -199,19 +203,29 @@ fn exit(success: bool) -> ! {
     unsafe { libc::_exit(i32::from(!success)) }
 }
 
-/// Runs the worker: one scan.
+/// Runs the worker: one scan, and others as long as the daemon sends them.
 fn work(socket: OwnedFd, confinement: &Confinement, no_fork: &NoFork) -> io::Result<()> {
     // The worker must not read the zygote's control socket.
     rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
     let confined = confine::limit_processor(confinement.cpu).and_then(|()| no_fork.apply());
     confined.map_err(io::Error::other)?;
     let daemon = Arc::new(Channel::new(socket, Forever));
-    let (task, _) = daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
-    let outcome = match scan(&daemon, task) {
-        Ok(bytes) => ScanOutcome::Scanned(bytes),
-        Err(e) => ScanOutcome::from(&e),
-    };
-    daemon.send(&Request::Done(outcome), None)
+    loop {
+        let (task, _) = match daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited()) {
+            // The daemon has no more scans.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            received => received?,
+        };
+        let outcome = match scan(&daemon, task) {
+            Ok(bytes) => ScanOutcome::Scanned(bytes),
+            Err(e) => ScanOutcome::from(&e),
+        };
+        daemon.send(&Request::Done(outcome), None)?;
+        if h5::has_open_objects() {
+            // Something of this scan would be there in the next one.
+            return Ok(());
+        }
+    }
 }
 
 /// For messages of the daemon, which is trusted. The limits of the process bound its memory.
@@ -220,7 +234,7 @@ fn unlimited() -> Reservation {
 }
 
 /// Returns the snapshot as bytes.
-fn scan(daemon: &Arc<Channel<Forever>>, task: ScanTask) -> Result<Vec<u8>> {
+fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
     let mut dirs = task.dirs.into_iter().map(|shown| shown.0);
     let path = dirs.next().unwrap_or_default();
     let further: Vec<_> = dirs.collect();
@@ -250,7 +264,7 @@ fn scan(daemon: &Arc<Channel<Forever>>, task: ScanTask) -> Result<Vec<u8>> {
 
 /// Asks the daemon to open files, because the worker may open none.
 #[derive(Debug)]
-struct DaemonOpener(Arc<Channel<Forever>>);
+struct DaemonOpener(Arc<Daemon>);
 
 impl DaemonOpener {
     fn ask(&self, request: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
