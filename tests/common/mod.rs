@@ -10,6 +10,7 @@ pub mod damaged;
 pub mod driver;
 pub mod encoder;
 pub mod hosts;
+pub mod killed;
 pub mod layer;
 pub mod make;
 pub mod mpirun;

@@ -1,0 +1,111 @@
+//! A parallel job that is killed: what it has acknowledged, and its ranks.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use tempfile::TempDir;
+
+use super::mpirun::{Job, Rank};
+use super::readers::said;
+use super::{PROGRAM, wait_until};
+
+pub const RANKS: u32 = 4;
+
+/// The directories of a job that writes `log.h5`.
+pub struct Places {
+    /// `log.h5` and what belongs to it.
+    pub logs: TempDir,
+    /// Process numbers and acknowledgements.
+    pub notes: TempDir,
+}
+
+impl Places {
+    pub fn new() -> Self {
+        Places {
+            logs: tempfile::tempdir().unwrap(),
+            notes: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.logs.path().join("log.h5")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.notes.path().join("acknowledged")).unwrap_or_default();
+        // The last one may be in the making.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// Whether the job has come to a point.
+    pub fn has(&self, line: &str) -> bool {
+        self.lines().iter().any(|l| l == line)
+    }
+
+    /// The last flush that has returned on all ranks.
+    pub fn acknowledged(&self) -> u64 {
+        let lines = self.lines();
+        let flushes = lines.iter().filter_map(|l| l.parse().ok());
+        flushes.max().unwrap_or(0)
+    }
+
+    /// Runs one of the project's commands on the log; whether it succeeded, and what it said.
+    pub fn h5logfs(&self, command: &str) -> (bool, String) {
+        let output = Command::new(PROGRAM).arg(command).arg(self.log()).output();
+        let output = output.unwrap();
+        let said = said(&output);
+        assert!(!said.contains("panicked"), "{said}");
+        (output.status.success(), said)
+    }
+}
+
+/// A running job of [`RANKS`] ranks.
+pub struct Victim {
+    pub job: Job,
+    pub places: Places,
+}
+
+impl Victim {
+    /// Waits until the job has come to a point; `false` where it ended before.
+    pub fn wait_for(&mut self, line: &str) -> bool {
+        let start = Instant::now();
+        loop {
+            if self.places.has(line) {
+                return true;
+            }
+            let late = start.elapsed() > Duration::from_secs(60);
+            assert!(!late, "no {line}: {}", self.job.said());
+            if self.job.has_ended() {
+                return false;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Waits until all ranks are there.
+    pub fn ranks(&mut self) -> Vec<Rank> {
+        self.wait_for("ready");
+        let number = |rank| {
+            let pid = fs::read_to_string(self.places.notes.path().join(format!("pid.{rank}")));
+            Pid::from_raw(pid.unwrap().parse().unwrap()).unwrap()
+        };
+        (0..RANKS).map(|rank| Rank::new(number(rank))).collect()
+    }
+
+    /// Kills all ranks at once, one of them first.
+    pub fn kill(&mut self, ranks: &mut [Rank], first: u64) {
+        ranks.rotate_left(first as usize);
+        for rank in ranks.iter() {
+            // It may have come to its end.
+            let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
+        }
+        self.job.wait_for_killed();
+        // What a rank was just writing comes to its end, though mpirun does not wait for it.
+        wait_until("the ranks are gone", || ranks.iter().all(Rank::has_ended));
+    }
+}
