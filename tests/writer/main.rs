@@ -8,6 +8,7 @@ mod creation;
 mod examples;
 mod faults;
 mod kill;
+mod memory;
 mod port;
 mod random;
 mod reopening;

@@ -1,20 +1,18 @@
 //! The entries of one rank: its section of the record table (`docs/formats/logvol.md`, sections 5
 //! and 6). It uses only the forms that every reader understands (section 13).
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::fs::File;
+use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-
+use crate::flushed::Flushed;
 use crate::selection::Blocks;
+use crate::sharing::{Known, Selections};
 use h5logfs_core::filters::Filter;
 use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
 /// 8 bytes of a reference save.
 const MIN_SHARED_LEN: usize = 32;
-/// Limits the memory for programs that never repeat a selection.
-const MAX_SHARED: usize = 1 << 18;
 
 /// The properties of a dataset that its entries depend on.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +50,13 @@ impl<'a> DatasetInfo<'a> {
 /// The section of one rank, in the form of the closed file.
 #[derive(Debug)]
 pub struct Section {
+    /// The entries in memory.
     bytes: Vec<u8>,
-    /// Bytes of the entries that are in the file.
+    /// Bytes of the entries in front of them, which are only in the file.
+    gone: usize,
+    /// Where these are. `None`: flushed entries stay in memory.
+    in_file: Option<Flushed>,
+    /// Bytes of the entries in memory that are in the file, too.
     flushed: usize,
     /// Was added to the data offsets of the entries since the last flush.
     base: u64,
@@ -61,8 +64,7 @@ pub struct Section {
     drops: u64,
     share: bool,
     encode: bool,
-    /// The entry that holds a selection, by the hash of its flags and body.
-    selections: HashMap<u64, usize, FixedState>,
+    selections: Selections,
 }
 
 impl Section {
@@ -70,16 +72,28 @@ impl Section {
     pub fn new(share: bool, encode: bool) -> Self {
         Section {
             bytes: Vec::new(),
+            gone: 0,
+            in_file: None,
             flushed: 0,
             base: 0,
             drops: 0,
             share,
             encode,
-            selections: HashMap::with_hasher(FixedState::default()),
+            selections: Selections::new(),
         }
     }
 
-    /// All entries.
+    /// Lets entries leave the memory when they are flushed to the data file `file`.
+    pub fn keep_in(&mut self, file: Arc<File>) {
+        self.in_file.get_or_insert_with(|| Flushed::new(file));
+    }
+
+    /// The entries that have left the memory: all that are flushed, where [`Section::keep_in`] was called.
+    pub fn in_file(&self) -> Option<&Flushed> {
+        self.in_file.as_ref()
+    }
+
+    /// The entries in memory.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -91,12 +105,12 @@ impl Section {
 
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of all entries.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.gone + self.bytes.len()
     }
 
     /// How often entries were dropped. Between two drops, entries keep their places.
@@ -112,9 +126,9 @@ impl Section {
 
     /// Drops the entries from `len` bytes on, which are not in the file.
     pub fn truncate(&mut self, len: usize) {
-        if len < self.bytes.len() {
-            self.bytes.truncate(len);
-            self.selections.retain(|_, at| *at < len);
+        if len < self.len() {
+            self.bytes.truncate(len - self.gone);
+            self.selections.truncate(len);
             self.drops += 1;
         }
     }
@@ -207,36 +221,39 @@ impl Section {
     /// body. Returns the flags. Entries with a record number refer only to entries with one, so that no
     /// reader confuses their records.
     fn share(&mut self, at: usize, body: usize, flag: i32) -> i32 {
-        let hash = self
-            .selections
-            .hasher()
-            .hash_one((flag, &self.bytes[body..]));
-        let head = body - at;
-        if let Some(&earlier) = self.selections.get(&hash)
-            && self.flags_at(earlier) == flag
-            && self.entry_at(earlier).get(head..) == Some(&self.bytes[body..])
-        {
+        let hash = self.selections.hash(flag, &self.bytes[body..]);
+        let place = self.gone + at;
+        let known = self.selections.get(hash);
+        let equal = known.filter(|known| self.has_selection(known, body, flag));
+        if let Some(back) = equal.map(|known| -((place - known.at) as i64)) {
             self.bytes.truncate(body);
-            let back = -((at - earlier) as i64);
             self.bytes.extend_from_slice(&back.to_le_bytes());
             return flag | REF;
         }
-        if self.selections.len() < MAX_SHARED {
-            self.selections.insert(hash, at);
-        }
+        let copy = self.in_file.is_some();
+        let selection = &self.bytes[body..];
+        self.selections.add(hash, place, flag, selection, copy);
         flag
     }
 
-    fn i32_at(&self, at: usize) -> i32 {
-        i32::from_le_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
-    }
-
-    fn flags_at(&self, entry: usize) -> i32 {
-        self.i32_at(entry + 8)
-    }
-
-    fn entry_at(&self, entry: usize) -> &[u8] {
-        &self.bytes[entry..entry + self.i32_at(entry) as usize]
+    /// Whether an earlier entry has the selection of the last one, which begins at `body` and has these flags.
+    fn has_selection(&self, known: &Known, body: usize, flag: i32) -> bool {
+        let selection = &self.bytes[body..];
+        if (known.flag, known.len) != (flag, selection.len()) {
+            return false;
+        }
+        if let Some(copy) = &known.copy {
+            return **copy == *selection;
+        }
+        let record = if flag & REC == 0 { 0 } else { 8 };
+        let begin = known.at + HEADER as usize + record;
+        match begin.checked_sub(self.gone) {
+            Some(begin) => self.bytes.get(begin..begin + known.len) == Some(selection),
+            None => {
+                let file = self.in_file.as_ref();
+                file.is_some_and(|file| file.is_equal(begin as u64, selection))
+            }
+        }
     }
 
     /// Sets the offset in the file at which the data of the pending entries begin.
@@ -246,9 +263,17 @@ impl Section {
         self.base = base;
     }
 
-    /// Marks the pending entries as flushed.
+    /// Marks the pending entries as flushed: they lie in the file in front of the offset that was set last.
     pub fn set_flushed(&mut self) {
-        self.flushed = self.bytes.len();
+        let len = self.bytes.len();
+        match &mut self.in_file {
+            Some(file) => {
+                file.add(self.base.saturating_sub(len as u64), len as u64);
+                self.gone += len;
+                self.bytes.clear();
+            }
+            None => self.flushed = len,
+        }
         self.base = 0;
     }
 }
@@ -322,6 +347,16 @@ mod tests {
         }
     }
 
+    impl Section {
+        fn i32_at(&self, at: usize) -> i32 {
+            i32::from_le_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
+        }
+
+        fn flags_at(&self, entry: usize) -> i32 {
+            self.i32_at(entry + 8)
+        }
+    }
+
     /// The file of section 15 of the format page, entry by entry.
     #[test]
     fn the_example_of_the_format_page() {
@@ -375,6 +410,49 @@ mod tests {
         let mut apart = Section::new(false, true);
         assert_eq!(write(&mut apart, 0, 0, 1), (68, REC));
         assert_eq!(write(&mut apart, 0, 1, 1), (68, REC));
+    }
+
+    /// What is flushed leaves the memory, and is referred to all the same: by its copy, or as it is in the file.
+    #[test]
+    fn selections_that_left_the_memory_are_shared() {
+        let dims = [1 << 20];
+        let scattered = |n: u64, first: u64| {
+            let starts: Vec<u64> = (0..n).map(|i| first + 3 * i).collect();
+            blocks(1, &starts, &vec![1; n as usize])
+        };
+        let push = |section: &mut Section, b: &Blocks| {
+            section.push(dataset(0, &dims, false), b, 0, 1);
+            let last = section.pending();
+            i32::from_le_bytes([8, 9, 10, 11].map(|i| last[i])) & REF != 0
+        };
+        let mut data = tempfile::tempfile().unwrap();
+        let mut section = Section::new(true, true);
+        section.keep_in(Arc::new(data.try_clone().unwrap()));
+        let mut kept = Section::new(true, true);
+        let mut offset = 0;
+        let all = [scattered(2, 0), scattered(500, 7), scattered(500, 8)];
+        for (b, shared) in [
+            (0, false),
+            (1, false),
+            (0, true),
+            (2, false),
+            (1, true),
+            (2, true),
+        ] {
+            assert_eq!(push(&mut section, &all[b]), shared);
+            kept.push(dataset(0, &dims, false), &all[b], 0, 1);
+            std::io::Write::write_all(&mut data, section.pending()).unwrap();
+            offset += section.pending().len() as u64;
+            section.set_base(offset);
+            section.set_flushed();
+            assert!(section.bytes().is_empty());
+        }
+        assert_eq!(section.len(), kept.len());
+        let in_file = section.in_file().unwrap();
+        assert_eq!(in_file.len(), kept.len() as u64);
+        // Without the file it is spelled out.
+        data.set_len(0).unwrap();
+        assert!(!push(&mut section, &all[1]));
     }
 
     #[test]

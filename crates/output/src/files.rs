@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::base::Base;
 use crate::check_outcome;
 use crate::creation::Creation;
 use crate::entries::Section;
 use crate::error::{Error, Result};
+use crate::flushed::Flushed;
 use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
@@ -29,6 +31,8 @@ pub struct Files {
     id: FileId,
     data_path: PathBuf,
     data_file: Box<dyn SharedFile>,
+    /// The data file for this rank alone.
+    local: Arc<File>,
     /// The files whose names this rank looks after.
     held: Vec<HeldFile>,
     /// The number of the data file.
@@ -94,7 +98,8 @@ impl Files {
         creation.keep_if(ranks.agree(outcome), ranks)?;
         let held = [master, created].into_iter().flatten().flatten().collect();
 
-        let data_file = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
+        let opened = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
+        let (data_file, local) = opened;
         let journal = creation.complete();
         let data_files = header.data_files() as usize;
         Ok(Files {
@@ -103,6 +108,7 @@ impl Files {
             id,
             data_path,
             data_file,
+            local,
             held,
             file_number: file_number as usize,
             file_ranks,
@@ -145,7 +151,10 @@ impl Files {
             0 => path.to_owned(),
             _ => subfile(path, file_number as u32),
         };
-        let probed = probe(&data_path).and_then(|file| check_id(&file, &state.id).map(|()| file));
+        let probed = probe(&data_path).and_then(|file| {
+            check_id(&file, &state.id)?;
+            Ok((Arc::new(file.try_clone()?), file))
+        });
         let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
         let held_subfile = match header.subfiles {
             0 => Ok(None),
@@ -154,7 +163,7 @@ impl Files {
         let found = probed.and_then(|probed| Ok((probed, held_subfile?)));
         let (outcome, found) = LocalOutcome::of(found);
         agreed(outcome)?;
-        let (probed, held_subfile) = found.ok_or_else(|| Error::closed(path))?;
+        let ((local, probed), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
 
         let opened = prepared.map(|prepared| prepared.open(options)).transpose();
         let (outcome, reopened) = LocalOutcome::of(opened);
@@ -183,6 +192,7 @@ impl Files {
             id: state.id,
             data_path,
             data_file: data_file.ok_or_else(|| Error::closed(path))?,
+            local,
             held: [held, held_subfile].into_iter().flatten().collect(),
             file_number: file_number as usize,
             file_ranks,
@@ -230,7 +240,7 @@ impl Files {
 
     /// Lets a rank whose buffer is full write before the flush: see [`Files::spill`]. Collective.
     pub fn allow_spill(&mut self) -> Result<()> {
-        let opened = Spill::open(&self.data_path, &self.file_ranks);
+        let opened = Spill::open(&self.data_path, Arc::clone(&self.local), &self.file_ranks);
         let (outcome, spill) = LocalOutcome::of(opened);
         check_outcome(&self.path, "open", self.file_ranks.agree(outcome))?;
         self.spill = spill.unwrap_or_default();
@@ -415,12 +425,18 @@ impl Files {
         self.spill.set_committed();
     }
 
-    /// Writes the table of entries behind the data, with one section for each rank. Collective over the
-    /// ranks that share the file.
-    pub fn write_table(&self, section: &[u8]) -> (Piece, StringResult) {
-        let len = section.len() as u64;
+    /// The data file, for this rank alone.
+    pub fn local(&self) -> &Arc<File> {
+        &self.local
+    }
+
+    /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
+    /// data file. They are copied in steps. Collective over the ranks that share the file.
+    pub fn write_table(&self, entries: &Flushed) -> (Piece, StringResult) {
+        let len = entries.len();
         let before = self.file_ranks.sum_before(len);
         let total = self.file_ranks.sum(len);
+        let steps = self.file_ranks.largest(len.div_ceil(Flushed::step()));
         let lens = self.file_ranks.gather(len);
         let mut table = Piece {
             offset: self.ends[self.file_number],
@@ -431,18 +447,33 @@ impl Files {
         }
         let head = 8 * (u64::from(self.file_ranks.size()) + 1);
         table.len = head + total;
-        if !self.file_ranks.is_root() {
-            let offset = table.offset + head + before;
-            return (table, self.data_file.write(offset, &[section]));
+        let mut to = table.offset + head + before;
+        let mut words = Vec::new();
+        if self.file_ranks.is_root() {
+            words = table_head(head, &lens);
+            to = table.offset;
         }
-        let mut words = u64::from(self.file_ranks.size()).to_le_bytes().to_vec();
-        let mut at = head;
-        for len in lens {
-            at += len;
-            words.extend_from_slice(&at.to_le_bytes());
+        (table, self.copy(entries, words, to, steps))
+    }
+
+    /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,
+    /// takes part in those of the others. Collective over the ranks that share the file.
+    fn copy(&self, entries: &Flushed, mut head: Vec<u8>, mut to: u64, steps: u64) -> StringResult {
+        let (mut reader, mut buffer) = (entries.reader(), Vec::new());
+        let mut copied = Ok(());
+        for _ in 0..steps {
+            if copied.is_ok() {
+                copied = reader.next(&mut buffer);
+            }
+            if copied.is_err() {
+                buffer.clear();
+            }
+            let written = self.data_file.write(to, &[&head, &buffer]);
+            copied = copied.and(written);
+            to += (head.len() + buffer.len()) as u64;
+            head.clear();
         }
-        let written = self.data_file.write(table.offset, &[&words, section]);
-        (table, written)
+        copied
     }
 
     /// Path of the log file.
@@ -504,6 +535,17 @@ impl Files {
     }
 }
 
+/// The front of a table: the number of sections, and where each ends. `head`: bytes of it.
+fn table_head(head: u64, sections: &[u64]) -> Vec<u8> {
+    let mut words = (sections.len() as u64).to_le_bytes().to_vec();
+    let mut at = head;
+    for len in sections {
+        at += len;
+        words.extend_from_slice(&at.to_le_bytes());
+    }
+    words
+}
+
 /// The header of an extent with the pending entries of a section.
 fn extent_header(rank: u32, flush: u64, section: &Section, data: u64) -> ExtentHeader {
     let pending = section.pending();
@@ -559,12 +601,17 @@ fn open_data_file(
     file_ranks: &Ranks,
     options: &Options,
     creation: &mut Creation,
-) -> Result<Box<dyn SharedFile>> {
+) -> Result<(Box<dyn SharedFile>, Arc<File>)> {
     let probed = creation.check_seen(path, probe(path));
+    let probed = probed.and_then(|file| {
+        let local = file.try_clone();
+        let local = local.map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok((file, Arc::new(local)))
+    });
     let (outcome, probed) = LocalOutcome::of(probed);
     creation.keep_if(ranks.agree(outcome), ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
-    let probed = probed.ok_or_else(|| Error::closed(path))?;
+    let (probed, local) = probed.ok_or_else(|| Error::closed(path))?;
     let access = Access {
         hints: &options.hints,
         collective: options.collective,
@@ -579,7 +626,8 @@ fn open_data_file(
         }
         return Err(e);
     }
-    file.ok_or_else(|| Error::closed(path))
+    let file = file.ok_or_else(|| Error::closed(path))?;
+    Ok((file, local))
 }
 
 fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {

@@ -8,6 +8,8 @@
 //! | [`selection`] | what a write covers, as a list of blocks |
 //! | [`stored`] | splits writes into records, and filters them |
 //! | [`entries`] | the entries of one rank: its section of the record table |
+//! | [`flushed`] | entries that have left the memory |
+//! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
@@ -21,6 +23,7 @@ pub mod base;
 pub mod entries;
 pub mod error;
 pub mod files;
+pub mod flushed;
 pub mod joining;
 pub mod options;
 pub mod ranks;
@@ -32,6 +35,7 @@ mod aside;
 mod creation;
 mod existing;
 mod reopening;
+mod sharing;
 mod spill;
 
 use std::path::Path;

@@ -7,11 +7,12 @@
 //! file of its own, which has no name. The flush moves the extents from there into the data file, where each rank knows its
 //! place then.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use h5logfs_core::journal::extent::{ExtentHeader, crc32};
 use rustix::fs::{FlockOperation, flock};
@@ -26,7 +27,7 @@ const MOVED: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Spill {
     /// The data file. `None`: this rank does not spill.
-    data: Option<File>,
+    data: Option<Arc<File>>,
     /// Other ranks write to the data file.
     is_shared: bool,
     /// The file of this rank alone, where it has one. It holds extents one behind the other, from its first byte on.
@@ -41,11 +42,10 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// For a data file that these ranks share. Collective.
-    pub fn open(data_path: &Path, ranks: &Ranks) -> Result<Self, String> {
+    /// For a data file that these ranks share, which this rank has opened as `data`. Collective.
+    pub fn open(data_path: &Path, data: Arc<File>, ranks: &Ranks) -> Result<Self, String> {
         let is_shared = ranks.size() > 1;
         let about = |e: io::Error| format!("{}: {e}", data_path.display());
-        let opened = OpenOptions::new().read(true).write(true).open(data_path);
         let own = if is_shared && ranks.nodes() > 1 {
             let dir = data_path.parent().filter(|dir| *dir != Path::new(""));
             let made = tempfile::tempfile_in(dir.unwrap_or(Path::new(".")));
@@ -54,7 +54,7 @@ impl Spill {
             None
         };
         Ok(Spill {
-            data: Some(opened.map_err(about)?),
+            data: Some(data),
             is_shared,
             own,
             ..Spill::default()
@@ -108,7 +108,7 @@ impl Spill {
 
     /// Writes an extent at its place. Where that fails, the place becomes a gap: an extent with the header `gap`.
     pub fn write(&mut self, offset: u64, pieces: &[&[u8]], gap: &[u8]) -> io::Result<()> {
-        let Some(file) = self.own.as_ref().or(self.data.as_ref()) else {
+        let Some(file) = self.own.as_ref().or(self.data.as_deref()) else {
             return Err(io::Error::other("it has no place in the file"));
         };
         match write_all(file, pieces, offset) {

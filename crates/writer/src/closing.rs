@@ -6,6 +6,7 @@ use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sync;
 use h5logfs_core::log::window::Piece;
 use h5logfs_output::files::{Files, sync_names};
+use h5logfs_output::flushed::Flushed;
 use h5logfs_output::{Fsync, LocalOutcome, Ranks, Result, check_outcome};
 use h5logfs_scan::closing::{Role, write_front, write_objects};
 
@@ -18,12 +19,11 @@ pub struct Objects<'a> {
     pub datasets: &'a [Defined],
 }
 
-/// Turns the data files into HDF5 files, and removes the journal. `section`: the entries of this rank. Can be repeated
-/// after a failure or an interruption at any point. Collective.
+/// Turns the data files into HDF5 files, and removes the journal. `entries`: those of this rank. Can be repeated after a failure or an interruption at any point. Collective.
 pub fn close(
     files: &Files,
     ranks: &Ranks,
-    section: &[u8],
+    entries: &Flushed,
     objects: Objects<'_>,
     fsync: Fsync,
 ) -> Result<()> {
@@ -41,7 +41,7 @@ pub fn close(
         let closed = close_again(files, fsync).map_err(|e| e.to_string());
         return finished(LocalOutcome::of(closed).0);
     }
-    let (table, written) = files.write_table(section);
+    let (table, written) = files.write_table(entries);
     // Collective: a rank whose write has failed must take part, too.
     let written = written.and(sync());
     finished(LocalOutcome::of(written.map_err(about)).0)?;

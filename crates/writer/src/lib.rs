@@ -49,6 +49,7 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::mpi::traits::Communicator;
 use hdf5::H5Type;
@@ -162,8 +163,10 @@ impl Writer {
     }
 
     fn new(path: PathBuf, open: Open, options: Options) -> Self {
+        let mut section = JoinedSection::new(options.share_selections, options.encode_selections);
+        section.section().keep_in(Arc::clone(open.files.local()));
         Writer {
-            section: JoinedSection::new(options.share_selections, options.encode_selections),
+            section,
             path,
             rank: open.ranks.rank(),
             options,
@@ -785,13 +788,9 @@ impl Writer {
             definitions: &self.flushed,
             datasets: &self.outline.datasets,
         };
-        closing::close(
-            files,
-            ranks,
-            self.section.section().bytes(),
-            objects,
-            self.options.fsync,
-        )?;
+        let entries = self.section.section().in_file();
+        let entries = entries.ok_or_else(|| Error::closed(&self.path))?;
+        closing::close(files, ranks, entries, objects, self.options.fsync)?;
         if let Some(Open { files, .. }) = self.open.take() {
             files.close();
         }

@@ -1,0 +1,234 @@
+//! The entries of a rank that have left its memory: where they lie in the data file, and how they are read again.
+//!
+//! A close copies them into the table, piece by piece. An entry that may share the selection of one of them is compared
+//! with it in the file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use flate2::Crc;
+
+use h5logfs_core::journal::extent::ExtentHeader;
+
+/// Bytes that are read at once. Small in tests, so that they meet the limits of a piece.
+const STEP: usize = if cfg!(debug_assertions) {
+    1 << 10
+} else {
+    4 << 20
+};
+
+/// The entries of a rank in its data file, in their order.
+#[derive(Debug)]
+pub struct Flushed {
+    file: Arc<File>,
+    extents: Vec<Entries>,
+    /// Bytes of all entries.
+    len: u64,
+}
+
+/// The entries of one extent.
+#[derive(Debug, Clone, Copy)]
+struct Entries {
+    /// Bytes of the entries in front of these.
+    at: u64,
+    /// Where they lie in the file, behind the header of the extent.
+    offset: u64,
+}
+
+impl Flushed {
+    /// No entries of the data file `file`.
+    pub fn new(file: Arc<File>) -> Self {
+        Flushed {
+            file,
+            extents: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Bytes of all entries.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds the entries of an extent, `len` bytes from `offset` on.
+    pub fn add(&mut self, offset: u64, len: u64) {
+        if len > 0 {
+            let at = self.len;
+            self.extents.push(Entries { at, offset });
+            self.len += len;
+        }
+    }
+
+    /// Whether the bytes `at` are `bytes`. An entry lies in one extent. What cannot be read is not equal.
+    pub fn is_equal(&self, at: u64, bytes: &[u8]) -> bool {
+        let extent = self.extents.partition_point(|extent| extent.at <= at);
+        let Some(extent) = extent.checked_sub(1).map(|i| self.extents[i]) else {
+            return false;
+        };
+        let mut offset = extent.offset + (at - extent.at);
+        let mut found = vec![0; bytes.len().min(STEP)];
+        bytes.chunks(STEP).all(|bytes| {
+            let found = &mut found[..bytes.len()];
+            let read = self.file.read_exact_at(found, offset);
+            offset += bytes.len() as u64;
+            read.is_ok() && found == bytes
+        })
+    }
+
+    /// The most bytes that [`Reader::next`] returns.
+    pub fn step() -> u64 {
+        STEP as u64
+    }
+
+    /// Reads all entries from the first one on.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader {
+            flushed: self,
+            extent: 0,
+            within: 0,
+            crc: Crc::new(),
+            wanted_crc: 0,
+        }
+    }
+}
+
+/// Reads entries, and compares them with the checksums of their extents.
+pub struct Reader<'a> {
+    flushed: &'a Flushed,
+    /// The present extent, and how many bytes of its entries are read.
+    extent: usize,
+    within: u64,
+    crc: Crc,
+    wanted_crc: u32,
+}
+
+impl Reader<'_> {
+    /// Fills `buffer` with the next bytes: [`Flushed::step`] of them, or all that are left.
+    pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
+        buffer.clear();
+        while buffer.len() < STEP && self.extent < self.flushed.extents.len() {
+            self.read_some(buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Adds bytes of the present extent.
+    fn read_some(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
+        let Flushed { file, extents, len } = self.flushed;
+        let Entries { at, offset } = extents[self.extent];
+        let len = extents.get(self.extent + 1).map_or(*len, |next| next.at) - at;
+        let changed = || format!("the entries at byte {offset} are not those that were written");
+        if self.within == 0 {
+            let mut header = [0; ExtentHeader::SIZE as usize];
+            let read = file.read_exact_at(&mut header, offset - ExtentHeader::SIZE);
+            read.map_err(|e| e.to_string())?;
+            let header = ExtentHeader::from_bytes(&header);
+            let header = header.filter(|header| header.entries == len);
+            self.wanted_crc = header.ok_or_else(changed)?.entries_crc;
+            self.crc = Crc::new();
+        }
+        let part = (len - self.within).min((STEP - buffer.len()) as u64);
+        let begin = buffer.len();
+        buffer.resize(begin + part as usize, 0);
+        let read = file.read_exact_at(&mut buffer[begin..], offset + self.within);
+        read.map_err(|e| e.to_string())?;
+        self.crc.update(&buffer[begin..]);
+        self.within += part;
+        if self.within == len {
+            if self.crc.sum() != self.wanted_crc {
+                return Err(changed());
+            }
+            self.extent += 1;
+            self.within = 0;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_core::journal::extent::crc32;
+    use std::io::Write;
+
+    /// A file of extents with these entries, and where they are.
+    fn written(extents: &[Vec<u8>]) -> (std::fs::File, Flushed) {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut flushed = Flushed::new(Arc::new(file.try_clone().unwrap()));
+        let mut offset = 0;
+        for entries in extents {
+            let header = ExtentHeader {
+                rank: 0,
+                flush: 1,
+                entries: entries.len() as u64,
+                data: 3,
+                entries_crc: crc32(entries),
+            };
+            file.write_all(&header.to_bytes()).unwrap();
+            file.write_all(entries).unwrap();
+            file.write_all(&[0xff; 3]).unwrap();
+            let len = entries.len() as u64;
+            flushed.add(offset + ExtentHeader::SIZE, len);
+            offset += ExtentHeader::SIZE + len + 3;
+        }
+        (file, flushed)
+    }
+
+    fn read(flushed: &Flushed) -> Result<Vec<u8>, String> {
+        let (mut reader, mut all, mut buffer) = (flushed.reader(), Vec::new(), Vec::new());
+        loop {
+            reader.next(&mut buffer)?;
+            assert!(buffer.len() <= STEP);
+            if buffer.is_empty() {
+                return Ok(all);
+            }
+            all.extend_from_slice(&buffer);
+        }
+    }
+
+    fn bytes(len: usize, seed: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + seed) as u8).collect()
+    }
+
+    #[test]
+    fn entries_are_read_in_pieces() {
+        let extents = [
+            bytes(10, 1),
+            bytes(3 * STEP + 5, 2),
+            Vec::new(),
+            bytes(STEP, 3),
+        ];
+        let (_file, flushed) = written(&extents);
+        let all = extents.concat();
+        assert_eq!(flushed.len(), all.len() as u64);
+        assert_eq!(read(&flushed).unwrap(), all);
+        assert!(flushed.is_equal(0, &extents[0]));
+        assert!(flushed.is_equal(10, &extents[1]));
+        assert!(flushed.is_equal(15, &extents[1][5..2 * STEP]));
+        assert!(!flushed.is_equal(16, &extents[1][5..2 * STEP]));
+        assert!(!flushed.is_equal(all.len() as u64, &[0; 4000]));
+        let (_file, none) = written(&[]);
+        assert!(none.is_empty() && read(&none).unwrap().is_empty() && !none.is_equal(0, &[1]));
+    }
+
+    #[test]
+    fn damage_is_seen() {
+        let (file, flushed) = written(&[bytes(2 * STEP + 9, 1)]);
+        for at in [20, ExtentHeader::SIZE + 2 * STEP as u64] {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[!byte[0]], at).unwrap();
+            let said = read(&flushed).unwrap_err();
+            assert!(said.contains("at byte 64"), "{said}");
+            file.write_all_at(&byte, at).unwrap();
+        }
+        file.set_len(STEP as u64).unwrap();
+        assert!(read(&flushed).is_err());
+    }
+}

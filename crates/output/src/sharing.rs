@@ -1,0 +1,89 @@
+//! The selections that entries of a section spell out, for later entries that have the same one.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+/// Limits the memory for programs that never repeat a selection: as many as a table of 2^18 places takes.
+const MOST: usize = 7 << 15;
+/// Most bytes of a selection of which a copy is kept, and of all copies with what the allocator adds.
+const LONGEST_COPY: usize = 1 << 10;
+const MOST_COPIED: usize = 8 << 20;
+const ALLOCATED: usize = 16;
+
+/// The selections, by the hashes of their flags and bytes.
+#[derive(Debug)]
+pub(crate) struct Selections {
+    by_hash: HashMap<u64, Known, FixedState>,
+    /// Bytes of all copies.
+    copied: usize,
+}
+
+/// A selection that an entry spells out.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Where the entry begins in the section.
+    pub at: usize,
+    /// The flags of the entry.
+    pub flag: i32,
+    /// Bytes of the selection.
+    pub len: usize,
+    /// The selection. `None`: it is to be read where the entry is.
+    pub copy: Option<Box<[u8]>>,
+}
+
+impl Selections {
+    pub fn new() -> Self {
+        Selections {
+            by_hash: HashMap::with_hasher(FixedState::default()),
+            copied: 0,
+        }
+    }
+
+    pub fn hash(&self, flag: i32, selection: &[u8]) -> u64 {
+        self.by_hash.hasher().hash_one((flag, selection))
+    }
+
+    /// One that may be equal to that of this hash.
+    pub fn get(&self, hash: u64) -> Option<&Known> {
+        self.by_hash.get(&hash)
+    }
+
+    /// Notes the selection of the entry at `at`. With `copy` it can be found when its entry is no longer in memory, without
+    /// reading it there.
+    pub fn add(&mut self, hash: u64, at: usize, flag: i32, selection: &[u8], copy: bool) {
+        if self.by_hash.len() >= MOST {
+            return;
+        }
+        let cost = selection.len() + ALLOCATED;
+        let copy = copy && selection.len() <= LONGEST_COPY && self.copied + cost <= MOST_COPIED;
+        self.copied += if copy { cost } else { 0 };
+        let known = Known {
+            at,
+            flag,
+            len: selection.len(),
+            copy: copy.then(|| selection.into()),
+        };
+        let replaced = self.by_hash.insert(hash, known);
+        self.copied -= replaced.map_or(0, |known| known.cost());
+    }
+
+    /// Forgets those of the entries from `len` bytes of the section on.
+    pub fn truncate(&mut self, len: usize) {
+        self.by_hash.retain(|_, known| known.at < len);
+        self.copied = self.by_hash.values().map(Known::cost).sum();
+    }
+
+    pub fn clear(&mut self) {
+        self.by_hash.clear();
+        self.copied = 0;
+    }
+}
+
+impl Known {
+    /// Bytes that its copy takes.
+    fn cost(&self) -> usize {
+        self.copy.as_ref().map_or(0, |copy| copy.len() + ALLOCATED)
+    }
+}
