@@ -1,8 +1,12 @@
 //! Logs whose links and virtual datasets lead to other files.
 
 use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
 
 use crate::common::connector::Connector;
+use crate::common::readers::Python;
 
 /// Makes two logs as sources and a plain file, and a log that leads to them; reads it in the session that makes it, in one
 /// that appends to it, and after that.
@@ -203,35 +207,31 @@ with h5py.File('main.h5') as f:
 
 #[test]
 fn virtual_datasets_show_what_was_written_to_their_sources() {
-    run(SOURCES);
+    run(SOURCES, &[]);
 }
 
 #[test]
 fn what_is_changed_behind_a_link_is_changed_or_refused() {
-    run(CHANGES);
+    run(CHANGES, &[]);
 }
 
-fn run(program: &str) {
+/// Runs a program under the connector in a directory, which it returns. `None` where there is no interpreter.
+fn run(program: &str, arguments: &[&str]) -> Option<TempDir> {
     let connector = Connector::new();
     let mut variables = connector.used();
     variables.push(("H5LOGFS_MATCH", "*.h5".into()));
-    let Some(python) = crate::common::readers::Python::new() else {
-        return;
-    };
+    let python = Python::new()?.with_variables(variables);
     let dir = tempfile::tempdir().unwrap();
-    python.with_variables(variables).run(program, &[dir.path()]);
+    let mut all = vec![dir.path()];
+    all.extend(arguments.iter().map(Path::new));
+    python.run(program, &all);
+    Some(dir)
 }
 
 fn leads_to_other_files(format: &str) {
-    let connector = Connector::new();
-    let mut variables = connector.used();
-    variables.push(("H5LOGFS_MATCH", "*.h5".into()));
-    let Some(python) = crate::common::readers::Python::new() else {
+    let Some(dir) = run(PROGRAM, &[format]) else {
         return;
     };
-    let dir = tempfile::tempdir().unwrap();
-    let python = python.with_variables(variables);
-    python.run(PROGRAM, &[dir.path(), format.as_ref()]);
     let mut names: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
