@@ -11,24 +11,26 @@ use crate::log::tiling::Tilings;
 const MOST_DATASETS: usize = 1 << 16;
 /// The most blocks of one section that are remembered for entries that share them.
 const MOST_SPELLED: usize = 1 << 16;
+/// After this many entries, and after as many more, the search goes on only where it may pay. That is a millisecond.
+const LOOKED_AT: u64 = 1 << 14;
+/// The fewest bytes that the entries so far have on average for the search to go on. The smallest tile that becomes a
+/// chunk has sixteen times as many, before filters.
+const WORTH_SEARCHING: u64 = 4 << 10;
 /// Bytes of the coordinates of one block in the highest rank that HDF5 has.
 const LARGEST_BLOCK: u64 = 16 * 32;
 
-/// How each dataset may be tiled by its records.
+/// How each dataset may be tiled by its records. A log of small records is not searched to its end: none of its datasets
+/// is tiled then.
 pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> Tilings {
-    let mut finder = Finder {
-        tables,
-        found: Tilings::default(),
-        spelled: ExplicitBlocks::default(),
-        block: Vec::new(),
-        is_damaged: false,
-    };
+    let mut finder = Finder::new(tables);
     walk(sources, tables, &mut finder);
     if finder.is_damaged {
-        Tilings::of_damaged()
-    } else {
-        finder.found
+        return Tilings::of_damaged();
     }
+    if finder.gave_up {
+        finder.found.by_dataset.clear();
+    }
+    finder.found
 }
 
 struct Finder<'a> {
@@ -37,7 +39,12 @@ struct Finder<'a> {
     spelled: ExplicitBlocks,
     /// Start and count of the current block along each dimension.
     block: Vec<(u64, u64)>,
+    /// Entries so far, and the bytes of their data.
+    entries: u64,
+    bytes: u64,
     is_damaged: bool,
+    /// The records are too small.
+    gave_up: bool,
 }
 
 impl Visitor for Finder<'_> {
@@ -46,6 +53,9 @@ impl Visitor for Finder<'_> {
     }
 
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+        if self.gives_up(entry.head.data_size) {
+            return Err("the records are too small".into());
+        }
         let is_one_block = self.read_block(entry)?;
         let EntryHeader {
             dataset: id,
@@ -71,11 +81,34 @@ impl Visitor for Finder<'_> {
     }
 
     fn unreadable(&mut self, _: Diagnostic) {
-        self.is_damaged = true;
+        self.is_damaged |= !self.gave_up;
     }
 }
 
-impl Finder<'_> {
+impl<'a> Finder<'a> {
+    fn new(tables: &'a Tables) -> Self {
+        Finder {
+            tables,
+            found: Tilings::default(),
+            spelled: ExplicitBlocks::default(),
+            block: Vec::new(),
+            entries: 0,
+            bytes: 0,
+            is_damaged: false,
+            gave_up: false,
+        }
+    }
+
+    /// Counts an entry with data of this size. Returns whether the search does not go on.
+    fn gives_up(&mut self, data_size: i64) -> bool {
+        if self.entries > 0 && self.entries.is_multiple_of(LOOKED_AT) {
+            self.gave_up |= self.bytes / self.entries < WORTH_SEARCHING;
+        }
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(data_size.max(0) as u64);
+        self.gave_up
+    }
+
     /// Reads the block of an entry. Returns whether it is a single one in plain coordinates, of this entry or of an
     /// earlier one that is remembered.
     fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, String> {
@@ -147,5 +180,25 @@ impl ExplicitBlocks {
         let end = self.entries.get(found + 1).map(|next| next.2);
         let end = end.unwrap_or(self.coordinates.len());
         Some((record, &self.coordinates[begin..end]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_records_are_not_searched_to_their_end() {
+        let seen = |size: i64, then: i64| {
+            let tables = Tables::default();
+            let mut finder = Finder::new(&tables);
+            let first = (0..LOOKED_AT).all(|_| !finder.gives_up(size));
+            let rest = (0..2 * LOOKED_AT).take_while(|_| !finder.gives_up(then));
+            (first, rest.count() as u64)
+        };
+        assert_eq!(seen(40, 40), (true, 0));
+        assert_eq!(seen(64 << 10, 64 << 10), (true, 2 * LOOKED_AT));
+        assert_eq!(seen(4 << 10, 40), (true, LOOKED_AT));
+        assert_eq!(seen(-1, -1), (true, 0));
     }
 }
