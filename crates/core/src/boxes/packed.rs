@@ -23,6 +23,8 @@ use crate::task::Task;
 const GROUP: usize = 128;
 /// Tables with more groups are packed by several threads.
 const MANY_GROUPS: usize = 1024;
+/// So few rows of a group are unpacked one by one.
+const FEW: u32 = 24;
 /// Children of one node of the tree.
 const FAN_OUT: usize = 16;
 /// Where a point lies in more groups than this, on average, the Z-order is tried.
@@ -48,7 +50,8 @@ pub trait Rows {
     fn values(&self) -> usize;
     fn start(&self, row: usize, dim: usize) -> u64;
     fn count(&self, row: usize, dim: usize) -> u64;
-    fn value(&self, row: usize, value: usize) -> u64;
+    /// Puts starts, counts and values of a row into `cells`.
+    fn put(&self, row: usize, cells: &mut [u64]);
 }
 
 /// One row of a table.
@@ -69,6 +72,12 @@ impl<'a> Row<'a> {
 
     pub fn value(&self, value: usize) -> u64 {
         self.cells[2 * self.rank + value]
+    }
+
+    fn touches(&self, query: &Bounds) -> bool {
+        let sides = self.start().iter().zip(self.count());
+        let mut sides = sides.zip(query.start.iter().zip(&query.end));
+        sides.all(|((start, count), (from, to))| start < to && *from < start.saturating_add(*count))
     }
 }
 
@@ -171,15 +180,18 @@ impl PackedBoxes {
             packed: Vec::new(),
             levels: Vec::new(),
         };
-        let mut cells = vec![0; columns * GROUP];
+        let (mut row, mut cells) = (vec![0; columns], vec![0; columns * GROUP]);
         for group in groups {
             task.check()?;
             reservation.make_room(&mut packed.packed, columns * GROUP * size_of::<u64>())?;
             let members = group * GROUP..((group + 1) * GROUP).min(rows.rows());
             let len = members.len();
             match order {
-                Some(order) => fetch(rows, members.map(|at| order[at] as usize), &mut cells),
-                None => fetch(rows, members, &mut cells),
+                Some(order) => {
+                    let members = order[members].iter().map(|row| *row as usize);
+                    fetch(rows, members, &mut row, &mut cells);
+                }
+                None => fetch(rows, members, &mut row, &mut cells),
             }
             packed.push_group(&cells, len);
         }
@@ -334,12 +346,12 @@ impl PackedBoxes {
             return self.visit_stored(query, &mut |row, _| visit(row));
         }
         // Stored along the curve: the rows that touch the query are put in order.
-        let mut cells = vec![0; self.columns()];
+        let (mut cells, mut begins) = (vec![0; self.columns()], Vec::new());
         let mut before = u64::MAX;
         loop {
             let last = self.last_touching(query, before);
             for (_, place) in &last {
-                self.fetch_row(*place, &mut cells);
+                self.fetch_row(*place, &mut begins, &mut cells);
                 visit(Row {
                     rank: self.rank,
                     cells: &cells,
@@ -383,17 +395,10 @@ impl PackedBoxes {
     }
 
     /// Unpacks the row at a place.
-    fn fetch_row(&self, place: usize, cells: &mut [u64]) {
-        let (group, row) = (place / GROUP, place % GROUP);
-        let (columns, stride) = (self.columns(), self.stride());
-        let len = GROUP.min(self.rows - group * GROUP);
-        let head = &self.heads[group * stride..(group + 1) * stride];
-        let widths = &self.widths[group * columns..(group + 1) * columns];
-        let mut at = head[stride - 1] as usize;
-        for column in 0..columns {
-            let width = u32::from(widths[column]);
-            cells[column] = number_at(&self.packed[at..], row, head[column], width);
-            at += packed_len(len, width);
+    fn fetch_row(&self, place: usize, begins: &mut Vec<usize>, cells: &mut [u64]) {
+        let group = self.group(place / GROUP, begins);
+        for (column, cell) in cells.iter_mut().enumerate() {
+            *cell = group.number(place % GROUP, column);
         }
     }
 
@@ -419,7 +424,8 @@ impl PackedBoxes {
             return ControlFlow::Continue(());
         }
         let mut scratch = Scratch {
-            columns: vec![0; self.columns() * GROUP],
+            columns: Vec::new(),
+            begins: Vec::new(),
             cells: vec![0; self.columns()],
         };
         self.descend(query, self.levels.len(), 0, &mut scratch, visit)
@@ -476,43 +482,83 @@ impl PackedBoxes {
         visit: &mut impl FnMut(Row<'_>, usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let (rank, columns) = (self.rank, self.columns());
-        let len = GROUP.min(self.rows - group * GROUP);
-        let head = &self.heads[group * self.stride()..(group + 1) * self.stride()];
-        let widths = &self.widths[group * columns..(group + 1) * columns];
-        let mut at = head[self.stride() - 1] as usize;
-        let mut unpack_columns = |range: Range<usize>, out: &mut [u64]| {
-            for column in range {
-                let out = &mut out[column * GROUP..column * GROUP + len];
-                let width = u32::from(widths[column]);
-                unpack(&self.packed[at..], head[column], width, out);
-                at += packed_len(len, width);
+        let packed = self.group(group, &mut scratch.begins);
+        let mut left = self.rows_inside(query, group, &packed, &mut scratch.columns);
+        let unpacks = left.count_ones() > FEW;
+        if unpacks {
+            scratch.columns.resize(columns * GROUP, 0);
+            for (column, out) in scratch.columns.chunks_exact_mut(GROUP).enumerate() {
+                packed.unpack(column, out);
             }
-        };
-        unpack_columns(0..2 * rank, &mut scratch.columns);
-        let mut has_values = false;
-        for row in (0..len).rev() {
-            let cell = |column: usize| scratch.columns[column * GROUP + row];
-            let touches = |d: usize| {
-                let (start, count) = (cell(d), cell(rank + d));
-                start < query.end[d] && query.start[d] < start.saturating_add(count)
-            };
-            if !(0..rank).all(touches) {
-                continue;
-            }
-            if !has_values {
-                unpack_columns(2 * rank..columns, &mut scratch.columns);
-                has_values = true;
-            }
-            for column in 0..columns {
-                scratch.cells[column] = scratch.columns[column * GROUP + row];
+        }
+        while left != 0 {
+            let row = left.ilog2() as usize;
+            left ^= 1 << row;
+            for (column, cell) in scratch.cells.iter_mut().enumerate() {
+                *cell = if unpacks {
+                    scratch.columns[column * GROUP + row]
+                } else {
+                    packed.number(row, column)
+                };
             }
             let found = Row {
                 rank,
                 cells: &scratch.cells,
             };
-            visit(found, group * GROUP + row)?;
+            // Not each of them does; and the box of a group that was read from a file may be smaller than its rows.
+            if found.touches(query) {
+                visit(found, group * GROUP + row)?;
+            }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The rows of a group that may touch `query`, a bit each, by the dimensions in which it does not have the whole
+    /// group: their starts, and the largest count that there can be.
+    fn rows_inside(
+        &self,
+        query: &Bounds,
+        group: usize,
+        packed: &PackedGroup<'_>,
+        starts: &mut Vec<u64>,
+    ) -> u128 {
+        let (start, end) = self.node_box(0, group);
+        let mut inside = u128::MAX >> (GROUP - packed.len);
+        for d in 0..self.rank {
+            let (from, to) = (query.start[d], query.end[d]);
+            if from <= start[d] && end[d] <= to {
+                continue;
+            }
+            starts.resize(starts.len().max(GROUP), 0);
+            packed.unpack(d, starts);
+            inside &= touching(&starts[..GROUP], packed.most(self.rank + d), from..to);
+            if inside == 0 {
+                break;
+            }
+        }
+        inside
+    }
+
+    /// The packed numbers of a group. `begins`: space for the places of its columns.
+    fn group<'a>(&'a self, group: usize, begins: &'a mut Vec<usize>) -> PackedGroup<'a> {
+        let (columns, stride) = (self.columns(), self.stride());
+        let len = GROUP.min(self.rows - group * GROUP);
+        let head = &self.heads[group * stride..(group + 1) * stride];
+        let widths = &self.widths[group * columns..(group + 1) * columns];
+        let mut at = head[stride - 1] as usize;
+        begins.clear();
+        begins.extend(widths.iter().map(|width| {
+            let begin = at;
+            at += packed_len(len, u32::from(*width));
+            begin
+        }));
+        PackedGroup {
+            len,
+            least: head,
+            widths,
+            begins,
+            packed: &self.packed,
+        }
     }
 
     /// Bytes of memory.
@@ -522,10 +568,57 @@ impl PackedBoxes {
     }
 }
 
-/// Space for one group, column by column, and for one row.
+/// Space for one group, column by column, for the places of its columns, and for one row.
 struct Scratch {
     columns: Vec<u64>,
+    begins: Vec<usize>,
     cells: Vec<u64>,
+}
+
+/// The packed numbers of one group.
+struct PackedGroup<'a> {
+    /// Rows.
+    len: usize,
+    /// Of each column the least number, the bits of a number, and where they begin.
+    least: &'a [u64],
+    widths: &'a [u8],
+    begins: &'a [usize],
+    packed: &'a [u8],
+}
+
+impl PackedGroup<'_> {
+    fn number(&self, row: usize, column: usize) -> u64 {
+        let (least, width) = (self.least[column], u32::from(self.widths[column]));
+        number_at(&self.packed[self.begins[column]..], row, least, width)
+    }
+
+    /// No number of a column is larger.
+    fn most(&self, column: usize) -> u64 {
+        let width = u32::from(self.widths[column]);
+        let mask = u64::MAX.checked_shr(u64::BITS - width).unwrap_or(0);
+        self.least[column].saturating_add(mask)
+    }
+
+    /// Unpacks a column into the first places of `out`.
+    fn unpack(&self, column: usize, out: &mut [u64]) {
+        let (least, width) = (self.least[column], u32::from(self.widths[column]));
+        let packed = &self.packed[self.begins[column]..];
+        unpack(packed, least, width, &mut out[..self.len]);
+    }
+}
+
+/// Which boxes with these starts and at most this count may touch a range, a bit each.
+fn touching(starts: &[u64], count: u64, range: Range<u64>) -> u128 {
+    let mut all = 0;
+    for (half, starts) in starts.chunks(64).enumerate() {
+        let mut word = 0;
+        for (bit, start) in starts.iter().enumerate() {
+            let touches = (*start < range.end) & (range.start < start.saturating_add(count));
+            word |= u64::from(touches) << bit;
+        }
+        all |= u128::from(word) << (64 * half);
+    }
+    all
 }
 
 /// The bounding boxes of each [`FAN_OUT`] of `nodes` boxes. `box_of`: starts and ends of a box. The result has
@@ -549,14 +642,19 @@ fn around<'a>(
 
 /// Appends the differences from `least`, `width` bits each, lowest bits first.
 fn pack(cells: &[u64], least: u64, width: u32, out: &mut Vec<u8>) {
-    let (mut word, mut used) = (0u128, 0);
+    if width == 0 {
+        return;
+    }
+    let (mut word, mut used) = (0, 0);
     for cell in cells {
-        word |= u128::from(cell - least) << used;
+        let number = cell - least;
+        word |= number << used;
         used += width;
         if used >= u64::BITS {
-            out.extend_from_slice(&(word as u64).to_le_bytes());
-            word >>= u64::BITS;
+            out.extend_from_slice(&word.to_le_bytes());
             used -= u64::BITS;
+            // What did not fit; nothing where the number ended with the word.
+            word = number.checked_shr(width - used).unwrap_or(0);
         }
     }
     out.extend_from_slice(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
@@ -594,17 +692,17 @@ fn packed_len(cells: usize, width: u32) -> usize {
     (cells * width as usize).div_ceil(8)
 }
 
-/// Collects rows column by column. Each column has [`GROUP`] places.
-fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: &mut [u64]) {
-    let rank = rows.rank();
-    for (c, column) in cells.chunks_exact_mut(GROUP).enumerate() {
-        let places = column.iter_mut().zip(members.clone());
-        if c < rank {
-            places.for_each(|(place, row)| *place = rows.start(row, c));
-        } else if c < 2 * rank {
-            places.for_each(|(place, row)| *place = rows.count(row, c - rank));
-        } else {
-            places.for_each(|(place, row)| *place = rows.value(row, c - 2 * rank));
+/// Collects rows column by column. Each column has [`GROUP`] places. `row`: space for one row.
+fn fetch(
+    rows: &impl Rows,
+    members: impl Iterator<Item = usize>,
+    row: &mut [u64],
+    cells: &mut [u64],
+) {
+    for (place, number) in members.enumerate() {
+        rows.put(number, row);
+        for (column, cell) in row.iter().enumerate() {
+            cells[column * GROUP + place] = *cell;
         }
     }
 }
@@ -718,8 +816,14 @@ mod tests {
         fn count(&self, row: usize, dim: usize) -> u64 {
             self.1[row].end[dim] - self.1[row].start[dim]
         }
-        fn value(&self, row: usize, value: usize) -> u64 {
-            [row as u64, beside(row)][value]
+        fn put(&self, row: usize, cells: &mut [u64]) {
+            let bounds = &self.1[row];
+            let sides = bounds.start.iter().copied().chain(bounds.count());
+            let all = sides.chain([row as u64, beside(row)]);
+            cells
+                .iter_mut()
+                .zip(all)
+                .for_each(|(cell, number)| *cell = number);
         }
     }
 

@@ -6,7 +6,7 @@ pub mod saved;
 pub mod store;
 
 use std::collections::HashSet;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
@@ -254,21 +254,6 @@ struct PackedRecords<'a> {
     numbers: Vec<u32>,
 }
 
-impl PackedRecords<'_> {
-    fn how(&self, number: usize) -> u64 {
-        let record = self.list.get(number);
-        let encoding = ENCODINGS.iter().position(|e| *e == record.stored.encoding);
-        let after = |at: Option<usize>| at.map_or(0, |at| at as u64 + 1);
-        let conversion = after(self.list.conversion_of(number));
-        let fault = after(self.list.fault_of(number));
-        u64::from(record.stored.source)
-            | (encoding.unwrap_or(0) as u64) << ENCODING
-            | if record.has_lead { LEAD } else { 0 }
-            | conversion << CONVERSION
-            | fault << FAULT
-    }
-}
-
 impl Rows for PackedRecords<'_> {
     fn rank(&self) -> usize {
         self.list.rank()
@@ -285,58 +270,82 @@ impl Rows for PackedRecords<'_> {
     fn count(&self, row: usize, dim: usize) -> u64 {
         self.list.sides(self.numbers[row] as usize)[self.list.rank() + dim]
     }
-    fn value(&self, row: usize, value: usize) -> u64 {
+    fn put(&self, row: usize, cells: &mut [u64]) {
         let number = self.numbers[row] as usize;
-        match value {
-            OFFSET => self.list.stored(number).offset,
-            LEN => self.list.stored(number).len,
-            SELECTION => self
-                .list
-                .selection_of(number)
-                .map_or(0, |(at, _)| at as u64 + 1),
-            HOW => self.how(number),
-            _ => number as u64,
-        }
+        let sides = self.list.sides(number);
+        let (of_box, values) = cells.split_at_mut(sides.len());
+        of_box.copy_from_slice(sides);
+        let listed = self.list.listed(number);
+        let after = |at: Option<u32>| at.map_or(0, |at| u64::from(at) + 1);
+        let encoding = ENCODINGS.iter().position(|e| *e == listed.stored.encoding);
+        values.copy_from_slice(&[
+            number as u64,
+            listed.stored.offset,
+            listed.stored.len,
+            after(listed.selection()),
+            u64::from(listed.stored.source)
+                | (encoding.unwrap_or(0) as u64) << ENCODING
+                | if listed.has_lead { LEAD } else { 0 }
+                | after(listed.conversion.map(u32::from)) << CONVERSION
+                | after(listed.fault()) << FAULT,
+        ]);
     }
 }
 
 /// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
 /// dataset again and again. Other hidden records are found when a chunk is made.
 fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, String> {
-    // Two bit sets of 32 bits a record at most, a slot, and its number.
-    let mut reservation = task.reserve(list.len() as u64 * (8 + 8 + 4))?;
+    // A number, a slot, and two bit sets of 32 bits a record at most.
+    let mut reservation = task.reserve(list.len() as u64 * (4 + 4 + 8))?;
+    let numbers = 0..list.len() as u32;
+    if begin_in_order(list) {
+        return Ok(Reserved::new(numbers.collect(), reservation));
+    }
     let state = RandomState::default();
     let key = |number: u32| {
-        let selection = list.selection_of(number as usize).map(|(at, _)| at);
-        (selection, list.sides(number as usize))
+        let number = number as usize;
+        (list.listed(number).selection(), list.sides(number))
     };
     // Most records have blocks of their own. A small table of hashes tells which few may not: only these are
     // compared.
     let most = (16 * list.len()).next_power_of_two() - 1;
     let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
-    let numbers = 0..list.len() as u32;
-    let slots: Vec<usize> = numbers
+    let slots: Vec<u32> = numbers
         .clone()
-        .map(|number| state.hash_one(key(number)) as usize & most)
+        .map(|number| {
+            let (selection, sides) = key(number);
+            let mut hasher = state.build_hasher();
+            hasher.write_u64(selection.map_or(u64::MAX, u64::from));
+            sides.iter().for_each(|side| hasher.write_u64(*side));
+            // Of more than 2^28 records some share a slot more often.
+            (hasher.finish() as usize & most) as u32
+        })
         .inspect(|slot| {
-            if once.set(*slot) {
-                again.set(*slot);
+            if once.set(*slot as usize) {
+                again.set(*slot as usize);
             }
         })
         .collect();
-    let compared = slots.iter().filter(|slot| again.has(**slot)).count();
-    reservation.grow((compared * 2 * size_of::<(Option<usize>, &[u64])>()) as u64)?;
+    let compared = slots
+        .iter()
+        .filter(|slot| again.has(**slot as usize))
+        .count();
+    reservation.grow((compared * 2 * size_of::<(Option<u32>, &[u64])>()) as u64)?;
     let mut seen = HashSet::with_capacity_and_hasher(compared, state);
     let mut left: Vec<u32> = Vec::with_capacity(list.len());
-    left.extend(
-        numbers
-            .rev()
-            .filter(|number| !again.has(slots[*number as usize]) || seen.insert(key(*number))),
-    );
+    left.extend(numbers.rev().filter(|number| {
+        !again.has(slots[*number as usize] as usize) || seen.insert(key(*number))
+    }));
     left.reverse();
     drop((slots, seen));
     reservation.shrink_to((left.capacity() * size_of::<u32>()) as u64);
     Ok(Reserved::new(left, reservation))
+}
+
+/// Whether each record begins behind the one before, in row-major order: then no two have the same blocks.
+fn begin_in_order(list: &RecordList) -> bool {
+    let start = |number: usize| &list.sides(number)[..list.rank()];
+    (1..list.len()).all(|number| start(number - 1) < start(number))
 }
 
 /// Bytes of memory of one query of all records and of the selection of one of them.

@@ -235,8 +235,13 @@ impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, 
     fn count(&self, row: usize, dim: usize) -> u64 {
         (self.count)(self.number(row), dim)
     }
-    fn value(&self, row: usize, _: usize) -> u64 {
-        self.before[row]
+    fn put(&self, row: usize, cells: &mut [u64]) {
+        let block = self.number(row);
+        for d in 0..self.rank {
+            cells[d] = (self.start)(block, d);
+            cells[self.rank + d] = (self.count)(block, d);
+        }
+        cells[2 * self.rank] = self.before[row];
     }
 }
 

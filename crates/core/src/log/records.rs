@@ -43,8 +43,8 @@ pub type Numbered = (u64, Arc<Reserved<Selection>>);
 
 /// A record without its box.
 #[derive(Debug, Clone, Copy)]
-struct Listed {
-    stored: StoredBytes,
+pub(crate) struct Listed {
+    pub stored: StoredBytes,
     /// Records of lower order apply first; of the same order, those of lower offset.
     order: u64,
     /// Position of its box.
@@ -53,11 +53,23 @@ struct Listed {
     selection: u32,
     fault: u32,
     /// Position in the list of conversions, if it has one.
-    conversion: Option<u8>,
-    has_lead: bool,
+    pub conversion: Option<u8>,
+    pub has_lead: bool,
 }
 
 const NONE: u32 = u32::MAX;
+
+impl Listed {
+    /// The position of its selection in the list of selections.
+    pub fn selection(&self) -> Option<u32> {
+        (self.selection != NONE).then_some(self.selection)
+    }
+
+    /// The position of its fault in the list of faults.
+    pub fn fault(&self) -> Option<u32> {
+        (self.fault != NONE).then_some(self.fault)
+    }
+}
 
 /// Bytes of memory of one entry of [`RecordList::numbers`], spare places included.
 const OF_NUMBER: u64 = 48;
@@ -207,46 +219,33 @@ impl RecordList {
         &self.boxes[at..at + 2 * self.rank]
     }
 
-    /// Where the bytes of a record lie.
-    pub fn stored(&self, number: usize) -> &StoredBytes {
-        &self.records[number].stored
+    /// A record without its box, by its position in the list.
+    pub(crate) fn listed(&self, number: usize) -> &Listed {
+        &self.records[number]
     }
 
     /// A record, by its position in the list.
     pub fn get(&self, number: usize) -> Record<'_> {
         let record = &self.records[number];
         let (start, count) = self.sides(number).split_at(self.rank);
+        let selection = record.selection();
+        let fault = record.fault();
         Record {
             start,
             count,
-            selection: self.selection_of(number).map(|(_, s)| &***s),
+            selection: selection.map(|at| &**self.selections[at as usize].1),
             has_lead: record.has_lead,
             stored: record.stored,
-            conversion: self.conversion_of(number).map(|at| &self.conversions[at]),
-            fault: self.fault_of(number).map(|at| &*self.faults[at]),
+            conversion: record
+                .conversion
+                .map(|at| &self.conversions[usize::from(at)]),
+            fault: fault.map(|at| &*self.faults[at as usize]),
         }
     }
 
     /// All records, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         (0..self.len()).map(|number| self.get(number))
-    }
-
-    /// The position of a record's selection in the list of selections, and the selection.
-    pub fn selection_of(&self, number: usize) -> Option<(usize, &Arc<Reserved<Selection>>)> {
-        let at = self.records[number].selection;
-        (at != NONE).then(|| (at as usize, &self.selections[at as usize].1))
-    }
-
-    /// The position of a record's fault in the list of faults.
-    pub fn fault_of(&self, number: usize) -> Option<usize> {
-        let at = self.records[number].fault;
-        (at != NONE).then_some(at as usize)
-    }
-
-    /// The position of a record's conversion in the list of conversions.
-    pub fn conversion_of(&self, number: usize) -> Option<usize> {
-        self.records[number].conversion.map(usize::from)
     }
 
     /// How the bytes of each record are stored.
