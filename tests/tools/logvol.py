@@ -112,7 +112,8 @@ class Entry:
         return list(zip(starts, counts))
 
     def encoded(self, body, n, k, anchor):
-        """Section 6.2. All counts must be below the dimensions: then both ways to decode agree."""
+        """Section 6.2. All counts must be below the sides that the steps tell: then both ways to decode agree. Where a
+        count is a whole dimension, the steps are those of dimensions longer by one."""
         need(self.flag & MUL and k >= 2, "an encoded entry without several blocks and dimensions")
         need(len(body) == 8 * (k - 1 + 2 * n), f"{len(body)} bytes for {n} encoded blocks")
         words = np.frombuffer(body, "<i8").tolist()
@@ -120,8 +121,8 @@ class Entry:
         final = anchor.dims[anchor.rank - k:]
         sides = [None] + [steps[i] // steps[i + 1] for i in range(k - 1)]
         for i in range(1, k):
-            need(steps[i - 1] == steps[i] * sides[i] and 0 < sides[i] <= final[i], f"steps {steps} in {final}")
-        sides[0] = final[0]
+            need(steps[i - 1] == steps[i] * sides[i] and 0 < sides[i] <= final[i] + 1, f"steps {steps} in {final}")
+        sides[0] = final[0] + 1
 
         def digits(value):
             found = []

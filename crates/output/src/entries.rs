@@ -307,21 +307,25 @@ fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
     one.then_some(record)
 }
 
-/// The stride of each dimension in elements. `None` if some reader would decode the blocks wrongly: one
-/// of them is as long as its dimension (section 6.2).
+/// The stride of each dimension in elements, as if dimensions were longer by one where a block is as long as one of them:
+/// only then do all readers decode its count alike (section 6.2). `None`: offsets would be too large, or save nothing.
 fn strides(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
     if dims.len() < 2 {
         return None;
     }
+    let is_full = |count: &[u64]| {
+        let inner = count[skip..].iter().zip(dims).skip(1);
+        inner.into_iter().any(|(count, dim)| count >= dim)
+    };
+    let is_wide = blocks.counts.chunks_exact(blocks.rank).any(is_full);
+    let side = |d: usize| dims[d].checked_add(u64::from(is_wide));
     let mut strides = vec![1u64; dims.len()];
     for d in (1..dims.len()).rev() {
-        strides[d - 1] = strides[d].checked_mul(dims[d])?;
+        strides[d - 1] = strides[d].checked_mul(side(d)?)?;
     }
-    let elements = strides[0].checked_mul(dims[0])?;
-    let is_shorter = |count: &[u64]| count[skip..].iter().zip(dims).all(|(c, d)| c < d);
-    let mut counts = blocks.counts.chunks_exact(blocks.rank);
-    let fits = elements <= i64::MAX as u64 && counts.all(is_shorter);
-    fits.then_some(strides)
+    // An offset may be that of a count of the whole dataset.
+    let elements = strides[0].checked_mul(dims[0].checked_add(1)?)?;
+    (elements <= i64::MAX as u64).then_some(strides)
 }
 
 #[cfg(test)]
@@ -464,7 +468,7 @@ mod tests {
             section.flags_at(0)
         };
         assert_eq!(flag(true, &[4, 10], &two(9)), MUL | ENC);
-        assert_eq!(flag(true, &[4, 10], &two(10)), MUL);
+        assert_eq!(flag(true, &[4, 10], &two(10)), MUL | ENC);
         assert_eq!(flag(false, &[4, 10], &two(9)), MUL);
         assert_eq!(flag(true, &[1 << 40, 1 << 40], &two(9)), MUL);
         assert_eq!(flag(true, &[4], &blocks(1, &[0, 2], &[1, 1])), MUL);

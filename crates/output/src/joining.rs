@@ -4,6 +4,7 @@
 //! begins another one, which applies later. The data of an entry lie in one piece, and it does not change once anything
 //! has looked at it: [`JoinedSection::section`] completes it.
 
+use crate::covered::Covered;
 use crate::entries::{DatasetInfo, Section};
 use crate::selection::Blocks;
 
@@ -35,6 +36,8 @@ struct Last {
     high: Vec<u64>,
     /// The last element of all, in row-major order.
     end: Vec<u64>,
+    /// What all blocks cover. `None`: it was not asked for.
+    covered: Option<Covered>,
 }
 
 impl JoinedSection {
@@ -97,6 +100,7 @@ impl Last {
     /// Begins with one block.
     fn begin(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks) {
         self.is_there = true;
+        self.covered = None;
         self.dataset = dataset.id;
         self.records = dataset.records;
         self.dims.clear();
@@ -160,14 +164,42 @@ impl Last {
     }
 
     /// Whether a block overlaps none, as far as it is easily seen: all its elements come after the others in row-major
-    /// order, or it lies outside of the box around them.
-    fn is_apart(&self, start: &[u64], count: &[u64]) -> bool {
+    /// order, or it lies outside of the box around them, or between them in row-major order.
+    fn is_apart(&mut self, start: &[u64], count: &[u64]) -> bool {
         let is_beside = |d: usize| start[d] >= self.high[d] || start[d] + count[d] <= self.low[d];
-        start > &self.end[..] || (0..start.len()).any(is_beside)
+        start > &self.end[..]
+            || (0..start.len()).any(is_beside)
+            || self.is_between(start, count).unwrap_or(false)
+    }
+
+    /// Whether a block lies between the others in row-major order. `None`: the dataset has more elements than can be
+    /// counted.
+    fn is_between(&mut self, start: &[u64], count: &[u64]) -> Option<bool> {
+        let (first, last) = range_of(&self.dims, start, count)?;
+        let covered = match &mut self.covered {
+            Some(covered) => covered,
+            none => {
+                let mut covered = Covered::default();
+                for block in 0..self.blocks.number {
+                    let (start, count) = (self.blocks.start(block), self.blocks.count(block));
+                    let (first, last) = range_of(&self.dims, start, count)?;
+                    covered.add(first, last);
+                }
+                none.insert(covered)
+            }
+        };
+        Some(covered.is_apart(first, last))
     }
 
     /// Widens the bounds of all blocks.
     fn include(&mut self, start: &[u64], count: &[u64]) {
+        if let Some(covered) = &mut self.covered {
+            // It was counted before.
+            match range_of(&self.dims, start, count) {
+                Some((first, last)) => covered.add(first, last),
+                None => self.covered = None,
+            }
+        }
         let ends = start
             .iter()
             .zip(count)
@@ -180,6 +212,18 @@ impl Last {
             self.high[d] = self.high[d].max(start + count);
         }
     }
+}
+
+/// The first and the last element of a block, counted in row-major order.
+fn range_of(dims: &[u64], start: &[u64], count: &[u64]) -> Option<(u64, u64)> {
+    let (mut first, mut last) = (0u64, 0u64);
+    for (d, dim) in dims.iter().enumerate() {
+        first = first.checked_mul(*dim)?.checked_add(start[d])?;
+        last = last
+            .checked_mul(*dim)?
+            .checked_add(start[d] + count[d] - 1)?;
+    }
+    Some((first, last))
 }
 
 #[cfg(test)]
@@ -260,6 +304,27 @@ mod tests {
             written(info(&[9, 9], false), &rows),
             [(104, MUL | ENC, 0, 8)]
         );
+    }
+
+    #[test]
+    fn blocks_in_any_order_are_one_entry() {
+        let boxes: Vec<([u64; 2], [u64; 2])> = (0..50)
+            .map(|i| ([i * 37 % 50, i * 11 % 7], [1, 3]))
+            .collect();
+        let boxes: Vec<(&[u64], &[u64])> = boxes.iter().map(|(s, c)| (&s[..], &c[..])).collect();
+        let size = 28 + 4 + 8 + 50 * 16;
+        assert_eq!(
+            written(info(&[50, 10], false), &boxes),
+            [(size, MUL | ENC, 0, 150)]
+        );
+        // As many elements as cannot be counted.
+        let far: [(&[u64], &[u64]); 3] = [
+            (&[0, 0], &[1, 1]),
+            (&[1 << 40, 9], &[1, 1]),
+            (&[7, 7], &[1, 1]),
+        ];
+        let huge = [1 << 50, 1 << 50];
+        assert_eq!(written(info(&huge, false), &far).len(), 2);
     }
 
     #[test]

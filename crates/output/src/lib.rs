@@ -11,6 +11,7 @@
 //! | [`flushed`] | entries that have left the memory |
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
+//! | `covered` | which elements such an entry covers |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | [`options`], [`error`] | those of users |
@@ -32,6 +33,7 @@ pub mod selection;
 pub mod stored;
 
 mod aside;
+mod covered;
 mod creation;
 mod existing;
 mod reopening;
