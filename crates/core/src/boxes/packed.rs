@@ -62,6 +62,11 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// `cells`: the starts, the counts, the values.
+    pub fn new(rank: usize, cells: &'a [u64]) -> Self {
+        Row { rank, cells }
+    }
+
     pub fn start(&self) -> &'a [u64] {
         &self.cells[..self.rank]
     }

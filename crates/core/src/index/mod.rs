@@ -15,8 +15,8 @@ use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row, Rows};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::base::Base;
-use crate::log::model::{Encoding, Record, Selections, StoredBytes};
-use crate::log::records::{Numbered, RecordList, Shared};
+use crate::log::model::{Record, Selections};
+use crate::log::records::{Numbered, RecordList, SELECTION, Shared, VALUES};
 use crate::log::{DatasetRecords, RecordTable};
 use crate::memory::{Reservation, Reserved};
 use crate::task::Task;
@@ -142,8 +142,9 @@ impl DatasetIndex {
         query: &Bounds,
         mut visit: impl FnMut(&Record<'_>, Option<&Numbered>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.records
-            .visit_back(query, |row| visit(&self.record(row), self.selection(row)))
+        self.records.visit_back(query, |row| {
+            visit(&self.record(row), self.shared.selection(row))
+        })
     }
 
     /// Whether some record has several blocks.
@@ -161,11 +162,6 @@ impl DatasetIndex {
         self.shared.base.is_some()
     }
 
-    fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
-        let at = (row.value(SELECTION) as usize).checked_sub(1)?;
-        self.shared.selections.get(at)
-    }
-
     /// Whether some record has a block in `query`, or there is data below all records.
     pub fn is_touched(&self, query: &Bounds) -> bool {
         let touches = |row: Row<'_>| self.record(row).touches(query);
@@ -174,31 +170,7 @@ impl DatasetIndex {
     }
 
     fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
-        let how = row.value(HOW);
-        let after = |number: u64| (number as usize).checked_sub(1);
-        let Shared {
-            conversions,
-            faults,
-            ..
-        } = &self.shared;
-        let encoding = ENCODINGS.get((how >> ENCODING & ENCODING_BITS) as usize);
-        let selection = self.selection(row);
-        let conversion = after(how >> CONVERSION & CONVERSION_BITS);
-        let fault = after(how >> FAULT).and_then(|at| faults.get(at));
-        Record {
-            start: row.start(),
-            count: row.count(),
-            selection: selection.map(|(_, selection)| &***selection),
-            has_lead: how & LEAD != 0,
-            stored: StoredBytes {
-                source: how as u16,
-                offset: row.value(OFFSET),
-                len: row.value(LEN),
-                encoding: encoding.copied().unwrap_or(Encoding::Raw),
-            },
-            conversion: conversion.and_then(|at| conversions.get(at)),
-            fault: fault.map(|f| &**f),
-        }
+        self.shared.record(row)
     }
 
     /// Bytes of memory of the index and all its selections, with those that other datasets share.
@@ -222,32 +194,6 @@ impl DatasetIndex {
     }
 }
 
-/// The values of a record, besides its box: its number in the order of application, offset and length of its
-/// stored bytes, the position of its selection plus one, and [`HOW`].
-const VALUES: usize = 5;
-const OFFSET: usize = 1;
-const LEN: usize = 2;
-const SELECTION: usize = 3;
-const HOW: usize = 4;
-
-/// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
-/// one, and position of the fault plus one.
-const ENCODING: u32 = 16;
-const LEAD: u64 = 1 << 19;
-const CONVERSION: u32 = 20;
-const CONVERSION_BITS: u64 = 0x1ff;
-const FAULT: u32 = 29;
-const ENCODING_BITS: u64 = 7;
-const ENCODINGS: [Encoding; 7] = [
-    Encoding::Raw,
-    Encoding::Deflate,
-    Encoding::RawOrDeflate,
-    Encoding::Pipeline,
-    Encoding::Converted,
-    Encoding::DeflateStream,
-    Encoding::DeflateStreams,
-];
-
 /// Some records of a list, as rows of a table of boxes.
 struct PackedRecords<'a> {
     list: &'a RecordList,
@@ -265,30 +211,15 @@ impl Rows for PackedRecords<'_> {
         VALUES
     }
     fn start(&self, row: usize, dim: usize) -> u64 {
-        self.list.sides(self.numbers[row] as usize)[dim]
+        self.list.row(self.numbers[row] as usize)[dim]
     }
     fn count(&self, row: usize, dim: usize) -> u64 {
-        self.list.sides(self.numbers[row] as usize)[self.list.rank() + dim]
+        self.list.row(self.numbers[row] as usize)[self.list.rank() + dim]
     }
     fn put(&self, row: usize, cells: &mut [u64]) {
-        let number = self.numbers[row] as usize;
-        let sides = self.list.sides(number);
-        let (of_box, values) = cells.split_at_mut(sides.len());
-        of_box.copy_from_slice(sides);
-        let listed = self.list.listed(number);
-        let after = |at: Option<u32>| at.map_or(0, |at| u64::from(at) + 1);
-        let encoding = ENCODINGS.iter().position(|e| *e == listed.stored.encoding);
-        values.copy_from_slice(&[
-            number as u64,
-            listed.stored.offset,
-            listed.stored.len,
-            after(listed.selection()),
-            u64::from(listed.stored.source)
-                | (encoding.unwrap_or(0) as u64) << ENCODING
-                | if listed.has_lead { LEAD } else { 0 }
-                | after(listed.conversion.map(u32::from)) << CONVERSION
-                | after(listed.fault()) << FAULT,
-        ]);
+        let number = self.numbers[row];
+        cells.copy_from_slice(self.list.row(number as usize));
+        cells[2 * self.list.rank()] = u64::from(number);
     }
 }
 
@@ -302,9 +233,10 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Stri
         return Ok(Reserved::new(numbers.collect(), reservation));
     }
     let state = RandomState::default();
+    let sides = 2 * list.rank();
     let key = |number: u32| {
-        let number = number as usize;
-        (list.listed(number).selection(), list.sides(number))
+        let row = list.row(number as usize);
+        (row[sides + SELECTION], &row[..sides])
     };
     // Most records have blocks of their own. A small table of hashes tells which few may not: only these are
     // compared.
@@ -315,7 +247,7 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Stri
         .map(|number| {
             let (selection, sides) = key(number);
             let mut hasher = state.build_hasher();
-            hasher.write_u64(selection.map_or(u64::MAX, u64::from));
+            hasher.write_u64(selection);
             sides.iter().for_each(|side| hasher.write_u64(*side));
             // Of more than 2^28 records some share a slot more often.
             (hasher.finish() as usize & most) as u32
@@ -330,7 +262,7 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Stri
         .iter()
         .filter(|slot| again.has(**slot as usize))
         .count();
-    reservation.grow((compared * 2 * size_of::<(Option<u32>, &[u64])>()) as u64)?;
+    reservation.grow((compared * 2 * size_of::<(u64, &[u64])>()) as u64)?;
     let mut seen = HashSet::with_capacity_and_hasher(compared, state);
     let mut left: Vec<u32> = Vec::with_capacity(list.len());
     left.extend(numbers.rev().filter(|number| {
@@ -344,7 +276,7 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Stri
 
 /// Whether each record begins behind the one before, in row-major order: then no two have the same blocks.
 fn begin_in_order(list: &RecordList) -> bool {
-    let start = |number: usize| &list.sides(number)[..list.rank()];
+    let start = |number: usize| &list.row(number)[..list.rank()];
     (1..list.len()).all(|number| start(number - 1) < start(number))
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::store::StoreEntry;
-use super::{DatasetIndex, FAULT, HOW, SELECTION, VALUES, query_memory};
+use super::{DatasetIndex, query_memory};
 use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row};
 use crate::diagnostic::Diagnostic;
@@ -15,7 +15,7 @@ use crate::log::Logged;
 use crate::log::base::Base;
 use crate::log::model::{Encoding, Selection, Selections};
 use crate::log::numbers::Conversion;
-use crate::log::records::{Numbered, Shared};
+use crate::log::records::{FAULT, HOW, Numbered, SELECTION, Shared, VALUES};
 use crate::log::source_file::{Identity, SourceFile};
 use crate::memory::{Reservation, Reserved};
 use crate::task::Task;
@@ -294,7 +294,7 @@ mod tests {
             .push_block(stored(8), 51, &[20, 200], &[4, 400])
             .unwrap();
         records.convert_last(&DOUBLES);
-        records.put_in_order();
+        records.put_in_order().unwrap();
         let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
         records.set_base(base.unwrap());
         let found = DatasetRecords {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::base::Base;
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
+use crate::boxes::packed::Row;
 use crate::memory::{Reservation, Reserved};
 use crate::task::Task;
 
@@ -14,19 +15,57 @@ use crate::task::Task;
 pub struct RecordList {
     reservation: Reservation,
     rank: usize,
-    records: Vec<Listed>,
-    /// Sides of the records' boxes: `rank` starts, then `rank` counts each.
-    boxes: Vec<u64>,
-    selections: Vec<Numbered>,
-    /// Where in that list the selection of some number is.
+    /// One after the other: the starts and the counts of a record's box, then its [`VALUES`]. There may be many, and they
+    /// are read in any order, so each lies in one place.
+    rows: Vec<u64>,
+    /// The records in order, by their position in `rows`, where that is another order.
+    sorted: Option<Vec<u32>>,
+    /// Where in the list of selections the one of some number is.
     numbers: HashMap<u64, u32>,
-    conversions: Vec<Conversion>,
-    faults: Vec<Box<str>>,
-    base: Option<Base>,
+    shared: Shared,
+}
+
+/// The values of a record, besides its box: its place in the order of application, offset and length of its stored bytes,
+/// the position of its selection plus one, and [`HOW`]. In a list, records of lower order apply first; of the same order,
+/// those of lower offset. In an index, the first value is the number of the record.
+pub(crate) const VALUES: usize = 5;
+const ORDER: usize = 0;
+const OFFSET: usize = 1;
+const LEN: usize = 2;
+pub(crate) const SELECTION: usize = 3;
+pub(crate) const HOW: usize = 4;
+
+/// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
+/// one, and position of the fault plus one.
+const ENCODING: u32 = 16;
+const LEAD: u64 = 1 << 19;
+const CONVERSION: u32 = 20;
+const CONVERSION_BITS: u64 = 0x1ff;
+pub(crate) const FAULT: u32 = 29;
+const ENCODING_BITS: u64 = 7;
+const ENCODINGS: [Encoding; 7] = [
+    Encoding::Raw,
+    Encoding::Deflate,
+    Encoding::RawOrDeflate,
+    Encoding::Pipeline,
+    Encoding::Converted,
+    Encoding::DeflateStream,
+    Encoding::DeflateStreams,
+];
+
+/// An encoding, as bits of [`HOW`].
+fn encoding_bits(encoding: Encoding) -> u64 {
+    let number = ENCODINGS.iter().position(|e| *e == encoding);
+    (number.unwrap_or(0) as u64) << ENCODING
+}
+
+/// [`HOW`] with another encoding.
+fn with_encoding(how: u64, encoding: Encoding) -> u64 {
+    how & !(ENCODING_BITS << ENCODING) | encoding_bits(encoding)
 }
 
 /// What the records of a dataset share, and what lies below them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shared {
     /// Each once.
     pub selections: Vec<Numbered>,
@@ -41,36 +80,6 @@ pub struct Shared {
 /// A selection, and its layout's number of it. Datasets share selections by these numbers.
 pub type Numbered = (u64, Arc<Reserved<Selection>>);
 
-/// A record without its box.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Listed {
-    pub stored: StoredBytes,
-    /// Records of lower order apply first; of the same order, those of lower offset.
-    order: u64,
-    /// Position of its box.
-    place: u32,
-    /// Positions in the lists of selections and of faults, or [`NONE`].
-    selection: u32,
-    fault: u32,
-    /// Position in the list of conversions, if it has one.
-    pub conversion: Option<u8>,
-    pub has_lead: bool,
-}
-
-const NONE: u32 = u32::MAX;
-
-impl Listed {
-    /// The position of its selection in the list of selections.
-    pub fn selection(&self) -> Option<u32> {
-        (self.selection != NONE).then_some(self.selection)
-    }
-
-    /// The position of its fault in the list of faults.
-    pub fn fault(&self) -> Option<u32> {
-        (self.fault != NONE).then_some(self.fault)
-    }
-}
-
 /// Bytes of memory of one entry of [`RecordList::numbers`], spare places included.
 const OF_NUMBER: u64 = 48;
 
@@ -80,17 +89,13 @@ impl RecordList {
         let mut list = RecordList {
             reservation: task.reservation(),
             rank,
-            records: Vec::new(),
-            boxes: Vec::new(),
-            selections: Vec::new(),
+            rows: Vec::new(),
+            sorted: None,
             numbers: HashMap::new(),
-            conversions: Vec::new(),
-            faults: Vec::new(),
-            base: None,
+            shared: Shared::default(),
         };
-        list.reservation.make_room(&mut list.records, number)?;
-        let sides = number.saturating_mul(2 * rank);
-        list.reservation.make_room(&mut list.boxes, sides)?;
+        let cells = number.saturating_mul(list.stride());
+        list.reservation.make_room(&mut list.rows, cells)?;
         Ok(list)
     }
 
@@ -99,14 +104,19 @@ impl RecordList {
         self.rank
     }
 
+    /// Numbers of a row.
+    fn stride(&self) -> usize {
+        2 * self.rank + VALUES
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.rows.len() / self.stride()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.rows.is_empty()
     }
 
     /// Adds a record of one block, of the dataset's rank. This and the others that add fail where there is no
@@ -118,9 +128,12 @@ impl RecordList {
         start: &[u64],
         count: &[u64],
     ) -> Result<(), String> {
-        self.reservation.extend(&mut self.boxes, start)?;
-        self.reservation.extend(&mut self.boxes, count)?;
-        self.push(stored, order, NONE, false)
+        let stride = self.stride();
+        self.reservation.make_room(&mut self.rows, stride)?;
+        self.rows.extend_from_slice(start);
+        self.rows.extend_from_slice(count);
+        self.push_values(stored, order, 0, false);
+        Ok(())
     }
 
     /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
@@ -132,115 +145,110 @@ impl RecordList {
         (id, selection): Numbered,
         lead: Option<u64>,
     ) -> Result<(), String> {
+        let stride = self.stride();
+        self.reservation.make_room(&mut self.rows, stride)?;
         let bounds = selection.bounds();
-        let sides = 2 * self.rank;
-        self.reservation.make_room(&mut self.boxes, sides)?;
-        self.boxes.extend(lead);
-        self.boxes.extend_from_slice(&bounds.start);
-        self.boxes.extend(lead.map(|_| 1));
-        self.boxes.extend(bounds.count());
         let number = match self.numbers.get(&id) {
             Some(number) => *number,
             None => {
                 self.reservation.grow(OF_NUMBER)?;
-                let number = self.selections.len() as u32;
-                self.reservation
-                    .push(&mut self.selections, (id, selection))?;
+                let selections = &mut self.shared.selections;
+                let number = selections.len() as u32;
+                self.reservation.push(selections, (id, selection))?;
                 self.numbers.insert(id, number);
                 number
             }
         };
-        self.push(stored, order, number, lead.is_some())
+        self.rows.extend(lead);
+        self.rows.extend_from_slice(&bounds.start);
+        self.rows.extend(lead.map(|_| 1));
+        self.rows.extend(bounds.count());
+        self.push_values(stored, order, u64::from(number) + 1, lead.is_some());
+        Ok(())
     }
 
-    fn push(
-        &mut self,
-        stored: StoredBytes,
-        order: u64,
-        selection: u32,
-        has_lead: bool,
-    ) -> Result<(), String> {
-        let record = Listed {
-            stored,
-            order,
-            place: self.records.len() as u32,
-            selection,
-            fault: NONE,
-            conversion: None,
-            has_lead,
-        };
-        self.reservation.push(&mut self.records, record)
+    fn push_values(&mut self, stored: StoredBytes, order: u64, selection: u64, has_lead: bool) {
+        let lead = if has_lead { LEAD } else { 0 };
+        let how = u64::from(stored.source) | encoding_bits(stored.encoding) | lead;
+        self.rows
+            .extend_from_slice(&[order, stored.offset, stored.len, selection, how]);
+    }
+
+    /// [`HOW`] of the last record.
+    fn last_how(&mut self) -> Option<&mut u64> {
+        self.rows.last_mut()
     }
 
     /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
     /// pairs of types.
     pub fn convert_last(&mut self, conversion: &Conversion) {
-        let known = self.conversions.iter().position(|c| c == conversion);
+        let conversions = &mut self.shared.conversions;
+        let known = conversions.iter().position(|c| c == conversion);
         let at = known.unwrap_or_else(|| {
-            self.conversions.push(*conversion);
-            self.conversions.len() - 1
+            conversions.push(*conversion);
+            conversions.len() - 1
         });
-        if let (Some(last), Ok(at)) = (self.records.last_mut(), u8::try_from(at)) {
-            last.conversion = Some(at);
-            last.stored.encoding = Encoding::Converted;
+        if let (Some(how), Ok(at)) = (self.last_how(), u8::try_from(at)) {
+            *how &= !(CONVERSION_BITS << CONVERSION);
+            *how |= (u64::from(at) + 1) << CONVERSION;
+            *how = with_encoding(*how, Encoding::Converted);
         }
     }
 
     /// Sets what lies below all records.
     pub fn set_base(&mut self, base: Base) {
-        self.base = Some(base);
+        self.shared.base = Some(base);
     }
 
     /// What lies below the records, if anything does.
     pub fn base(&self) -> Option<&Base> {
-        self.base.as_ref()
+        self.shared.base.as_ref()
     }
 
     /// Marks the last record as one whose bytes cannot be read, for this reason.
     pub fn spoil_last(&mut self, reason: String) -> Result<(), String> {
-        if let Some(last) = self.records.last_mut() {
-            self.reservation.grow(reason.len() as u64)?;
-            last.fault = self.faults.len() as u32;
-            self.reservation.push(&mut self.faults, reason.into())?;
+        self.reservation.grow(reason.len() as u64)?;
+        let faults = &mut self.shared.faults;
+        self.reservation.push(faults, reason.into())?;
+        let after = faults.len() as u64;
+        if let Some(how) = self.last_how() {
+            *how = *how & ((1 << FAULT) - 1) | after << FAULT;
         }
         Ok(())
     }
 
     /// Sorts the records into the order in which they apply. Called once all records are there.
-    pub fn put_in_order(&mut self) {
-        // Without the place the sort would need memory to keep equals in order.
-        self.records
-            .sort_unstable_by_key(|r| (r.order, r.stored.offset, r.place));
+    pub fn put_in_order(&mut self) -> Result<(), String> {
+        let key = |row: &[u64]| (row[2 * self.rank + ORDER], row[2 * self.rank + OFFSET]);
+        let keys = self.rows.chunks_exact(self.stride()).map(key);
+        if keys.clone().is_sorted() {
+            return Ok(());
+        }
+        let mut list = Vec::new();
+        let (size, kept) = (
+            size_of::<((u64, u64), u32)>() as u64,
+            size_of::<u32>() as u64,
+        );
+        let all = self.len() as u64;
+        self.reservation.grow(all * (size + kept))?;
+        list.extend(keys.zip(0u32..));
+        list.sort_unstable();
+        let sorted: Vec<u32> = list.into_iter().map(|(_, place)| place).collect();
+        self.reservation
+            .shrink_to(self.reservation.bytes() - all * size);
+        self.sorted = Some(sorted);
+        Ok(())
     }
 
-    /// The box of a record: first the starts, then the counts.
-    pub fn sides(&self, number: usize) -> &[u64] {
-        let at = self.records[number].place as usize * 2 * self.rank;
-        &self.boxes[at..at + 2 * self.rank]
-    }
-
-    /// A record without its box, by its position in the list.
-    pub(crate) fn listed(&self, number: usize) -> &Listed {
-        &self.records[number]
+    /// The row of a record: its box, and its [`VALUES`].
+    pub(crate) fn row(&self, number: usize) -> &[u64] {
+        let place = self.sorted.as_ref().map_or(number, |s| s[number] as usize);
+        &self.rows[place * self.stride()..(place + 1) * self.stride()]
     }
 
     /// A record, by its position in the list.
     pub fn get(&self, number: usize) -> Record<'_> {
-        let record = &self.records[number];
-        let (start, count) = self.sides(number).split_at(self.rank);
-        let selection = record.selection();
-        let fault = record.fault();
-        Record {
-            start,
-            count,
-            selection: selection.map(|at| &**self.selections[at as usize].1),
-            has_lead: record.has_lead,
-            stored: record.stored,
-            conversion: record
-                .conversion
-                .map(|at| &self.conversions[usize::from(at)]),
-            fault: fault.map(|at| &*self.faults[at as usize]),
-        }
+        self.shared.record(Row::new(self.rank, self.row(number)))
     }
 
     /// All records, in the order of the list.
@@ -248,28 +256,57 @@ impl RecordList {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// How the bytes of each record are stored.
-    pub fn stored_mut(&mut self) -> impl Iterator<Item = &mut StoredBytes> {
-        self.records.iter_mut().map(|record| &mut record.stored)
+    /// From now on raw records may be zlib streams.
+    pub fn doubt_raw(&mut self) {
+        let stride = self.stride();
+        for how in self.rows.iter_mut().skip(stride - 1).step_by(stride) {
+            if *how >> ENCODING & ENCODING_BITS == 0 {
+                *how = with_encoding(*how, Encoding::RawOrDeflate);
+            }
+        }
     }
 
     /// What the records share, and the memory for it.
     pub fn into_shared(mut self) -> (Shared, Reservation) {
-        self.records = Vec::new();
-        self.boxes = Vec::new();
+        self.rows = Vec::new();
+        self.sorted = None;
         self.numbers = HashMap::new();
-        let shared = Shared {
-            selections: self.selections,
-            conversions: self.conversions,
-            faults: self.faults,
-            base: self.base,
-        };
-        self.reservation.shrink_to(shared.bytes() as u64);
-        (shared, self.reservation)
+        let bytes = self.shared.bytes() as u64;
+        self.reservation.shrink_to(bytes);
+        (self.shared, self.reservation)
     }
 }
 
 impl Shared {
+    /// The record of a row of an index, or of a list.
+    pub(crate) fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
+        let how = row.value(HOW);
+        let after = |number: u64| (number as usize).checked_sub(1);
+        let encoding = ENCODINGS.get((how >> ENCODING & ENCODING_BITS) as usize);
+        let conversion = after(how >> CONVERSION & CONVERSION_BITS);
+        let fault = after(how >> FAULT).and_then(|at| self.faults.get(at));
+        Record {
+            start: row.start(),
+            count: row.count(),
+            selection: self.selection(row).map(|(_, selection)| &***selection),
+            has_lead: how & LEAD != 0,
+            stored: StoredBytes {
+                source: how as u16,
+                offset: row.value(OFFSET),
+                len: row.value(LEN),
+                encoding: encoding.copied().unwrap_or(Encoding::Raw),
+            },
+            conversion: conversion.and_then(|at| self.conversions.get(at)),
+            fault: fault.map(|f| &**f),
+        }
+    }
+
+    /// The selection of that record.
+    pub(crate) fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
+        let at = (row.value(SELECTION) as usize).checked_sub(1)?;
+        self.selections.get(at)
+    }
+
     /// Bytes of memory, without the selections themselves.
     pub fn bytes(&self) -> usize {
         let faults = self.faults.iter().map(|f| f.len());

@@ -478,7 +478,7 @@ mod tests {
             }
             offset += stored.len;
         }
-        list.put_in_order();
+        list.put_in_order().unwrap();
         let found = DatasetRecords {
             records: list,
             diagnostics: Vec::new(),

@@ -56,7 +56,7 @@ impl Decoder<'_> {
                 found.add_diagnostic(Diagnostic::unreadable(reason).at(place));
             }
         }
-        found.records.put_in_order();
+        found.records.put_in_order()?;
         Ok(found)
     }
 

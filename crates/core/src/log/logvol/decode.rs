@@ -102,7 +102,7 @@ impl<'a> Decoder<'a> {
         }
         found.decoded = state.decoded;
         // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
-        found.records.put_in_order();
+        found.records.put_in_order()?;
         if !self.dataset.filtered {
             distrust_equal_sizes(&mut found.records);
         }
@@ -497,10 +497,6 @@ fn distrust_equal_sizes(records: &mut RecordList) {
             Encoding::Deflate | Encoding::DeflateStreams
         )
     }) {
-        for stored in records.stored_mut() {
-            if stored.encoding == Encoding::Raw {
-                stored.encoding = Encoding::RawOrDeflate;
-            }
-        }
+        records.doubt_raw();
     }
 }

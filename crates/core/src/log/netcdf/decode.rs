@@ -54,7 +54,7 @@ impl<'a> Decoder<'a> {
             Ok(None) => {}
             Err(reason) => found.add_diagnostic(Diagnostic::unreadable(reason)),
         }
-        found.records.put_in_order();
+        found.records.put_in_order()?;
         Ok(found)
     }
 
