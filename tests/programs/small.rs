@@ -1,10 +1,11 @@
 //! Very many small writes, with a flush whenever the buffer is full, and what a rank's memory grows by:
 //!
 //! ```text
-//! writer-small FILE WRITES MIB series|scattered
+//! writer-small FILE WRITES MIB series|records|scattered
 //! ```
 //!
-//! Each rank writes blocks of one element of eight bytes: every second one of a row, or elements of a cube in no order.
+//! Each rank writes blocks of one element of eight bytes: every second one of a row, the same 16 of each record, or elements
+//! of a cube in no order.
 //! MIB is the limit of the buffer. The ranks print the KiB by which they grew until all was flushed, and until the close.
 
 use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
@@ -17,7 +18,7 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, writes, limit, kind] = &arguments[..] else {
-        panic!("writer-small FILE WRITES MIB series|scattered");
+        panic!("writer-small FILE WRITES MIB series|records|scattered");
     };
     let (writes, limit): (u64, u64) = (writes.parse().unwrap(), limit.parse().unwrap());
     let universe = mpi::initialize().unwrap();
@@ -31,11 +32,15 @@ fn main() {
     let side = (writes as f64).cbrt().ceil() as u64;
     let dims = match &kind[..] {
         "series" => vec![ranks, 2 * writes],
+        "records" => vec![writes.div_ceil(16), 32 * ranks],
         _ => vec![ranks * side, side, side],
     };
-    let data = file
-        .dataset("/data", DatasetSpec::new::<u64>(&dims))
-        .unwrap();
+    let spec = DatasetSpec::new::<u64>(&dims);
+    let spec = match &kind[..] {
+        "records" => spec.unlimited(0),
+        _ => spec,
+    };
+    let data = file.dataset("/data", spec).unwrap();
     let cube = side * side * side;
     // It has no divisor in common with the number of elements, and neighbours in time are far from each other.
     let step = (cube / 1000 * 618..).find(|step| gcd(*step, cube) == 1);
@@ -46,6 +51,7 @@ fn main() {
         at = (at + step) % cube;
         let start = match &kind[..] {
             "series" => vec![rank, 2 * i],
+            "records" => vec![i / 16, 32 * rank + 2 * (i % 16)],
             _ => vec![
                 rank * side + at / (side * side),
                 at / side % side,

@@ -10,7 +10,7 @@ const MOST: u64 = 12 << 10;
 
 #[test]
 fn entries_leave_the_memory_when_they_are_flushed() {
-    for kind in ["series", "scattered"] {
+    for kind in ["series", "records", "scattered"] {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("small.h5");
         let arguments = [log.to_str().unwrap(), "1000000", "1", kind];

@@ -145,6 +145,11 @@ impl Section {
         }
     }
 
+    /// Gives back the memory that is not in use.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     /// Lets no later entry share a selection of those so far.
     pub fn forget_selections(&mut self) {
         self.selections.clear();

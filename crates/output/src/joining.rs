@@ -10,6 +10,8 @@ use crate::selection::Blocks;
 
 /// Most blocks of an entry. A reader of some elements looks at all blocks of the entries that reach around them.
 const MOST_BLOCKS: usize = 1 << 12;
+/// So many blocks in one record stay an entry of their own: where the next records have the same ones, theirs refer to it.
+const OF_A_RECORD: usize = 8;
 /// Most bytes of the data of an entry that grows. The tools of the layout count them in 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -17,6 +19,8 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct JoinedSection {
     section: Section,
+    /// Equal selections are stored once.
+    share: bool,
     last: Last,
 }
 
@@ -28,6 +32,8 @@ struct Last {
     dims: Vec<u64>,
     records: bool,
     blocks: Blocks,
+    /// The first block in the record of the last one.
+    record: usize,
     /// Of its data, in those since the last flush.
     offset: u64,
     stored: u64,
@@ -45,6 +51,7 @@ impl JoinedSection {
     pub fn new(share: bool, encode: bool) -> Self {
         JoinedSection {
             section: Section::new(share, encode),
+            share,
             last: Last::default(),
         }
     }
@@ -58,6 +65,11 @@ impl JoinedSection {
             self.section.push(dataset, blocks, last.offset, last.stored);
         }
         &mut self.section
+    }
+
+    /// Gives back the memory that is not in use.
+    pub fn shrink(&mut self) {
+        self.section.shrink();
     }
 
     /// The most bytes of the entries since the last flush.
@@ -77,7 +89,9 @@ impl JoinedSection {
             return self.section().push(dataset, blocks, offset, stored);
         }
         let (start, count) = (blocks.start(0), blocks.count(0));
-        if self.last.follows(dataset, offset, stored) && self.last.join(start, count) {
+        let follows = self.last.follows(dataset, offset, stored);
+        let goes_on = follows && !(self.share && self.last.ends_record(start));
+        if goes_on && self.last.join(start, count) {
             self.last.stored += stored;
             return;
         }
@@ -106,6 +120,7 @@ impl Last {
         self.dims.clear();
         self.dims.extend_from_slice(dataset.dims);
         self.blocks.clone_from(blocks);
+        self.record = 0;
         for side in [&mut self.low, &mut self.high, &mut self.end] {
             side.clear();
             side.extend_from_slice(blocks.start(0));
@@ -126,6 +141,13 @@ impl Last {
             && self.dims == dataset.dims
     }
 
+    /// Whether a block lies in another record than the one before it, which has several.
+    fn ends_record(&self, start: &[u64]) -> bool {
+        self.records
+            && self.blocks.number - self.record >= OF_A_RECORD
+            && start[0] != self.blocks.start(self.blocks.number - 1)[0]
+    }
+
     /// Adds a block if it overlaps none.
     fn join(&mut self, start: &[u64], count: &[u64]) -> bool {
         let continues = self.continued(start, count);
@@ -141,6 +163,9 @@ impl Last {
                 self.blocks.counts[last + d] += count[d];
             }
             None if self.blocks.number < MOST_BLOCKS => {
+                if start[0] != self.blocks.start(self.blocks.number - 1)[0] {
+                    self.record = self.blocks.number;
+                }
                 self.blocks.number += 1;
                 self.blocks.starts.extend_from_slice(start);
                 self.blocks.counts.extend_from_slice(count);
@@ -400,6 +425,29 @@ mod tests {
         let listed = [(size(full), MUL), (size(full), MUL), (size(rest), MUL)];
         assert_eq!(found[..3], listed);
         assert_eq!(found[3..], [(36, MUL | REF); 3]);
+    }
+
+    #[test]
+    fn records_that_repeat_their_blocks_share_them() {
+        let written = |share: bool, of_each: u64, first: u64| {
+            let dims = [5, 100];
+            let mut section = JoinedSection::new(share, true);
+            for i in first..5 * of_each {
+                let start = [i / of_each, 3 * (i % of_each)];
+                section.push(info(&dims, true), &Blocks::one(&start, &[1, 2]), 2 * i, 2);
+            }
+            let entries = entries(section.section().bytes());
+            entries.iter().map(|e| (e.0, e.1)).collect::<Vec<_>>()
+        };
+        let mut wanted = vec![(28 + 8 + 4 + 16 * 10, MUL | REC)];
+        wanted.resize(5, (44, MUL | REC | REF));
+        assert_eq!(written(true, 10, 0), wanted);
+        let joined = |blocks| (28 + 4 + 8 + 16 * blocks, MUL | ENC);
+        assert_eq!(written(false, 10, 0), [joined(50)]);
+        assert_eq!(written(true, 7, 0), [joined(35)]);
+        // The end of a record goes with the next one.
+        let wanted = [joined(15), wanted[0], wanted[1], wanted[2]];
+        assert_eq!(written(true, 10, 5), wanted);
     }
 
     proptest! {

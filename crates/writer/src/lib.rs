@@ -115,6 +115,7 @@ pub struct Writer {
     section: JoinedSection,
     /// The data since the last flush.
     data: Vec<u8>,
+    peaks: Peaks,
     /// The rows that were appended since then.
     appends: Appends,
     /// The blocks of the current write, in the dataset and in memory. Kept to save allocations.
@@ -124,6 +125,13 @@ pub struct Writer {
     refused: Option<String>,
     /// The refusal that a failed close has found on some rank, and has not reported yet.
     unreported: Option<Error>,
+}
+
+/// The most bytes that data and entries had since memory was given back.
+#[derive(Default)]
+struct Peaks {
+    data: u64,
+    entries: u64,
 }
 
 /// The state of an open file in MPI and in the file system.
@@ -177,6 +185,7 @@ impl Writer {
             flushed: Vec::new(),
             left_out: LeftOut::default(),
             data: Vec::new(),
+            peaks: Peaks::default(),
             appends: Appends::default(),
             blocks: Blocks::default(),
             memory_blocks: Blocks::default(),
@@ -488,10 +497,10 @@ impl Writer {
         source: Source<'_>,
     ) -> Result<()> {
         self.select(dataset, selection, &source)?;
+        let bytes = self.blocks.elements * self.memory[dataset.0 as usize].size as u64;
+        self.check_room(dataset, bytes + self.blocks.max_encoded_len())?;
         let memory = &self.memory[dataset.0 as usize];
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
-        let bytes = self.blocks.elements * memory.size as u64;
-        self.check_room(dataset, bytes + self.blocks.max_encoded_len())?;
         // SAFETY: promised by the caller.
         let bytes = unsafe { source.packed(memory, &self.memory_blocks) };
         let (section, buffer) = (&mut self.section, &mut self.data);
@@ -509,9 +518,10 @@ impl Writer {
     }
 
     /// Fails if the buffer has no room for so many bytes more.
-    fn check_room(&self, dataset: Dataset, wanted: u64) -> Result<()> {
+    fn check_room(&mut self, dataset: Dataset, wanted: u64) -> Result<()> {
         let (held, limit) = (self.buffered(), self.options.buffer_limit);
         if held.saturating_add(wanted) <= limit {
+            self.keep_within(limit);
             return Ok(());
         }
         Err(Error::BufferFull {
@@ -522,6 +532,20 @@ impl Writer {
             held,
             wanted,
         })
+    }
+
+    /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
+    fn keep_within(&mut self, limit: u64) {
+        const MORE: u64 = 16 << 20;
+        let (data, entries) = (self.data.len() as u64, self.section.pending_len());
+        let peaks = &mut self.peaks;
+        peaks.data = peaks.data.max(data);
+        peaks.entries = peaks.entries.max(entries);
+        if peaks.data + peaks.entries > limit.saturating_add(MORE) {
+            self.data.shrink_to_fit();
+            self.section.shrink();
+            self.peaks = Peaks { data, entries };
+        }
     }
 
     /// # Safety
