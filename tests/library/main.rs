@@ -14,6 +14,7 @@ mod layers;
 mod logvol {
     mod btree;
     mod faults;
+    mod many;
     mod properties;
     mod scan;
     mod tilings;

@@ -40,6 +40,9 @@ pub struct Snapshot {
     /// Some elements cannot be read. The scan knows it where it finds out at little cost:
     /// [`damage::is_known`](crate::scan::damage::is_known).
     pub has_unreadable: bool,
+    /// The record tables are large, so an index of them takes a while:
+    /// [`Chooser::has_large_tables`](crate::scan::shape::Chooser::has_large_tables).
+    pub has_large_tables: bool,
 }
 
 /// A file that holds log bytes, in the state in which the scan saw it.
@@ -424,6 +427,7 @@ mod tests {
             addresses: vec![(1, 10), (2, 5)],
             diagnostics: vec![Diagnostic::note("odd")],
             has_unreadable: true,
+            has_large_tables: false,
         }
     }
 

@@ -187,6 +187,7 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
     };
     let shown = shown::image(original, &chooser, true)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
+    let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
     Ok(Snapshot {
         sources: log.sources.describe(),
@@ -199,5 +200,6 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
         addresses: shown.addresses,
         diagnostics: shown.diagnostics,
         has_unreadable,
+        has_large_tables,
     })
 }

@@ -52,6 +52,7 @@ pub fn scan(
     };
     let shown = shown::image(original, &chooser, false).map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
+    let has_large_tables = chooser.has_large_tables();
     diagnostics.extend(shown.diagnostics);
     Ok(Snapshot {
         sources: sources.describe(),
@@ -69,6 +70,7 @@ pub fn scan(
         addresses: shown.addresses,
         diagnostics,
         has_unreadable,
+        has_large_tables,
     })
 }
 

@@ -26,6 +26,9 @@ const LARGEST_TILE: u64 = 4 << 20;
 /// in chunks that are columns.
 const SHORTEST_RUN: u64 = 256;
 
+/// In bytes. These tables have the entries of 25,000 single blocks, or 65,536 blocks together.
+const LARGE_TABLES: u64 = 1 << 20;
+
 /// How chunk shapes are chosen where the log does not record them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Chunking {
@@ -104,6 +107,11 @@ impl<'a> Chooser<'a> {
             }
         });
         tilings.by_dataset.get(&id)?.tile(dims)
+    }
+
+    /// Whether the record tables are so large that an index of them takes more than a few milliseconds.
+    pub fn has_large_tables(&self) -> bool {
+        self.log.tables_len(self.sources) >= LARGE_TABLES
     }
 
     /// Whether the search for tiles, if there was one, met entries that cannot be read.

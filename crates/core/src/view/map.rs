@@ -13,9 +13,10 @@ use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 const PAGE: u64 = 4096;
 /// Alignment of everything else.
 const ALIGN: u64 = 8;
-/// Where chunks begin at the earliest if some of them are unreadable. To find out the type of a file, some
-/// readers take so many bytes at once, and do not open it where one of them is an error.
-const FIRST_CHUNK_OF_DAMAGED: u64 = 4 << 20;
+/// Where chunks begin at the earliest if some of them are unreadable, or take a while to be made. To find out the type of a
+/// file, some readers take so many bytes at once, and do not open it where one of them is an error. The kernel reads
+/// ahead up to so many.
+const FIRST_CHUNK_APART: u64 = 4 << 20;
 /// The largest file offset that system calls can express.
 const MAX_FILE: u64 = i64::MAX as u64;
 
@@ -138,8 +139,8 @@ impl AddressMap {
                 align = ALIGN;
             }
         }
-        if snapshot.has_losses() || snapshot.has_unreadable {
-            cursor.end = cursor.end.max(FIRST_CHUNK_OF_DAMAGED);
+        if snapshot.has_losses() || snapshot.has_unreadable || snapshot.has_large_tables {
+            cursor.end = cursor.end.max(FIRST_CHUNK_APART);
         }
         for (number, place) in datasets.iter_mut().enumerate() {
             let len = place.chunk_bytes();

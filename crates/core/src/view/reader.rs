@@ -93,6 +93,7 @@ mod tests {
             addresses: Vec::new(),
             diagnostics: Vec::new(),
             has_unreadable: false,
+            has_large_tables: false,
         };
         let budget = Arc::new(Budget::new(MemoryLimits::default()));
         View::open(&dir, snapshot, budget, None).unwrap()

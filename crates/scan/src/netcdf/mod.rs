@@ -87,6 +87,7 @@ fn present(
     let made = image::make(header, records, &chooser, incomplete.as_deref());
     let made = made.map_err(|e| Error::bad_file(path, e))?;
     let has_unreadable = damage::is_known(&chooser, &made.datasets);
+    let has_large_tables = chooser.has_large_tables();
     sources.check_unchanged()?;
     diagnostics.extend(made.diagnostics);
     Ok(Snapshot {
@@ -100,6 +101,7 @@ fn present(
         addresses: made.addresses,
         diagnostics,
         has_unreadable,
+        has_large_tables,
     })
 }
 
