@@ -106,6 +106,9 @@ pub struct PackedBoxes {
     /// They are made from `heads`.
     #[serde(skip)]
     levels: Vec<Vec<u64>>,
+    /// First values and places fit into 32 bits each.
+    #[serde(skip)]
+    is_narrow: bool,
 }
 
 impl PackedBoxes {
@@ -184,6 +187,7 @@ impl PackedBoxes {
             widths: Vec::with_capacity(groups.len() * columns),
             packed: Vec::new(),
             levels: Vec::new(),
+            is_narrow: false,
         };
         let (mut row, mut cells) = (vec![0; columns], vec![0; columns * GROUP]);
         for group in groups {
@@ -270,8 +274,18 @@ impl PackedBoxes {
         self.rows.div_ceil(GROUP)
     }
 
+    fn has_narrow_keys(&self) -> bool {
+        let (columns, first) = (self.columns(), 2 * self.rank);
+        let fits = |group: usize| {
+            let least = self.heads[group * self.stride() + first];
+            largest(least, self.widths[group * columns + first]) <= u64::from(u32::MAX)
+        };
+        u32::try_from(self.rows).is_ok() && self.values > 0 && (0..self.groups()).all(fits)
+    }
+
     fn stack_levels(&mut self) {
         let rank = self.rank;
+        self.is_narrow = self.has_narrow_keys();
         let mut level = around(self.groups(), rank, |group| self.node_box(0, group));
         while level.len() > 2 * rank {
             let of_level =
@@ -350,44 +364,63 @@ impl PackedBoxes {
         if self.in_order {
             return self.visit_stored(query, &mut |row, _| visit(row));
         }
-        // Stored along the curve: the rows that touch the query are put in order.
+        // Stored along the curve: the rows that touch the query are put in order. In one word they are sorted twice as
+        // fast.
+        if self.is_narrow {
+            let key = |value: u64, place: usize| value << 32 | place as u64;
+            self.visit_sorted(query, key, |key| *key as u32 as usize, visit)
+        } else {
+            self.visit_sorted(query, |value, place| (value, place), |key| key.1, visit)
+        }
+    }
+
+    /// As [`PackedBoxes::visit_back`]. `key`: made of the first value of a row and of its place. `place`: the place again.
+    fn visit_sorted<K: Ord + Copy, B>(
+        &self,
+        query: &Bounds,
+        key: impl Fn(u64, usize) -> K,
+        place: impl Fn(&K) -> usize,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let (mut cells, mut begins) = (vec![0; self.columns()], Vec::new());
-        let mut before = u64::MAX;
+        let mut before = None;
         loop {
-            let last = self.last_touching(query, before);
-            for (_, place) in &last {
-                self.fetch_row(*place, &mut begins, &mut cells);
-                visit(Row {
-                    rank: self.rank,
-                    cells: &cells,
-                })?;
+            let last = self.last_touching(query, before, &key);
+            for key in last.iter().rev() {
+                self.fetch_row(place(key), &mut begins, &mut cells);
+                visit(Row::new(self.rank, &cells))?;
             }
-            match last.last() {
-                Some((least, _)) if last.len() == SORTED => before = *least,
-                _ => return ControlFlow::Continue(()),
+            before = last.first().copied();
+            if last.len() < SORTED {
+                return ControlFlow::Continue(());
             }
         }
     }
 
-    /// The last [`SORTED`] rows that touch `query` and whose first value is less than `before`: first value and
-    /// place, from the last row to the first. So many rows at a time bound the memory of a query.
-    fn last_touching(&self, query: &Bounds, before: u64) -> Vec<(u64, usize)> {
-        let mut found: Vec<(u64, usize)> = Vec::with_capacity(self.rows.min(2 * SORTED));
+    /// The keys of the last [`SORTED`] rows that touch `query` and are less than `before`, in ascending order. So many rows
+    /// at a time bound the memory of a query.
+    fn last_touching<K: Ord + Copy>(
+        &self,
+        query: &Bounds,
+        before: Option<K>,
+        key: &impl Fn(u64, usize) -> K,
+    ) -> Vec<K> {
+        let mut found: Vec<K> = Vec::with_capacity(self.rows.min(2 * SORTED));
         let mut above = None;
         let _ = self.visit_stored(query, &mut |row, place| {
-            let value = row.value(0);
-            if value < before && above.is_none_or(|above| value > above) {
-                found.push((value, place));
+            let key = key(row.value(0), place);
+            if before.is_none_or(|before| key < before) && above.is_none_or(|above| key > above) {
+                found.push(key);
             }
             if found.len() == 2 * SORTED {
                 let kept = found.select_nth_unstable_by(SORTED - 1, |a, b| b.cmp(a));
-                above = Some(kept.1.0);
+                above = Some(*kept.1);
                 found.truncate(SORTED);
             }
             ControlFlow::<()>::Continue(())
         });
-        found.sort_unstable_by(|a, b| b.cmp(a));
-        found.truncate(SORTED);
+        found.sort_unstable();
+        found.drain(..found.len().saturating_sub(SORTED));
         found
     }
 
@@ -597,11 +630,9 @@ impl PackedGroup<'_> {
         number_at(&self.packed[self.begins[column]..], row, least, width)
     }
 
-    /// No number of a column is larger.
+    /// No number of the column is larger.
     fn most(&self, column: usize) -> u64 {
-        let width = u32::from(self.widths[column]);
-        let mask = u64::MAX.checked_shr(u64::BITS - width).unwrap_or(0);
-        self.least[column].saturating_add(mask)
+        largest(self.least[column], self.widths[column])
     }
 
     /// Unpacks a column into the first places of `out`.
@@ -610,6 +641,12 @@ impl PackedGroup<'_> {
         let packed = &self.packed[self.begins[column]..];
         unpack(packed, least, width, &mut out[..self.len]);
     }
+}
+
+/// The largest number that so many bits above the least one can tell.
+fn largest(least: u64, width: u8) -> u64 {
+    let mask = u64::MAX.checked_shr(u64::BITS - u32::from(width));
+    least.saturating_add(mask.unwrap_or(0))
 }
 
 /// Which boxes with these starts and at most this count may touch a range, a bit each.
@@ -793,6 +830,13 @@ mod tests {
     #[derive(Debug, Clone)]
     struct List(usize, Vec<Bounds>);
 
+    impl List {
+        /// The first values of some lists need more than 32 bits.
+        fn spread(&self) -> usize {
+            self.1.len() % 2 * 40
+        }
+    }
+
     fn bounds(row: Row<'_>) -> Bounds {
         let ends = row.start().iter().zip(row.count());
         Bounds {
@@ -824,7 +868,7 @@ mod tests {
         fn put(&self, row: usize, cells: &mut [u64]) {
             let bounds = &self.1[row];
             let sides = bounds.start.iter().copied().chain(bounds.count());
-            let all = sides.chain([row as u64, beside(row)]);
+            let all = sides.chain([(row as u64) << self.spread(), beside(row)]);
             cells
                 .iter_mut()
                 .zip(all)
@@ -869,7 +913,7 @@ mod tests {
                 .collect();
             let mut found = Vec::new();
             let _ = table.visit_back(&query, |row| {
-                found.push(row.value(0) as usize);
+                found.push((row.value(0) >> list.spread()) as usize);
                 assert_eq!(bounds(row), list.1[found[found.len() - 1]]);
                 assert_eq!(row.value(1), beside(found[found.len() - 1]));
                 ControlFlow::<()>::Continue(())
@@ -961,7 +1005,7 @@ mod tests {
         for i in (0..number).step_by(7919) {
             let mut found = Vec::new();
             let _ = table.visit_back(&at(i), |row| {
-                found.push((row.value(0), row.value(1), bounds(row)));
+                found.push((row.value(0) >> list.spread(), row.value(1), bounds(row)));
                 ControlFlow::<()>::Continue(())
             });
             assert_eq!(found, [(i, beside(i as usize), at(i))]);
