@@ -18,6 +18,8 @@ pub struct RecordList {
     /// One after the other: the starts and the counts of a record's box, then its [`VALUES`]. There may be many, and they
     /// are read in any order, so each lies in one place.
     rows: Vec<u64>,
+    /// Some records are zlib streams of known length.
+    has_deflated: bool,
     /// The records in order, by their position in `rows`, where that is another order.
     sorted: Option<Vec<u32>>,
     /// Where in the list of selections the one of some number is.
@@ -90,6 +92,7 @@ impl RecordList {
             reservation: task.reservation(),
             rank,
             rows: Vec::new(),
+            has_deflated: false,
             sorted: None,
             numbers: HashMap::new(),
             shared: Shared::default(),
@@ -176,6 +179,7 @@ impl RecordList {
         debug_assert!(next.shared.conversions.is_empty());
         let begin = self.rows.len();
         self.reservation.extend(&mut self.rows, &next.rows)?;
+        self.has_deflated |= next.has_deflated;
         let Shared {
             selections, faults, ..
         } = next.shared;
@@ -209,6 +213,10 @@ impl RecordList {
     fn push_values(&mut self, stored: StoredBytes, order: u64, selection: u64, has_lead: bool) {
         let lead = if has_lead { LEAD } else { 0 };
         let how = u64::from(stored.source) | encoding_bits(stored.encoding) | lead;
+        self.has_deflated |= matches!(
+            stored.encoding,
+            Encoding::Deflate | Encoding::DeflateStreams
+        );
         self.rows
             .extend_from_slice(&[order, stored.offset, stored.len, selection, how]);
     }
@@ -293,6 +301,11 @@ impl RecordList {
     /// All records, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         (0..self.len()).map(|number| self.get(number))
+    }
+
+    /// Whether some records are zlib streams of known length.
+    pub fn has_deflated(&self) -> bool {
+        self.has_deflated
     }
 
     /// From now on raw records may be zlib streams.

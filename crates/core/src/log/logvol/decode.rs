@@ -536,12 +536,7 @@ fn product(counts: &[u64]) -> Result<u64, String> {
 /// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
 /// of the dataset are deflated.
 fn distrust_equal_sizes(records: &mut RecordList) {
-    if records.iter().any(|r| {
-        matches!(
-            r.stored.encoding,
-            Encoding::Deflate | Encoding::DeflateStreams
-        )
-    }) {
+    if records.has_deflated() {
         records.doubt_raw();
     }
 }
