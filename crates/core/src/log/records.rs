@@ -7,6 +7,7 @@ use super::base::Base;
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
 use crate::boxes::packed::Row;
+use crate::buffers::with_room;
 use crate::memory::{Reservation, Reserved};
 use crate::task::Task;
 
@@ -271,16 +272,19 @@ impl RecordList {
         if keys.clone().is_sorted() {
             return Ok(());
         }
-        let mut list = Vec::new();
         let (size, kept) = (
             size_of::<((u64, u64), u32)>() as u64,
             size_of::<u32>() as u64,
         );
         let all = self.len() as u64;
         self.reservation.grow(all * (size + kept))?;
+        let mut list = with_room(self.len())?;
         list.extend(keys.zip(0u32..));
         list.sort_unstable();
-        let sorted: Vec<u32> = list.into_iter().map(|(_, place)| place).collect();
+        // Collected from the list itself, they would keep all of its memory.
+        let mut sorted = with_room(self.len())?;
+        sorted.extend(list.iter().map(|(_, place)| *place));
+        drop(list);
         self.reservation
             .shrink_to(self.reservation.bytes() - all * size);
         self.sorted = Some(sorted);
