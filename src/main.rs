@@ -25,6 +25,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mount(h5logfs::cli::mount::MountArgs),
+    Umount(h5logfs::cli::mount::UmountArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
@@ -78,6 +79,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::ScanZygote(args) => scan_server::zygote(&args),
         Command::ScanWorker(args) => scan_server::worker(&args),
         Command::CloseLog(args) => scan_server::close(&args),
+        Command::Umount(args) => h5logfs::cli::mount::umount(args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Inspect(args) => with_log(|| inspect::run(args)),

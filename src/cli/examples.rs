@@ -14,7 +14,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 7] = [
+const EXAMPLES: [(&str, &[Example]); 8] = [
     (
         "mount",
         &[
@@ -28,6 +28,10 @@ const EXAMPLES: [(&str, &[Example]); 7] = [
             ),
             example("A single log:", "h5logfs mount steps.h5 ~/view"),
         ],
+    ),
+    (
+        "umount",
+        &[example("Unmount a directory:", "h5logfs umount ~/view")],
     ),
     (
         "inspect",

@@ -13,6 +13,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::cli::config::{self, no_source};
+use crate::cli::output::print_error;
 use crate::fs::{self, MountId};
 
 use background::Started;
@@ -68,6 +69,18 @@ pub struct UnmountDeadArgs {
     pub mount_point: PathBuf,
 }
 
+/// Unmount an h5logfs, as the user who mounted it or as root
+#[derive(Debug, Clone, Args)]
+pub struct UmountArgs {
+    /// The mount points
+    #[arg(value_name = "MNT", required = true)]
+    pub mount_points: Vec<PathBuf>,
+
+    /// Also where programs have files open there: these can still read them
+    #[arg(short = 'z', long)]
+    pub lazy: bool,
+}
+
 /// A mount to be made, from the command line or from mount(8).
 #[derive(Debug)]
 struct Request {
@@ -111,6 +124,27 @@ pub fn run(args: MountArgs) -> anyhow::Result<()> {
 
 pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
     Ok(fs::run_watcher(args.mount)?)
+}
+
+/// Unmounts all, also where one of them fails, and prints each error.
+pub fn umount(args: UmountArgs) -> anyhow::Result<()> {
+    let in_use = if args.lazy {
+        fs::InUse::Detach
+    } else {
+        fs::InUse::Keep
+    };
+    let outcomes = args
+        .mount_points
+        .iter()
+        .map(|point| fs::unmount(point, in_use));
+    let mut failed: Vec<_> = outcomes.filter_map(Result::err).collect();
+    let Some(last) = failed.pop() else {
+        return Ok(());
+    };
+    for error in failed {
+        print_error("h5logfs", &error.into());
+    }
+    Err(last.into())
 }
 
 pub fn unmount_dead(args: UnmountDeadArgs) -> anyhow::Result<()> {

@@ -44,6 +44,7 @@ mod handles;
 mod inodes;
 mod memory_limit;
 mod monitor;
+mod mount_users;
 mod mounting;
 mod mounts;
 mod permission_check;
@@ -60,6 +61,6 @@ mod watch;
 mod xattr;
 
 pub use auto_unmount::run_watcher;
-pub use mounting::{NOTIFY_SOCKET, unmount_dead};
+pub use mounting::{InUse, NOTIFY_SOCKET, unmount, unmount_dead};
 pub use mounts::MountId;
 pub use session::{Options, Running, start};

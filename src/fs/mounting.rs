@@ -21,6 +21,7 @@ use rustix::net::{
 
 use h5logfs_core::error::{Error, Result};
 
+use super::mount_users;
 use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};
 
 const DEVICE: &str = "/dev/fuse";
@@ -67,7 +68,7 @@ impl Mounted {
     /// Unmounts without waiting for open files, which can still be read.
     pub fn unmount(&self) -> Result<()> {
         match self.table.read()?.path_of(self.id) {
-            Some(path) => unmount_lazily(path),
+            Some(path) => unmount_path(path, InUse::Detach),
             None => Ok(()),
         }
     }
@@ -105,9 +106,37 @@ pub fn unmount_if_dead(id: MountId) -> Result<bool> {
 
 fn unmount_if_dead_in(mounts: &Mounts, id: MountId) -> Result<bool> {
     match mounts.path_of(id) {
-        Some(path) if is_dead(path) => unmount_lazily(path).map(|()| true),
+        Some(path) if is_dead(path) => unmount_path(path, InUse::Detach).map(|()| true),
         still_there => Ok(still_there.is_none()),
     }
+}
+
+/// What becomes of a mount that programs still use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// It stays.
+    Keep,
+    /// It leaves the directory tree. Files that are open can still be read, and the daemon ends after the last of them.
+    Detach,
+}
+
+/// Unmounts the h5logfs at `path`. Fails where none is mounted there, or another mount covers it.
+pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
+    let real = real_path(path).map_err(|e| Error::io(path, e))?;
+    let Some(id) = Mounts::now()?.ours_at(&real) else {
+        return Err(Error::bad_file(path, "no h5logfs is mounted here"));
+    };
+    unmount_path(&real, in_use).map_err(|error| {
+        if Mounts::now().is_ok_and(|now| now.path_of(id).is_none()) {
+            return error;
+        }
+        let users = mount_users::describe(id, &real);
+        if users.is_empty() {
+            return error;
+        }
+        let reason = format!("it is in use: {users}; --lazy detaches it all the same");
+        Error::bad_file(path, reason)
+    })
 }
 
 /// Unmounts an h5logfs at `path` whose daemon has died. Other mounts stay.
@@ -190,7 +219,7 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
             Ok((device, Mounted { id, table, ended }))
         }
         Err(e) => {
-            if let Err(error) = unmount_lazily(request.mount_point) {
+            if let Err(error) = unmount_path(request.mount_point, InUse::Detach) {
                 log::warn!("cannot unmount: {error}");
             }
             Err(e)
@@ -347,17 +376,24 @@ fn find_helper() -> Result<PathBuf> {
         })
 }
 
-fn unmount_lazily(path: &Path) -> Result<()> {
-    match rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-        Err(Errno::PERM) => unmount_with_helper(path),
+fn unmount_path(path: &Path, in_use: InUse) -> Result<()> {
+    let flags = match in_use {
+        InUse::Keep => UnmountFlags::NOFOLLOW,
+        InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+    };
+    match rustix::mount::unmount(path, flags) {
+        Err(Errno::PERM) => unmount_with_helper(path, in_use),
         other => other.map_err(|e| Error::io(path, e.into())),
     }
 }
 
-fn unmount_with_helper(path: &Path) -> Result<()> {
+fn unmount_with_helper(path: &Path, in_use: InUse) -> Result<()> {
     let helper = find_helper()?;
+    let detach = (in_use == InUse::Detach).then_some("-z");
     let child = command(&helper)
-        .args(["-u", "-z", "--"])
+        .arg("-u")
+        .args(detach)
+        .arg("--")
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

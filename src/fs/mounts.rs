@@ -28,6 +28,11 @@ pub struct MountId {
 }
 
 impl MountId {
+    /// The number that the kernel gives to the mount.
+    pub fn number(&self) -> u32 {
+        self.mount
+    }
+
     /// The device number in the form of names in `/sys`.
     pub fn device(&self) -> String {
         format!("{}:{}", self.major, self.minor)

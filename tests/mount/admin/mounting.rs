@@ -411,6 +411,50 @@ fn a_dead_mount_is_cleared_and_nothing_else() {
         "#);
 }
 
+#[test]
+fn a_mount_is_unmounted_unless_it_is_in_use() {
+    run(r#"
+        expect_failure 1 "no h5logfs is mounted here" h5logfs umount "$MNT"
+        h5logfs mount "$SRC" "$MNT"
+        tail -f "$MNT/file" >/dev/null &
+        reader=$!
+        wait_until test -e /proc/$reader/fd/3
+        expect_failure 1 "$MNT: it is in use: process $reader (tail); --lazy" h5logfs umount "$MNT"
+        expect_mounted "in use"
+        h5logfs umount --lazy "$MNT" || fail "lazily"
+        expect_unmounted "lazily"
+        kill $reader
+        h5logfs mount "$SRC" "$MNT"
+        mkdir other
+        h5logfs mount "$SRC" other
+        expect_failure 1 "bin: no h5logfs is mounted here" h5logfs umount bin "$MNT" other
+        expect_unmounted "after a failure"
+        ! mountpoint -q other || fail "the last one"
+        mount -t tmpfs other "$MNT"
+        expect_failure 1 "no h5logfs is mounted here" h5logfs umount --lazy "$MNT"
+        umount "$MNT"
+        "#);
+}
+
+#[test]
+fn a_user_unmounts_what_the_user_has_mounted() {
+    run_with_user(
+        r#"
+        as_user h5logfs mount "$SRC" "$MNT"
+        as_user tail -f "$MNT/file" >/dev/null &
+        wait_until pgrep -x tail
+        expect_failure 1 "it is in use: process $(pgrep -x tail) (tail)" as_user h5logfs umount "$MNT"
+        expect_mounted "in use"
+        pkill -x tail
+        wait_until fails pgrep -x tail
+        expect_failure 1 "" as_other h5logfs umount "$MNT"
+        expect_mounted "another user's"
+        as_user h5logfs umount "$MNT" || fail "by its user"
+        expect_unmounted "by its user"
+        "#,
+    );
+}
+
 /// The map that ships as an example, with the paths of the test.
 #[test]
 fn autofs_mounts_when_somebody_enters() {
