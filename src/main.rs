@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
-use h5logfs::cli::{check, examples, export, inspect, pages, recover, scan_server};
+use h5logfs::cli::{check, examples, export, inspect, ls, pages, recover, scan_server};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -26,6 +26,7 @@ struct Cli {
 enum Command {
     Mount(h5logfs::cli::mount::MountArgs),
     Umount(h5logfs::cli::mount::UmountArgs),
+    Ls(ls::LsArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
@@ -82,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Umount(args) => h5logfs::cli::mount::umount(args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),
+        Command::Ls(args) => with_log(|| ls::run(args)),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),

@@ -14,7 +14,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 8] = [
+const EXAMPLES: [(&str, &[Example]); 9] = [
     (
         "mount",
         &[
@@ -31,7 +31,20 @@ const EXAMPLES: [(&str, &[Example]); 8] = [
     ),
     (
         "umount",
-        &[example("Unmount a directory:", "h5logfs umount ~/view")],
+        &[example(
+            "Mount, look, and unmount again:",
+            "h5logfs mount /data/run42 ~/view && ls -l ~/view && h5logfs umount ~/view",
+        )],
+    ),
+    (
+        "ls",
+        &[
+            example("The logs of a run:", "h5logfs ls /data/run42"),
+            example(
+                "Those that need a look first, also in directories below:",
+                "h5logfs ls --recursive --sort state /data/run42",
+            ),
+        ],
     ),
     (
         "inspect",

@@ -5,6 +5,7 @@ pub mod config;
 pub mod examples;
 pub mod export;
 pub mod inspect;
+pub mod ls;
 pub mod mount;
 pub mod output;
 pub mod pages;
@@ -97,15 +98,18 @@ impl ViewArgs {
         let settings = self.settings()?;
         let dir = dir.with_further(&settings.log_dirs)?;
         let scanner = WorkerPool::start(self.scan_limits())?;
-        let memory = MemoryLimits {
-            cache_size: self.cache_size,
-            index_memory: self.index_memory,
-        };
-        let budget = Arc::new(Budget::new(memory));
+        let budget = Arc::new(Budget::new(self.memory()));
         let task = budget.task(None);
         let snapshot = scan::scan_file(&task, &scanner, &dir, &name, &settings)?;
         let (snapshot, _memory) = snapshot.into_parts();
         Ok(View::open(&dir, snapshot, budget, None)?)
+    }
+
+    fn memory(&self) -> MemoryLimits {
+        MemoryLimits {
+            cache_size: self.cache_size,
+            index_memory: self.index_memory,
+        }
     }
 
     fn scan_limits(&self) -> workers::Limits {

@@ -43,6 +43,11 @@ impl Output<io::StdoutLock<'static>> {
 }
 
 impl<W: Write> Output<W> {
+    /// Writes to something else than standard output.
+    pub fn to(writer: W) -> Self {
+        Output(writer)
+    }
+
     /// What `writeln!` calls: prints one line.
     pub fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
         let line = line.to_string();

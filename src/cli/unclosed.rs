@@ -43,6 +43,11 @@ impl Unclosed {
         })
     }
 
+    /// Whether the job still runs.
+    pub fn state(&self) -> JobState {
+        self.state
+    }
+
     /// Whether the job ran on another node. Not every file system shows its lock here.
     fn was_elsewhere(&self) -> bool {
         let here = Job::of_this_process().host;

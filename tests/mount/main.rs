@@ -12,6 +12,7 @@ mod admin {
 }
 mod daemon;
 mod export;
+mod ls;
 mod mirror;
 mod netcdf;
 mod permissions;

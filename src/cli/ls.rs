@@ -1,0 +1,410 @@
+//! `h5logfs ls`: the logs in directories, one line each.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use indicatif::BinaryBytes;
+use jiff::{Timestamp, tz::TimeZone};
+use serde::{Serialize, Serializer};
+
+use super::ViewArgs;
+use super::output::{Output, print_error};
+use super::unclosed::Unclosed;
+use crate::fs::shown::ShownFile;
+use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
+use h5logfs_core::error::Error;
+use h5logfs_core::journal::JobState;
+use h5logfs_core::log::descriptors;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::parallel;
+use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::view::View;
+
+/// List logs: layout, state, datasets, size as HDF5, and how much of them is written
+#[derive(Debug, Clone, Args)]
+pub struct LsArgs {
+    /// Logs, or directories with logs
+    #[arg(value_name = "DIR|FILE", default_value = ".")]
+    pub paths: Vec<PathBuf>,
+
+    /// Go into directories below, too; not through symbolic links
+    #[arg(short, long)]
+    pub recursive: bool,
+
+    /// The order of the lines
+    #[arg(long, value_enum, default_value_t = Order::Name)]
+    pub sort: Order,
+
+    /// Turn the order round
+    #[arg(long)]
+    pub reverse: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// What lines are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Path
+    Name,
+    /// Size as HDF5, the largest first
+    Size,
+    /// Last write, the latest first
+    Time,
+    /// Unreadable, left, being written, unknown, closed
+    State,
+}
+
+/// Prints what can be listed, and an error for each path that cannot.
+pub fn run(args: LsArgs) -> Result<()> {
+    descriptors::raise_limit();
+    let mut failed = Vec::new();
+    let mut rows = Vec::new();
+    for path in &args.paths {
+        match list(path, &args) {
+            Ok(listed) => rows.extend(listed),
+            Err(error) => failed.push(error),
+        }
+    }
+    sort(&mut rows, args.sort);
+    if args.reverse {
+        rows.reverse();
+    }
+    let out = &mut Output::stdout();
+    if args.json {
+        out.json_array(rows.iter().map(Ok::<_, io::Error>))?;
+    } else {
+        print(&rows, out)?;
+    }
+    let Some(last) = failed.pop() else {
+        return Ok(());
+    };
+    for error in failed {
+        print_error("h5logfs", &error);
+    }
+    Err(last)
+}
+
+fn sort(rows: &mut [Row], order: Order) {
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    match order {
+        Order::Name => {}
+        Order::Size => rows.sort_by_key(|row| Reverse(row.canonical_bytes)),
+        Order::Time => rows.sort_by_key(|row| Reverse(row.written)),
+        Order::State => rows.sort_by_key(|row| row.state),
+    }
+}
+
+/// The logs at or below one path that the user gave.
+fn list(path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
+    if let Some(shown) = ShownFile::at(path) {
+        anyhow::bail!("{}: this shows views of logs; {shown}", path.display());
+    }
+    let is_directory = fs::metadata(path).map_err(|e| Error::io(path, e))?.is_dir();
+    let (root, dir, name) = if is_directory {
+        (path.to_owned(), SourceDir::open(path)?, None)
+    } else {
+        let (dir, name) = SourceDir::of_file(path)?;
+        let root = path.parent().unwrap_or(Path::new("")).to_owned();
+        (root, dir, Some(name))
+    };
+    let settings = args.view.settings()?;
+    let dir = dir.with_further(&settings.log_dirs)?;
+    let limits = workers::Limits {
+        workers: workers::Limits::default().workers,
+        ..args.view.scan_limits()
+    };
+    let scanner = WorkerPool::start(limits)?;
+    let catalog = Catalog::new(dir, args.view.memory(), scanner).with_settings(settings);
+    let listed = Listed { catalog, root };
+    match name {
+        Some(name) => {
+            Ok(vec![listed.row(&name).unwrap_or_else(|| {
+                Row::unreadable(path, "it is no log".to_owned())
+            })])
+        }
+        None => listed.rows(args.recursive),
+    }
+}
+
+/// A directory whose files are listed.
+struct Listed {
+    catalog: Catalog,
+    /// As the user calls it.
+    root: PathBuf,
+}
+
+impl Listed {
+    /// The lines of the logs in the directory, in any order.
+    fn rows(&self, recursive: bool) -> Result<Vec<Row>> {
+        let mut files = Vec::new();
+        self.files_below(Path::new(""), recursive, &mut files)?;
+        let shares = parallel::shares().min(files.len()).max(1);
+        let _listing = self.catalog.listing();
+        let rows = parallel::share(shares, |number| {
+            let own = files.iter().skip(number).step_by(shares);
+            let logs = own.filter(|file| !self.is_part(file));
+            logs.filter_map(|file| self.row(file)).collect::<Vec<_>>()
+        });
+        Ok(rows.into_iter().flatten().collect())
+    }
+
+    /// The regular files of a directory, by their paths below the one that is listed.
+    fn files_below(
+        &self,
+        relative: &Path,
+        recursive: bool,
+        files: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        let path = self.root.join(relative);
+        let failed = |e: io::Error| Error::io(&path, e);
+        for entry in fs::read_dir(&path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
+            let below = relative.join(entry.file_name());
+            if kind.is_file() {
+                files.push(below);
+            } else if kind.is_dir() && recursive && !self.is_part(&below) {
+                self.files_below(&below, recursive, files)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a log beside it uses this file or directory, as its journal, a subfile or another companion.
+    fn is_part(&self, name: &Path) -> bool {
+        let Some((parent, file)) = name.parent().zip(name.file_name()) else {
+            return false;
+        };
+        self.catalog.is_hidden(parent, file, Wait::Yes) == Lookup::Known(true)
+    }
+
+    /// `None` for what is no log.
+    fn row(&self, name: &Path) -> Option<Row> {
+        let path = self.root.join(name);
+        let path = path.strip_prefix(".").unwrap_or(&path);
+        let row = match self.catalog.get(name) {
+            Ok(Presented::Plain) => return None,
+            Ok(Presented::View { .. }) => {
+                let view = self.catalog.open(name);
+                view.and_then(|view| Row::of(path, &view))
+            }
+            Ok(Presented::Broken(error)) => Err(Error::Remembered(error)),
+            Err(error) => Err(error),
+        };
+        Some(row.unwrap_or_else(|e| Row::unreadable(path, e.to_string())))
+    }
+}
+
+/// One log.
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(serialize_with = "lossy")]
+    path: PathBuf,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datasets: Option<usize>,
+    /// Length of the canonical file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canonical_bytes: Option<u64>,
+    /// From 0 to 1. Left out where counting would take long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covered: Option<f64>,
+    /// The last complete flush of a log that is not closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flush: Option<u64>,
+    /// When a file of the log was written for the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<Timestamp>,
+    /// Why it cannot be read, or what is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
+}
+
+/// In the order in which users want to see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Unreadable,
+    /// Not closed, and its job has ended.
+    Left,
+    /// A job writes it.
+    Running,
+    /// Not closed, and it cannot be told whether its job still runs.
+    Unclosed,
+    Closed,
+}
+
+impl State {
+    fn words(self) -> &'static str {
+        match self {
+            State::Unreadable => "unreadable",
+            State::Left => "left unclosed",
+            State::Running => "being written",
+            State::Unclosed => "not closed",
+            State::Closed => "closed",
+        }
+    }
+}
+
+impl Row {
+    fn of(path: &Path, view: &View) -> h5logfs_core::error::Result<Self> {
+        let unclosed = Unclosed::of(path, view);
+        let snapshot = view.snapshot();
+        let mut known = snapshot.diagnostics.iter();
+        let fault = known.find(|d| d.severity > Severity::Note);
+        let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
+        Ok(Row {
+            path: path.to_owned(),
+            state: match unclosed.as_ref().map(Unclosed::state) {
+                None => State::Closed,
+                Some(JobState::Running) => State::Running,
+                Some(JobState::Ended) => State::Left,
+                Some(JobState::Unknown) => State::Unclosed,
+            },
+            layout: Some(snapshot.log.layout().name()),
+            datasets: Some(snapshot.datasets.len()),
+            canonical_bytes: Some(view.len()),
+            covered: view.covered_in_all(&view.task(None))?,
+            flush: unclosed.map(|_| snapshot.flushes),
+            written: last_write(snapshot),
+            fault: fault
+                .map(Diagnostic::to_string)
+                .or_else(|| snapshot.has_unreadable.then(unreadable)),
+        })
+    }
+
+    fn unreadable(path: &Path, reason: String) -> Self {
+        Row {
+            path: path.to_owned(),
+            state: State::Unreadable,
+            layout: None,
+            datasets: None,
+            canonical_bytes: None,
+            covered: None,
+            flush: None,
+            written: None,
+            fault: Some(reason),
+        }
+    }
+
+    /// Its columns, but for the path.
+    fn columns(&self) -> [String; 6] {
+        let covered = |share: f64| format!("{:.1} %", (share * 1000.0).floor() / 10.0);
+        let flush = |n: u64| format!("flush {n}, ");
+        let local = |time: Timestamp| time.to_zoned(TimeZone::system());
+        let written = self.written.map(local);
+        let written = written.map(|time| time.strftime("%Y-%m-%d %H:%M").to_string());
+        [
+            self.state.words().to_owned(),
+            or_dash(self.layout),
+            or_dash(self.datasets),
+            or_dash(self.canonical_bytes.map(BinaryBytes)),
+            or_dash(self.covered.map(covered)),
+            format!(
+                "{}{}",
+                self.flush.map(flush).unwrap_or_default(),
+                or_dash(written)
+            ),
+        ]
+    }
+}
+
+/// JSON has no other bytes than those of text.
+fn lossy<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |value| value.to_string())
+}
+
+/// A flush ends with a write to the journal, a close with one to the log file.
+fn last_write(snapshot: &Snapshot) -> Option<Timestamp> {
+    let files = snapshot.sources.iter().chain(&snapshot.journal);
+    let times = files.filter_map(|file| {
+        let (seconds, nanoseconds) = file.identity.modified;
+        Timestamp::new(seconds, i32::try_from(nanoseconds).ok()?).ok()
+    });
+    times.max()
+}
+
+const HEAD: [&str; 6] = ["STATE", "LAYOUT", "DATASETS", "SIZE", "COVERED", "WRITTEN"];
+
+/// Numbers stand at the right of their columns.
+const IS_NUMBER: [bool; 6] = [false, false, true, true, true, false];
+
+fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
+    let lines: Vec<_> = rows.iter().map(Row::columns).collect();
+    let mut widths = HEAD.map(str::len);
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let aligned = |cells: [&str; 6], path: &str| {
+        let mut line = String::new();
+        for (n, cell) in cells.into_iter().enumerate() {
+            let width = widths[n];
+            line += &if IS_NUMBER[n] {
+                format!("{cell:>width$}  ")
+            } else {
+                format!("{cell:<width$}  ")
+            };
+        }
+        line + path
+    };
+    if !rows.is_empty() {
+        writeln!(out, "{}", aligned(HEAD, "FILE"))?;
+    }
+    for (row, line) in rows.iter().zip(&lines) {
+        let cells = line.each_ref().map(String::as_str);
+        writeln!(out, "{}", aligned(cells, &row.path.to_string_lossy()))?;
+        if let Some(fault) = &row.fault {
+            writeln!(out, "    {fault}")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let row = |path: &str, bytes, fault: Option<&str>| Row {
+            layout: Some("Log VOL"),
+            datasets: Some(12),
+            canonical_bytes: Some(bytes),
+            covered: Some(0.99999),
+            flush: Some(3),
+            state: State::Left,
+            fault: fault.map(str::to_owned),
+            ..Row::unreadable(Path::new(path), String::new())
+        };
+        let mut out = Vec::new();
+        let rows = [row("a.h5", 5, None), row("b\n.h5", 3 << 40, Some("bad"))];
+        print(&rows, &mut Output::to(&mut out)).unwrap();
+        let expected = "\
+STATE          LAYOUT   DATASETS      SIZE  COVERED  WRITTEN     FILE
+left unclosed  Log VOL        12       5 B   99.9 %  flush 3, -  a.h5
+left unclosed  Log VOL        12  3.00 TiB   99.9 %  flush 3, -  b\\n.h5
+    bad
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
