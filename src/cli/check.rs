@@ -1,10 +1,12 @@
 //! `h5logfs check`: reads everything that a view would read, and reports each fault.
 
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use serde::Serialize;
 
 use super::output::Output;
 use super::unclosed::Unclosed;
@@ -22,6 +24,10 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
     #[command(flatten)]
     pub view: ViewArgs,
 }
@@ -29,33 +35,16 @@ pub struct CheckArgs {
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let (mut bad, mut views) = (0, 0);
-    for file in &args.files {
-        let faults = match args.view.open(file) {
-            Ok(view) => {
-                let diagnostics = view.snapshot().diagnostics.iter();
-                let notes = diagnostics.filter(|d| d.severity == Severity::Note);
-                let unclosed = Unclosed::of(file, &view).map(|unclosed| unclosed.to_string());
-                for note in notes.map(Diagnostic::to_string).chain(unclosed) {
-                    writeln!(out, "{}: note: {note}", file.display())?;
-                }
-                check(&view)
-            }
-            Err(e) if e.is::<IsView>() => {
-                writeln!(out, "{e}")?;
-                views += 1;
-                continue;
-            }
-            Err(e) => vec![e.to_string()],
-        };
-        for fault in &faults {
-            writeln!(out, "{fault}")?;
-        }
-        match faults.len() {
-            0 => writeln!(out, "{}: good", file.display())?,
-            1 => writeln!(out, "{}: 1 fault", file.display())?,
-            n => writeln!(out, "{}: {n} faults", file.display())?,
-        }
-        bad += usize::from(!faults.is_empty());
+    let mut reports = args.files.iter().map(|file| {
+        let report = Report::of(file, &args.view);
+        bad += usize::from(!report.faults.is_empty());
+        views += usize::from(report.is_view);
+        report
+    });
+    if args.json {
+        out.json_array(reports.map(Ok::<_, io::Error>))?;
+    } else {
+        reports.try_for_each(|report| report.print(out))?;
     }
     let files = args.files.len();
     ensure!(bad == 0, "{bad} of {files} files have faults");
@@ -64,6 +53,65 @@ pub fn run(args: CheckArgs) -> Result<()> {
         "{views} of {files} files are views, and were not checked"
     );
     Ok(())
+}
+
+/// What is wrong with one file.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// As the user calls it.
+    file: String,
+    /// A mount shows it, and it was not checked.
+    is_view: bool,
+    /// What a user should know, and is no fault.
+    notes: Vec<String>,
+    faults: Vec<String>,
+}
+
+impl Report {
+    fn of(file: &Path, view: &ViewArgs) -> Self {
+        let mut report = Report {
+            file: file.display().to_string(),
+            is_view: false,
+            notes: Vec::new(),
+            faults: Vec::new(),
+        };
+        match view.open(file) {
+            Ok(view) => {
+                let diagnostics = view.snapshot().diagnostics.iter();
+                let notes = diagnostics.filter(|d| d.severity == Severity::Note);
+                let unclosed = Unclosed::of(file, &view).map(|unclosed| unclosed.to_string());
+                report.notes = notes.map(Diagnostic::to_string).chain(unclosed).collect();
+                report.faults = check(&view);
+            }
+            Err(e) if e.is::<IsView>() => {
+                report.is_view = true;
+                report.notes.push(e.to_string());
+            }
+            Err(e) => report.faults.push(e.to_string()),
+        }
+        report
+    }
+
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        let file = &self.file;
+        if self.is_view {
+            return self
+                .notes
+                .iter()
+                .try_for_each(|note| writeln!(out, "{note}"));
+        }
+        for note in &self.notes {
+            writeln!(out, "{file}: note: {note}")?;
+        }
+        for fault in &self.faults {
+            writeln!(out, "{fault}")?;
+        }
+        match self.faults.len() {
+            0 => writeln!(out, "{file}: good"),
+            1 => writeln!(out, "{file}: 1 fault"),
+            n => writeln!(out, "{file}: {n} faults"),
+        }
+    }
 }
 
 fn check(view: &View) -> Vec<String> {

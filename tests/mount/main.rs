@@ -10,6 +10,7 @@ mod admin {
     mod setup;
     mod systemd;
 }
+mod check;
 mod daemon;
 mod export;
 mod ls;
