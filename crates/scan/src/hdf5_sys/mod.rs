@@ -144,6 +144,7 @@ impl Drop for PluginState {
 }
 
 /// Whether files or objects of files are open.
+#[cfg(feature = "worker")]
 pub fn has_open_objects() -> bool {
     let every = hid_t::from(H5F_OBJ_ALL);
     h5!(H5Fget_obj_count(every, H5F_OBJ_ALL)).is_ok_and(|open| open > 0)
