@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_they_must_be() {
         let row = |path: &str, bytes, fault: Option<&str>| Row {
-            layout: Some("Log VOL"),
+            layout: Some("made up"),
             datasets: Some(12),
             canonical_bytes: Some(bytes),
             covered: Some(0.99999),
@@ -401,8 +401,8 @@ mod tests {
         print(&rows, &mut Output::to(&mut out)).unwrap();
         let expected = "\
 STATE          LAYOUT   DATASETS      SIZE  COVERED  WRITTEN     FILE
-left unclosed  Log VOL        12       5 B   99.9 %  flush 3, -  a.h5
-left unclosed  Log VOL        12  3.00 TiB   99.9 %  flush 3, -  b\\n.h5
+left unclosed  made up        12       5 B   99.9 %  flush 3, -  a.h5
+left unclosed  made up        12  3.00 TiB   99.9 %  flush 3, -  b\\n.h5
     bad
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);

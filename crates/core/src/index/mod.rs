@@ -19,7 +19,6 @@ use crate::log::model::{Record, Selections};
 use crate::log::records::{Numbered, RecordList, SELECTION, Shared, VALUES};
 use crate::log::{DatasetRecords, RecordTable};
 use crate::memory::{Reservation, Reserved};
-use crate::parallel;
 use crate::task::Task;
 use saved::IndexInputs;
 
@@ -224,19 +223,15 @@ impl Rows for PackedRecords<'_> {
     }
 }
 
-/// Of so many records several threads compute the hashes.
-const MANY: usize = if cfg!(test) { 16 } else { 1 << 16 };
-
 /// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
 /// dataset again and again. Other hidden records are found when a chunk is made.
 fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, String> {
+    // A number, a slot, and two bit sets of 32 bits a record at most.
+    let mut reservation = task.reserve(list.len() as u64 * (4 + 4 + 8))?;
     let numbers = 0..list.len() as u32;
-    let mut reservation = task.reserve(list.len() as u64 * 4)?;
     if begin_in_order(list) {
         return Ok(Reserved::new(numbers.collect(), reservation));
     }
-    // A slot, twice while those of several threads become one list, and two bit sets of 32 bits a record at most.
-    reservation.grow(list.len() as u64 * (4 + 4 + 8))?;
     let state = RandomState::default();
     let sides = 2 * list.rank();
     let key = |number: u32| {
@@ -247,31 +242,22 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Stri
     // compared.
     let most = (16 * list.len()).next_power_of_two() - 1;
     let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
-    let slot = |number: u32| {
-        let (selection, sides) = key(number);
-        let mut hasher = state.build_hasher();
-        hasher.write_u64(selection);
-        sides.iter().for_each(|side| hasher.write_u64(*side));
-        // Of more than 2^28 records some share a slot more often.
-        (hasher.finish() as usize & most) as u32
-    };
-    let shares = if list.len() < MANY {
-        1
-    } else {
-        parallel::shares()
-    };
-    let each = (list.len() as u32).div_ceil(shares as u32);
-    let begin = |share: usize| (share as u32).saturating_mul(each).min(numbers.end);
-    let slots = parallel::share(shares, |share| {
-        let part = begin(share)..begin(share + 1);
-        part.map(slot).collect::<Vec<u32>>()
-    });
-    let slots = slots.concat();
-    for slot in &slots {
-        if once.set(*slot as usize) {
-            again.set(*slot as usize);
-        }
-    }
+    let slots: Vec<u32> = numbers
+        .clone()
+        .map(|number| {
+            let (selection, sides) = key(number);
+            let mut hasher = state.build_hasher();
+            hasher.write_u64(selection);
+            sides.iter().for_each(|side| hasher.write_u64(*side));
+            // Of more than 2^28 records some share a slot more often.
+            (hasher.finish() as usize & most) as u32
+        })
+        .inspect(|slot| {
+            if once.set(*slot as usize) {
+                again.set(*slot as usize);
+            }
+        })
+        .collect();
     let compared = slots
         .iter()
         .filter(|slot| again.has(**slot as usize))

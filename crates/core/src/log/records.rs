@@ -152,62 +152,22 @@ impl RecordList {
         let stride = self.stride();
         self.reservation.make_room(&mut self.rows, stride)?;
         let bounds = selection.bounds();
-        let number = self.number_of((id, selection))?;
+        let number = match self.numbers.get(&id) {
+            Some(number) => *number,
+            None => {
+                self.reservation.grow(OF_NUMBER)?;
+                let selections = &mut self.shared.selections;
+                let number = selections.len() as u32;
+                self.reservation.push(selections, (id, selection))?;
+                self.numbers.insert(id, number);
+                number
+            }
+        };
         self.rows.extend(lead);
         self.rows.extend_from_slice(&bounds.start);
         self.rows.extend(lead.map(|_| 1));
         self.rows.extend(bounds.count());
         self.push_values(stored, order, u64::from(number) + 1, lead.is_some());
-        Ok(())
-    }
-
-    /// The position of a selection in the list of them.
-    fn number_of(&mut self, (id, selection): Numbered) -> Result<u32, String> {
-        if let Some(number) = self.numbers.get(&id) {
-            return Ok(*number);
-        }
-        self.reservation.grow(OF_NUMBER)?;
-        let selections = &mut self.shared.selections;
-        let number = selections.len() as u32;
-        self.reservation.push(selections, (id, selection))?;
-        self.numbers.insert(id, number);
-        Ok(number)
-    }
-
-    /// Adds the records of another list of the same dataset. Neither list is in order yet, and the other one has no
-    /// conversions.
-    pub(crate) fn append(&mut self, next: RecordList) -> Result<(), String> {
-        debug_assert!(next.shared.conversions.is_empty());
-        let begin = self.rows.len();
-        self.reservation.extend(&mut self.rows, &next.rows)?;
-        self.has_deflated |= next.has_deflated;
-        let Shared {
-            selections, faults, ..
-        } = next.shared;
-        if selections.is_empty() && faults.is_empty() {
-            return Ok(());
-        }
-        let before = self.shared.faults.len() as u64;
-        let own = faults.iter().map(|fault| fault.len() as u64).sum();
-        self.reservation.grow(own)?;
-        for fault in faults {
-            self.reservation.push(&mut self.shared.faults, fault)?;
-        }
-        let mut numbers = Vec::new();
-        for selection in selections {
-            let number = self.number_of(selection)?;
-            self.reservation.push(&mut numbers, number)?;
-        }
-        let (stride, values) = (self.stride(), 2 * self.rank);
-        for row in self.rows[begin..].chunks_exact_mut(stride) {
-            let (selection, fault) = (row[values + SELECTION], row[values + HOW] >> FAULT);
-            if let Some(at) = selection.checked_sub(1) {
-                row[values + SELECTION] = u64::from(numbers[at as usize]) + 1;
-            }
-            if fault > 0 {
-                row[values + HOW] += before << FAULT;
-            }
-        }
         Ok(())
     }
 
@@ -370,61 +330,5 @@ impl Shared {
             + self.conversions.len() * size_of::<Conversion>()
             + self.faults.capacity() * size_of::<Box<str>>()
             + faults.sum::<usize>()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stored(offset: u64) -> StoredBytes {
-        StoredBytes {
-            source: 0,
-            offset,
-            len: 1,
-            encoding: Encoding::Raw,
-        }
-    }
-
-    /// A list with two selections and a fault, whose records have these offsets.
-    fn list(task: &Task, ids: [u64; 2], offsets: [u64; 3]) -> RecordList {
-        let mut list = RecordList::new(task, 1, 0).unwrap();
-        for (id, offset) in ids.into_iter().zip(offsets) {
-            let selection =
-                Selection::new(task, 1, 2, |block, _| id + 2 * block as u64, |_, _| 1).unwrap();
-            let selection = (id, Arc::new(selection));
-            list.push_selection(stored(offset), 0, selection, None)
-                .unwrap();
-        }
-        list.push_block(stored(offsets[2]), 0, &[7], &[1]).unwrap();
-        list.spoil_last(format!("lost {}", offsets[2])).unwrap();
-        list
-    }
-
-    #[test]
-    fn lists_of_several_threads_are_one() {
-        let task = Task::unlimited();
-        let mut all = list(&task, [10, 20], [5, 3, 4]);
-        all.append(list(&task, [20, 30], [2, 1, 0])).unwrap();
-        all.put_in_order().unwrap();
-        let told = all.iter().map(|record| {
-            let start = record.start[0];
-            assert_eq!(record.bounds().start[0], start);
-            (record.stored.offset, start, record.fault.map(str::to_owned))
-        });
-        let lost = |offset| Some(format!("lost {offset}"));
-        let expected = [
-            (0, 7, lost(0)),
-            (1, 30, None),
-            (2, 20, None),
-            (3, 20, None),
-            (4, 7, lost(4)),
-            (5, 10, None),
-        ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
-        let blocks = all.iter().filter_map(|record| record.selection);
-        let blocks: Vec<u64> = blocks.map(|s| s.bounds().start[0]).collect();
-        assert_eq!(blocks, [30, 20, 20, 10]);
-        assert_eq!(all.into_shared().0.selections.len(), 3);
     }
 }

@@ -21,8 +21,6 @@ use crate::task::Task;
 /// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
 /// they save.
 const MANY_BYTES: u64 = 1 << 20;
-/// Several threads decode so many entries.
-const MANY_ENTRIES: usize = if cfg!(test) { 16 } else { 1 << 16 };
 /// Selections that a thread takes at once.
 const TAKEN: usize = 16;
 
@@ -61,17 +59,6 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn new(task: &Task) -> Self {
-        State {
-            window: None,
-            shared: None,
-            held: HashMap::new(),
-            reservation: task.reservation(),
-            decoded: 0,
-            sides: Vec::new(),
-        }
-    }
-
     fn hold(&mut self, id: u64, selection: &Arc<Reserved<Selection>>) -> Result<(), String> {
         self.reservation.grow(HELD)?;
         self.held.insert(id, Arc::clone(selection));
@@ -90,54 +77,17 @@ impl<'a> Decoder<'a> {
 
     /// The records of some entries of the dataset.
     pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, String> {
-        let mut ahead = State::new(self.task);
-        self.decode_ahead(places, &mut ahead)?;
-        let mut found = self.decode_in_shares(places)?;
-        found.decoded += ahead.decoded;
-        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
-        found.records.put_in_order()?;
-        if !self.dataset.filtered {
-            distrust_equal_sizes(&mut found.records);
-        }
-        Ok(found)
-    }
-
-    /// The records of these entries, in their order. Several threads decode many of them.
-    fn decode_in_shares(&self, places: &[EntryPosition]) -> Result<DatasetRecords, String> {
-        let shares = if places.len() < MANY_ENTRIES {
-            1
-        } else {
-            parallel::shares()
+        let mut state = State {
+            window: None,
+            shared: None,
+            held: HashMap::new(),
+            reservation: self.task.reservation(),
+            decoded: 0,
+            sides: Vec::new(),
         };
-        if shares < 2 {
-            return self.decode(places, places.len());
-        }
-        let (first, rest) = places.split_at(places.len().div_ceil(shares));
-        let parts = parallel::share(shares, |number| match number.checked_sub(1) {
-            None => self.decode(first, places.len()),
-            Some(number) => {
-                let part = rest.chunks(first.len()).nth(number).unwrap_or(&[]);
-                self.decode(part, part.len())
-            }
-        });
-        let mut parts = parts.into_iter();
-        let nothing = || DatasetRecords::none(self.task, self.rank());
-        let mut found = parts.next().unwrap_or_else(nothing)?;
-        for part in parts {
-            let part = part?;
-            found.records.append(part.records)?;
-            found.decoded += part.decoded;
-            let diagnostics = part.diagnostics.into_iter();
-            diagnostics.for_each(|diagnostic| found.add_diagnostic(diagnostic));
-        }
-        Ok(found)
-    }
-
-    /// The records of these entries, in a list with capacity for `room`.
-    fn decode(&self, places: &[EntryPosition], room: usize) -> Result<DatasetRecords, String> {
-        let mut state = State::new(self.task);
+        self.decode_ahead(places, &mut state)?;
         let mut found = DatasetRecords {
-            records: RecordList::new(self.task, self.rank(), room)?,
+            records: RecordList::new(self.task, self.rank(), places.len())?,
             diagnostics: Vec::new(),
             decoded: 0,
         };
@@ -151,6 +101,11 @@ impl<'a> Decoder<'a> {
             }
         }
         found.decoded = state.decoded;
+        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
+        found.records.put_in_order()?;
+        if !self.dataset.filtered {
+            distrust_equal_sizes(&mut found.records);
+        }
         Ok(found)
     }
 
