@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rustix::fs::Stat;
+use rustix::io::Errno;
 
 use h5logfs_core::scan::ScanRequest;
 use h5logfs_core::snapshot::Snapshot;
@@ -37,7 +38,6 @@ impl Rights {
     fn of(request: &ScanRequest<'_>, file: &Stat) -> Option<Self> {
         let open = request.dir.open_file(request.relative).ok()?;
         let has_list = ACCESS_LISTS.iter().any(|name| {
-            use rustix::io::Errno;
             let found = rustix::fs::fgetxattr(&open, *name, &mut [0; 0]);
             !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
         });
