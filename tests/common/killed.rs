@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,28 @@ use super::readers::said;
 use super::{PROGRAM, wait_until};
 
 pub const RANKS: u32 = 4;
+
+/// What a file shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    Flush(u64),
+    /// It cannot be opened as HDF5.
+    Nothing,
+}
+
+impl Shown {
+    /// What a tool of `tests/tools` has found.
+    pub fn by(output: &Output) -> Self {
+        match output.status.code() {
+            Some(0) => {
+                let flush = String::from_utf8_lossy(&output.stdout);
+                Shown::Flush(flush.trim().parse().unwrap())
+            }
+            Some(3) => Shown::Nothing,
+            _ => panic!("{}", said(output)),
+        }
+    }
+}
 
 /// The directories of a job that writes `log.h5`.
 pub struct Places {

@@ -12,18 +12,10 @@ use std::time::Duration;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
-use crate::common::killed::{Places, RANKS, Victim};
+use crate::common::killed::{Places, RANKS, Shown, Victim};
 use crate::common::mpirun::{Job, cases, first_seed};
 use crate::common::numbers::Numbers;
-use crate::common::readers::{Python, said};
-
-/// What a file shows, as `tests/tools/flushes.py` sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Flush(u64),
-    /// It cannot be opened as HDF5.
-    Nothing,
-}
+use crate::common::readers::Python;
 
 /// A job of `tests/c/connector/flushes.c`. It loads what lies in `connector`.
 fn start(
@@ -53,14 +45,7 @@ fn start(
 
 fn shown(python: &Python, file: &Path) -> Shown {
     let output = python.tool("flushes.py").arg(file).output().unwrap();
-    match output.status.code() {
-        Some(0) => {
-            let flush = String::from_utf8_lossy(&output.stdout);
-            Shown::Flush(flush.trim().parse().unwrap())
-        }
-        Some(3) => Shown::Nothing,
-        _ => panic!("{}", said(&output)),
-    }
+    Shown::by(&output)
 }
 
 /// One kill, and what follows it. Returns what happened, in a line.

@@ -9,19 +9,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::killed::{Places, RANKS, Victim};
+use crate::common::killed::{Places, RANKS, Shown, Victim};
 use crate::common::mpirun::{Job, cases, first_seed, program};
 use crate::common::numbers::Numbers;
-use crate::common::readers::{Python, said};
+use crate::common::readers::Python;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
-
-/// What a file shows, as `tests/tools/pattern.py` sees it.
-#[derive(Debug, PartialEq, Eq)]
-enum Shown {
-    Flush(u64),
-    /// It cannot be opened as HDF5.
-    Nothing,
-}
 
 /// A job of `tests/programs/pattern.rs`.
 struct Pattern {
@@ -88,14 +80,7 @@ impl Pattern {
             command.arg(self.places().log());
         }
         let output = command.output().unwrap();
-        match output.status.code() {
-            Some(0) => {
-                let last = String::from_utf8_lossy(&output.stdout);
-                Shown::Flush(last.trim().parse().unwrap())
-            }
-            Some(3) => Shown::Nothing,
-            _ => panic!("{}", said(&output)),
-        }
+        Shown::by(&output)
     }
 
     /// Starts a recovery and kills it; whether it had come to its end.
