@@ -7,7 +7,7 @@
 //!    └───────── asks for files; sends a Snapshot ───────┘
 //! ```
 //!
-//! A [`WorkerPool`] starts the zygote, a small process that forks a worker for each scan. [`OneScan`] starts a worker
+//! A [`WorkerPool`] starts the zygote, a small process that forks workers. [`OneScan`] starts a worker
 //! itself, where nothing may be left between scans. All of them run the program `h5logfs`; the serving side is in the
 //! crate `h5logfs-scan`.
 //!

@@ -1,9 +1,9 @@
-//! Serves scans in confined processes: the zygote, which forks a worker for each scan, and the worker.
+//! Serves scans in confined processes: the zygote, which forks workers, and the worker.
 //!
 //! The daemon starts the zygote once, as another process of this program. The zygote opens no user's file. It gives
 //! up its rights, and then forks a worker whenever the daemon asks. A fork takes less than a millisecond; a new
-//! program needs five to load libhdf5 and its libraries. Each worker does one scan and ends, so no file can affect
-//! the scan of another one.
+//! program needs five to load libhdf5 and its libraries. A worker does one scan after the other for as long as the daemon
+//! sends them; the daemon decides which files may share a process.
 //!
 //! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
 
