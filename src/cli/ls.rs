@@ -1,6 +1,7 @@
 //! `h5logfs ls`: the logs in directories, one line each.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
-use super::output::{Output, print_error};
+use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
 use h5logfs_catalog::workers::{self, WorkerPool};
@@ -69,11 +70,22 @@ pub enum Order {
 /// Prints what can be listed, and an error for each path that cannot.
 pub fn run(args: LsArgs) -> Result<()> {
     descriptors::raise_limit();
-    let mut failed = Vec::new();
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    let mut files: BTreeMap<PathBuf, Vec<File>> = BTreeMap::new();
     for path in &args.paths {
-        match list(path, &args) {
-            Ok(listed) => rows.extend(listed),
+        match Place::of(path) {
+            Ok(Place::Directory) => match list(path, &args) {
+                Ok(listed) => rows.extend(listed),
+                Err(error) => failed.push(error),
+            },
+            Ok(Place::File(parent, file)) => files.entry(parent).or_default().push(file),
+            Err(error) => failed.push(error),
+        }
+    }
+    // Files of one directory share what a listing needs.
+    for (parent, files) in files {
+        match Listed::open(&parent, &args) {
+            Ok(listed) => rows.extend(listed.rows(&files, |file| Some(listed.row_of_any(file)))),
             Err(error) => failed.push(error),
         }
     }
@@ -87,13 +99,7 @@ pub fn run(args: LsArgs) -> Result<()> {
     } else {
         print(&rows, out)?;
     }
-    let Some(last) = failed.pop() else {
-        return Ok(());
-    };
-    for error in failed {
-        print_error("h5logfs", &error);
-    }
-    Err(last)
+    fail_with_last(failed)
 }
 
 fn sort(rows: &mut [Row], order: Order) {
@@ -106,77 +112,95 @@ fn sort(rows: &mut [Row], order: Order) {
     }
 }
 
-/// The logs at or below one path that the user gave.
-fn list(path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
-    if let Some(shown) = ShownFile::at(path) {
-        anyhow::bail!("{}: this shows views of logs; {shown}", path.display());
-    }
-    let is_directory = fs::metadata(path).map_err(|e| Error::io(path, e))?.is_dir();
-    let (root, dir, name) = if is_directory {
-        (path.to_owned(), SourceDir::open(path)?, None)
-    } else {
-        let (dir, name) = SourceDir::of_file(path)?;
-        let root = path.parent().unwrap_or(Path::new("")).to_owned();
-        (root, dir, Some(name))
-    };
-    let settings = args.view.settings()?;
-    let dir = dir.with_further(&settings.log_dirs)?;
-    let limits = workers::Limits {
-        workers: workers::Limits::default().workers,
-        ..args.view.scan_limits()
-    };
-    let scanner = WorkerPool::start(limits)?;
-    let catalog = Catalog::new(dir, args.view.memory(), scanner).with_settings(settings);
-    let listed = Listed { catalog, root };
-    match name {
-        Some(name) => {
-            Ok(vec![listed.row(&name).unwrap_or_else(|| {
-                Row::unreadable(path, "it is no log".to_owned())
-            })])
+/// A file that may be a log.
+struct File {
+    /// Below the directory that is listed.
+    name: PathBuf,
+    /// As the user calls it.
+    path: PathBuf,
+}
+
+/// What a path that the user gave leads to.
+enum Place {
+    Directory,
+    /// A file in this directory. Symbolic links are followed.
+    File(PathBuf, File),
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self> {
+        if let Some(shown) = ShownFile::at(path) {
+            anyhow::bail!("{}: this shows views of logs; {shown}", path.display());
         }
-        None => listed.rows(args.recursive),
+        let real = path.canonicalize().map_err(|e| Error::io(path, e))?;
+        match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) if !real.is_dir() => {
+                let (name, path) = (name.into(), path.to_owned());
+                Ok(Place::File(parent.to_owned(), File { name, path }))
+            }
+            _ => Ok(Place::Directory),
+        }
     }
+}
+
+/// The logs in a directory.
+fn list(path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
+    let mut files = Vec::new();
+    let listed = Listed::open(path, args)?;
+    listed.files_below(path, Path::new(""), args.recursive, &mut files)?;
+    let row = |file: &File| (!listed.is_part(&file.name)).then(|| listed.row(file));
+    Ok(listed.rows(&files, |file| row(file).flatten()))
 }
 
 /// A directory whose files are listed.
 struct Listed {
     catalog: Catalog,
-    /// As the user calls it.
-    root: PathBuf,
 }
 
 impl Listed {
-    /// The lines of the logs in the directory, in any order.
-    fn rows(&self, recursive: bool) -> Result<Vec<Row>> {
-        let mut files = Vec::new();
-        self.files_below(Path::new(""), recursive, &mut files)?;
+    fn open(root: &Path, args: &LsArgs) -> Result<Self> {
+        let settings = args.view.settings()?;
+        let dir = SourceDir::open(root)?.with_further(&settings.log_dirs)?;
+        let limits = workers::Limits {
+            workers: workers::Limits::default().workers,
+            ..args.view.scan_limits()
+        };
+        let scanner = WorkerPool::start(limits)?;
+        Ok(Listed {
+            catalog: Catalog::new(dir, args.view.memory(), scanner).with_settings(settings),
+        })
+    }
+
+    /// The lines of some of its files, in any order.
+    fn rows(&self, files: &[File], row: impl Fn(&File) -> Option<Row> + Sync) -> Vec<Row> {
         let shares = parallel::shares().min(files.len()).max(1);
         let _listing = self.catalog.listing();
         let rows = parallel::share(shares, |number| {
             let own = files.iter().skip(number).step_by(shares);
-            let logs = own.filter(|file| !self.is_part(file));
-            logs.filter_map(|file| self.row(file)).collect::<Vec<_>>()
+            own.filter_map(&row).collect::<Vec<_>>()
         });
-        Ok(rows.into_iter().flatten().collect())
+        rows.into_iter().flatten().collect()
     }
 
-    /// The regular files of a directory, by their paths below the one that is listed.
+    /// The regular files of the directory `below`, which the user calls `path`.
     fn files_below(
         &self,
-        relative: &Path,
+        path: &Path,
+        below: &Path,
         recursive: bool,
-        files: &mut Vec<PathBuf>,
+        files: &mut Vec<File>,
     ) -> Result<()> {
-        let path = self.root.join(relative);
-        let failed = |e: io::Error| Error::io(&path, e);
-        for entry in fs::read_dir(&path).map_err(failed)? {
+        let failed = |e: io::Error| Error::io(path, e);
+        for entry in fs::read_dir(path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
-            let below = relative.join(entry.file_name());
+            let (name, path) = (below.join(entry.file_name()), entry.path());
             if kind.is_file() {
-                files.push(below);
-            } else if kind.is_dir() && recursive && !self.is_part(&below) {
-                self.files_below(&below, recursive, files)?;
+                // What the working directory has is called by its name alone.
+                let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
+                files.push(File { name, path });
+            } else if kind.is_dir() && recursive && !self.is_part(&name) {
+                self.files_below(&path, &name, recursive, files)?;
             }
         }
         Ok(())
@@ -190,10 +214,14 @@ impl Listed {
         self.catalog.is_hidden(parent, file, Wait::Yes) == Lookup::Known(true)
     }
 
+    /// The line of a file that the user has named.
+    fn row_of_any(&self, file: &File) -> Row {
+        let no_log = || Row::unreadable(&file.path, "it is no log".to_owned());
+        self.row(file).unwrap_or_else(no_log)
+    }
+
     /// `None` for what is no log.
-    fn row(&self, name: &Path) -> Option<Row> {
-        let path = self.root.join(name);
-        let path = path.strip_prefix(".").unwrap_or(&path);
+    fn row(&self, File { name, path }: &File) -> Option<Row> {
         let row = match self.catalog.get(name) {
             Ok(Presented::Plain) => return None,
             Ok(Presented::View { .. }) => {

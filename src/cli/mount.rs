@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::cli::config::{self, no_source};
-use crate::cli::output::print_error;
+use crate::cli::output::fail_with_last;
 use crate::fs::{self, MountId};
 
 use background::Started;
@@ -137,14 +137,8 @@ pub fn umount(args: UmountArgs) -> anyhow::Result<()> {
         .mount_points
         .iter()
         .map(|point| fs::unmount(point, in_use));
-    let mut failed: Vec<_> = outcomes.filter_map(Result::err).collect();
-    let Some(last) = failed.pop() else {
-        return Ok(());
-    };
-    for error in failed {
-        print_error("h5logfs", &error.into());
-    }
-    Err(last.into())
+    let failed = outcomes.filter_map(Result::err).map(Into::into);
+    fail_with_last(failed.collect())
 }
 
 pub fn unmount_dead(args: UnmountDeadArgs) -> anyhow::Result<()> {

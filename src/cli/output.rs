@@ -99,6 +99,17 @@ fn plain_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// The end of a command that went on after errors: fails with the last of them, and prints the others.
+pub fn fail_with_last(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
+    let Some(last) = errors.pop() else {
+        return Ok(());
+    };
+    for error in &errors {
+        print_error("h5logfs", error);
+    }
+    Err(last)
+}
+
 /// Prints the error that ends `program`. Those of a configuration file have a line each.
 pub fn print_error(program: &str, error: &anyhow::Error) {
     match error.downcast_ref::<ConfigErrors>() {

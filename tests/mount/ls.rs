@@ -87,6 +87,13 @@ fn logs_are_listed_with_their_states_and_nothing_else() {
 
     let files = [("dead.h5", "left"), ("text", "unreadable")];
     assert_eq!(listed(dir.path(), &["text", "dead.h5"]), pairs(files));
+    // A link that the user names is followed, and called by its name.
+    std::os::unix::fs::symlink(at("dead.h5"), at("linked/last.h5")).unwrap();
+    let named = [("closed.h5", "closed"), ("linked/last.h5", "left")];
+    assert_eq!(
+        listed(dir.path(), &["linked/last.h5", "closed.h5"]),
+        pairs(named)
+    );
     let output = ls(dir.path(), &["none", "closed.h5"]);
     let (text, words) = (
         String::from_utf8_lossy(&output.stdout),
