@@ -53,7 +53,7 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("h5logfs-core", &[]),
     ("h5logfs-catalog", &["h5logfs-core"]),
     ("h5logfs-scan", &["h5logfs-core"]),
@@ -104,6 +104,7 @@ const CRATES: [(&str, &[&str]); 14] = [
             "h5logfs-connector",
         ],
     ),
+    ("h5logfs-convert", &["h5logfs-core"]),
     ("h5logfs-output", &["h5logfs-core"]),
     ("h5logfs-mpi", &["h5logfs-core", "h5logfs-output"]),
     (
@@ -122,6 +123,7 @@ const CRATES: [(&str, &[&str]); 14] = [
             "h5logfs-core",
             "h5logfs-catalog",
             "h5logfs-scan",
+            "h5logfs-convert",
             "h5logfs-output",
             "h5logfs-mpi",
             "h5logfs-writer",
@@ -180,6 +182,7 @@ fn the_core_the_catalog_and_the_plug_ins_need_no_c_library_and_no_program() {
     for name in [
         "h5logfs-core",
         "h5logfs-catalog",
+        "h5logfs-convert",
         "h5logfs-plugin-driver",
         "h5logfs-plugin-connector",
     ] {

@@ -19,12 +19,13 @@
 //!   needs libhdf5, in `h5logfs-scan`.
 //! * [`journal`] is the form of a log that is not closed.
 //!
-//! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`,
+//! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`, `btree`,
 //! `diagnostic`, `error`, `filters`, `image`, `memory`, `parallel`, `stats` and `task` may be used by all.
 
 #![deny(missing_docs)]
 
 pub mod boxes;
+pub mod btree;
 pub(crate) mod buffers;
 pub mod diagnostic;
 pub mod error;

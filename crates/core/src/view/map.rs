@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::btree::Tree;
 use super::grid::Grid;
+use crate::btree::Tree;
 use crate::filters;
 use crate::snapshot::{Content, Dataset, Snapshot, Storage};
 
@@ -134,7 +134,7 @@ impl AddressMap {
         for (number, place) in datasets.iter_mut().enumerate() {
             if let Some((tree, start)) = &mut place.tree {
                 *start = cursor
-                    .place(tree.len(), align, Region::Tree(number))
+                    .place(tree.bytes(), align, Region::Tree(number))
                     .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
                 align = ALIGN;
             }

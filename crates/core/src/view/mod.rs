@@ -1,7 +1,7 @@
 //! The canonical file as random-access bytes, made on demand.
 //!
 //! * `read`: from [`View::read_at`] down to the bytes of the log.
-//! * `map`, `grid`, `btree`, `preamble`: where everything lies in the canonical file, by formulas.
+//! * `map`, `grid`, `preamble`: where everything lies in the canonical file, by formulas.
 //! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
 //!   made up alike.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
@@ -12,7 +12,6 @@
 
 mod assemble;
 mod bitmap;
-mod btree;
 pub mod cache;
 pub mod elements;
 mod grid;

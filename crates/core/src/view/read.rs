@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::assemble::{Assembly, Decoded, ElementForm, decode_record, stored_bytes};
-use super::btree::{Key, Tree};
 use super::cache::too_long::Part;
 use super::cache::{Bytes, BytesKey};
 use super::map::{Placement, Region};
@@ -21,6 +20,7 @@ use super::plan::Plans;
 use super::resolve::{ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
 use crate::boxes::Bounds;
+use crate::btree::{Key, Tree};
 use crate::error::Result;
 use crate::filters;
 use crate::index::DatasetIndex;

@@ -1,6 +1,8 @@
-//! The chunk index of the canonical file: a version 1 B-tree (HDF5 File Format Specification, III.A.1) over a
-//! complete chunk grid. All nodes but the last ones of each level are full, so place and bytes of each node can
-//! be computed.
+//! The chunk index of a dataset: a version 1 B-tree (HDF5 File Format Specification, III.A.1) over chunks that are numbered
+//! from 0 without gaps. All nodes but the last ones of each level are full, so place and bytes of each node can be
+//! computed.
+//!
+//! In the canonical file the chunks are those of the whole grid, and have their numbers there.
 
 use std::ops::Range;
 
@@ -51,12 +53,13 @@ impl Tree {
         })
     }
 
+    /// Number of nodes.
     pub fn nodes(&self) -> u64 {
         self.levels.iter().sum()
     }
 
-    /// Bytes of all nodes. They are stored level by level, leaves first: the root is the last.
-    pub fn len(&self) -> u64 {
+    /// Bytes that all nodes take. They are stored level by level, leaves first: the root is the last.
+    pub fn bytes(&self) -> u64 {
         self.nodes() * self.node_size
     }
 
