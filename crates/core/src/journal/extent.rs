@@ -252,6 +252,23 @@ pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     }
 }
 
+/// Shows `visit` each extent with data in a range of bytes: its header, and where its data lie. Fails where the extents
+/// cannot be followed.
+pub fn each_with_data(
+    file: &SourceFile,
+    range: Range<u64>,
+    mut visit: impl FnMut(ExtentHeader, Range<u64>) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut extents = Extents::new(file, range, 0..u64::MAX);
+    while let Some((_, header)) = extents.next()? {
+        let end = extents.at;
+        if header.entries > 0 && header.data > 0 {
+            visit(header, end - header.data..end)?;
+        }
+    }
+    Ok(())
+}
+
 /// A walk through the extents of one or more flushes.
 struct Extents<'a> {
     file: &'a SourceFile,

@@ -13,6 +13,7 @@ pub mod logvol;
 pub mod model;
 pub mod netcdf;
 pub mod numbers;
+pub mod origins;
 pub mod ownership;
 pub mod plain;
 pub mod records;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::diagnostic::Diagnostic;
 use crate::error::Result;
 use model::Selections;
+use origins::Origins;
 use records::RecordList;
 use source_file::SourceFile;
 use tiling::Tilings;
@@ -109,6 +111,12 @@ pub trait Layout {
 
     /// How the records of each dataset may tile it. This walks through the tables once.
     fn tilings(&self, sources: &[SourceFile]) -> Tilings;
+
+    /// Which process wrote which data, and in which flush, as far as the log tells. This may walk through the tables
+    /// once.
+    fn origins(&self, _: &Task, _: &[SourceFile]) -> Origins {
+        Origins::default()
+    }
 }
 
 /// The entries of a log, by dataset.

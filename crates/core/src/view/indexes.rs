@@ -9,6 +9,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::{Error, Result};
 use crate::index::DatasetIndex;
 use crate::index::saved::IndexInputs;
+use crate::log::origins::Origins;
 use crate::log::{DatasetRecords, Logged, RecordTable};
 use crate::snapshot::Dataset;
 use crate::task::Task;
@@ -115,6 +116,14 @@ impl View {
     fn logged(&self, number: usize) -> Result<Logged<'_>> {
         let logged = self.snapshot.datasets[number].logged();
         logged.ok_or_else(|| self.bad_data(number, "all of it".into(), "it was not logged"))
+    }
+
+    /// Which process wrote which data of the log, and in which flush, as far as the log tells.
+    pub fn origins(&self) -> Result<Origins> {
+        let layout = self.snapshot.log.layout();
+        let origins = layout.origins(&self.task(None), &self.sources);
+        self.check_unchanged(0..self.sources.len())?;
+        Ok(origins)
     }
 
     /// What is wrong with the record tables, besides what makes reads of datasets fail.

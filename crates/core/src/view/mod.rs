@@ -6,6 +6,7 @@
 //!   made up alike.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
 //! * `indexes`: record tables and indexes. `holes`, `inspect`: questions other than "which bytes?".
+//! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
 //! * [`elements`]: elements of logged datasets, without a canonical file around them.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
@@ -13,6 +14,7 @@
 mod assemble;
 mod bitmap;
 pub mod cache;
+pub mod coverage;
 pub mod elements;
 mod grid;
 mod holes;

@@ -4,6 +4,7 @@
 //! * `table` walks the metadata-log datasets once per file and finds the entries.
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `origins` tells which rank wrote which data, and in which flush.
 //! * `growing` is the table of a log to which entries are added.
 //! * `tiles` finds out during a scan whether records tile their datasets.
 //! * `check` checks what a snapshot says of these tables.
@@ -13,6 +14,7 @@ mod decode;
 pub mod flags;
 mod growing;
 pub mod names;
+mod origins;
 mod selection;
 mod table;
 mod tiles;
@@ -20,6 +22,7 @@ mod tiles;
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
+use super::origins::Origins;
 use super::source_file::SourceFile;
 use super::tiling::Tilings;
 use super::window::{Piece, TableBytes};
@@ -142,6 +145,10 @@ impl Layout for Tables {
 
     fn tilings(&self, sources: &[SourceFile]) -> Tilings {
         tiles::find(sources, self)
+    }
+
+    fn origins(&self, task: &Task, sources: &[SourceFile]) -> Origins {
+        self.find_origins(task, sources)
     }
 }
 

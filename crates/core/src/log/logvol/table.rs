@@ -412,6 +412,9 @@ impl Finder<'_> {
 
 /// Gets the entries of a log, one after the other.
 pub(super) trait Visitor {
+    /// A table begins.
+    fn table(&mut self) {}
+
     /// A section begins.
     fn section(&mut self);
 
@@ -513,6 +516,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
     }
 
     fn table(&mut self) -> Result<(), String> {
+        self.visitor.table();
         let len = self.window.len();
         let sections = number_at(&mut self.window, 0)?;
         let sections = u64::try_from(sections)

@@ -8,6 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
 use crate::log::arrangement::Arrangement;
 use crate::log::model::Selections;
+use crate::log::origins::{Origins, Span};
 use crate::log::source_file::SourceFile;
 use crate::log::tiling::Tilings;
 use crate::log::{DatasetRecords, Layout, Logged, RecordTable};
@@ -213,6 +214,30 @@ impl Layout for Tables {
     fn tilings(&self, sources: &[SourceFile]) -> Tilings {
         let found = self.find_tilings(sources);
         found.unwrap_or_else(|_| Tilings::of_damaged())
+    }
+
+    /// Each process has logs of its own, which do not tell of flushes.
+    fn origins(&self, _: &Task, sources: &[SourceFile]) -> Origins {
+        let mut origins = Origins::default();
+        for log in &self.logs {
+            let Some(number) = log.data else { continue };
+            let Some(data) = sources.get(usize::from(number)) else {
+                continue;
+            };
+            let pushed = origins.push(Span {
+                source: number,
+                start: 0,
+                end: data.len(),
+                rank: u32::try_from(log.rank).ok(),
+                flush: None,
+            });
+            if let Err(reason) = pushed {
+                origins.diagnostics.push(Diagnostic::note(reason));
+                break;
+            }
+        }
+        origins.sort();
+        origins
     }
 }
 
