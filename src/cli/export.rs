@@ -1,20 +1,15 @@
 //! `h5logfs export`: writes the canonical file to disk, or to standard output.
 
-mod output;
-
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ViewArgs;
-use crate::fs::shown::ShownFile;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::overwrite::Originals;
+use super::target::{Output, Target, Wish, originals};
 use h5logfs_core::view::View;
-use output::{Output, Target};
 
 /// Bytes written at once.
 const STEP: u64 = 4 << 20;
@@ -39,28 +34,21 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
-    let originals = originals(&args)?;
-    let target = Target::new(&args, originals)?;
+    let settings = args.view.settings()?;
+    let originals = originals(&args.file, &settings)?;
+    let wish = Wish {
+        out: &args.out,
+        force: args.force,
+        settings: &settings,
+        form: "HDF5",
+    };
+    let target = Target::new(&wish, originals)?;
     let view = args.view.open(&args.file)?;
     let written = target.create().and_then(|mut output| {
         write(&view, &mut output)?;
         output.finish()
     });
     written.with_context(|| format!("cannot write {}", target.name()))
-}
-
-/// The files that are read, and those behind them if a mount shows them.
-fn originals(args: &ExportArgs) -> Result<Originals> {
-    let log_dirs = args.view.settings()?.log_dirs;
-    let of = |file: &Path| -> Result<Originals> {
-        let (dir, name) = SourceDir::of_file(file)?;
-        Ok(Originals::of(&dir.with_further(&log_dirs)?, &name))
-    };
-    let own = of(&args.file)?;
-    let shown = ShownFile::at(&args.file);
-    // Where this user cannot get at the source, there is nothing to protect from this user.
-    let behind = shown.and_then(|shown| of(shown.source()).ok());
-    Ok(own.with(behind.unwrap_or_default()))
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Where an export goes: to a new file, or to standard output. What is refused is refused before anything is written.
+//! Where a command writes what it makes of logs: to a new file, or to standard output. What is refused is refused before
+//! anything is written, and no file of a log that is read is ever written over.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
@@ -10,11 +11,11 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
-use super::ExportArgs;
 use crate::fs::shown::ShownFile;
 use h5logfs_core::error::Error;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::Identity;
+use h5logfs_core::scan::Settings;
 use h5logfs_core::scan::overwrite::{Originals, check_target};
 
 /// The name of standard output.
@@ -22,7 +23,19 @@ const STDOUT: &str = "-";
 /// Zeros written at once where a hole cannot be left.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Where the user wants the export, as far as it is allowed.
+/// What the user asks for.
+pub struct Wish<'a> {
+    /// The file to write; `-` is standard output.
+    pub out: &'a Path,
+    /// An existing file may be replaced.
+    pub force: bool,
+    /// Where files of logs lie.
+    pub settings: &'a Settings,
+    /// What is written, which a terminal cannot show.
+    pub form: &'static str,
+}
+
+/// Where the result goes, as far as it is allowed.
 pub enum Target {
     Stdout(File),
     File(NewFile),
@@ -40,12 +53,12 @@ pub struct NewFile {
 }
 
 impl Target {
-    /// Fails where the export must not go there.
-    pub fn new(args: &ExportArgs, originals: Originals) -> Result<Self> {
-        if args.out == Path::new(STDOUT) {
-            return stdout(&originals).map(Target::Stdout);
+    /// Fails where the result must not go there. `originals`: the files that are read.
+    pub fn new(wish: &Wish<'_>, originals: Originals) -> Result<Self> {
+        if wish.out == Path::new(STDOUT) {
+            return stdout(wish.form, &originals).map(Target::Stdout);
         }
-        let file = NewFile::new(args, originals)?;
+        let file = NewFile::new(wish, originals)?;
         file.check()?;
         Ok(Target::File(file))
     }
@@ -66,11 +79,24 @@ impl Target {
     }
 }
 
+/// The files of a log that is read, and those behind them if a mount shows them.
+pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
+    let of = |file: &Path| -> Result<Originals> {
+        let (dir, name) = SourceDir::of_file(file)?;
+        Ok(Originals::of(&dir.with_further(&settings.log_dirs)?, &name))
+    };
+    let own = of(file)?;
+    let shown = ShownFile::at(file);
+    // Where this user cannot get at the source, there is nothing to protect from this user.
+    let behind = shown.and_then(|shown| of(shown.source()).ok());
+    Ok(own.with(behind.unwrap_or_default()))
+}
+
 /// Standard output as a file. Fails where a terminal shows it, and where it leads into the log that is read.
-fn stdout(originals: &Originals) -> Result<File> {
+fn stdout(form: &str, originals: &Originals) -> Result<File> {
     ensure!(
         !io::stdout().is_terminal(),
-        "a terminal cannot show HDF5: direct standard output to a file or a program (./- is a file of the name -)"
+        "a terminal cannot show {form}: direct standard output to a file or a program (./- is a file of the name -)"
     );
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let identity = Identity::from(&file.metadata()?);
@@ -79,8 +105,8 @@ fn stdout(originals: &Originals) -> Result<File> {
 }
 
 impl NewFile {
-    fn new(args: &ExportArgs, originals: Originals) -> Result<Self> {
-        let path = args.out.clone();
+    fn new(wish: &Wish<'_>, originals: Originals) -> Result<Self> {
+        let path = wish.out.to_owned();
         let Some(name) = path.file_name() else {
             bail!("{}: is a directory", path.display());
         };
@@ -91,12 +117,11 @@ impl NewFile {
         let name = PathBuf::from(name);
         // Its real path: the names of directories on it may say whose file this is.
         let parent = parent.canonicalize().map_err(|e| Error::io(parent, e))?;
-        let log_dirs = args.view.settings()?.log_dirs;
         Ok(NewFile {
-            dir: SourceDir::open(&parent)?.with_further(&log_dirs)?,
+            dir: SourceDir::open(&parent)?.with_further(&wish.settings.log_dirs)?,
             name,
             path,
-            replaces: args.force,
+            replaces: wish.force,
             originals,
         })
     }
@@ -150,7 +175,7 @@ impl NewFile {
     }
 }
 
-/// An export in the making. A file gets its name when it is complete.
+/// A result in the making. A file gets its name when it is complete.
 pub enum Output<'a> {
     Stdout(&'a File),
     File(&'a NewFile, NamedTempFile),
@@ -193,7 +218,7 @@ impl Output<'_> {
     }
 }
 
-/// An interrupted export leaves no file behind.
+/// An interrupted command leaves no file behind.
 fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
