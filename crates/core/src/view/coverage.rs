@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use super::resolve::{BoxRecords, Run};
 use super::{Grid, View};
 use crate::boxes::Bounds;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::error;
 use crate::index::DatasetIndex;
 use crate::log::DatasetRecords;
@@ -94,6 +95,8 @@ pub struct CoverageMap {
     pub is_spread: bool,
     /// `None` where that would take too long, or too much memory.
     pub pieces: Option<Pieces>,
+    /// Why elements cannot be read: of the whole dataset, and of the first record whose bytes cannot be had.
+    pub faults: Vec<Diagnostic>,
     /// There are elements below all records, which [`Cell::logged`] does not count.
     pub has_base: bool,
 }
@@ -135,7 +138,11 @@ impl View {
             box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size),
         };
         let map = picture(&task, found, self.grid(number), origins, wanted, limits);
-        let map = map.map_err(failed)?;
+        let mut map = map.map_err(failed)?;
+        let table = self.table(&task)?;
+        let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
+        map.faults
+            .extend(table.diagnostics().iter().filter(unreadable).cloned());
         self.check_unchanged(0..self.sources.len())?;
         Ok(map)
     }
@@ -163,6 +170,7 @@ fn picture(
     let mut map = pass.finish();
     // The records need not be decoded again.
     let index = DatasetIndex::of(task, found, &[])?;
+    map.faults.extend_from_slice(index.diagnostics());
     if !map.cells.is_empty() {
         let whole = map.grid.whole();
         let mut counting = Counting {
@@ -223,6 +231,7 @@ impl<'a> Adding<'a> {
                 is_spread: false,
                 pieces: None,
                 has_base: false,
+                faults: Vec::new(),
             },
             chunk: grid.chunk.clone(),
             steps: grid.steps(),
@@ -244,6 +253,9 @@ impl<'a> Adding<'a> {
             map.blocks = map.blocks.saturating_add(record.blocks() as u64);
             map.stored = map.stored.saturating_add(record.stored.len);
             map.sizes[(u64::BITS - record.stored.len.leading_zeros()) as usize] += 1;
+            if let Some(reason) = record.fault.filter(|_| map.faults.is_empty()) {
+                map.faults.push(Diagnostic::unreadable(reason));
+            }
             // What a dataset that was made smaller had once is not shown.
             if let Some(query) = record.bounds().intersection(&whole) {
                 self.add(&record, &query);

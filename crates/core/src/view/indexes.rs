@@ -76,7 +76,7 @@ impl View {
     }
 
     /// The record tables of the log.
-    fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
+    pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
         self.budget.table(task, self.generation, || {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
