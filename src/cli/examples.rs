@@ -51,6 +51,10 @@ const EXAMPLES: [(&str, &[Example]); 9] = [
         &[
             example("What the log holds:", "h5logfs inspect steps.h5"),
             example(
+                "Which time steps are not wholly written:",
+                "h5logfs inspect --incomplete steps.h5",
+            ),
+            example(
                 "Which bytes of the log make up each chunk of a dataset:",
                 "h5logfs inspect --map /field steps.h5",
             ),

@@ -1,39 +1,52 @@
-//! `h5logfs inspect`: shows what a log file holds.
+//! `h5logfs inspect`: shows what logs hold.
+//!
+//! * `report`: what is told of a log and of its datasets; also in the form of a list of all records.
+//! * `overview`: the summary, and datasets as a table or as a tree.
+//! * `incomplete`: what is not wholly written.
 
-use std::collections::BTreeSet;
+mod incomplete;
+mod overview;
+mod report;
+
 use std::io::{self, Write};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use super::ViewArgs;
-use super::output::Output;
+use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::log::base::Base;
-use h5logfs_core::log::model::{Encoding, Record};
-use h5logfs_core::snapshot::{Content, Dataset, Storage};
+use h5logfs_core::snapshot::Dataset;
 use h5logfs_core::view::{StoredBlock, View};
+use incomplete::Incomplete;
+use report::Report;
 
-/// Show what a log file holds: its datasets, and the records that make them up
+/// Show what log files hold: their datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]
 pub struct InspectArgs {
-    /// The log file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// The log files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Show datasets in their groups
+    #[arg(long, conflicts_with_all = ["records", "incomplete", "map", "json"])]
+    pub tree: bool,
 
     /// List every record
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["incomplete", "map"])]
     pub records: bool,
+
+    /// Show only datasets that are not wholly written, and at which indices of the unlimited dimension elements are missing
+    #[arg(long, conflicts_with = "map")]
+    pub incomplete: bool,
 
     /// Show which bytes of the log make up each chunk of this dataset that has any
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
-    /// Print JSON
+    /// Print JSON: an object, or an array of them for several files
     #[arg(long)]
     pub json: bool,
 
@@ -41,290 +54,53 @@ pub struct InspectArgs {
     pub view: ViewArgs,
 }
 
+/// Shows what can be shown, and an error for each file that cannot.
 pub fn run(args: InspectArgs) -> Result<()> {
-    let view = args.view.open(&args.file)?;
     let out = &mut Output::stdout();
     if let Some(name) = &args.map {
+        ensure!(args.files.len() == 1, "--map shows a dataset of one file");
+        let view = args.view.open(&args.files[0])?;
         return print_map(&view, name, args.json, out);
     }
-    let unclosed = Unclosed::of(&args.file, &view);
-    let report = Report::of(&view, unclosed, args.records)?;
-    if args.json {
-        Ok(out.json(&report)?)
+    if args.incomplete {
+        return show(&args, out, Incomplete::of, Incomplete::print);
+    }
+    let report =
+        |file: &Path, view: &View| Report::of(view, Unclosed::of(file, view), args.records);
+    show(&args, out, report, |report, out| {
+        if args.records {
+            return report.print(out);
+        }
+        overview::print(report, args.tree, out)
+    })
+}
+
+/// Shows something of each file.
+fn show<T: Serialize, W: Write>(
+    args: &InspectArgs,
+    out: &mut Output<W>,
+    of: impl Fn(&Path, &View) -> Result<T>,
+    print: impl Fn(&T, &mut Output<W>) -> io::Result<()>,
+) -> Result<()> {
+    let mut failed = Vec::new();
+    let found = args.files.iter().filter_map(|file| {
+        let found = args.view.open(file).and_then(|view| of(file, &view));
+        found.map_err(|error| failed.push(error)).ok()
+    });
+    if !args.json {
+        for (number, found) in found.enumerate() {
+            if number > 0 {
+                out.blank_line()?;
+            }
+            print(&found, out)?;
+        }
+    } else if args.files.len() > 1 {
+        out.json_array(found.map(Ok::<_, io::Error>))?;
     } else {
-        Ok(report.print(out)?)
+        let mut found = found;
+        found.try_for_each(|found| out.json(&found))?;
     }
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    file: String,
-    layout: &'static str,
-    sources: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unclosed: Option<Unclosed>,
-    /// Length of the canonical file.
-    canonical_bytes: u64,
-    metadata_bytes: u64,
-    datasets: Vec<DatasetReport>,
-    /// Parts of the log that are missing.
-    losses: Vec<String>,
-    warnings: Vec<String>,
-    /// Faults of the log that make no dataset unreadable.
-    complaints: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct DatasetReport {
-    name: String,
-    datatype: String,
-    shape: Vec<u64>,
-    /// `null` is unlimited.
-    max_shape: Vec<Option<u64>>,
-    /// `null` for contiguous storage.
-    chunk: Option<Vec<u64>>,
-    filters: Vec<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logged: Option<LoggedReport>,
-    faults: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct LoggedReport {
-    records: usize,
-    blocks: usize,
-    /// Stored bytes of all records.
-    bytes: u64,
-    /// Bytes of the plain array in the file, if there is one. Records override it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<u64>,
-    /// Fraction of the elements that some record wrote. Left out if it was not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    covered: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<Vec<RecordReport>>,
-}
-
-#[derive(Debug, Serialize)]
-struct RecordReport {
-    source: u16,
-    offset: u64,
-    stored: u64,
-    encoding: &'static str,
-    /// Start and count of each block.
-    blocks: Vec<(Vec<u64>, Vec<u64>)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<String>,
-}
-
-fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Vec<String> {
-    diagnostics.into_iter().map(Diagnostic::to_string).collect()
-}
-
-impl Report {
-    fn of(view: &View, unclosed: Option<Unclosed>, with_records: bool) -> Result<Self> {
-        let snapshot = view.snapshot();
-        let (notes, losses): (Vec<_>, Vec<_>) = snapshot
-            .diagnostics
-            .iter()
-            .partition(|d| d.severity == Severity::Note);
-        let datasets = (0..snapshot.datasets.len())
-            .map(|number| DatasetReport::of(view, number, with_records))
-            .collect::<Result<_>>()?;
-        Ok(Report {
-            file: view.path().to_string_lossy().into_owned(),
-            layout: snapshot.log.layout().name(),
-            sources: snapshot
-                .sources
-                .iter()
-                .map(|s| s.place.path.to_string_lossy().into_owned())
-                .collect(),
-            unclosed,
-            canonical_bytes: view.len(),
-            metadata_bytes: view.preamble_len(),
-            datasets,
-            losses: texts(losses),
-            warnings: texts(notes),
-            complaints: texts(&view.diagnostics()?),
-        })
-    }
-
-    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
-        writeln!(out, "{}: {} log", self.file, self.layout)?;
-        // One file may hold several sources.
-        let files: BTreeSet<&String> = self.sources.iter().collect();
-        if files.len() > 1 {
-            writeln!(out, "  and {} more files", files.len() - 1)?;
-        }
-        writeln!(
-            out,
-            "  as HDF5: {} bytes, {} of them metadata",
-            self.canonical_bytes, self.metadata_bytes
-        )?;
-        for loss in &self.losses {
-            writeln!(out, "  missing: {loss}")?;
-        }
-        for warning in &self.warnings {
-            writeln!(out, "  note: {warning}")?;
-        }
-        if let Some(unclosed) = &self.unclosed {
-            writeln!(out, "  note: {unclosed}")?;
-        }
-        for complaint in &self.complaints {
-            writeln!(out, "  fault: {complaint}")?;
-        }
-        for dataset in &self.datasets {
-            dataset.print(out)?;
-        }
-        Ok(())
-    }
-}
-
-impl DatasetReport {
-    fn of(view: &View, number: usize, with_records: bool) -> Result<Self> {
-        let dataset = &view.snapshot().datasets[number];
-        let (logged, faults) = match &dataset.content {
-            Content::Logged { .. } => {
-                let (logged, faults) = LoggedReport::of(view, number, with_records)?;
-                (Some(logged), faults)
-            }
-            Content::Unreadable(reason) => (None, vec![reason.clone()]),
-            Content::Extent { .. } => (None, Vec::new()),
-        };
-        Ok(DatasetReport {
-            name: dataset.name.clone(),
-            datatype: dataset.datatype.clone(),
-            shape: dataset.dims.clone(),
-            max_shape: dataset.max_dims.clone(),
-            chunk: match &dataset.storage {
-                Storage::Chunked(chunk) => Some(chunk.clone()),
-                Storage::Contiguous => None,
-            },
-            filters: dataset.filters.iter().map(|f| f.id).collect(),
-            logged,
-            faults,
-        })
-    }
-
-    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
-        let mut line = format!("{}: {} {:?}", self.name, self.datatype, self.shape);
-        if self.max_shape.contains(&None) {
-            let limits = self.max_shape.iter();
-            let limits = limits.map(|m| m.map_or("unlimited".to_owned(), |m| m.to_string()));
-            line += &format!(" of at most [{}]", limits.collect::<Vec<_>>().join(", "));
-        }
-        if let Some(chunk) = &self.chunk {
-            line += &format!(", chunks {chunk:?}");
-        }
-        if !self.filters.is_empty() {
-            let names: Vec<String> = self.filters.iter().map(|id| filter_name(*id)).collect();
-            line += &format!(", filters {}", names.join(" "));
-        }
-        writeln!(out, "{line}")?;
-        match &self.logged {
-            Some(logged) => logged.print(out)?,
-            None => writeln!(out, "  not logged")?,
-        }
-        for fault in &self.faults {
-            writeln!(out, "  fault: {fault}")?;
-        }
-        Ok(())
-    }
-}
-
-fn filter_name(id: i32) -> String {
-    match id {
-        1 => "deflate".into(),
-        2 => "shuffle".into(),
-        3 => "fletcher32".into(),
-        4 => "szip".into(),
-        5 => "nbit".into(),
-        6 => "scaleoffset".into(),
-        other => other.to_string(),
-    }
-}
-
-impl LoggedReport {
-    /// The report, and the faults of the dataset.
-    fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
-        let mut faults = texts(view.index(number)?.diagnostics());
-        let records = view.records(number)?.records;
-        faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
-        let report = LoggedReport {
-            records: records.len(),
-            // A damaged log can claim any number.
-            blocks: records
-                .iter()
-                .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
-            bytes: records
-                .iter()
-                .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
-            base: records.base().map(Base::bytes),
-            covered: view.covered(number)?,
-            list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
-        };
-        Ok((report, faults))
-    }
-
-    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
-        writeln!(
-            out,
-            "  {} records, {} blocks, {} bytes logged, {}",
-            self.records,
-            self.blocks,
-            self.bytes,
-            match self.covered {
-                Some(share) => format!("{:.1} % covered", share * 100.0),
-                None => "too many pieces to count what is covered".to_owned(),
-            }
-        )?;
-        if let Some(bytes) = self.base {
-            writeln!(out, "  {bytes} bytes below them")?;
-        }
-        for record in self.list.iter().flatten() {
-            record.print(out)?;
-        }
-        Ok(())
-    }
-}
-
-impl RecordReport {
-    fn of(record: Record<'_>) -> Self {
-        let mut blocks = Vec::with_capacity(record.blocks());
-        let _ = record.visit_back(&record.bounds(), |block| {
-            blocks.push((block.start.to_vec(), block.count.to_vec()));
-            ControlFlow::<()>::Continue(())
-        });
-        blocks.reverse();
-        RecordReport {
-            source: record.stored.source,
-            offset: record.stored.offset,
-            stored: record.stored.len,
-            encoding: match record.stored.encoding {
-                Encoding::Raw => "raw",
-                Encoding::Deflate => "deflate",
-                Encoding::DeflateStream => "deflate stream",
-                Encoding::DeflateStreams => "deflate streams",
-                Encoding::RawOrDeflate => "raw or deflate",
-                Encoding::Pipeline => "filtered",
-                Encoding::Converted => "of another type",
-            },
-            blocks,
-            fault: record.fault.as_ref().map(|f| f.to_string()),
-        }
-    }
-
-    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
-        writeln!(
-            out,
-            "    {} bytes ({}) at {} of file {}",
-            self.stored, self.encoding, self.offset, self.source
-        )?;
-        for (start, count) in &self.blocks {
-            writeln!(out, "      start {start:?} count {count:?}")?;
-        }
-        Ok(())
-    }
+    fail_with_last(failed)
 }
 
 #[derive(Debug, Serialize)]

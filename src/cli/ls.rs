@@ -13,7 +13,8 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
-use super::output::{Output, fail_with_last};
+use super::output::{Output, fail_with_last, percent};
+use super::table::{self, number, or_dash, text};
 use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
 use h5logfs_catalog::workers::{self, WorkerPool};
@@ -329,9 +330,7 @@ impl Row {
         }
     }
 
-    /// Its columns, but for the path.
-    fn columns(&self) -> [String; 6] {
-        let covered = |share: f64| format!("{:.1} %", (share * 1000.0).floor() / 10.0);
+    fn cells(&self) -> [String; 7] {
         let flush = |n: u64| format!("flush {n}, ");
         let local = |time: Timestamp| time.to_zoned(TimeZone::system());
         let written = self.written.map(local);
@@ -341,12 +340,13 @@ impl Row {
             or_dash(self.layout),
             or_dash(self.datasets),
             or_dash(self.canonical_bytes.map(BinaryBytes)),
-            or_dash(self.covered.map(covered)),
+            or_dash(self.covered.map(percent)),
             format!(
                 "{}{}",
                 self.flush.map(flush).unwrap_or_default(),
                 or_dash(written)
             ),
+            self.path.to_string_lossy().into_owned(),
         ]
     }
 }
@@ -354,10 +354,6 @@ impl Row {
 /// JSON has no other bytes than those of text.
 fn lossy<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
-}
-
-fn or_dash(value: Option<impl ToString>) -> String {
-    value.map_or("-".to_owned(), |value| value.to_string())
 }
 
 /// A flush ends with a write to the journal, a close with one to the log file.
@@ -370,37 +366,26 @@ fn last_write(snapshot: &Snapshot) -> Option<Timestamp> {
     times.max()
 }
 
-const HEAD: [&str; 6] = ["STATE", "LAYOUT", "DATASETS", "SIZE", "COVERED", "WRITTEN"];
-
-/// Numbers stand at the right of their columns.
-const IS_NUMBER: [bool; 6] = [false, false, true, true, true, false];
-
 fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
-    let lines: Vec<_> = rows.iter().map(Row::columns).collect();
-    let mut widths = HEAD.map(str::len);
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
-        }
+    if rows.is_empty() {
+        return Ok(());
     }
-    let aligned = |cells: [&str; 6], path: &str| {
-        let mut line = String::new();
-        for (n, cell) in cells.into_iter().enumerate() {
-            let width = widths[n];
-            line += &if IS_NUMBER[n] {
-                format!("{cell:>width$}  ")
-            } else {
-                format!("{cell:<width$}  ")
-            };
-        }
-        line + path
-    };
-    if !rows.is_empty() {
-        writeln!(out, "{}", aligned(HEAD, "FILE"))?;
+    let columns = [
+        text("STATE"),
+        text("LAYOUT"),
+        number("DATASETS"),
+        number("SIZE"),
+        number("COVERED"),
+        text("WRITTEN"),
+        text("FILE"),
+    ];
+    let cells: Vec<_> = rows.iter().map(Row::cells).collect();
+    let mut lines = table::lines(columns, &cells).into_iter();
+    if let Some(head) = lines.next() {
+        writeln!(out, "{head}")?;
     }
-    for (row, line) in rows.iter().zip(&lines) {
-        let cells = line.each_ref().map(String::as_str);
-        writeln!(out, "{}", aligned(cells, &row.path.to_string_lossy()))?;
+    for (row, line) in rows.iter().zip(lines) {
+        writeln!(out, "{line}")?;
         if let Some(fault) = &row.fault {
             writeln!(out, "    {fault}")?;
         }

@@ -12,6 +12,7 @@ pub mod pages;
 pub mod recover;
 pub mod scan_server;
 pub mod suggest;
+mod table;
 mod target;
 mod unclosed;
 

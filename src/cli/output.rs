@@ -55,6 +55,10 @@ impl<W: Write> Output<W> {
         writeln!(self.0, "{}", plain(line))
     }
 
+    pub fn blank_line(&mut self) -> io::Result<()> {
+        writeln!(self.0)
+    }
+
     pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         writeln!(
             self.0,
@@ -97,6 +101,11 @@ fn plain_json(json: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
+}
+
+/// A share from 0 to 1, rounded down: 100 % is all.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", (share * 1000.0).floor() / 10.0)
 }
 
 /// The end of a command that went on after errors: fails with the last of them, and prints the others.

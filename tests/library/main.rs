@@ -9,11 +9,13 @@ mod bombs;
 mod classic;
 mod direct;
 mod fuzz_regressions;
+mod inspect;
 mod kept;
 mod layers;
 mod logvol {
     mod btree;
     mod faults;
+    mod gaps;
     mod many;
     mod properties;
     mod scan;

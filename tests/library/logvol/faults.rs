@@ -21,7 +21,7 @@ const DAMAGES: u64 = 200;
 const MOST_CHUNKS: u64 = 100;
 
 /// A log file in a directory of its own.
-fn place(file: &LogFile) -> (TempDir, PathBuf) {
+pub fn place(file: &LogFile) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
     file.write(&path);

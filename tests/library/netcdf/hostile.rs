@@ -145,7 +145,7 @@ fn commands_end_where_one_entry_spoils_very_many_chunks() {
     );
     let inspected = said("inspect");
     assert!(
-        inspected.contains("too many pieces to count"),
+        inspected.contains("1 of too many pieces to count"),
         "{inspected}"
     );
 }

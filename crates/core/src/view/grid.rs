@@ -49,6 +49,11 @@ impl Grid {
         steps
     }
 
+    /// Chunks along a dimension.
+    pub fn across(&self, dimension: usize) -> u64 {
+        self.across[dimension]
+    }
+
     /// Number of chunks.
     pub fn len(&self) -> u64 {
         self.len

@@ -5,7 +5,7 @@
 //! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
 //!   made up alike.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
-//! * `indexes`: record tables and indexes. `holes`, `inspect`: questions other than "which bytes?".
+//! * `indexes`: record tables and indexes. `holes`, `inspect`, `gaps`: questions other than "which bytes?".
 //! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
 //! * [`elements`]: elements of logged datasets, without a canonical file around them.
@@ -16,6 +16,7 @@ mod bitmap;
 pub mod cache;
 pub mod coverage;
 pub mod elements;
+mod gaps;
 mod grid;
 mod holes;
 mod indexes;
@@ -47,6 +48,7 @@ use crate::snapshot::Snapshot;
 use crate::task::Task;
 pub use cache::Bytes;
 use cache::{Budget, Generation, MemoryLimits};
+pub use gaps::Gap;
 pub use grid::Grid;
 pub use holes::Segment;
 pub use inspect::StoredBlock;

@@ -1,0 +1,330 @@
+//! What `inspect` tells of a log.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::cli::output::{Output, percent};
+use crate::cli::unclosed::Unclosed;
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
+use h5logfs_core::log::base::Base;
+use h5logfs_core::log::model::{Encoding, Record};
+use h5logfs_core::snapshot::{Content, Storage};
+use h5logfs_core::view::View;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    file: String,
+    layout: &'static str,
+    sources: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unclosed: Option<Unclosed>,
+    /// Length of the canonical file.
+    canonical_bytes: u64,
+    metadata_bytes: u64,
+    pub datasets: Vec<DatasetReport>,
+    /// Parts of the log that are missing.
+    losses: Vec<String>,
+    warnings: Vec<String>,
+    /// Faults of the log that make no dataset unreadable.
+    complaints: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DatasetReport {
+    pub name: String,
+    pub datatype: String,
+    pub shape: Vec<u64>,
+    /// `null` is unlimited.
+    pub max_shape: Vec<Option<u64>>,
+    /// `null` for contiguous storage.
+    pub chunk: Option<Vec<u64>>,
+    pub filters: Vec<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logged: Option<LoggedReport>,
+    pub faults: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LoggedReport {
+    pub records: usize,
+    blocks: usize,
+    /// Stored bytes of all records.
+    pub bytes: u64,
+    /// Bytes of the plain array in the file, if there is one. Records override it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<u64>,
+    /// Fraction of the elements that some record wrote. Left out if it was not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covered: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<Vec<RecordReport>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RecordReport {
+    source: u16,
+    offset: u64,
+    stored: u64,
+    encoding: &'static str,
+    /// Start and count of each block.
+    blocks: Vec<(Vec<u64>, Vec<u64>)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
+}
+
+pub(super) fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Vec<String> {
+    diagnostics.into_iter().map(Diagnostic::to_string).collect()
+}
+
+impl Report {
+    pub fn of(view: &View, unclosed: Option<Unclosed>, with_records: bool) -> Result<Self> {
+        let snapshot = view.snapshot();
+        let (notes, losses): (Vec<_>, Vec<_>) = snapshot
+            .diagnostics
+            .iter()
+            .partition(|d| d.severity == Severity::Note);
+        let datasets = (0..snapshot.datasets.len())
+            .map(|number| DatasetReport::of(view, number, with_records))
+            .collect::<Result<_>>()?;
+        Ok(Report {
+            file: view.path().to_string_lossy().into_owned(),
+            layout: snapshot.log.layout().name(),
+            sources: snapshot
+                .sources
+                .iter()
+                .map(|s| s.place.path.to_string_lossy().into_owned())
+                .collect(),
+            unclosed,
+            canonical_bytes: view.len(),
+            metadata_bytes: view.preamble_len(),
+            datasets,
+            losses: texts(losses),
+            warnings: texts(notes),
+            complaints: texts(&view.diagnostics()?),
+        })
+    }
+
+    /// The log, then each dataset in full with its records, where these were asked for.
+    pub fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        self.print_summary(out)?;
+        self.datasets
+            .iter()
+            .try_for_each(|dataset| dataset.print(out))
+    }
+
+    /// What is to be said of the log as a whole.
+    pub fn print_summary(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        writeln!(out, "{}: {} log", self.file, self.layout)?;
+        // One file may hold several sources.
+        let files: BTreeSet<&String> = self.sources.iter().collect();
+        if files.len() > 1 {
+            writeln!(out, "  and {} more files", files.len() - 1)?;
+        }
+        writeln!(
+            out,
+            "  as HDF5: {} bytes, {} of them metadata",
+            self.canonical_bytes, self.metadata_bytes
+        )?;
+        self.print_totals(out)?;
+        for loss in &self.losses {
+            writeln!(out, "  missing: {loss}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(out, "  note: {warning}")?;
+        }
+        if let Some(unclosed) = &self.unclosed {
+            writeln!(out, "  note: {unclosed}")?;
+        }
+        for complaint in &self.complaints {
+            writeln!(out, "  fault: {complaint}")?;
+        }
+        Ok(())
+    }
+
+    fn print_totals(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        let logged: Vec<_> = self.datasets.iter().flat_map(|d| &d.logged).collect();
+        // A damaged log can claim any number.
+        let sum = |of: fn(&LoggedReport) -> u64| {
+            let numbers = logged.iter().map(|logged| of(logged));
+            numbers.fold(0, u64::saturating_add)
+        };
+        let incomplete = logged.iter().filter(|logged| logged.is_incomplete());
+        let uncounted = logged.iter().filter(|logged| logged.covered.is_none());
+        let uncounted = match uncounted.count() {
+            0 => String::new(),
+            count => format!(", {count} of too many pieces to count"),
+        };
+        writeln!(
+            out,
+            "  {} logged datasets, {} of them not wholly written{uncounted}; {} records, {} blocks, {} bytes logged",
+            logged.len(),
+            incomplete.count(),
+            sum(|logged| logged.records as u64),
+            sum(|logged| logged.blocks as u64),
+            sum(|logged| logged.bytes),
+        )
+    }
+}
+
+impl DatasetReport {
+    fn of(view: &View, number: usize, with_records: bool) -> Result<Self> {
+        let dataset = &view.snapshot().datasets[number];
+        let (logged, faults) = match &dataset.content {
+            Content::Logged { .. } => {
+                let (logged, faults) = LoggedReport::of(view, number, with_records)?;
+                (Some(logged), faults)
+            }
+            Content::Unreadable(reason) => (None, vec![reason.clone()]),
+            Content::Extent { .. } => (None, Vec::new()),
+        };
+        Ok(DatasetReport {
+            name: dataset.name.clone(),
+            datatype: dataset.datatype.clone(),
+            shape: dataset.dims.clone(),
+            max_shape: dataset.max_dims.clone(),
+            chunk: match &dataset.storage {
+                Storage::Chunked(chunk) => Some(chunk.clone()),
+                Storage::Contiguous => None,
+            },
+            filters: dataset.filters.iter().map(|f| f.id).collect(),
+            logged,
+            faults,
+        })
+    }
+
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        let mut line = format!("{}: {} {:?}", self.name, self.datatype, self.shape);
+        if self.max_shape.contains(&None) {
+            let limits = self.max_shape.iter();
+            let limits = limits.map(|m| m.map_or("unlimited".to_owned(), |m| m.to_string()));
+            line += &format!(" of at most [{}]", limits.collect::<Vec<_>>().join(", "));
+        }
+        if let Some(chunk) = &self.chunk {
+            line += &format!(", chunks {chunk:?}");
+        }
+        if !self.filters.is_empty() {
+            line += &format!(", filters {}", self.filter_names());
+        }
+        writeln!(out, "{line}")?;
+        match &self.logged {
+            Some(logged) => logged.print(out)?,
+            None => writeln!(out, "  not logged")?,
+        }
+        for fault in &self.faults {
+            writeln!(out, "  fault: {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl DatasetReport {
+    /// Names of its filters.
+    pub fn filter_names(&self) -> String {
+        let names: Vec<String> = self.filters.iter().map(|id| filter_name(*id)).collect();
+        names.join(" ")
+    }
+}
+
+fn filter_name(id: i32) -> String {
+    match id {
+        1 => "deflate".into(),
+        2 => "shuffle".into(),
+        3 => "fletcher32".into(),
+        4 => "szip".into(),
+        5 => "nbit".into(),
+        6 => "scaleoffset".into(),
+        other => other.to_string(),
+    }
+}
+
+impl LoggedReport {
+    /// The report, and the faults of the dataset.
+    fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
+        let mut faults = texts(view.index(number)?.diagnostics());
+        let records = view.records(number)?.records;
+        faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
+        let report = LoggedReport {
+            records: records.len(),
+            // A damaged log can claim any number.
+            blocks: records
+                .iter()
+                .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
+            bytes: records
+                .iter()
+                .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
+            base: records.base().map(Base::bytes),
+            covered: view.covered(number)?,
+            list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
+        };
+        Ok((report, faults))
+    }
+
+    /// Whether it is known that elements were not written.
+    fn is_incomplete(&self) -> bool {
+        self.covered.is_some_and(|share| share < 1.0)
+    }
+
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        writeln!(
+            out,
+            "  {} records, {} blocks, {} bytes logged, {}",
+            self.records,
+            self.blocks,
+            self.bytes,
+            match self.covered {
+                Some(share) => format!("{} covered", percent(share)),
+                None => "too many pieces to count what is covered".to_owned(),
+            }
+        )?;
+        if let Some(bytes) = self.base {
+            writeln!(out, "  {bytes} bytes below them")?;
+        }
+        for record in self.list.iter().flatten() {
+            record.print(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl RecordReport {
+    fn of(record: Record<'_>) -> Self {
+        let mut blocks = Vec::with_capacity(record.blocks());
+        let _ = record.visit_back(&record.bounds(), |block| {
+            blocks.push((block.start.to_vec(), block.count.to_vec()));
+            ControlFlow::<()>::Continue(())
+        });
+        blocks.reverse();
+        RecordReport {
+            source: record.stored.source,
+            offset: record.stored.offset,
+            stored: record.stored.len,
+            encoding: match record.stored.encoding {
+                Encoding::Raw => "raw",
+                Encoding::Deflate => "deflate",
+                Encoding::DeflateStream => "deflate stream",
+                Encoding::DeflateStreams => "deflate streams",
+                Encoding::RawOrDeflate => "raw or deflate",
+                Encoding::Pipeline => "filtered",
+                Encoding::Converted => "of another type",
+            },
+            blocks,
+            fault: record.fault.as_ref().map(|f| f.to_string()),
+        }
+    }
+
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        writeln!(
+            out,
+            "    {} bytes ({}) at {} of file {}",
+            self.stored, self.encoding, self.offset, self.source
+        )?;
+        for (start, count) in &self.blocks {
+            writeln!(out, "      start {start:?} count {count:?}")?;
+        }
+        Ok(())
+    }
+}
