@@ -332,7 +332,8 @@ impl Service {
     /// Work on behalf of `user`, where users share the mount, until `stop` says that it has to stop.
     pub fn task(&self, user: Option<u32>, stop: &StopFlag) -> Task {
         let task = self.source.catalog().budget().task(user);
-        task.stopped_by(stop.clone())
+        // Views are read through the page cache.
+        task.stopped_by(stop.clone()).for_keeper()
     }
 
     /// Fills `buf` from `offset`. Returns less only at the end of the file.

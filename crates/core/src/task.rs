@@ -60,6 +60,7 @@ pub struct Task {
     account: Account,
     stop: StopFlag,
     patience: Option<Arc<Patience>>,
+    reader_keeps: bool,
 }
 
 /// The time, by the clock, that work may take for which no caller waits.
@@ -85,6 +86,7 @@ impl Task {
             account: Account::new(memory, user),
             stop: StopFlag::default(),
             patience: None,
+            reader_keeps: false,
         }
     }
 
@@ -113,6 +115,19 @@ impl Task {
             patience: Some(Arc::new(patience)),
             ..self
         }
+    }
+
+    /// For a reader that keeps what it gets, as the kernel does in its page cache.
+    pub fn for_keeper(self) -> Self {
+        Task {
+            reader_keeps: true,
+            ..self
+        }
+    }
+
+    /// Whether the reader keeps what it gets.
+    pub fn reader_keeps(&self) -> bool {
+        self.reader_keeps
     }
 
     /// The user on whose behalf it works, where memory has shares.

@@ -100,7 +100,22 @@ impl Assembly<'_> {
         Ok((Reserved::new(chunk, reservation), sources))
     }
 
-    /// Makes a chunk, which has zeros, by a plan that others use, too. `None` where there is none: then it has zeros.
+    /// The same in memory of the caller, which may have anything in it, and has the length of the elements.
+    pub fn raw_chunk_in(
+        &self,
+        resolver: &ChunkResolver<'_>,
+        chunk: &mut [u8],
+    ) -> Result<BTreeSet<usize>, String> {
+        let indexes = [resolver.index];
+        let records = resolver.records(&indexes);
+        if let Some(sources) = self.planned(&records, chunk)? {
+            return Ok(sources);
+        }
+        chunk.fill(0);
+        self.put(&records, chunk)
+    }
+
+    /// Makes a chunk by a plan that others use, too. `None` where there is none: then it has what it had, or zeros.
     fn planned(
         &self,
         records: &BoxRecords<'_>,
@@ -117,7 +132,10 @@ impl Assembly<'_> {
         let Ok(Some(plan)) = plans.of(task, records, &touching) else {
             return task.check().map(|()| None);
         };
-        fill(chunk, self.form.fill);
+        if !plan.is_whole() {
+            chunk.fill(0);
+            fill(chunk, self.form.fill);
+        }
         let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
         let Ok(sources) = applied else {
             // What cannot be read at once may be read piece by piece.

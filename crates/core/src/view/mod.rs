@@ -22,6 +22,7 @@ mod holes;
 mod indexes;
 mod inspect;
 mod map;
+mod moves;
 mod pieces;
 mod plan;
 mod preamble;

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::cache::{Budget, Generation};
+use super::moves::{LARGE_LOT, MOST_PLACES, Move, PackedMove, gather, pack};
 use super::pieces::{GAP, SPAN, range};
 use super::resolve::{BoxRecords, Run};
 use crate::log::model::{Encoding, StoredBytes};
@@ -23,10 +24,8 @@ const LEAST_BLOCKS: usize = if cfg!(debug_assertions) { 2 } else { 32 };
 /// Elements in a gap between two moves, or in a span, where an element has 8 bytes.
 const FAR: u64 = GAP / 8;
 const LONG: u64 = SPAN / 8;
-/// Bytes that a short move copies at once.
-const LOT: usize = 16;
-/// Bits of a packed move that have its length.
-const LENGTH_BITS: u32 = 6;
+/// Larger chunks have no plans: some of their moves would not fit into 4 bytes.
+const MOST_ELEMENTS: u64 = MOST_PLACES / 2;
 
 /// The plans of a view.
 #[derive(Clone, Copy)]
@@ -116,38 +115,50 @@ impl Touching {
 /// How the elements of a chunk move from its records to it.
 #[derive(Debug)]
 pub struct GatherPlan {
+    parts: Vec<Part>,
     spans: Vec<Span>,
-    /// The moves of all spans, in the form of each.
-    moves: Vec<u32>,
-    /// Elements of the chunk.
-    elements: u64,
+    moves: Vec<PackedMove>,
+    /// Whether each element of the chunk moves.
+    is_whole: bool,
     /// That by which it is found, which counts as its own memory.
     key: PlanKey,
     reservation: Reservation,
 }
 
-/// Elements of a record that are read at once. All members count elements.
+/// Spans that are in memory at one time, and the moves of their elements in the order of the chunk.
+#[derive(Debug)]
+struct Part {
+    /// The ends of its spans and of its moves in the lists.
+    spans: usize,
+    moves: usize,
+    /// Elements of all its spans.
+    len: u64,
+}
+
+/// Elements of a record that are read at once.
 #[derive(Debug)]
 struct Span {
     /// Among the records that touch the chunk.
     record: u32,
-    /// Whether each element that is read moves, and none of the moves is long: then each is one number, its place in
-    /// the chunk and its length. Else a move has three: how many elements are skipped before it, place and length.
-    is_packed: bool,
-    /// In the record.
+    /// The first element, counted from the start of the record.
     start: u64,
+    /// How many elements.
     len: u64,
-    /// The end of its moves in the list.
-    end: usize,
 }
 
 impl GatherPlan {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.moves.capacity() * size_of::<u32>()
+            + self.moves.capacity() * size_of::<PackedMove>()
             + self.spans.capacity() * size_of::<Span>()
+            + self.parts.capacity() * size_of::<Part>()
             + self.key.len() * size_of::<u64>()
+    }
+
+    /// Whether each element of the chunk moves, so that none keeps a fill value.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Finds the runs of a chunk. `None` where it has too many elements for a plan, or the index contradicts itself.
@@ -157,7 +168,18 @@ impl GatherPlan {
         touching: &Touching,
     ) -> Result<Option<Self>, String> {
         let elements = chunk.sides.iter().product::<u64>();
-        if u32::try_from(elements).is_err() {
+        Self::with_scratch(task, chunk, touching, elements.max(LONG))
+    }
+
+    /// The same where at most `scratch` elements are read before they move, or one span.
+    fn with_scratch(
+        task: &Task,
+        chunk: &BoxRecords<'_>,
+        touching: &Touching,
+        scratch: u64,
+    ) -> Result<Option<Self>, String> {
+        let elements = chunk.sides.iter().product::<u64>();
+        if elements > MOST_ELEMENTS {
             return Ok(None);
         }
         let mut reservation = task.reservation();
@@ -177,21 +199,23 @@ impl GatherPlan {
         if !are_apart(&found) {
             return Ok(None);
         }
+        let moved: u64 = found.iter().map(|(_, run)| run.len).sum();
         let mut plan = GatherPlan {
+            parts: Vec::new(),
             spans: Vec::new(),
             moves: Vec::new(),
-            elements,
+            is_whole: moved == elements,
             key: Arc::clone(&touching.key),
             reservation: task.reservation(),
         };
         let mut rest = &found[..];
         while !rest.is_empty() {
-            let (span, later) = rest.split_at(span(rest));
-            plan.add(span)?;
-            rest = later;
+            let taken = plan.add_part(task, rest, scratch)?;
+            rest = &rest[taken..];
         }
         plan.moves.shrink_to_fit();
         plan.spans.shrink_to_fit();
+        plan.parts.shrink_to_fit();
         let bytes = plan.bytes() as u64;
         let reservation = &mut plan.reservation;
         reservation.grow(bytes.saturating_sub(reservation.bytes()))?;
@@ -201,38 +225,53 @@ impl GatherPlan {
         Ok(Some(plan))
     }
 
-    fn add(&mut self, runs: &[(u32, Run)]) -> Result<(), String> {
-        let (record, first) = runs[0];
-        let begin = first.in_record;
-        let most = (1 << LENGTH_BITS) - 1;
-        let (mut at, mut is_packed) = (begin, self.elements <= 1 << (u32::BITS - LENGTH_BITS));
-        for (_, run) in runs {
-            is_packed &= run.in_record == at && run.len <= most;
-            at = run.in_record + run.len;
-        }
+    /// Adds a part of as many of the first runs as may be in memory at one time. Returns how many these are.
+    fn add_part(
+        &mut self,
+        task: &Task,
+        runs: &[(u32, Run)],
+        scratch: u64,
+    ) -> Result<usize, String> {
         let reservation = &mut self.reservation;
-        let mut last = begin;
-        for (_, run) in runs {
-            let (to, len) = (run.in_chunk as u32, run.len as u32);
-            if is_packed {
-                reservation.push(&mut self.moves, to << LENGTH_BITS | len)?;
-            } else {
-                let skipped = (run.in_record - last) as u32;
-                reservation.extend(&mut self.moves, &[skipped, to, len])?;
+        let (mut taken, mut len) = (0, 0);
+        let mut of_part = task.reservation();
+        let mut moves: Vec<Move> = Vec::new();
+        while taken < runs.len() {
+            let rest = &runs[taken..];
+            let rest = &rest[..span(rest)];
+            let (record, first) = rest[0];
+            let (_, last) = rest[rest.len() - 1];
+            let of_span = last.in_record + last.len - first.in_record;
+            if len > 0 && len + of_span > scratch {
+                break;
             }
-            last = run.in_record + run.len;
-        }
-        let end = self.moves.len();
-        reservation.push(
-            &mut self.spans,
-            Span {
+            let start = first.in_record;
+            for (_, run) in rest {
+                let one = Move {
+                    from: len + (run.in_record - start),
+                    to: run.in_chunk,
+                    len: run.len,
+                };
+                of_part.push(&mut moves, one)?;
+            }
+            let read = Span {
                 record,
-                is_packed,
-                start: begin,
-                len: at - begin,
-                end,
-            },
-        )
+                start,
+                len: of_span,
+            };
+            reservation.push(&mut self.spans, read)?;
+            len += of_span;
+            taken += rest.len();
+        }
+        moves.sort_unstable_by_key(|one| one.to);
+        pack(&moves, |one| reservation.push(&mut self.moves, one))?;
+        let part = Part {
+            spans: self.spans.len(),
+            moves: self.moves.len(),
+            len,
+        };
+        reservation.push(&mut self.parts, part)?;
+        Ok(taken)
     }
 
     /// Moves the elements of these records into a chunk that has fill values. Returns the source files that were read.
@@ -246,86 +285,34 @@ impl GatherPlan {
     ) -> Result<BTreeSet<usize>, String> {
         let past = || "elements past 2^64 bytes".to_owned();
         let mut used = BTreeSet::new();
-        let longest = self.spans.iter().map(|span| span.len).max().unwrap_or(0);
+        let longest = self.parts.iter().map(|part| part.len).max().unwrap_or(0);
         let scratch = longest.checked_mul(element).ok_or_else(past)?;
         let mut reservation = task.reservation();
-        let mut scratch: Vec<u8> = reservation.filled(scratch as usize)?;
-        let mut first = 0;
-        for span in &self.spans {
-            task.check()?;
-            let stored = touching.records[span.record as usize];
-            let source = usize::from(stored.source);
-            let start = span.start.checked_mul(element);
-            let start = start.and_then(|start| stored.offset.checked_add(start));
-            let bytes = range(0, span.len * element).ok_or_else(past)?;
-            let from = &mut scratch[bytes];
-            let read = sources[source].read_exact_at(from, start.ok_or_else(past)?);
-            read.map_err(|e| e.to_string())?;
-            used.insert(source);
-            let moves = &self.moves[first..span.end];
-            let moved = span.gather(moves, from, chunk, element as usize);
+        // The last move reads a whole lot, too.
+        let mut scratch: Vec<u8> = reservation.filled(scratch as usize + LARGE_LOT)?;
+        let (mut first_span, mut first_move) = (0, 0);
+        for part in &self.parts {
+            let mut at = 0;
+            for span in &self.spans[first_span..part.spans] {
+                task.check()?;
+                let stored = touching.records[span.record as usize];
+                let source = usize::from(stored.source);
+                let start = span.start.checked_mul(element);
+                let start = start.and_then(|start| stored.offset.checked_add(start));
+                let bytes = range(at, span.len * element).ok_or_else(past)?;
+                at = bytes.end as u64;
+                let read =
+                    sources[source].read_exact_at(&mut scratch[bytes], start.ok_or_else(past)?);
+                read.map_err(|e| e.to_string())?;
+                used.insert(source);
+            }
+            let moves = &self.moves[first_move..part.moves];
+            let moved = gather(moves, &scratch, chunk, element as usize);
             moved.ok_or("a move out of its chunk")?;
-            first = span.end;
+            (first_span, first_move) = (part.spans, part.moves);
         }
         Ok(used)
     }
-}
-
-impl Span {
-    fn gather(&self, moves: &[u32], from: &[u8], chunk: &mut [u8], element: usize) -> Option<()> {
-        self.each(moves, |at, place, len| {
-            copy_move(from, at * element, chunk, place * element, len * element)
-        })
-    }
-
-    /// Calls `act` with each move: the first element in the span, its place in the chunk, and how many there are.
-    fn each(
-        &self,
-        moves: &[u32],
-        mut act: impl FnMut(usize, usize, usize) -> Option<()>,
-    ) -> Option<()> {
-        let mut at = 0;
-        if self.is_packed {
-            for packed in moves {
-                let len = (packed & ((1 << LENGTH_BITS) - 1)) as usize;
-                act(at, (packed >> LENGTH_BITS) as usize, len)?;
-                at += len;
-            }
-            return Some(());
-        }
-        let (moves, _) = moves.as_chunks::<3>();
-        for [skipped, place, len] in moves {
-            at += *skipped as usize;
-            act(at, *place as usize, *len as usize)?;
-            at += *len as usize;
-        }
-        Some(())
-    }
-}
-
-/// Copies `len` bytes from place `at` to place `to`. Most moves are shorter than a lot, and of any length: a call takes longer
-/// than such a copy, and so does a branch that depends on the length.
-#[inline]
-fn copy_move(from: &[u8], at: usize, chunk: &mut [u8], to: usize, len: usize) -> Option<()> {
-    if len <= LOT {
-        let source = from.get(at..).and_then(<[u8]>::first_chunk);
-        let target = chunk.get_mut(to..).and_then(<[u8]>::first_chunk_mut);
-        if let (Some(source), Some(target)) = (source, target) {
-            copy_first(source, target, len);
-            return Some(());
-        }
-    }
-    let source = from.get(at..at + len)?;
-    chunk.get_mut(to..to + len)?.copy_from_slice(source);
-    Some(())
-}
-
-/// Copies the first `len` bytes of a lot. The others stay as they are.
-#[inline]
-fn copy_first(from: &[u8; LOT], to: &mut [u8; LOT], len: usize) {
-    let kept = u128::MAX.checked_shl(8 * len as u32).unwrap_or(0);
-    let (new, old) = (u128::from_le_bytes(*from), u128::from_le_bytes(*to));
-    *to = (new & !kept | old & kept).to_le_bytes();
 }
 
 /// Whether no two runs of a record have elements of it in common, as in all logs: an index that was kept may be damaged.
@@ -513,6 +500,7 @@ mod tests {
             records in prop::collection::vec(covered(), 1..7),
             element in prop::sample::select(&[1u64, 2, 3, 4, 8][..]),
             sides in (1u64..4, 3u64..41),
+            scratch in 1u64..80,
         ) {
             let dir = tempfile::tempdir().unwrap();
             let log: Vec<u8> = (0..60_000u32).map(|n| (n * 31 % 251) as u8).collect();
@@ -531,7 +519,8 @@ mod tests {
                         continue;
                     };
                     let plan = plans.entry(touching.key.clone()).or_insert_with(|| {
-                        GatherPlan::of(task, &chunk, &touching).unwrap().unwrap()
+                        let plan = GatherPlan::with_scratch(task, &chunk, &touching, scratch);
+                        plan.unwrap().unwrap()
                     });
                     let mut made = vec![0; grid.elements() as usize * element as usize];
                     plan.apply(task, &touching, &sources, element, &mut made).unwrap();
@@ -539,25 +528,6 @@ mod tests {
                     prop_assert_eq!(made, wanted, "chunk {} of {:?}", number, grid);
                 }
             }
-        }
-    }
-
-    proptest! {
-        /// Near both ends, too, and nothing beside what is moved.
-        #[test]
-        fn a_move_copies_its_bytes_and_no_others(
-            (at, to, len) in (0usize..70, 0usize..70, 0usize..70),
-        ) {
-            let from: Vec<u8> = (100..150).collect();
-            let mut chunk: Vec<u8> = (0..60).collect();
-            let mut wanted = chunk.clone();
-            let is_inside = at + len <= from.len() && to + len <= chunk.len();
-            if is_inside {
-                wanted[to..to + len].copy_from_slice(&from[at..at + len]);
-            }
-            let copied = copy_move(&from, at, &mut chunk, to, len);
-            prop_assert_eq!(copied.is_some(), is_inside);
-            prop_assert_eq!(chunk, wanted);
         }
     }
 

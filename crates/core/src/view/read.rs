@@ -211,6 +211,14 @@ impl View {
             source = Some(found);
         }
         self.read_ahead(task, number, chunk);
+        if source == Some(ChunkSource::Assemble)
+            && task.reader_keeps()
+            && offset == 0
+            && let Some(buf) = buf.get_mut(..place.raw as usize)
+            && self.give_chunk(task, number, chunk, buf)
+        {
+            return Ok(buf.len());
+        }
         let bytes = match cached {
             Some(bytes) => bytes,
             None => self
@@ -253,6 +261,37 @@ impl View {
             .map_err(|e| self.bad_chunk(number, chunk, e))?;
         file.check_unchanged()?;
         Ok(Some(len))
+    }
+
+    /// Makes all of a chunk in the memory of a reader, who keeps it: then it need not be kept here. `false` where it is
+    /// asked for again, is being made already, or cannot be made.
+    fn give_chunk(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> bool {
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: Some(chunk),
+        };
+        if self.budget.too_long().check(part).is_err() || !self.budget.given().is_first(part) {
+            return false;
+        }
+        let times = &self.budget.stats().chunk_time;
+        let make = || times.time(|| self.make_chunk_in(task, number, chunk, buf));
+        let made = self
+            .budget
+            .bytes()
+            .make_aside(&self.cache_key(number, chunk), make);
+        made.is_some_and(|made| made.is_ok())
+    }
+
+    /// Makes a chunk without filters that has to be assembled, in memory of its length.
+    fn make_chunk_in(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> Result<()> {
+        let index = self.index_for(task, number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
+        let sources = assembly.raw_chunk_in(&resolver, buf);
+        let sources = sources.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        self.check_unchanged(sources)
     }
 
     /// Stored bytes of a chunk, as the canonical file has them.
@@ -358,18 +397,8 @@ impl View {
         number: usize,
         resolver: &ChunkResolver<'_>,
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
-        let assembly = Assembly {
-            task,
-            form: ElementForm::of(resolver.dataset),
-            sources: &self.sources,
-            unwritten: None,
-            addresses: &self.snapshot.addresses,
-            plans: Some(Plans {
-                budget: &self.budget,
-                generation: self.generation,
-            }),
-            decoded: &|record| self.decoded(task, number, record, &resolver.bounds),
-        };
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
         let (raw, sources) = assembly.raw_chunk(resolver)?;
         let filters = &resolver.dataset.filters;
         if filters.is_empty() {
@@ -381,6 +410,26 @@ impl View {
         let bytes = filters::encode(raw, filters)?;
         reservation.shrink_to(bytes.capacity() as u64);
         Ok((Reserved::new(bytes, reservation), sources))
+    }
+
+    fn assembly<'a>(
+        &'a self,
+        task: &'a Task,
+        dataset: &'a Dataset,
+        decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
+    ) -> Assembly<'a> {
+        Assembly {
+            task,
+            form: ElementForm::of(dataset),
+            sources: &self.sources,
+            unwritten: None,
+            addresses: &self.snapshot.addresses,
+            plans: Some(Plans {
+                budget: &self.budget,
+                generation: self.generation,
+            }),
+            decoded,
+        }
     }
 
     /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.

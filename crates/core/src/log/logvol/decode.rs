@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, SelectionEncoding};
-use super::table::{EntryHeader, EntryPosition, EntryTable, i64_at};
+use super::table::{EntryHeader, EntryPosition, EntryTable, ExplicitSelection, i64_at};
 use super::{MERGED, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::deflate::largest_inflated;
@@ -39,7 +39,8 @@ enum Coverage {
     Nothing,
     /// One block, whose sides are in the state.
     Block,
-    Selection(u64, Arc<Reserved<Selection>>),
+    /// A selection with its number, and the first coordinate of all its blocks where it has none for the first dimension.
+    Selection(u64, Option<u64>, Arc<Reserved<Selection>>),
 }
 
 /// State from one entry to the next.
@@ -154,28 +155,14 @@ impl<'a> Decoder<'a> {
             .target()
             .ok_or("shares the selection of no earlier entry")?;
         let explicit = self.entries.explicit(target);
-        let at = explicit.position();
-        let is_own = at == place.position;
-        let explicit_entry = if is_own {
-            head
-        } else {
-            EntryHeader::read(self.window(&mut state.shared, source), at, end)?
-        };
-        let lead = head.record.or(explicit_entry.record);
-        let lead = lead
-            .map(|r| u64::try_from(r).map_err(|_| format!("record number {r} is negative")))
-            .transpose()?;
-        let shared = (target, at, &explicit_entry, is_own);
-        let covered = match self.covered(shared, source, &head, lead, state) {
-            Ok(covered) => covered,
-            // The encodings of blocks without elements are ambiguous, but nothing depends on them.
-            Err(_) if head.data_size == 0 => Coverage::Nothing,
-            Err(reason) => return Err(reason),
+        let covered = match self.covered_as_known(target, place, &head, state)? {
+            Some(covered) => covered,
+            None => self.covered_as_read(target, place, source, &head, state)?,
         };
         let elements = match &covered {
             Coverage::Nothing => 0,
             Coverage::Block => product(&state.sides[self.rank()..])?,
-            Coverage::Selection(_, selection) => selection.elements(),
+            Coverage::Selection(_, _, selection) => selection.elements(),
         };
         let raw = elements
             .checked_mul(self.dataset.element_size)
@@ -187,7 +174,7 @@ impl<'a> Decoder<'a> {
             source,
             offset: head.data_offset as u64,
             len: head.data_size as u64,
-            encoding: self.encoding(&explicit_entry, raw, head.data_size as u64),
+            encoding: self.encoding(explicit, raw, head.data_size as u64),
         };
         let flush = self.data_flush(source, &head);
         // A record whose data are lost may be the last one: no older record must take its place.
@@ -208,7 +195,7 @@ impl<'a> Decoder<'a> {
                 let (start, count) = state.sides.split_at(self.rank());
                 list.push_block(stored, order, start, count)?;
             }
-            Coverage::Selection(id, selection) => {
+            Coverage::Selection(id, lead, selection) => {
                 list.push_selection(stored, order, (id, selection), lead)?;
             }
         }
@@ -220,12 +207,12 @@ impl<'a> Decoder<'a> {
 
     /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: each of the calls that are merged to an
     /// entry has a zlib stream. Their blocks may have become one.
-    fn encoding(&self, explicit_entry: &EntryHeader, raw: u64, stored: u64) -> Encoding {
+    fn encoding(&self, explicit: ExplicitSelection, raw: u64, stored: u64) -> Encoding {
         if raw == stored {
             Encoding::Raw
         } else if self.dataset.filtered {
             Encoding::Pipeline
-        } else if self.is_merged() || explicit_entry.has(MUL) {
+        } else if self.is_merged() || explicit.has_several_blocks() {
             Encoding::DeflateStreams
         } else {
             Encoding::Deflate
@@ -239,6 +226,69 @@ impl<'a> Decoder<'a> {
         found
             .map(|extent| extent.number)
             .ok_or_else(|| format!("its data ({len} bytes at {offset}) lie in no _ld dataset"))
+    }
+
+    /// What an entry covers that shares a selection which is known. `None` where it is not, or where the entry that has
+    /// it says more than the table tells.
+    fn covered_as_known(
+        &self,
+        target: u32,
+        place: &EntryPosition,
+        head: &EntryHeader,
+        state: &mut State<'_>,
+    ) -> Result<Option<Coverage>, String> {
+        let explicit = self.entries.explicit(target);
+        let is_own = explicit.position() == place.position;
+        let has_lead = head.record.is_some();
+        if is_own || !explicit.has_several_blocks() || explicit.has_record() && !has_lead {
+            return Ok(None);
+        }
+        let own = self.rank().checked_sub(explicit.has_record().into());
+        let wanted = self.rank().checked_sub(has_lead.into());
+        let (Some(own), Some(wanted)) = (own, wanted) else {
+            return Ok(None);
+        };
+        let id = id(target, (own, wanted), SelectionEncoding::Usual);
+        let known = self.known(id, state)?;
+        let ambiguous = self.is_merged() || explicit.is_encoded();
+        let Some(selection) = known.filter(|s| !ambiguous || self.fits(s, head)) else {
+            return Ok(None);
+        };
+        let lead = head.record.map(record_number).transpose()?;
+        Ok(Some(Coverage::of(id, selection, lead, &mut state.sides)))
+    }
+
+    /// What an entry covers, by the entry that has its selection.
+    fn covered_as_read(
+        &self,
+        target: u32,
+        place: &EntryPosition,
+        source: u16,
+        head: &EntryHeader,
+        state: &mut State<'a>,
+    ) -> Result<Coverage, String> {
+        let at = self.entries.explicit(target).position();
+        let is_own = at == place.position;
+        let explicit_entry = if is_own {
+            *head
+        } else {
+            let end = self.sources.of(source).len();
+            EntryHeader::read(self.window(&mut state.shared, source), at, end)?
+        };
+        let lead = head.record.or(explicit_entry.record);
+        let lead = lead.map(record_number).transpose()?;
+        let shared = (target, at, &explicit_entry, is_own);
+        match self.covered(shared, source, head, lead, state) {
+            // The encodings of blocks without elements are ambiguous, but nothing depends on them.
+            Err(_) if head.data_size == 0 => Ok(Coverage::Nothing),
+            covered => covered,
+        }
+    }
+
+    /// Whether the data of an entry have as many elements as a selection.
+    fn fits(&self, selection: &Selection, head: &EntryHeader) -> bool {
+        let bytes = selection.elements().checked_mul(self.dataset.element_size);
+        bytes == u64::try_from(head.data_size).ok()
     }
 
     /// What an entry covers (section 6). The selection is that of the entry `target` at `at` of its source file, which
@@ -271,14 +321,10 @@ impl<'a> Decoder<'a> {
             return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
         }
         let id = |spelling: SelectionEncoding| id(target, (own_rank, wanted), spelling);
-        let fits = |s: &Selection| {
-            s.elements().checked_mul(self.dataset.element_size)
-                == u64::try_from(head.data_size).ok()
-        };
         // Only encoded and merged blocks can be read in more than one way.
         let ambiguous = self.is_merged() || explicit_entry.has(ENC);
         if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)?
-            && (!ambiguous || fits(&selection))
+            && (!ambiguous || self.fits(&selection, head))
         {
             let id = id(SelectionEncoding::Usual);
             return Ok(Coverage::of(id, selection, lead, &mut state.sides));
@@ -348,7 +394,7 @@ impl<'a> Decoder<'a> {
         let several = places
             .iter()
             .filter_map(|place| Some((place.target()?, self.tables.source_of(place.table))))
-            .filter(|(target, _)| self.entries.explicit(*target).has_several_blocks());
+            .filter(|(target, _)| self.may_decode_ahead(*target));
         for target in several {
             reservation.push(&mut targets, target)?;
         }
@@ -394,6 +440,17 @@ impl<'a> Decoder<'a> {
         self.task.finish()
     }
 
+    /// Whether an entry has a selection of several blocks that is not known.
+    fn may_decode_ahead(&self, target: u32) -> bool {
+        let explicit = self.entries.explicit(target);
+        let wanted = self.rank().checked_sub(explicit.has_record().into());
+        let is_known = |wanted| {
+            let id = id(target, (wanted, wanted), SelectionEncoding::Usual);
+            self.selections.get(id).is_some()
+        };
+        explicit.has_several_blocks() && !wanted.is_some_and(is_known)
+    }
+
     /// The selection of an entry, where it has several blocks that can be read in one way only.
     fn decode_target(
         &self,
@@ -430,7 +487,7 @@ impl Coverage {
             let count: Vec<u64> = bounds.count().collect();
             Coverage::block(lead, &bounds.start, &count, sides)
         } else {
-            Coverage::Selection(id, selection)
+            Coverage::Selection(id, lead, selection)
         }
     }
 
@@ -449,6 +506,10 @@ impl Coverage {
 /// coordinates and of those that are wanted, and on the encoding.
 fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
+}
+
+fn record_number(number: i64) -> Result<u64, String> {
+    u64::try_from(number).map_err(|_| format!("record number {number} is negative"))
 }
 
 /// A single block in plain coordinates (section 6.1) of `rank` dimensions, without the first `drop` of them.

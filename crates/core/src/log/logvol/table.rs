@@ -117,26 +117,40 @@ impl EntryPosition {
     }
 }
 
-/// An entry that has a selection of its own, not that of an earlier entry.
+/// An entry that has a selection of its own, not that of an earlier entry: where it lies, and what those who share its
+/// selection have to know of its header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExplicitSelection(u64);
 
 impl ExplicitSelection {
-    /// A bit that no position uses: files end before 2^63.
     const SEVERAL: u64 = 1 << 63;
+    const RECORD: u64 = 1 << 62;
+    const ENCODED: u64 = 1 << 61;
+    const POSITION: u64 = Self::ENCODED - 1;
 
-    fn new(position: u64, head: &EntryHeader) -> Self {
-        let several = if head.has(MUL) { Self::SEVERAL } else { 0 };
-        ExplicitSelection(position | several)
+    /// `None` where the position is past 2^61, where no file has bytes.
+    fn new(position: u64, head: &EntryHeader) -> Option<Self> {
+        let bit = |flag, bit| if head.has(flag) { bit } else { 0 };
+        let bits = bit(MUL, Self::SEVERAL) | bit(REC, Self::RECORD) | bit(ENC, Self::ENCODED);
+        (position <= Self::POSITION).then_some(ExplicitSelection(position | bits))
     }
 
     /// From byte 0 of the source file.
     pub fn position(self) -> u64 {
-        self.0 & !Self::SEVERAL
+        self.0 & Self::POSITION
     }
 
     pub fn has_several_blocks(self) -> bool {
         self.0 & Self::SEVERAL != 0
+    }
+
+    /// Whether the entry has a record number.
+    pub fn has_record(self) -> bool {
+        self.0 & Self::RECORD != 0
+    }
+
+    pub fn is_encoded(self) -> bool {
+        self.0 & Self::ENCODED != 0
     }
 }
 
@@ -344,6 +358,7 @@ impl Visitor for Finder<'_> {
             target.and_then(|at| self.section.find(&self.found.explicit, at))
         } else {
             let explicit = ExplicitSelection::new(entry.position(), &entry.head);
+            let explicit = explicit.ok_or("it lies past 2^61 bytes")?;
             let EntryTable {
                 reservation,
                 explicit: list,

@@ -178,6 +178,17 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         self.make(key, make, |counts| &mut counts.ahead).map(drop)
     }
 
+    /// Makes a value that is not kept, as one that was missing. `None` where it is there, or being made.
+    pub fn make_aside<T>(&self, key: &K, make: impl FnOnce() -> T) -> Option<T> {
+        let _flight = self.flights.try_take(key.clone())?;
+        if self.contains(key) {
+            return None;
+        }
+        let made = make();
+        self.inner.lock().counts.misses += 1;
+        Some(made)
+    }
+
     fn make<E>(
         &self,
         key: &K,

@@ -8,6 +8,7 @@
 //! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
+pub(super) mod given;
 pub(super) mod lru;
 pub(super) mod too_long;
 
@@ -22,6 +23,7 @@ use crate::log::model::StoredBytes;
 use crate::memory::{Evict, Hold, Memory, Reserved};
 use crate::stats::{Share, Stats, Usage};
 use crate::task::Task;
+use given::Given;
 pub use lru::Counts;
 use lru::{Cache, Weight};
 use too_long::TooLong;
@@ -125,6 +127,7 @@ pub struct Budget {
     /// `None` where there may be no threads.
     ahead: Option<Pool>,
     too_long: TooLong,
+    given: Given,
     limits: MemoryLimits,
     stats: Arc<Stats>,
 }
@@ -156,6 +159,7 @@ impl Budget {
             caches,
             ahead: Some(Pool::default()),
             too_long: TooLong::default(),
+            given: Given::default(),
             limits,
             stats: Arc::default(),
         }
@@ -326,6 +330,11 @@ impl Budget {
     /// What took longer than a request may.
     pub(super) fn too_long(&self) -> &TooLong {
         &self.too_long
+    }
+
+    /// Chunks that readers were given and that are not kept here.
+    pub(super) fn given(&self) -> &Given {
+        &self.given
     }
 
     /// The threads that make chunks ahead of their readers.

@@ -14,7 +14,7 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const MOST: usize = 256;
 
 /// A part of a view: a chunk of a dataset, or its index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::view) struct Part {
     pub generation: Generation,
     pub dataset: usize,

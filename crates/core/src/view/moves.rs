@@ -1,0 +1,183 @@
+//! Moves of elements into a chunk, in the order of the chunk.
+//!
+//! Most moves have a few elements, of any number. A call to copy them takes longer than the copy, and so does a branch
+//! that depends on their number. So a move copies a whole lot where the moves behind it write over what is too much.
+
+/// Bytes that are copied at once where elements are small, and where they are larger.
+const LOT: usize = 16;
+pub const LARGE_LOT: usize = 32;
+/// Bytes of the largest small element.
+const SMALL: usize = 4;
+/// No lot has more elements.
+const LOT_ELEMENTS: u64 = 16;
+
+/// Bits of a packed move that have its length.
+const LENGTH_BITS: u32 = 6;
+const MOST: u64 = (1 << LENGTH_BITS) - 1;
+/// The bit that says that nothing may be written behind the elements.
+const IS_EXACT: u32 = 1 << LENGTH_BITS;
+const PLACE_AT: u32 = LENGTH_BITS + 1;
+/// Places where moves come from are below this number, and so are distances that are skipped at once.
+pub const MOST_PLACES: u64 = 1 << (u32::BITS - PLACE_AT);
+
+/// Elements that move. All members count elements.
+#[derive(Debug, Clone, Copy)]
+pub struct Move {
+    pub from: u64,
+    pub to: u64,
+    pub len: u64,
+}
+
+/// A move to the place behind the move before; or, without a length, a distance to the next place.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedMove(u32);
+
+impl PackedMove {
+    fn new(place: u64, len: u64, is_exact: bool) -> Self {
+        debug_assert!(place < MOST_PLACES && len <= MOST);
+        let exact = if is_exact { IS_EXACT } else { 0 };
+        PackedMove((place as u32) << PLACE_AT | exact | len as u32)
+    }
+
+    fn place(self) -> usize {
+        (self.0 >> PLACE_AT) as usize
+    }
+
+    fn len(self) -> usize {
+        self.0 as usize & MOST as usize
+    }
+
+    fn is_exact(self) -> bool {
+        self.0 & IS_EXACT != 0
+    }
+}
+
+/// Shows `take` these moves in packed form. They are in the order of their places in the chunk, and apart.
+pub fn pack(
+    moves: &[Move],
+    mut take: impl FnMut(PackedMove) -> Result<(), String>,
+) -> Result<(), String> {
+    let (mut rest, mut at) = (moves, 0);
+    while let Some(first) = rest.first() {
+        let mut skipped = first.to - at;
+        while skipped > 0 {
+            let now = skipped.min(MOST_PLACES - 1);
+            take(PackedMove::new(now, 0, false))?;
+            skipped -= now;
+        }
+        let (row, later) = rest.split_at(row(rest));
+        let end = row.last().map_or(0, |last| last.to + last.len);
+        for one in row {
+            for done in (0..one.len).step_by(MOST as usize) {
+                let is_exact = one.to + done + LOT_ELEMENTS > end;
+                let len = (one.len - done).min(MOST);
+                take(PackedMove::new(one.from + done, len, is_exact))?;
+            }
+        }
+        (rest, at) = (later, end);
+    }
+    Ok(())
+}
+
+/// How many of the first moves go to places that follow each other.
+fn row(moves: &[Move]) -> usize {
+    let follows = |pair: &&[Move]| pair[0].to + pair[0].len == pair[1].to;
+    1 + moves.windows(2).take_while(follows).count()
+}
+
+/// Does moves of elements of `element` bytes. `None` where one leads out of the bytes.
+pub fn gather(moves: &[PackedMove], from: &[u8], chunk: &mut [u8], element: usize) -> Option<()> {
+    if element <= SMALL {
+        gather_by::<LOT>(moves, from, chunk, element)
+    } else {
+        gather_by::<LARGE_LOT>(moves, from, chunk, element)
+    }
+}
+
+fn gather_by<const LOT: usize>(
+    moves: &[PackedMove],
+    from: &[u8],
+    chunk: &mut [u8],
+    element: usize,
+) -> Option<()> {
+    let mut to = 0;
+    for one in moves {
+        let (at, len) = (one.place() * element, one.len() * element);
+        if len == 0 {
+            to += at;
+            continue;
+        }
+        if len <= LOT && !one.is_exact() {
+            let source = from.get(at..).and_then(<[u8]>::first_chunk::<LOT>);
+            let target = chunk.get_mut(to..).and_then(<[u8]>::first_chunk_mut::<LOT>);
+            if let (Some(source), Some(target)) = (source, target) {
+                *target = *source;
+                to += len;
+                continue;
+            }
+        }
+        let source = from.get(at..at + len)?;
+        chunk.get_mut(to..to + len)?.copy_from_slice(source);
+        to += len;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Nothing beside what is moved, near the ends, too.
+        #[test]
+        fn moves_copy_their_elements_and_no_others(
+            element in 1usize..10,
+            // How far each goes from the one before, and how long it is.
+            steps in prop::collection::vec((prop_oneof![3 => Just(0u64), 1 => 1u64..40], 1u64..100), 0..20),
+            order in any::<u64>(),
+            is_cut_off in any::<bool>(),
+        ) {
+            let mut moves = Vec::new();
+            let (mut to, mut from) = (0, 0);
+            for (gap, len) in steps {
+                to += gap;
+                moves.push(Move { from: 0, to, len });
+                to += len;
+            }
+            // Where they come from is in another order.
+            let mut numbers: Vec<usize> = (0..moves.len()).collect();
+            numbers.sort_by_key(|number| (*number as u64 + 1).wrapping_mul(order | 1));
+            for number in numbers {
+                moves[number].from = from;
+                from += moves[number].len;
+            }
+            let source: Vec<u8> = (0..from as usize * element).map(|n| n as u8).collect();
+            let mut chunk: Vec<u8> = (0..to as usize * element).map(|n| !(n * 7) as u8).collect();
+            if is_cut_off && let Some(last) = chunk.len().checked_sub(1) {
+                chunk.truncate(last);
+            }
+            let mut wanted = chunk.clone();
+            let bytes = |start: u64, len: u64| start as usize * element..(start + len) as usize * element;
+            for Move { from, to, len } in &moves {
+                if let Some(target) = wanted.get_mut(bytes(*to, *len)) {
+                    target.copy_from_slice(&source[bytes(*from, *len)]);
+                }
+            }
+            let mut packed = Vec::new();
+            pack(&moves, |one| {
+                packed.push(one);
+                Ok(())
+            })
+            .unwrap();
+            let moved = gather(&packed, &source, &mut chunk, element);
+            if moves.is_empty() || !is_cut_off {
+                prop_assert_eq!(moved, Some(()));
+                prop_assert_eq!(chunk, wanted);
+            } else {
+                prop_assert_eq!(moved, None);
+            }
+        }
+    }
+}
