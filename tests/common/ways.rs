@@ -11,6 +11,7 @@ use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_core::snapshot::Snapshot;
+use h5logfs_core::task::Task;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 use h5logfs_core::view::{StoredBlock, View};
 use h5logfs_scan::scan;
@@ -88,7 +89,7 @@ impl Ways {
                 sources: &sources,
             };
             let index = view.index(number).map_err(|e| e.to_string())?;
-            let task = &h5logfs_core::task::Task::unlimited();
+            let task = &Task::unlimited();
             index.save(task, &log, about);
             let again =
                 h5logfs_core::index::DatasetIndex::load(task, &log, about, &Default::default());
@@ -113,9 +114,7 @@ impl Ways {
         for at in (0..sound.len()).filter(|at| !image.contains(at)) {
             for bytes in damaged(&sound, at) {
                 let begin = Instant::now();
-                let Ok(snapshot) =
-                    Snapshot::from_bytes(&h5logfs_core::task::Task::unlimited(), &bytes)
-                else {
+                let Ok(snapshot) = Snapshot::from_bytes(&Task::unlimited(), &bytes) else {
                     continue;
                 };
                 let budget = Arc::new(Budget::new(MemoryLimits::each(16 << 20)));
@@ -280,10 +279,10 @@ pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
 /// Pieces of the file, in a random order and one after the other, by several readers at a time.
 fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<()> {
     let len = whole.len() as u64;
-    let check = |at: u64, count: u64| -> Result<()> {
+    let check = |task: &Task, at: u64, count: u64| -> Result<()> {
         let mut bytes = vec![0x5a; count as usize];
         let part = &whole[at as usize..(at + count).min(len) as usize];
-        match view.read_at(at, &mut bytes) {
+        match view.read_for(task, at, &mut bytes) {
             Ok(read) if read != part.len() => Err(format!("{read} bytes at {at}")),
             Ok(read) => {
                 let same = bytes[..read].iter().zip(part).all(|(b, p)| *p == Some(*b));
@@ -296,6 +295,11 @@ fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<()> {
     let reader = |reader: u64| -> Result<()> {
         let mut random = numbers(seed ^ (reader << 40));
         let piece = 1 + random() % (len / 40 + 5);
+        let check = |at, count| {
+            let task = view.task(None);
+            let task = if at % 2 == 0 { task } else { task.for_keeper() };
+            check(&task, at, count)
+        };
         match reader % 3 {
             0 => (0..60).try_for_each(|_| check(random() % len, random() % (len / 16 + 2))),
             1 => (0..len)

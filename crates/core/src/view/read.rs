@@ -285,6 +285,8 @@ impl View {
 
     /// Makes a chunk without filters that has to be assembled, in memory of its length.
     fn make_chunk_in(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> Result<()> {
+        self.check_cache_size("a chunk", buf.len() as u64)
+            .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
         let index = self.index_for(task, number)?;
         let resolver = self.checked_resolver(&index, number, chunk)?;
         let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
