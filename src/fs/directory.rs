@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -46,7 +47,13 @@ pub struct Directory {
     pub inode: u64,
     /// Held while the descriptor is moved and read.
     reading: Mutex<()>,
+    /// How many of its files are scanned next, before the kernel looks them up.
+    ahead: AtomicUsize,
 }
+
+/// The number of listed files that are scanned ahead the first time, and at most.
+const FIRST_AHEAD: usize = 128;
+const MOST_AHEAD: usize = 1024;
 
 impl Directory {
     pub fn new(fd: OwnedFd, path: PathBuf, inode: u64) -> Self {
@@ -55,7 +62,18 @@ impl Directory {
             path,
             inode,
             reading: Mutex::default(),
+            ahead: AtomicUsize::new(FIRST_AHEAD),
         }
+    }
+
+    /// How many files are scanned ahead. A program that still looks names up when these are scanned will look up more, so
+    /// it is twice as many the next time.
+    pub fn scanned_ahead(&self) -> usize {
+        let twice = |ahead: usize| Some((2 * ahead).min(MOST_AHEAD));
+        let (set, read) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.ahead
+            .fetch_update(set, read, twice)
+            .unwrap_or(FIRST_AHEAD)
     }
 
     /// The names that follow `position`: none at the end of the directory.

@@ -9,9 +9,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fuser::{Errno, Request};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use h5logfs_core::task::StopFlag;
 
@@ -49,11 +50,17 @@ pub struct Limits {
 /// Where the kernel does not tell how many background requests may be under way.
 const FEW_IN_BACKGROUND: u64 = 512;
 
+/// How many threads without work wait for more, and how long. `ls -l` of many logs sends a request after the other.
+const MOST_IDLE: usize = 4;
+const IDLE: Duration = Duration::from_millis(100);
+
 pub struct ExtraThreads {
     service: Arc<Service>,
     watch: Arc<Watch>,
     limits: Limits,
     pool: Mutex<Pool>,
+    /// There is a job for an idle thread.
+    handed: Condvar,
 }
 
 #[derive(Default)]
@@ -64,6 +71,10 @@ struct Pool {
     turns: VecDeque<u32>,
     threads: usize,
     waiting: usize,
+    /// Threads without work that no job was handed to.
+    idle: usize,
+    /// Jobs that idle threads take up at once.
+    handed: VecDeque<(Sender, Job)>,
 }
 
 #[derive(Default)]
@@ -79,6 +90,7 @@ impl ExtraThreads {
             watch: Arc::clone(watch),
             limits,
             pool: Mutex::default(),
+            handed: Condvar::new(),
         });
         watch.add_queue(&threads);
         threads
@@ -97,6 +109,13 @@ impl ExtraThreads {
             return;
         }
         pool.start(from.user);
+        if pool.idle > 0 {
+            pool.idle -= 1;
+            pool.handed.push_back((from, job));
+            drop(pool);
+            self.handed.notify_one();
+            return;
+        }
         drop(pool);
         let threads = Arc::clone(self);
         let jobs = move || {
@@ -104,7 +123,7 @@ impl ExtraThreads {
             while let Some((from, job)) = next {
                 // After a panic, which is logged, other jobs still have to run.
                 let _ = catch_unwind(AssertUnwindSafe(|| threads.work(from, job)));
-                next = threads.pool.lock().next(from.user, threads.limits);
+                next = threads.next(from.user);
             }
         };
         // Without a thread the reply is dropped with the job, and fuser answers EIO.
@@ -112,6 +131,24 @@ impl ExtraThreads {
             log::error!("no thread for a request that has to wait: {e}");
             self.pool.lock().end(from.user);
         }
+    }
+
+    /// The next job for a thread that has worked for `user`. Without one the thread waits for a while.
+    fn next(&self, user: u32) -> Option<(Sender, Job)> {
+        let mut pool = self.pool.lock();
+        let next = pool.next(user, self.limits);
+        if next.is_some() || pool.idle >= MOST_IDLE {
+            return next;
+        }
+        pool.idle += 1;
+        let until = Instant::now() + IDLE;
+        while pool.handed.is_empty() {
+            if self.handed.wait_until(&mut pool, until).timed_out() && pool.handed.is_empty() {
+                pool.idle -= 1;
+                return None;
+            }
+        }
+        pool.handed.pop_front()
     }
 
     fn work(&self, from: Sender, job: Job) {

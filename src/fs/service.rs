@@ -88,9 +88,6 @@ pub enum Added {
 /// How many pieces of a directory a request examines that may not wait. Most of the names may be hidden.
 const PIECES_AT_ONCE: usize = 4;
 
-/// The number of listed files that are scanned at a time, before the kernel looks them up.
-const SCANNED_AHEAD: usize = 128;
-
 /// Marks a directory as one in which a thread scans ahead, until it is dropped.
 struct ScanAhead<'a>(&'a Mutex<HashSet<u64>>, u64);
 
@@ -215,7 +212,7 @@ impl Service {
 
     /// Scans listed files, several at a time, so that the look-ups that follow find the outcomes.
     fn scan_listed(&self, directory: &Directory, listed: &[Listed]) {
-        let listed = &listed[..listed.len().min(SCANNED_AHEAD)];
+        let listed = &listed[..listed.len().min(directory.scanned_ahead())];
         // At least one, also for an empty directory.
         let shares = parallel::shares().min(listed.len()).max(1);
         let _listing = self.source.catalog().listing();

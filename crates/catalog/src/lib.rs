@@ -170,6 +170,14 @@ fn new_entries() -> Cache<PathBuf, Arc<CatalogEntry>, Memory> {
     )
 }
 
+/// A file at which the catalog has looked.
+struct Seen {
+    /// When that began.
+    since: Instant,
+    source: SourceFile,
+    look: Look,
+}
+
 /// The files below one directory, each as a view where it is a log. Threads share it.
 ///
 /// All paths are relative to that directory.
@@ -337,15 +345,20 @@ impl Catalog {
 
     fn entry(&self, relative: &Path, identity: Option<Identity>) -> Result<Arc<CatalogEntry>> {
         let asked = Instant::now();
-        if let Lookup::Known(entry) = self.entry_now(relative, identity)? {
+        if let Some(entry) = self.current(relative, identity) {
             return Ok(entry);
         }
         let _flight = self.scanning.take(relative.to_owned());
         // Another thread may have scanned the file meanwhile. `identity` is out of date by now.
         let known = self.scanned_since(relative, asked);
-        match known.or_else(|| self.current(relative, None)) {
-            Some(entry) => Ok(entry),
-            None => Ok(self.scan_alone(relative, None)?.0),
+        if let Some(entry) = known.or_else(|| self.current(relative, None)) {
+            return Ok(entry);
+        }
+        let seen = self.look_at(relative)?;
+        if seen.look.may_be_log {
+            Ok(self.scan_alone(relative, None, seen)?.0)
+        } else {
+            self.plain_entry(relative, seen)
         }
     }
 
@@ -365,13 +378,25 @@ impl Catalog {
         if let Some(entry) = self.current(relative, identity) {
             return Ok(Lookup::Known(entry));
         }
-        let since = Instant::now();
-        // Most files of a tree are not logs, and some bytes of them tell so.
-        let source = SourceFile::open(&self.dir, relative)?;
-        let look = self.look(relative, &source)?;
-        if look.may_be_log {
+        // What is being scanned need not be looked at.
+        if self.scanning.is_taken(relative) {
             return Ok(Lookup::NeedsScan);
         }
+        // Most files of a tree are not logs, and some bytes of them tell so.
+        let seen = self.look_at(relative)?;
+        if seen.look.may_be_log {
+            return Ok(Lookup::NeedsScan);
+        }
+        self.plain_entry(relative, seen).map(Lookup::Known)
+    }
+
+    /// The entry of a file that is no log, as a look has told.
+    fn plain_entry(&self, relative: &Path, seen: Seen) -> Result<Arc<CatalogEntry>> {
+        let Seen {
+            since,
+            source,
+            look,
+        } = seen;
         if let Some(foreign) = look.foreign_diagnostic() {
             let file = source.metadata()?;
             let level = self.reported.level(&file, log::Level::Info, Some(&foreign));
@@ -382,13 +407,19 @@ impl Catalog {
             states: Vec::new(),
         };
         let plain = Presented::Plain;
-        let entry = self.entry_without_view(since, relative, &source, plain, companions);
-        Ok(Lookup::Known(entry))
+        Ok(self.entry_without_view(since, relative, &source, plain, companions))
     }
 
-    fn look(&self, relative: &Path, source: &SourceFile) -> Result<Look> {
+    fn look_at(&self, relative: &Path) -> Result<Seen> {
+        let since = Instant::now();
+        let source = SourceFile::open(&self.dir, relative)?;
         let settings = &self.opener.settings;
-        companions::look(&self.dir, relative, source, settings, &self.listings)
+        let look = companions::look(&self.dir, relative, &source, settings, &self.listings)?;
+        Ok(Seen {
+            since,
+            source,
+            look,
+        })
     }
 
     /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
@@ -468,7 +499,8 @@ impl Catalog {
         if let Some(view) = entry.and_then(|entry| entry.view.upgrade()) {
             return Ok(view);
         }
-        let (entry, view) = self.scan_alone(relative, entry)?;
+        let seen = self.look_at(relative)?;
+        let (entry, view) = self.scan_alone(relative, entry, seen)?;
         view.ok_or_else(|| match &entry.presented {
             Presented::Broken(error) => Error::Remembered(Arc::clone(error)),
             _ => Error::Changed {
@@ -483,42 +515,45 @@ impl Catalog {
         &self,
         relative: &Path,
         before: Option<&CatalogEntry>,
+        mut seen: Seen,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         for _ in 1..SCAN_ATTEMPTS {
-            let scanned = self.scan_once(relative, before)?;
+            let scanned = self.scan_once(relative, before, seen)?;
             if !scanned.0.presented.has_changed() {
                 return Ok(scanned);
             }
+            seen = self.look_at(relative)?;
         }
-        self.scan_once(relative, before)
+        self.scan_once(relative, before, seen)
     }
 
     fn scan_once(
         &self,
         relative: &Path,
         before: Option<&CatalogEntry>,
+        seen: Seen,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
-        let since = Instant::now();
-        let source = SourceFile::open(&self.dir, relative)?;
+        let Seen {
+            since,
+            source,
+            look,
+        } = seen;
         let _scope = messages::scope();
         let file = source.metadata()?;
         messages::about(file.uid());
         let path = source.path().display();
-        let (opened, companions) = match self.look(relative, &source) {
-            Ok(look) => {
-                let states = companion_states(&self.dir, &look);
-                let opened = self.opener.open(Candidate {
-                    dir: &self.dir,
-                    relative,
-                    source: &source,
-                    look: &look,
-                    companions: &states,
-                    before: &|snapshot| before?.generation_of(snapshot),
-                });
-                let companions = look.companions;
-                (opened, CompanionStates { companions, states })
-            }
-            Err(e) => (Err(e), CompanionStates::default()),
+        let states = companion_states(&self.dir, &look);
+        let opened = self.opener.open(Candidate {
+            dir: &self.dir,
+            relative,
+            source: &source,
+            look: &look,
+            companions: &states,
+            before: &|snapshot| before?.generation_of(snapshot),
+        });
+        let companions = CompanionStates {
+            companions: look.companions,
+            states,
         };
         let presented = match opened {
             Ok(opened) => {

@@ -7,7 +7,7 @@
 
 mod dataset;
 
-pub use dataset::DatasetHeader;
+pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 
 use std::ops::{ControlFlow, Range};
 

@@ -3,6 +3,7 @@
 //! A cache is asked first. After a miss a thread takes the key, and asks the cache once more: another thread may
 //! have made the thing in the meantime. No lock is held while something is made.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -56,6 +57,14 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         }
         taken.insert(key.clone(), Arc::default());
         Some(Guard { flights: self, key })
+    }
+
+    /// Whether a thread has the key.
+    pub fn is_taken<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.taken.lock().contains_key(key)
     }
 
     /// The same without waiting: `None` where another thread has the key.

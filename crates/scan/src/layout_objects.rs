@@ -6,6 +6,7 @@ use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::filters::Filter;
+use h5logfs_core::image::DatasetHeader;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -23,6 +24,11 @@ pub trait LayoutObjects {
     /// What a dataset stands for; `None` for a plain one. `attributes` are the names of its attributes. Fails if their
     /// values are invalid.
     fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>>;
+
+    /// The same for a dataset that libhdf5 has not opened. `None` also where that has to be done.
+    fn anchor_in(&self, _dataset: &DatasetHeader) -> Option<Anchor> {
+        None
+    }
 }
 
 /// What kind of object has an attribute.
@@ -45,6 +51,13 @@ pub struct Anchor {
     pub chunk: Option<Result<Vec<u64>>>,
     /// The recorded filters, in the same way.
     pub filters: Option<Result<Vec<Filter>>>,
+}
+
+impl Anchor {
+    /// Whether nothing is wrong with what is recorded.
+    pub fn is_sound(&self) -> bool {
+        !matches!(self.chunk, Some(Err(_))) && !matches!(self.filters, Some(Err(_)))
+    }
 }
 
 /// At most `most` integers from the attribute `wanted` of a dataset; `None` if it has no such attribute.

@@ -15,6 +15,7 @@
 //! * `shadow`: the objects of a log that a program writes through HDF5 itself.
 //! * `chunks`: where the chunks of a log dataset lie.
 //! * `sources`: the open files of a log.
+//! * `window`: the bytes of a file, for reading object headers.
 //! * `hdf5_sys`: the raw calls of libhdf5.
 //!
 //! Besides scans:
@@ -39,6 +40,7 @@ mod shown;
 mod sources;
 mod tree;
 mod unclosed;
+mod window;
 #[cfg(feature = "worker")]
 pub mod worker;
 

@@ -8,6 +8,7 @@ use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::filters::Filter;
+use h5logfs_core::image::{DatasetHeader, HeaderSpace};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
@@ -88,38 +89,62 @@ impl LayoutObjects for LogVolObjects {
         if h5::dataset_space(dataset)? != Space::Null {
             return Ok(None);
         }
-        let integers = |wanted, most| layout_objects::integers(dataset, attributes, wanted, most);
-        let dims = integers(DIMS, MOST_DIMS)?;
-        let max = integers(MAX_DIMS, MOST_DIMS)?;
-        let id = integers(ID, 1)?;
-        let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
-            return Ok(None);
-        };
-        let chunk = integers(CHUNK, MOST_DIMS).transpose();
-        let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
-        let rank = dims.len();
-        if max.len() != rank || id.len() != 1 {
-            return Err(format!(
-                "an anchor with {rank} extents and {} limits",
-                max.len()
-            ));
-        }
-        let mut anchor = Anchor {
-            id: id[0],
-            dims: Vec::new(),
-            max_dims: Vec::new(),
-            chunk: chunk.map(|c| chunk_shape(&c?, rank)),
-            filters: filters.map(|f| pipeline(&f?)),
-        };
-        for (dim, max) in dims.into_iter().zip(max) {
-            let dim = layout_objects::extent(dim)?;
-            anchor.dims.push(dim);
-            // The connector writes -1 for unlimited. HDF5 allows no limit below the extent.
-            let max = u64::try_from(max).ok();
-            anchor.max_dims.push(max.map(|m| m.max(dim)));
-        }
-        Ok(Some(anchor))
+        anchor(|wanted, most| layout_objects::integers(dataset, attributes, wanted, most))
     }
+
+    fn anchor_in(&self, dataset: &DatasetHeader) -> Option<Anchor> {
+        if dataset.space != HeaderSpace::Null {
+            return None;
+        }
+        let found = anchor(|wanted, most| {
+            let mut all = dataset.attributes.iter();
+            let Some(found) = all.find(|a| a.name == wanted.as_bytes()) else {
+                return Ok(None);
+            };
+            let values = found.integers.clone().ok_or("not plain integers")?;
+            if values.len() as u64 > most {
+                return Err("too many values".into());
+            }
+            Ok(Some(values))
+        });
+        // libhdf5 tells what is wrong with an anchor.
+        found.ok().flatten().filter(Anchor::is_sound)
+    }
+}
+
+/// What the attributes of a dataset without elements say. `integers`: at most so many values of an attribute, if there is
+/// such an attribute.
+fn anchor(integers: impl Fn(&str, u64) -> Result<Option<Vec<i64>>>) -> Result<Option<Anchor>> {
+    let dims = integers(DIMS, MOST_DIMS)?;
+    let max = integers(MAX_DIMS, MOST_DIMS)?;
+    let id = integers(ID, 1)?;
+    let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
+        return Ok(None);
+    };
+    let chunk = integers(CHUNK, MOST_DIMS).transpose();
+    let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
+    let rank = dims.len();
+    if max.len() != rank || id.len() != 1 {
+        return Err(format!(
+            "an anchor with {rank} extents and {} limits",
+            max.len()
+        ));
+    }
+    let mut anchor = Anchor {
+        id: id[0],
+        dims: Vec::new(),
+        max_dims: Vec::new(),
+        chunk: chunk.map(|c| chunk_shape(&c?, rank)),
+        filters: filters.map(|f| pipeline(&f?)),
+    };
+    for (dim, max) in dims.into_iter().zip(max) {
+        let dim = layout_objects::extent(dim)?;
+        anchor.dims.push(dim);
+        // The connector writes -1 for unlimited. HDF5 allows no limit below the extent.
+        let max = u64::try_from(max).ok();
+        anchor.max_dims.push(max.map(|m| m.max(dim)));
+    }
+    Ok(Some(anchor))
 }
 
 fn unescape(stored: &[u8]) -> &[u8] {

@@ -1,9 +1,12 @@
 //! Makes the image of a view. There every dataset has its true shape. Only small datasets that were never logged have
 //! storage there.
 
-use super::dataset::Template;
+use std::collections::HashMap;
+
+use super::dataset::{NewLink, Template};
 use super::layout_objects::{Anchor, Owner};
-use super::tree::{self, Copier, Datasets, Object, Original};
+use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
+use super::window::Window;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::filters::Filter;
@@ -17,6 +20,9 @@ type Result<T> = std::result::Result<T, String>;
 const LARGE_EXTENT: u64 = 64 << 10;
 /// The most bytes of other such datasets that are copied into the image.
 const MOST_COPIED: u64 = 256 << 20;
+
+/// How many kinds of datasets are told apart. libhdf5 keeps the properties of each.
+const MOST_MODELS: usize = 1024;
 
 /// The objects of a log, as a view shows them.
 #[derive(Debug, Default)]
@@ -41,6 +47,8 @@ pub fn image(
         is_source,
         copied_bytes: 0,
         datasets: Vec::new(),
+        headers: Image::new(Window::new(original.bytes)),
+        models: HashMap::new(),
     };
     let copied = tree::copy(original, &image, &mut shown)?;
     let mut addresses: Vec<_> = copied.objects.into_iter().collect();
@@ -64,9 +72,45 @@ struct Shown<'a> {
     /// Bytes of elements copied into the image.
     copied_bytes: u64,
     datasets: Vec<Dataset>,
+    /// The file, for object headers.
+    headers: Image<Window<'a>>,
+    /// Models of the datasets of anchors, by what tells that anchors are alike. Programs make thousands that are.
+    models: HashMap<Vec<u8>, Model>,
 }
 
 impl Datasets for Shown<'_> {
+    /// The dataset of an anchor that is like one that libhdf5 has opened.
+    fn make_at_once(
+        &mut self,
+        copier: &mut Copier<'_>,
+        header: u64,
+        at: &NewLink<'_>,
+    ) -> Result<Option<MadeAtOnce>> {
+        // libhdf5 tells what is wrong with a header that cannot be read.
+        let Ok(Some(found)) = self.headers.dataset(header) else {
+            return Ok(None);
+        };
+        let layout = copier.original.layout;
+        let Some(anchor) = layout.anchor_in(&found) else {
+            return Ok(None);
+        };
+        let Some(mut model) = self.models.remove(&found.like) else {
+            return Ok(None);
+        };
+        let made = self.logged(at, &mut model, anchor);
+        self.models.insert(found.like, model);
+        let (new, address) = made?;
+        let mut names = found.attributes.iter().map(|attribute| &attribute.name);
+        if names.any(|name| layout.copied_attribute(name, Owner::Anchor).is_some()) {
+            let old = copier.object(h5::open_object(copier.original.file, header)?, at.path)?;
+            copier.copy_attributes(&old, &new, at.path, Owner::Anchor)?;
+        }
+        Ok(Some(MadeAtOnce {
+            address,
+            times: found.times,
+        }))
+    }
+
     fn make(
         &mut self,
         copier: &mut Copier<'_>,
@@ -74,7 +118,16 @@ impl Datasets for Shown<'_> {
         template: &Template<'_>,
     ) -> Result<(Id, Owner)> {
         match copier.original.layout.anchor(&old.id, &old.attributes) {
-            Ok(Some(anchor)) => Ok((self.logged(copier, template, anchor)?, Owner::Anchor)),
+            Ok(Some(anchor)) => {
+                let mut model = Model::of(copier, template)?;
+                let (id, _) = self.logged(template.at, &mut model, anchor)?;
+                if let Ok(Some(found)) = self.headers.dataset(old.info.address)
+                    && self.models.len() < MOST_MODELS
+                {
+                    self.models.insert(found.like, model);
+                }
+                Ok((id, Owner::Anchor))
+            }
             Ok(None) => Ok((self.plain(copier, old, template)?, Owner::Other)),
             // Shown as a scalar that cannot be read.
             Err(reason) => {
@@ -87,75 +140,63 @@ impl Datasets for Shown<'_> {
 
 impl Shown<'_> {
     /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
-    /// become unreadable; the rest of the file does not.
-    fn logged(
-        &mut self,
-        copier: &mut Copier<'_>,
-        template: &Template<'_>,
-        anchor: Anchor,
-    ) -> Result<Id> {
+    /// become unreadable; the rest of the file does not. Returns its address, too.
+    fn logged(&mut self, at: &NewLink<'_>, model: &mut Model, anchor: Anchor) -> Result<(Id, u64)> {
         let chooser = self.chooser;
-        let shape = Shape::of(&template.datatype)?;
         let filtered = anchor.filters.is_some();
-        let mut problem = unservable(&shape, &anchor);
-        let mut plan = DatasetPlan::logged(template, &anchor, true, chooser)?;
+        let mut problem = unservable(&model.shape, &anchor);
+        let mut plan = DatasetPlan::logged(model, &anchor, true, chooser);
         let filters = match &anchor.filters {
             Some(Ok(filters)) if !anchor.dims.is_empty() => filters.as_slice(),
             _ => &[],
         };
-        let id = match create(copier, template, &plan, filters) {
+        let id = match model.create(at, &plan, filters) {
             Ok(id) => id,
             Err(e) => {
                 // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
                 problem.get_or_insert(e);
-                plan = DatasetPlan::logged(template, &anchor, false, chooser)?;
-                create(copier, template, &plan, &[])?
+                plan = DatasetPlan::logged(model, &anchor, false, chooser);
+                model.create(at, &plan, &[])?
             }
         };
         let mut references = Vec::new();
         let content = match problem {
             Some(reason) => Content::Unreadable(reason),
             None => {
-                shape.object_references(0, &mut references);
+                model.shape.object_references(0, &mut references);
                 Content::Logged {
                     id: anchor.id,
                     filtered,
                 }
             }
         };
-        self.describe(template, &id, plan, content, references)?;
-        Ok(id)
+        let address = self.describe(at, model, &id, plan, content, references)?;
+        Ok((id, address))
     }
 
-    /// Puts a dataset just made into the snapshot. `references`: their offsets in an element.
+    /// Puts a dataset just made into the snapshot. `references`: their offsets in an element. Returns its address.
     fn describe(
         &mut self,
-        template: &Template<'_>,
+        at: &NewLink<'_>,
+        model: &Model,
         id: &Id,
         plan: DatasetPlan,
         content: Content,
         references: Vec<u64>,
-    ) -> Result<()> {
-        let Template {
-            datatype, creation, ..
-        } = template;
+    ) -> Result<u64> {
         // A filter may have added values of its own when libhdf5 made the dataset.
-        let filters = if h5::has_filters(creation)? {
+        let filters = if h5::has_filters(&model.creation)? {
             h5::filters(&h5::dataset_creation(id)?)?
         } else {
             Vec::new()
         };
-        let fill = if Shape::of(datatype)?.has_pointers() {
-            Vec::new()
-        } else {
-            h5::unwritten_value(creation, datatype)?
-        };
+        let header = h5::address(id)?;
         self.datasets.push(Dataset {
-            name: template.at.path.to_owned(),
-            header: h5::address(id)?,
-            datatype: h5::describe_type(datatype),
-            element_size: h5::type_size(datatype)? as u64,
-            fill,
+            name: at.path.to_owned(),
+            header,
+            datatype: model.described.clone(),
+            element_size: model.element_size,
+            fill: model.fill.clone(),
             filters,
             dims: plan.dims,
             max_dims: plan.max_dims,
@@ -163,7 +204,7 @@ impl Shown<'_> {
             references,
             content,
         });
-        Ok(())
+        Ok(header)
     }
 
     /// Makes a dataset that was never logged. The view reads a large contiguous one from the file; others are copied
@@ -237,26 +278,66 @@ impl Shown<'_> {
         plan: DatasetPlan,
         content: Content,
     ) -> Result<Id> {
-        let id = create(copier, template, &plan, &[])?;
-        self.describe(template, &id, plan, content, Vec::new())?;
+        let mut model = Model::of(copier, template)?;
+        let id = model.create(template.at, &plan, &[])?;
+        self.describe(template.at, &model, &id, plan, content, Vec::new())?;
         Ok(id)
     }
 }
 
-/// Makes a dataset without storage.
-fn create(
-    copier: &mut Copier<'_>,
-    template: &Template<'_>,
-    plan: &DatasetPlan,
-    filters: &[Filter],
-) -> Result<Id> {
-    let creation = &template.creation;
-    h5::remove_filters(creation)?;
-    h5::set_storage(creation, &plan.storage)?;
-    for filter in filters {
-        h5::add_filter(creation, filter)?;
+/// What datasets that are alike have in common.
+struct Model {
+    /// The type with which objects of the image are made.
+    datatype: Id,
+    creation: Id,
+    /// What `creation` says of storage and filters, if that was set here.
+    set: Option<(Storage, Vec<Filter>)>,
+    shape: Shape,
+    described: String,
+    element_size: u64,
+    /// See [`Dataset::fill`].
+    fill: Vec<u8>,
+}
+
+impl Model {
+    fn of(copier: &mut Copier<'_>, template: &Template<'_>) -> Result<Self> {
+        let Template {
+            datatype, creation, ..
+        } = template;
+        let shape = Shape::of(datatype)?;
+        let fill = if shape.has_pointers() {
+            Vec::new()
+        } else {
+            h5::unwritten_value(creation, datatype)?
+        };
+        Ok(Model {
+            datatype: copier.type_in_copy(datatype)?,
+            creation: creation.clone(),
+            set: None,
+            described: h5::describe_type(datatype),
+            element_size: h5::type_size(datatype)? as u64,
+            fill,
+            shape,
+        })
     }
-    copier.create_dataset(template, &plan.space())
+
+    /// Makes a dataset without storage.
+    fn create(&mut self, at: &NewLink<'_>, plan: &DatasetPlan, filters: &[Filter]) -> Result<Id> {
+        let is_set = |(storage, set): &(Storage, Vec<Filter>)| {
+            *storage == plan.storage && set.as_slice() == filters
+        };
+        if !self.set.as_ref().is_some_and(is_set) {
+            self.set = None;
+            h5::remove_filters(&self.creation)?;
+            h5::set_storage(&self.creation, &plan.storage)?;
+            for filter in filters {
+                h5::add_filter(&self.creation, filter)?;
+            }
+            self.set = Some((plan.storage.clone(), filters.to_vec()));
+        }
+        let space = plan.space().create()?;
+        h5::create_dataset(at.parent, at.link, &self.datatype, &space, &self.creation)
+    }
 }
 
 /// Why the elements of a logged dataset cannot be shown.
@@ -291,24 +372,19 @@ impl DatasetPlan {
     }
 
     /// For the dataset of an anchor. `recorded`: in the chunks that the anchor records, if it does.
-    fn logged(
-        template: &Template<'_>,
-        anchor: &Anchor,
-        recorded: bool,
-        chooser: &Chooser<'_>,
-    ) -> Result<Self> {
+    fn logged(model: &Model, anchor: &Anchor, recorded: bool, chooser: &Chooser<'_>) -> Self {
         let (dims, max_dims) = (anchor.dims.clone(), anchor.max_dims.clone());
-        let element = h5::type_size(&template.datatype)? as u64;
+        let element = model.element_size;
         let storage = match &anchor.chunk {
             _ if dims.is_empty() => Storage::Contiguous,
             Some(Ok(chunk)) if recorded => Storage::Chunked(chunk.clone()),
             _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
         };
-        Ok(DatasetPlan {
+        DatasetPlan {
             dims,
             max_dims,
             storage,
-        })
+        }
     }
 
     fn contiguous(space: Space) -> Self {

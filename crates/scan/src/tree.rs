@@ -77,9 +77,10 @@ pub trait Datasets {
     ) -> Result<(Id, Owner)>;
 }
 
-/// A copy that needs nothing else.
+/// A copy that needs nothing else but its times.
 pub struct MadeAtOnce {
-    pub id: Id,
+    /// Its address in the copy.
+    pub address: u64,
     /// The times of the original, as [`h5::ObjectInfo`] has them.
     pub times: [u32; 4],
 }
@@ -240,9 +241,8 @@ impl Copier<'_> {
             return h5::link_object(&object, at.parent, at.link).map(|()| None);
         }
         if let Some(made) = datasets.make_at_once(self, address, at)? {
-            let new = h5::address(&made.id)?;
-            self.out.objects.insert(address, new);
-            self.keep_times(new, made.times);
+            self.out.objects.insert(address, made.address);
+            self.keep_times(made.address, made.times);
             return Ok(None);
         }
         let old = self.object(h5::open_object(self.original.file, address)?, at.path)?;
@@ -322,12 +322,22 @@ impl Copier<'_> {
         if let Some(text) = h5::comment(&old.id)? {
             h5::set_comment(new, &text)?;
         }
-        let new_address = h5::address(new)?;
-        self.keep_times(new_address, old.info.times);
+        self.keep_times(h5::address(new)?, old.info.times);
+        self.copy_attributes(old, new, path, owner)
+    }
+
+    /// Copies the attributes of an object. Those with references follow when all objects are there.
+    pub fn copy_attributes(
+        &mut self,
+        old: &Object,
+        new: &Id,
+        path: &str,
+        owner: Owner,
+    ) -> Result<()> {
         if !self.attributes(old, new, path, owner, None)? {
             self.postponed.push(Postponed {
                 old: old.info.address,
-                new: new_address,
+                new: h5::address(new)?,
                 path: path.to_owned(),
                 work: Work::Attributes(owner),
             });

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::{CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MODIFICATION_TIME, Message};
+use super::{
+    CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MODIFICATION_TIME, Message, lookup3,
+};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -12,25 +14,58 @@ const DATASPACE: u16 = 0x01;
 const DATATYPE: u16 = 0x03;
 const OLD_FILL_VALUE: u16 = 0x04;
 const PIPELINE: u16 = 0x0b;
+const ATTRIBUTE: u16 = 0x0c;
+const ATTRIBUTE_INFO: u16 = 0x15;
 
 /// More dimensions than HDF5 has.
 const MOST_DIMS: usize = 32;
 
-/// A dataset without attributes and comment.
+/// More messages, and bytes of a block of messages, than the header of a dataset has that others are like.
+const MOST_MESSAGES: usize = 4096;
+const LARGEST_BLOCK: usize = 256 << 10;
+
+/// Message flag: the message lies elsewhere.
+const SHARED: u8 = 2;
+
+/// A dataset without a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetHeader {
     /// Two datasets of a file in which these bytes are the same have the same type and creation properties.
     pub like: Vec<u8>,
-    /// Its extent.
-    pub dims: Vec<u64>,
-    /// Its largest extent. `u64::MAX` is unlimited.
-    pub max_dims: Vec<u64>,
+    /// What its dataspace is.
+    pub space: HeaderSpace,
+    /// All of its attributes, in the order of the header.
+    pub attributes: Vec<HeaderAttribute>,
     /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
     pub times: [u32; 4],
 }
 
+/// A dataspace in an object header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderSpace {
+    /// It has no elements and no dimensions.
+    Null,
+    /// A scalar has no dimensions.
+    Simple {
+        /// The extent.
+        dims: Vec<u64>,
+        /// The largest extent. `u64::MAX` is unlimited.
+        max_dims: Vec<u64>,
+    },
+}
+
+/// An attribute in an object header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderAttribute {
+    /// Its name, without the zero byte at the end.
+    pub name: Vec<u8>,
+    /// Its values. `None` if they are no integers, or such that not all values of their type are those of an `i64`.
+    pub integers: Option<Vec<i64>>,
+}
+
 impl<B: HeaderBytes> Image<B> {
-    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here.
+    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here, and where the
+    /// header is not as its checksum says.
     pub fn dataset(&self, header: u64) -> Result<Option<DatasetHeader>> {
         if !self.has_usual_sizes()? {
             return Ok(None);
@@ -38,19 +73,35 @@ impl<B: HeaderBytes> Image<B> {
         let (like, times) = self.dataset_prefix(header)?;
         let mut found = DatasetHeader {
             like,
-            dims: Vec::new(),
-            max_dims: Vec::new(),
+            space: HeaderSpace::Null,
+            attributes: Vec::new(),
             times,
         };
         let mut has_space = false;
         let mut is_plain = true;
+        let mut checked = None;
+        let mut left = MOST_MESSAGES;
         self.messages(header, |message| {
-            match message.kind {
-                NIL | CONTINUATION => {}
-                DATASPACE => has_space = self.extent(&message, &mut found)?,
+            left -= 1;
+            if message.block != checked {
+                checked = message.block;
+                is_plain = self.is_sound(message.block)?;
+            }
+            is_plain &= left > 0;
+            is_plain &= match message.kind {
+                NIL | CONTINUATION => true,
+                DATASPACE => match self.space(&message)? {
+                    Some(space) => {
+                        found.space = space;
+                        has_space = true;
+                        true
+                    }
+                    None => false,
+                },
                 MODIFICATION_TIME => {
                     found.times[2] = self.u32_at(message.data + 4)?;
                     found.like.push(MODIFICATION_TIME as u8);
+                    true
                 }
                 DATATYPE | FILL_VALUE | OLD_FILL_VALUE | LAYOUT | PIPELINE => {
                     let data = self.data(&message)?;
@@ -58,15 +109,41 @@ impl<B: HeaderBytes> Image<B> {
                     found.like.extend([message.kind as u8, message.flags]);
                     found.like.extend((data.len() as u32).to_le_bytes());
                     found.like.extend(data);
+                    true
                 }
-                _ => {
-                    is_plain = false;
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
+                ATTRIBUTE => match self.attribute(&message)? {
+                    Some(attribute) => {
+                        found.attributes.push(attribute);
+                        true
+                    }
+                    None => false,
+                },
+                ATTRIBUTE_INFO => has_no_heap(&self.data(&message)?),
+                _ => false,
+            };
+            Ok(if is_plain {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
         })?;
         Ok((is_plain && has_space).then_some(found))
+    }
+
+    /// Whether a block of messages is as its checksum says, where it has one.
+    fn is_sound(&self, block: Option<(usize, usize)>) -> Result<bool> {
+        let Some((start, end)) = block else {
+            return Ok(true);
+        };
+        let at = end.checked_sub(4).filter(|at| *at >= start);
+        let at = at.ok_or("a block without a checksum")?;
+        self.end_of(start, end - start)?;
+        if at - start > LARGEST_BLOCK {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; at - start];
+        self.bytes.read(start as u64, &mut bytes)?;
+        Ok(lookup3(&bytes) == self.u32_at(at)?)
     }
 
     /// Whether the superblock (II.A) is the first of the file, and offsets and lengths have eight bytes.
@@ -114,30 +191,122 @@ impl<B: HeaderBytes> Image<B> {
         Ok(data)
     }
 
-    /// Dataspace message (IV.A.2.b). False if the dataset has no extent.
-    fn extent(&self, message: &Message, found: &mut DatasetHeader) -> Result<bool> {
-        const SHARED: u8 = 2;
-        const HAS_LIMITS: u8 = 1;
-        const NULL: u8 = 2;
-        let data = self.data(message)?;
-        let (rank, flags, numbers) = match *data.as_slice() {
-            _ if message.flags & SHARED != 0 => return Ok(false),
-            [1, rank, flags, ..] => (rank, flags, data.get(8..)),
-            [2, _, _, NULL, ..] => return Ok(false),
-            [2, rank, flags, ..] => (rank, flags, data.get(4..)),
-            _ => return Ok(false),
-        };
-        let rank = usize::from(rank);
-        let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-        let (numbers, _) = numbers.unwrap_or_default().as_chunks();
-        let mut numbers = numbers.iter().map(number);
-        found.dims = numbers.by_ref().take(rank).collect();
-        found.max_dims = match flags & HAS_LIMITS {
-            0 => found.dims.clone(),
-            _ => numbers.take(rank).collect(),
-        };
-        Ok(rank <= MOST_DIMS && found.dims.len() == rank && found.max_dims.len() == rank)
+    /// Dataspace message (IV.A.2.b).
+    fn space(&self, message: &Message) -> Result<Option<HeaderSpace>> {
+        if message.flags & SHARED != 0 {
+            return Ok(None);
+        }
+        Ok(space(&self.data(message)?))
     }
+
+    /// Attribute message (IV.A.2.m). `None` where the attribute lies elsewhere, or is not in a known form.
+    fn attribute(&self, message: &Message) -> Result<Option<HeaderAttribute>> {
+        // An object with larger ones is made in another way.
+        const MOST: usize = 32 << 10;
+        if message.flags & SHARED != 0 || message.len > MOST {
+            return Ok(None);
+        }
+        Ok(attribute(&self.data(message)?))
+    }
+}
+
+fn space(data: &[u8]) -> Option<HeaderSpace> {
+    const HAS_LIMITS: u8 = 1;
+    const NULL: u8 = 2;
+    let (rank, flags, numbers) = match *data {
+        [1, rank, flags, ..] => (rank, flags, data.get(8..)?),
+        [2, _, _, NULL, ..] => return Some(HeaderSpace::Null),
+        [2, rank, flags, ..] => (rank, flags, data.get(4..)?),
+        _ => return None,
+    };
+    let rank = usize::from(rank);
+    let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let (numbers, _) = numbers.as_chunks();
+    let mut numbers = numbers.iter().map(number);
+    let dims: Vec<u64> = numbers.by_ref().take(rank).collect();
+    let max_dims = match flags & HAS_LIMITS {
+        0 => dims.clone(),
+        _ => numbers.take(rank).collect(),
+    };
+    let is_whole = rank <= MOST_DIMS && dims.len() == rank && max_dims.len() == rank;
+    is_whole.then_some(HeaderSpace::Simple { dims, max_dims })
+}
+
+fn attribute(data: &[u8]) -> Option<HeaderAttribute> {
+    let (&[version, shared], sizes) = data.split_first_chunk()?;
+    let (sizes, mut rest) = sizes.split_first_chunk::<6>()?;
+    let size = |at: usize| usize::from(u16::from_le_bytes([sizes[at], sizes[at + 1]]));
+    let pad = match version {
+        1 => 8,
+        2 => 1,
+        // The character set of the name comes before it.
+        3 => {
+            rest = rest.get(1..)?;
+            1
+        }
+        _ => return None,
+    };
+    let mut part = |size: usize| {
+        let part = rest.get(..size)?;
+        rest = rest.get(size.next_multiple_of(pad)..)?;
+        Some(part)
+    };
+    let name = part(size(0))?;
+    let (datatype, extent) = (part(size(2))?, part(size(4))?);
+    let (name, _) = name.split_at(name.iter().position(|b| *b == 0)?);
+    let is_here = version == 1 || shared == 0;
+    Some(HeaderAttribute {
+        name: name.to_vec(),
+        integers: is_here.then(|| integers(datatype, extent, rest)).flatten(),
+    })
+}
+
+/// The values of an attribute, from its datatype message (IV.A.2.d), its dataspace message, and its elements.
+fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>> {
+    const BIG_ENDIAN: u8 = 1;
+    const SIGNED: u8 = 8;
+    const INTEGER: u8 = 0;
+    let &[class, flags, 0, 0, size, 0, 0, 0, 0, 0, precision, 0, ..] = datatype else {
+        return None;
+    };
+    let is_signed = flags & SIGNED != 0;
+    let is_whole = u16::from(precision) == 8 * u16::from(size);
+    let is_known = matches!(size, 1 | 2 | 4) || size == 8 && is_signed;
+    if class & 0xf != INTEGER || flags & !(BIG_ENDIAN | SIGNED) != 0 || !is_whole || !is_known {
+        return None;
+    }
+    let count = match space(extent)? {
+        HeaderSpace::Null => 0,
+        HeaderSpace::Simple { dims, .. } => {
+            dims.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim))?
+        }
+    };
+    let size = usize::from(size);
+    let len = usize::try_from(count).ok()?.checked_mul(size)?;
+    let value = |element: &[u8]| {
+        let byte = |at: usize| match flags & BIG_ENDIAN {
+            0 => element[at],
+            _ => element[size - 1 - at],
+        };
+        let bits = (0..size).fold(0, |bits, at| bits | u64::from(byte(at)) << (8 * at));
+        let unused = 64 - 8 * size as u32;
+        if is_signed {
+            (bits << unused) as i64 >> unused
+        } else {
+            bits as i64
+        }
+    };
+    Some(elements.get(..len)?.chunks_exact(size).map(value).collect())
+}
+
+/// Attribute info message (IV.A.2.v): whether all attributes are in the header.
+fn has_no_heap(data: &[u8]) -> bool {
+    const TRACKS_ORDER: u8 = 1;
+    let (at, flags) = match *data {
+        [0, flags, ..] => (2 + 2 * usize::from(flags & TRACKS_ORDER), flags),
+        _ => return false,
+    };
+    flags & !3 == 0 && data.get(at..at + 8) == Some(&[0xff; 8])
 }
 
 /// The data of a message without those that follow from the extent: the size of contiguous storage (IV.A.2.i).

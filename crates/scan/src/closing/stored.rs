@@ -14,7 +14,7 @@ use crate::logvol::escape;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use h5logfs_core::filters::Filter;
-use h5logfs_core::image::{Image, ObjectTimes};
+use h5logfs_core::image::{HeaderSpace, Image, ObjectTimes};
 use h5logfs_core::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, String>;
@@ -117,6 +117,12 @@ impl Datasets for StoredDatasets<'_> {
         let Ok(Some(found)) = self.image.dataset(header) else {
             return Ok(None);
         };
+        let HeaderSpace::Simple { dims, max_dims } = found.space else {
+            return Ok(None);
+        };
+        if !found.attributes.is_empty() {
+            return Ok(None);
+        }
         let model = match self.models.get(&found.like) {
             Some(known) => Rc::clone(known),
             None => {
@@ -131,9 +137,9 @@ impl Datasets for StoredDatasets<'_> {
                 model
             }
         };
-        let new = self.anchor(at, &model, id.into(), &found.dims, &limits(&found.max_dims))?;
+        let new = self.anchor(at, &model, id.into(), &dims, &limits(&max_dims))?;
         Ok(Some(MadeAtOnce {
-            id: new,
+            address: h5::address(&new)?,
             times: found.times,
         }))
     }
@@ -215,6 +221,8 @@ pub(super) fn set_times(added: Added, times: &[ObjectTimes]) -> Result<Added> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::hdf5_sys::{Link, Name};
     use h5logfs_core::image::DatasetHeader;
@@ -257,6 +265,13 @@ mod tests {
         ]
     }
 
+    fn simple(dims: &[u64], max_dims: &[u64]) -> HeaderSpace {
+        HeaderSpace::Simple {
+            dims: dims.to_vec(),
+            max_dims: max_dims.to_vec(),
+        }
+    }
+
     fn nothing(_: &Id) -> Result<()> {
         Ok(())
     }
@@ -277,16 +292,15 @@ mod tests {
         ] {
             for (one, found) in one.iter().zip(both(4, &space, nothing)) {
                 assert_eq!(one.like, found.like);
-                assert_eq!(one.dims, [3, 4]);
-                assert_eq!(found.dims, other);
-                assert_eq!(found.max_dims, other);
+                assert_eq!(one.space, simple(&[3, 4], &[3, 4]));
+                assert_eq!(found.space, simple(other, other));
                 assert_ne!(found.times[2], 0);
             }
         }
         let limits = Space::with_limits(&[0, 5], &[None, Some(6)]);
         let [one, other] = both(4, &limits, |creation| chunked(creation, &[2, 3]));
-        assert_eq!(one.max_dims, [h5::UNLIMITED, 6]);
-        assert_eq!((one.dims, one.max_dims), (other.dims, other.max_dims));
+        assert_eq!(one.space, simple(&[0, 5], &[h5::UNLIMITED, 6]));
+        assert_eq!(one.space, other.space);
     }
 
     #[test]
@@ -319,18 +333,79 @@ mod tests {
     }
 
     #[test]
-    fn a_header_does_not_tell_all_of_a_dataset_with_attributes_or_a_comment_or_without_an_extent() {
+    fn a_header_does_not_tell_all_of_a_dataset_with_a_comment_or_many_attributes() {
         let space = Space::fixed(&[3]);
-        let attribute = |dataset: &Id| {
-            let (datatype, scalar) = (h5::integer_type(1, true, false)?, Space::scalar().create()?);
-            h5::write_plain_attribute(dataset, Name::ascii("a"), &datatype, &scalar, &[1])
-        };
         let comment = |dataset: &Id| h5::set_comment(dataset, c"text");
+        let attributes = |number: u32| {
+            move |dataset: &Id| {
+                let (datatype, scalar) =
+                    (h5::integer_type(1, true, false)?, Space::scalar().create()?);
+                (0..number).try_for_each(|number| {
+                    let name = number.to_string();
+                    h5::write_plain_attribute(dataset, Name::ascii(&name), &datatype, &scalar, &[1])
+                })
+            }
+        };
         for set in [nothing, h5::order_attributes] {
             assert!(header(1, &space, set, nothing).is_some());
-            assert_eq!(header(1, &space, set, attribute), None);
             assert_eq!(header(1, &space, set, comment), None);
-            assert_eq!(header(1, &Space::Null, set, nothing), None);
+            let null = header(1, &Space::Null, set, nothing).unwrap();
+            assert_eq!(null.space, HeaderSpace::Null);
+            assert_eq!(
+                header(1, &space, set, attributes(3))
+                    .unwrap()
+                    .attributes
+                    .len(),
+                3
+            );
+        }
+        // More of them lie in a heap.
+        assert_eq!(
+            header(1, &space, h5::order_attributes, attributes(30)),
+            None
+        );
+    }
+
+    #[test]
+    fn the_integers_of_attributes_in_a_header_are_those_of_libhdf5() {
+        let bytes: Vec<u8> = (0..48)
+            .map(|n| 0xf0 + n % 32 * 7 / 2)
+            .map(|n: u32| n as u8)
+            .collect();
+        for set in [nothing, h5::order_attributes] {
+            for (size, signed, big) in [1, 2, 4, 8]
+                .into_iter()
+                .flat_map(|size| [true, false].map(|signed| (size, signed)))
+                .flat_map(|(size, signed)| [true, false].map(|big| (size, signed, big)))
+            {
+                let read = RefCell::default();
+                let make = |dataset: &Id| {
+                    let datatype = h5::integer_type(size, signed, big)?;
+                    let count = bytes.len() as u64 / u64::from(size) / 2;
+                    let space = Space::fixed(&[count, 2]).create()?;
+                    h5::write_plain_attribute(
+                        dataset,
+                        Name::ascii("n"),
+                        &datatype,
+                        &space,
+                        &bytes,
+                    )?;
+                    let attribute = h5::open_attribute(dataset, c"n")?;
+                    *read.borrow_mut() = h5::read_integers(&attribute, 1000)?;
+                    Ok(())
+                };
+                let found = header(4, &Space::fixed(&[1]), set, make).unwrap();
+                let [attribute] = found.attributes.as_slice() else {
+                    panic!("{found:?}");
+                };
+                assert_eq!(attribute.name, b"n");
+                let known = attribute.integers.clone();
+                if size == 8 && !signed {
+                    assert_eq!(known, None);
+                } else {
+                    assert_eq!(known, Some(read.into_inner()), "{size} {signed} {big}");
+                }
+            }
         }
     }
 }

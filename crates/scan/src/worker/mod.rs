@@ -7,6 +7,7 @@
 //!
 //! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
 
+mod allocator;
 mod confine;
 
 use std::ffi::OsString;
@@ -58,6 +59,7 @@ pub fn serve(confinement: &Confinement) -> io::Result<()> {
     let control = rustix::stdio::stdin();
     match close_inherited().and_then(|()| confine(confinement)) {
         Ok(confined) => {
+            allocator::keep_memory();
             let missing = confined.missing.unwrap_or_default();
             let ready = format!("{READY}{missing}");
             send(control, ready.as_bytes())?;
