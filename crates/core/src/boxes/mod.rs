@@ -4,6 +4,15 @@ pub(crate) mod packed;
 
 use std::fmt;
 
+/// The order in which a query shows what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// From the last to the first.
+    Back,
+    /// As it is stored, which takes less work.
+    Any,
+}
+
 /// A non-empty hyper-rectangle of elements: `start[i] .. end[i]` along each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {

@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::Bounds;
+use super::{Bounds, Order};
 use crate::memory::Reservation;
 use crate::parallel;
 use crate::task::Task;
@@ -50,8 +50,7 @@ pub trait Rows {
     fn values(&self) -> usize;
     fn start(&self, row: usize, dim: usize) -> u64;
     fn count(&self, row: usize, dim: usize) -> u64;
-    /// Puts starts, counts and values of a row into `cells`.
-    fn put(&self, row: usize, cells: &mut [u64]);
+    fn value(&self, row: usize, value: usize) -> u64;
 }
 
 /// One row of a table.
@@ -189,7 +188,7 @@ impl PackedBoxes {
             levels: Vec::new(),
             is_narrow: false,
         };
-        let (mut row, mut cells) = (vec![0; columns], vec![0; columns * GROUP]);
+        let mut cells = vec![0; columns * GROUP];
         for group in groups {
             task.check()?;
             reservation.make_room(&mut packed.packed, columns * GROUP * size_of::<u64>())?;
@@ -198,9 +197,9 @@ impl PackedBoxes {
             match order {
                 Some(order) => {
                     let members = order[members].iter().map(|row| *row as usize);
-                    fetch(rows, members, &mut row, &mut cells);
+                    fetch(rows, members, &mut cells);
                 }
-                None => fetch(rows, members, &mut row, &mut cells),
+                None => fetch(rows, members, &mut cells),
             }
             packed.push_group(&cells, len);
         }
@@ -355,13 +354,14 @@ impl PackedBoxes {
         }
     }
 
-    /// Shows `visit` the rows that touch `query`, from the last to the first, until it breaks off.
-    pub fn visit_back<B>(
+    /// Shows `visit` the rows that touch `query`, in this order, until it breaks off.
+    pub fn visit<B>(
         &self,
         query: &Bounds,
+        order: Order,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        if self.in_order {
+        if self.in_order || order == Order::Any {
             return self.visit_stored(query, &mut |row, _| visit(row));
         }
         // Stored along the curve: the rows that touch the query are put in order. In one word they are sorted twice as
@@ -374,7 +374,7 @@ impl PackedBoxes {
         }
     }
 
-    /// As [`PackedBoxes::visit_back`]. `key`: made of the first value of a row and of its place. `place`: the place again.
+    /// As [`PackedBoxes::visit`] from the last to the first. `key`: made of the first value of a row and of its place. `place`: the place again.
     fn visit_sorted<K: Ord + Copy, B>(
         &self,
         query: &Bounds,
@@ -452,7 +452,7 @@ impl PackedBoxes {
         stopped.is_break()
     }
 
-    /// As [`PackedBoxes::visit_back`], but in the order in which the rows are stored, and with their places.
+    /// As [`PackedBoxes::visit`], but in the order in which the rows are stored, and with their places.
     fn visit_stored<B>(
         &self,
         query: &Bounds,
@@ -486,17 +486,46 @@ impl PackedBoxes {
         let Some(below) = level.checked_sub(1) else {
             return self.visit_group(query, node, scratch, visit);
         };
+        self.children(below, node)
+            .rev()
+            .try_for_each(|child| self.descend(query, below, child, scratch, visit))
+    }
+
+    /// The nodes of level `below` that are children of a node of the level above.
+    fn children(&self, below: usize, node: usize) -> Range<usize> {
         let children = match below.checked_sub(1) {
             Some(below) if self.rank > 0 => self.levels[below].len() / (2 * self.rank),
             // Boxes without dimensions are all the same: one node has all groups.
             _ => self.groups(),
         };
-        let own = match self.rank {
+        match self.rank {
             0 => 0..children,
             _ => node * FAN_OUT..children.min((node + 1) * FAN_OUT),
+        }
+    }
+
+    /// False where no row has all of `query`. Looks at no row.
+    pub fn may_cover(&self, query: &Bounds) -> bool {
+        self.rows > 0 && self.node_may_cover(query, self.levels.len(), 0)
+    }
+
+    fn node_may_cover(&self, query: &Bounds, level: usize, node: usize) -> bool {
+        let (start, end) = self.node_box(level, node);
+        let covers = |d: usize| start[d] <= query.start[d] && query.end[d] <= end[d];
+        if !(0..self.rank).all(covers) {
+            return false;
+        }
+        let Some(below) = level.checked_sub(1) else {
+            let (head, width) = (node * self.stride(), node * self.columns());
+            let is_long = |d: usize| {
+                let count = self.rank + d;
+                let most = largest(self.heads[head + count], self.widths[width + count]);
+                most >= query.end[d] - query.start[d]
+            };
+            return (0..self.rank).all(is_long);
         };
-        own.rev()
-            .try_for_each(|child| self.descend(query, below, child, scratch, visit))
+        self.children(below, node)
+            .any(|child| self.node_may_cover(query, below, child))
     }
 
     fn node_box(&self, level: usize, node: usize) -> (&[u64], &[u64]) {
@@ -734,18 +763,26 @@ fn packed_len(cells: usize, width: u32) -> usize {
     (cells * width as usize).div_ceil(8)
 }
 
-/// Collects rows column by column. Each column has [`GROUP`] places. `row`: space for one row.
-fn fetch(
-    rows: &impl Rows,
-    members: impl Iterator<Item = usize>,
-    row: &mut [u64],
-    cells: &mut [u64],
-) {
-    for (place, number) in members.enumerate() {
-        rows.put(number, row);
-        for (column, cell) in row.iter().enumerate() {
-            cells[column * GROUP + place] = *cell;
-        }
+/// Collects rows column by column. Each column has [`GROUP`] places. Rows may lie anywhere in memory: a short loop waits
+/// for many of them at once.
+fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: &mut [u64]) {
+    let (starts, others) = cells.split_at_mut(rows.rank() * GROUP);
+    let (counts, values) = others.split_at_mut(rows.rank() * GROUP);
+    for (d, starts) in starts.chunks_exact_mut(GROUP).enumerate() {
+        put_in(starts, members.clone().map(|row| rows.start(row, d)));
+    }
+    for (d, counts) in counts.chunks_exact_mut(GROUP).enumerate() {
+        put_in(counts, members.clone().map(|row| rows.count(row, d)));
+    }
+    for (v, values) in values.chunks_exact_mut(GROUP).enumerate() {
+        put_in(values, members.clone().map(|row| rows.value(row, v)));
+    }
+}
+
+/// Puts numbers into the first places of a column.
+fn put_in(column: &mut [u64], numbers: impl Iterator<Item = u64>) {
+    for (cell, number) in column.iter_mut().zip(numbers) {
+        *cell = number;
     }
 }
 
@@ -865,14 +902,8 @@ mod tests {
         fn count(&self, row: usize, dim: usize) -> u64 {
             self.1[row].end[dim] - self.1[row].start[dim]
         }
-        fn put(&self, row: usize, cells: &mut [u64]) {
-            let bounds = &self.1[row];
-            let sides = bounds.start.iter().copied().chain(bounds.count());
-            let all = sides.chain([(row as u64) << self.spread(), beside(row)]);
-            cells
-                .iter_mut()
-                .zip(all)
-                .for_each(|(cell, number)| *cell = number);
+        fn value(&self, row: usize, value: usize) -> u64 {
+            [(row as u64) << self.spread(), beside(row)][value]
         }
     }
 
@@ -912,7 +943,7 @@ mod tests {
                 .rev()
                 .collect();
             let mut found = Vec::new();
-            let _ = table.visit_back(&query, |row| {
+            let _ = table.visit(&query, Order::Back, |row| {
                 found.push((row.value(0) >> list.spread()) as usize);
                 assert_eq!(bounds(row), list.1[found[found.len() - 1]]);
                 assert_eq!(row.value(1), beside(found[found.len() - 1]));
@@ -920,9 +951,18 @@ mod tests {
             });
             prop_assert_eq!(table.any(&query, |_| true), !wanted.is_empty());
             prop_assert_eq!(&found, &wanted);
+            let mut in_any_order = Vec::new();
+            let _ = table.visit(&query, Order::Any, |row| {
+                in_any_order.push((row.value(0) >> list.spread()) as usize);
+                ControlFlow::<()>::Continue(())
+            });
+            in_any_order.sort_unstable_by(|a, b| b.cmp(a));
+            prop_assert_eq!(&in_any_order, &wanted);
+            let is_covered = list.1.iter().any(|bounds| bounds.contains(&query));
+            prop_assert!(table.may_cover(&query) || !is_covered);
             // A visit stops where it is told to.
             let mut left = wanted.len() / 2 + 1;
-            let _ = table.visit_back(&query, |_| {
+            let _ = table.visit(&query, Order::Back, |_| {
                 left -= 1;
                 match left {
                     0 => ControlFlow::Break(()),
@@ -952,6 +992,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn small_boxes_cannot_cover_a_large_one() {
+        let table = built(&scattered(10_007));
+        let query = |start, end| Bounds {
+            start: vec![start],
+            end: vec![end],
+        };
+        assert!(table.may_cover(&query(500, 501)));
+        assert!(!table.may_cover(&query(500, 510)));
+    }
+
     fn scattered(number: u64) -> List {
         let at = |i: u64| (i * 7919) % number;
         let boxes = (0..number).map(|i| Bounds {
@@ -977,7 +1028,7 @@ mod tests {
         }
         assert!(groups <= 2, "{groups}");
         let mut starts = Vec::new();
-        let _ = table.visit_back(&query, |row| {
+        let _ = table.visit(&query, Order::Back, |row| {
             starts.push(row.start()[0]);
             ControlFlow::<()>::Continue(())
         });
@@ -1004,7 +1055,7 @@ mod tests {
         assert!(bytes - 8 <= 6, "{bytes}");
         for i in (0..number).step_by(7919) {
             let mut found = Vec::new();
-            let _ = table.visit_back(&at(i), |row| {
+            let _ = table.visit(&at(i), Order::Back, |row| {
                 found.push((row.value(0) >> list.spread(), row.value(1), bounds(row)));
                 ControlFlow::<()>::Continue(())
             });

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
 
-use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Row, Rows};
+use crate::boxes::{Bounds, Order};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::log::base::Base;
 use crate::log::model::{Record, Selections};
@@ -125,10 +125,20 @@ impl DatasetIndex {
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
+        visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit(query, Order::Back, visit)
+    }
+
+    /// As [`DatasetIndex::visit_back`], with the records in this order.
+    pub fn visit<B>(
+        &self,
+        query: &Bounds,
+        order: Order,
         mut visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.records
-            .visit_back(query, |row| visit(&self.record(row)))?;
+            .visit(query, order, |row| visit(&self.record(row)))?;
         match &self.shared.base {
             Some(base) => base.visit_back(query, visit),
             None => ControlFlow::Continue(()),
@@ -142,9 +152,19 @@ impl DatasetIndex {
         query: &Bounds,
         mut visit: impl FnMut(&Record<'_>, Option<&Numbered>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.records.visit_back(query, |row| {
+        self.records.visit(query, Order::Back, |row| {
             visit(&self.record(row), self.shared.selection(row))
         })
+    }
+
+    /// False where no record, and no data below them, has all of `query`. Looks at no record.
+    pub fn may_cover(&self, query: &Bounds) -> bool {
+        self.has_base() || self.records.may_cover(query)
+    }
+
+    /// Whether records and blocks are stored in the order in which they apply. Then a query need not sort what it finds.
+    pub fn is_in_order(&self) -> bool {
+        self.query_memory == 0
     }
 
     /// Whether some record has several blocks.
@@ -216,10 +236,12 @@ impl Rows for PackedRecords<'_> {
     fn count(&self, row: usize, dim: usize) -> u64 {
         self.list.row(self.numbers[row] as usize)[self.list.rank() + dim]
     }
-    fn put(&self, row: usize, cells: &mut [u64]) {
+    fn value(&self, row: usize, value: usize) -> u64 {
         let number = self.numbers[row];
-        cells.copy_from_slice(self.list.row(number as usize));
-        cells[2 * self.list.rank()] = u64::from(number);
+        match value {
+            0 => u64::from(number),
+            _ => self.list.row(number as usize)[2 * self.list.rank() + value],
+        }
     }
 }
 

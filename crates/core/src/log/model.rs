@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::lattice::Lattice;
 use super::numbers::Conversion;
-use crate::boxes::Bounds;
 use crate::boxes::packed::{PackedBoxes, Rows};
+use crate::boxes::{Bounds, Order};
 use crate::buffers::with_room;
 use crate::memory::Reserved;
 use crate::task::Task;
@@ -147,17 +147,18 @@ impl Selection {
         }
     }
 
-    /// Calls `visit` with start and count of each block that touches `query`, and the number of elements before it.
-    /// It goes from the last block to the first, until `visit` breaks.
-    fn visit_back<B>(
+    /// Calls `visit` with start and count of each block that touches `query`, and the number of elements before it, in
+    /// this order, until `visit` breaks.
+    fn visit<B>(
         &self,
         query: &Bounds,
+        order: Order,
         mut visit: impl FnMut(&[u64], &[u64], u64) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match &self.blocks {
-            SelectionBlocks::Listed(boxes) => {
-                boxes.visit_back(query, |row| visit(row.start(), row.count(), row.value(0)))
-            }
+            SelectionBlocks::Listed(boxes) => boxes.visit(query, order, |row| {
+                visit(row.start(), row.count(), row.value(0))
+            }),
             SelectionBlocks::Strided(lattice) => lattice.visit_back(query, visit),
         }
     }
@@ -235,13 +236,8 @@ impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, 
     fn count(&self, row: usize, dim: usize) -> u64 {
         (self.count)(self.number(row), dim)
     }
-    fn put(&self, row: usize, cells: &mut [u64]) {
-        let block = self.number(row);
-        for d in 0..self.rank {
-            cells[d] = (self.start)(block, d);
-            cells[self.rank + d] = (self.count)(block, d);
-        }
-        cells[2 * self.rank] = self.before[row];
+    fn value(&self, row: usize, _: usize) -> u64 {
+        self.before[row]
     }
 }
 
@@ -411,12 +407,22 @@ impl<'a> Record<'a> {
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
+        visit: impl FnMut(Block<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit(query, Order::Back, visit)
+    }
+
+    /// As [`Record::visit_back`], in this order.
+    pub fn visit<B>(
+        &self,
+        query: &Bounds,
+        order: Order,
         mut visit: impl FnMut(Block<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self.selection {
             None => visit(self.whole()),
             Some(selection) if !self.has_lead => {
-                selection.visit_back(query, |start, count, before| {
+                selection.visit(query, order, |start, count, before| {
                     visit(Block {
                         start,
                         count,
@@ -426,7 +432,7 @@ impl<'a> Record<'a> {
             }
             Some(selection) => {
                 let (mut start, mut count) = (self.start.to_vec(), self.count.to_vec());
-                selection.visit_back(&without_lead(query), |inner, sides, before| {
+                selection.visit(&without_lead(query), order, |inner, sides, before| {
                     start[1..].copy_from_slice(inner);
                     count[1..].copy_from_slice(sides);
                     visit(Block {
@@ -484,7 +490,9 @@ mod tests {
             start: Vec::new(),
             end: Vec::new(),
         };
-        let found = s.visit_back(&everywhere, |_, _, before| ControlFlow::Break(before));
+        let found = s.visit(&everywhere, Order::Back, |_, _, before| {
+            ControlFlow::Break(before)
+        });
         assert_eq!(found, ControlFlow::Break(2));
     }
 

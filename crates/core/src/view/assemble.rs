@@ -154,6 +154,10 @@ impl Assembly<'_> {
         chunk: &mut [u8],
     ) -> Result<BTreeSet<usize>, String> {
         fill(chunk, self.form.fill);
+        if let Some(sources) = self.put_apart(records, chunk)? {
+            self.translate_references(chunk);
+            return Ok(sources);
+        }
         let mut sources = BTreeSet::new();
         // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
         // several records in one place.
@@ -185,6 +189,30 @@ impl Assembly<'_> {
         sources.extend(pieces.used);
         self.translate_references(chunk);
         Ok(sources)
+    }
+
+    /// Puts the elements of records into `chunk` in whatever order is the fastest. `None` where the order matters, or a
+    /// record cannot be read, which a later one may hide: then [`Assembly::put`] puts all of them there once more.
+    fn put_apart(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<Option<BTreeSet<usize>>, String> {
+        if self.unwritten.is_some() || !records.may_be_apart() {
+            return Ok(None);
+        }
+        let mut pieces = Pieces::new(self.task, self.sources, self.form.size);
+        let found = records.runs_apart(self.task, |record, run| {
+            let is_raw = matches!(record.stored.encoding, Encoding::Raw | Encoding::Converted);
+            if !is_raw || record.fault.is_some() {
+                return Err("a record that is not read as it lies".into());
+            }
+            pieces.add(record, run, chunk)
+        });
+        if found.and_then(|_| pieces.copy(chunk)).is_ok() {
+            return Ok(Some(pieces.used));
+        }
+        self.task.finish().map(|()| None)
     }
 
     /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
@@ -292,7 +320,88 @@ pub fn decode_record(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::boxes::Bounds;
+    use crate::index::DatasetIndex;
+    use crate::log::DatasetRecords;
+    use crate::log::records::RecordList;
+    use crate::log::source_dir::SourceDir;
+
+    /// Records of one block each, at these places of a row of 3,000 elements of a byte.
+    fn index_of(task: &Task, blocks: &[(u64, u64)]) -> DatasetIndex {
+        let mut records = RecordList::new(task, 1, blocks.len()).unwrap();
+        let mut offset = 0;
+        for (order, (start, count)) in (0..).zip(blocks) {
+            let stored = StoredBytes {
+                source: 0,
+                offset,
+                len: *count,
+                encoding: Encoding::Raw,
+            };
+            records
+                .push_block(stored, order, &[*start], &[*count])
+                .unwrap();
+            offset += count + 1;
+        }
+        records.put_in_order().unwrap();
+        let found = DatasetRecords {
+            records,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        };
+        DatasetIndex::of(task, found, &[]).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Blocks that tile a row, in any order, and some that lie over these.
+        #[test]
+        fn the_last_record_wins_in_whatever_order_they_are_stored(
+            tiles in Just((0..600).collect::<Vec<u64>>()).prop_shuffle(),
+            over in prop::collection::vec((0usize..600, 0u64..2990, 1u64..10), 0..3),
+            (start, len) in (0u64..2000, 1u64..1000),
+        ) {
+            let mut blocks: Vec<(u64, u64)> = tiles.iter().map(|tile| (tile * 5, 4)).collect();
+            for (at, start, count) in over {
+                blocks.insert(at, (start, count));
+            }
+            let log: Vec<u8> = (0..6000u32).map(|n| (n * 31 % 251 + 1) as u8).collect();
+            let (mut wanted, mut offset) = (vec![0; 3000], 0);
+            for (start, count) in &blocks {
+                for element in *start..start + count {
+                    wanted[element as usize] = log[offset];
+                    offset += 1;
+                }
+                offset += 1;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("log"), &log).unwrap();
+            let held = SourceDir::open(dir.path()).unwrap();
+            let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+            let task = Task::unlimited();
+            let index = index_of(&task, &blocks);
+            // Otherwise this tests nothing.
+            prop_assert!(!index.is_in_order());
+            let assembly = Assembly {
+                task: &task,
+                form: ElementForm { size: 1, fill: &[], filters: &[], references: &[] },
+                sources: &sources,
+                unwritten: None,
+                addresses: &[],
+                plans: None,
+                decoded: &|_| Err("not raw".into()),
+            };
+            let bounds = Bounds { start: vec![start], end: vec![start + len] };
+            let indexes = [&index];
+            let records = BoxRecords { indexes: &indexes, bounds: &bounds, sides: &[len] };
+            let mut chunk = vec![0; len as usize];
+            assembly.put(&records, &mut chunk).unwrap();
+            prop_assert_eq!(&chunk, &wanted[start as usize..(start + len) as usize]);
+        }
+    }
 
     #[test]
     fn fill_values_repeat() {

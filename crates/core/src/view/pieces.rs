@@ -1,6 +1,6 @@
 //! Reading many runs of elements into a chunk with few reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::resolve::Run;
@@ -24,25 +24,28 @@ const BATCH: usize = 1 << 18;
 /// of the chunk, so they can be read in the order in which they lie in the files.
 pub struct Pieces<'a> {
     task: &'a Task,
-    /// The memory of `list` and `scratch`.
+    /// The memory of `lists` and `scratch`.
     reservation: Reservation,
     sources: &'a [SourceFile],
     /// Size of an element of the chunk, in bytes.
     element: u64,
     /// The conversions of all pieces, each once.
     conversions: Vec<Conversion>,
-    list: Vec<Piece>,
+    /// What was collected.
+    lists: BTreeMap<Way, Vec<Piece>>,
+    /// Pieces in all lists.
+    collected: usize,
     scratch: Vec<u8>,
     /// The source files that pieces were read from.
     pub used: BTreeSet<usize>,
 }
 
+/// The source file of pieces, and the number of their conversion in [`Pieces::conversions`].
+type Way = (u16, Option<u8>);
+
 /// A run, in bytes. There may be many of them, so it is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    source: u16,
-    /// Number in [`Pieces::conversions`].
-    conversion: Option<u8>,
     /// In the source file.
     offset: u64,
     /// Length in the source file.
@@ -59,7 +62,8 @@ impl<'a> Pieces<'a> {
             sources,
             element,
             conversions: Vec::new(),
-            list: Vec::new(),
+            lists: BTreeMap::new(),
+            collected: 0,
             scratch: Vec::new(),
             used: BTreeSet::new(),
         }
@@ -72,92 +76,93 @@ impl<'a> Pieces<'a> {
         run: Run,
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
-        let piece = self.piece(record, run);
+        let in_log = element_in_log(record, self.element);
+        let piece = piece(record, run, in_log, self.element);
         let piece = piece.ok_or("a piece past 2^64 bytes")?;
-        self.reservation.push(&mut self.list, piece)?;
-        if self.list.len() < BATCH {
+        let conversion = record.conversion.map(|c| self.number_of(c)).transpose();
+        let way = (record.stored.source, conversion?);
+        let list = self.lists.entry(way).or_default();
+        self.reservation.push(list, piece)?;
+        self.collected += 1;
+        if self.collected < BATCH {
             return Ok(());
         }
         self.copy(chunk)
     }
 
-    /// `None` past 2^64 bytes.
-    fn piece(&mut self, record: &Record<'_>, run: Run) -> Option<Piece> {
-        let conversion = match record.conversion {
-            Some(conversion) => Some(u8::try_from(self.number_of(conversion)).ok()?),
-            None => None,
-        };
-        let in_log = element_in_log(record, self.element);
-        let start = run.in_record.checked_mul(in_log)?;
-        Some(Piece {
-            source: record.stored.source,
-            conversion,
-            offset: record.stored.offset.checked_add(start)?,
-            stored: run.len.checked_mul(in_log)?,
-            to: run.in_chunk.checked_mul(self.element)?,
-        })
-    }
-
-    fn number_of(&mut self, conversion: &Conversion) -> usize {
+    fn number_of(&mut self, conversion: &Conversion) -> std::result::Result<u8, String> {
         let known = self.conversions.iter().position(|c| c == conversion);
-        known.unwrap_or_else(|| {
+        let number = known.unwrap_or_else(|| {
             self.conversions.push(*conversion);
             self.conversions.len() - 1
-        })
-    }
-
-    fn conversion_of(&self, piece: &Piece) -> Option<Conversion> {
-        let number = piece.conversion?;
-        self.conversions.get(usize::from(number)).copied()
+        });
+        u8::try_from(number).map_err(|_| "more conversions than there are types".into())
     }
 
     /// Reads all that was collected into the chunk.
     pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), String> {
-        let mut list = std::mem::take(&mut self.list);
-        // Most come in descending order, which this sort reverses fast.
-        list.sort_unstable_by_key(|piece| (piece.source, piece.offset));
+        let mut lists = std::mem::take(&mut self.lists);
+        let copied = lists
+            .iter_mut()
+            .try_for_each(|(way, list)| self.copy_list(*way, list, chunk));
+        (self.lists, self.collected) = (lists, 0);
+        copied
+    }
+
+    fn copy_list(
+        &mut self,
+        (source, conversion): Way,
+        list: &mut Vec<Piece>,
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), String> {
+        let conversion = conversion.and_then(|at| self.conversions.get(usize::from(at)).copied());
+        self.used.insert(usize::from(source));
+        let source = &self.sources[usize::from(source)];
+        // Many come in descending order, which this sort reverses fast.
+        list.sort_unstable_by_key(|piece| piece.offset);
         let mut rest = list.as_slice();
-        while let Some(first) = rest.first() {
+        while !rest.is_empty() {
             self.task.check()?;
-            self.used.insert(usize::from(first.source));
             let (span, end) = span(rest);
             let (now, later) = rest.split_at(span);
             rest = later;
             match now {
-                [one] => self.copy_one(one, chunk)?,
+                [one] => self.copy_one(source, conversion, one, chunk)?,
                 // The bytes between them may be missing from the file: then each piece is read by itself.
-                _ => self.copy_span(first, now, end, chunk).or_else(|_| {
-                    let mut each = now.iter();
-                    each.try_for_each(|one| self.copy_one(one, chunk))
-                })?,
+                _ => self
+                    .copy_span(source, conversion, now, end, chunk)
+                    .or_else(|_| {
+                        let mut each = now.iter();
+                        each.try_for_each(|one| self.copy_one(source, conversion, one, chunk))
+                    })?,
             }
         }
-        self.list = list;
-        self.list.clear();
+        list.clear();
         Ok(())
     }
 
     fn copy_span(
         &mut self,
-        first: &Piece,
+        source: &SourceFile,
+        conversion: Option<Conversion>,
         pieces: &[Piece],
         end: u64,
         chunk: &mut [u8],
     ) -> std::result::Result<(), String> {
-        let source = &self.sources[usize::from(first.source)];
-        let len = (end - first.offset) as usize;
+        let begin = pieces[0].offset;
+        let len = (end - begin) as usize;
         let more = len.saturating_sub(self.scratch.len());
         self.reservation.make_room(&mut self.scratch, more)?;
-        let stored = first_bytes(&mut self.scratch, len);
+        let span = first_bytes(&mut self.scratch, len);
         source
-            .read_exact_at(stored, first.offset)
+            .read_exact_at(span, begin)
             .map_err(|e| e.to_string())?;
+        let span = &*span;
         for piece in pieces {
-            let stored = range(piece.offset - first.offset, piece.stored);
-            let stored = stored.and_then(|range| self.scratch.get(range));
+            let stored = range(piece.offset - begin, piece.stored);
+            let stored = stored.and_then(|range| span.get(range));
             let stored = stored.ok_or("a piece that was not read")?;
-            let conversion = self.conversion_of(piece);
-            let target = target(piece, &conversion, chunk)?;
+            let target = target(piece, conversion, chunk)?;
             match conversion {
                 Some(conversion) => conversion.convert(stored, target),
                 None => target.copy_from_slice(stored),
@@ -167,13 +172,27 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads one piece. Its length does not change how much memory that takes.
-    fn copy_one(&mut self, piece: &Piece, chunk: &mut [u8]) -> std::result::Result<(), String> {
-        let source = &self.sources[usize::from(piece.source)];
-        let conversion = self.conversion_of(piece);
-        let target = target(piece, &conversion, chunk)?;
+    fn copy_one(
+        &mut self,
+        source: &SourceFile,
+        conversion: Option<Conversion>,
+        piece: &Piece,
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), String> {
+        let target = target(piece, conversion, chunk)?;
         let read = read_elements(source, piece.offset, conversion, target, &mut self.scratch);
         read.map_err(|e| e.to_string())
     }
+}
+
+/// The bytes of a run, whose elements have `in_log` bytes in the log and `element` in the chunk. `None` past 2^64 bytes.
+fn piece(record: &Record<'_>, run: Run, in_log: u64, element: u64) -> Option<Piece> {
+    let start = run.in_record.checked_mul(in_log)?;
+    Some(Piece {
+        offset: record.stored.offset.checked_add(start)?,
+        stored: run.len.checked_mul(in_log)?,
+        to: run.in_chunk.checked_mul(element)?,
+    })
 }
 
 /// Size of a record's elements in the log, in bytes. `element`: their size in the dataset.
@@ -207,7 +226,7 @@ pub fn read_elements(
 /// The bytes of the chunk that a piece fills.
 fn target<'a>(
     piece: &Piece,
-    conversion: &Option<Conversion>,
+    conversion: Option<Conversion>,
     chunk: &'a mut [u8],
 ) -> std::result::Result<&'a mut [u8], String> {
     let len = match conversion {
@@ -244,9 +263,8 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
     let mut taken = 1;
     for piece in &pieces[1..] {
         let piece_end = piece.offset.saturating_add(piece.stored);
-        let near = piece.source == first.source
-            && piece.offset <= end.saturating_add(GAP)
-            && piece_end.max(end) - first.offset <= SPAN;
+        let near =
+            piece.offset <= end.saturating_add(GAP) && piece_end.max(end) - first.offset <= SPAN;
         if !near {
             break;
         }
@@ -263,11 +281,9 @@ mod tests {
     #[test]
     fn near_pieces_are_read_at_once_far_ones_are_not() {
         let piece = |offset, len| Piece {
-            source: 0,
             offset,
             stored: len,
             to: 0,
-            conversion: None,
         };
         let near = [piece(0, 10), piece(50, 10), piece(100, 10)];
         assert_eq!(span(&near), (3, 110));
@@ -323,6 +339,6 @@ mod tests {
 
     #[test]
     fn a_piece_is_small() {
-        assert_eq!(size_of::<Piece>(), 32);
+        assert_eq!(size_of::<Piece>(), 24);
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::bitmap::CoverageBitmap;
 use super::map::Placement;
 use super::pieces::element_in_log;
-use crate::boxes::Bounds;
+use crate::boxes::{Bounds, Order};
 use crate::index::DatasetIndex;
 use crate::log::model::{Block, Encoding, Record, StoredBytes};
 use crate::log::numbers::Conversion;
@@ -64,6 +64,10 @@ impl ChunkResolver<'_> {
         &self,
         found: impl FnOnce(&Record<'_>, &Block<'_>) -> T,
     ) -> Option<T> {
+        // To find the last of many may mean to sort them.
+        if !self.index.may_cover(&self.bounds) {
+            return None;
+        }
         let mut found = Some(found);
         let last = self.index.visit_back(&self.bounds, |record| {
             record.visit_back(&self.bounds, |block| {
@@ -190,6 +194,33 @@ impl BoxRecords<'_> {
     pub fn runs(
         &self,
         task: &Task,
+        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
+    ) -> Result<u64, String> {
+        self.runs_in(Order::Back, task, take)
+    }
+
+    /// As [`BoxRecords::runs`], but in the order in which the index has them, and without their blocks. That is faster, and
+    /// the same as long as no element lies in two records: fails at the first that does.
+    pub fn runs_apart(
+        &self,
+        task: &Task,
+        mut take: impl FnMut(&Record<'_>, Run) -> Result<(), String>,
+    ) -> Result<u64, String> {
+        self.runs_in(Order::Any, task, |record, _, run| take(record, run))
+    }
+
+    /// Whether [`BoxRecords::runs_apart`] takes less work than [`BoxRecords::runs`], and may succeed.
+    pub fn may_be_apart(&self) -> bool {
+        match self.indexes {
+            [index] => !index.is_in_order() && !index.has_base(),
+            _ => false,
+        }
+    }
+
+    fn runs_in(
+        &self,
+        order: Order,
+        task: &Task,
         mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
     ) -> Result<u64, String> {
         let memory = self.indexes.iter().map(|index| index.query_memory());
@@ -198,9 +229,10 @@ impl BoxRecords<'_> {
         let mut covered = CoverageBitmap::new(task, elements, self.bounds.count().product())?;
         let mut overlap = Overlap::new(self.sides, self.bounds);
         let mut visit = |record: &Record<'_>| {
-            record.visit_back(self.bounds, |block| {
+            record.visit(self.bounds, order, |block| {
                 let mut taken = task.check();
                 overlap.runs(&block, |all| {
+                    let before = covered.missing();
                     covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {
                         let run = Run {
                             in_record: all.in_record.saturating_add(start - all.in_chunk),
@@ -211,17 +243,23 @@ impl BoxRecords<'_> {
                             taken = take(record, &block, run);
                         }
                     });
+                    if order == Order::Any && before - covered.missing() < all.len {
+                        taken = Err("records that overlap".into());
+                    }
                     taken.is_ok()
                 });
                 match taken {
                     Err(reason) => ControlFlow::Break(Err(reason)),
-                    Ok(()) if covered.missing() == 0 => ControlFlow::Break(Ok(())),
+                    // In any order one that overlaps may still come.
+                    Ok(()) if covered.missing() == 0 && order == Order::Back => {
+                        ControlFlow::Break(Ok(()))
+                    }
                     Ok(()) => ControlFlow::Continue(()),
                 }
             })
         };
         let mut indexes = self.indexes.iter().rev();
-        let stopped = indexes.try_for_each(|index| index.visit_back(self.bounds, &mut visit));
+        let stopped = indexes.try_for_each(|index| index.visit(self.bounds, order, &mut visit));
         match stopped {
             ControlFlow::Break(Err(reason)) => Err(reason),
             _ => Ok(covered.missing()),
