@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
-use h5logfs::cli::{check, examples, export, inspect, ls, pages, recover, scan_server};
+use h5logfs::cli::{check, examples, export, inspect, ls, pages, recover, report, scan_server};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -30,6 +30,7 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
+    Report(report::ReportArgs),
     Recover(recover::RecoverArgs),
     #[command(hide = true)]
     Pages(pages::PagesArgs),
@@ -87,6 +88,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
+        Command::Report(args) => with_log(|| report::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),
         Command::Pages(args) => pages::run(args, command_line()),
     }

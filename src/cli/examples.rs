@@ -14,7 +14,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 9] = [
+const EXAMPLES: [(&str, &[Example]); 10] = [
     (
         "mount",
         &[
@@ -85,6 +85,19 @@ const EXAMPLES: [(&str, &[Example]); 9] = [
             example(
                 "A log with large datasets:",
                 "h5logfs check --cache-size 2G --scan-cpu 600 steps.h5",
+            ),
+        ],
+    ),
+    (
+        "report",
+        &[
+            example(
+                "A page with pictures of what is written:",
+                "h5logfs report steps.h5 -o steps.html",
+            ),
+            example(
+                "All logs of a job, with dimensions 0 and 1 of each dataset:",
+                "h5logfs report --axes 0,1 -o run42.html /data/run42/*.h5",
             ),
         ],
     ),

@@ -357,7 +357,7 @@ fn lossy<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Err
 }
 
 /// A flush ends with a write to the journal, a close with one to the log file.
-fn last_write(snapshot: &Snapshot) -> Option<Timestamp> {
+pub fn last_write(snapshot: &Snapshot) -> Option<Timestamp> {
     let files = snapshot.sources.iter().chain(&snapshot.journal);
     let times = files.filter_map(|file| {
         let (seconds, nanoseconds) = file.identity.modified;

@@ -10,6 +10,7 @@ pub mod mount;
 pub mod output;
 pub mod pages;
 pub mod recover;
+pub mod report;
 pub mod scan_server;
 pub mod suggest;
 mod table;

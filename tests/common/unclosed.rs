@@ -20,8 +20,25 @@ pub struct Log {
     saved: (usize, usize),
 }
 
+/// One write of bytes.
+pub struct Block {
+    /// Number of the dataset.
+    pub dataset: i32,
+    pub start: Vec<u64>,
+    pub count: Vec<u64>,
+    pub values: Vec<u8>,
+}
+
+/// The definition of `/d`.
+const BYTES: &str = r#"{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}"#;
+
 impl Log {
     pub fn begin(path: &Path) -> Self {
+        Log::of_datasets(path, &[BYTES.to_owned()])
+    }
+
+    /// A log of datasets that their definitions describe.
+    pub fn of_datasets(path: &Path, definitions: &[String]) -> Self {
         let mut data = vec![0; FRONT];
         data[..64]
             .copy_from_slice(b"h5logfs log that was not closed. Its journal lies beside it.  \n\n");
@@ -39,9 +56,9 @@ impl Log {
         log.line(&format!(
             r#"{{"journal":1,"file":"{id}","writer":"a test","ranks":2,"subfiles":0,"config":10}}"#
         ));
-        log.line(
-            r#"{"define":{"dataset":{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}}}"#,
-        );
+        for definition in definitions {
+            log.line(&format!(r#"{{"define":{{"dataset":{definition}}}}}"#));
+        }
         log.save();
         log
     }
@@ -87,23 +104,35 @@ impl Log {
 
     /// What one rank adds in the flush to come: writes of values at a place.
     pub fn extent(&mut self, rank: u32, writes: &[(u64, &[u8])]) {
-        let entries_len = 44 * writes.len();
-        let data_len: usize = writes.iter().map(|w| w.1.len()).sum();
+        let blocks: Vec<_> = writes
+            .iter()
+            .map(|(start, values)| Block {
+                dataset: 0,
+                start: vec![*start],
+                count: vec![values.len() as u64],
+                values: values.to_vec(),
+            })
+            .collect();
+        self.extent_of(rank, &blocks);
+    }
+
+    /// The same with blocks of any rank, in any dataset.
+    pub fn extent_of(&mut self, rank: u32, blocks: &[Block]) {
+        let size = |block: &Block| 28 + 16 * block.start.len();
+        let entries_len: usize = blocks.iter().map(size).sum();
+        let data_len: usize = blocks.iter().map(|block| block.values.len()).sum();
         let mut offset = self.data.len() + 64 + entries_len;
         let mut entries = Vec::new();
-        for (start, values) in writes {
-            for word in [44i32, 0, 0] {
+        for block in blocks {
+            for word in [size(block) as i32, block.dataset, 0] {
                 entries.extend(word.to_le_bytes());
             }
-            for word in [
-                offset as u64,
-                values.len() as u64,
-                *start,
-                values.len() as u64,
-            ] {
+            let len = block.values.len();
+            let place = [offset as u64, len as u64];
+            for word in place.iter().chain(&block.start).chain(&block.count) {
                 entries.extend(word.to_le_bytes());
             }
-            offset += values.len();
+            offset += len;
         }
         let mut header = b"h5lgxtnt".to_vec();
         header.extend(rank.to_le_bytes());
@@ -115,8 +144,8 @@ impl Log {
         header.extend(crc32(&header).to_le_bytes());
         self.data.extend(header);
         self.data.extend(entries);
-        for (_, values) in writes {
-            self.data.extend_from_slice(values);
+        for block in blocks {
+            self.data.extend_from_slice(&block.values);
         }
     }
 

@@ -18,6 +18,7 @@ mod mirror;
 mod netcdf;
 mod permissions;
 mod recover;
+mod report;
 mod shown;
 mod stats;
 mod survival;

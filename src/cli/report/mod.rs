@@ -1,0 +1,312 @@
+//! `h5logfs report`: logs as a page for a browser, with pictures of what was written.
+//!
+//! * `page`: the page, and the text of it.
+//! * `svg`: its pictures.
+
+mod page;
+mod svg;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use jiff::Timestamp;
+
+use super::ViewArgs;
+use super::target::{Target, Wish, originals};
+use super::unclosed::Unclosed;
+use h5logfs_core::diagnostic::{Diagnostic, Severity};
+use h5logfs_core::journal::JobState;
+use h5logfs_core::log::origins::Timeline;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::scan::overwrite::Originals;
+use h5logfs_core::snapshot::{Content, Dataset, Storage};
+use h5logfs_core::view::View;
+use h5logfs_core::view::coverage::{CoverageMap, Wanted};
+
+/// Cells of the largest picture.
+const MOST_ROWS: usize = 100;
+const MOST_COLUMNS: usize = 200;
+/// Cells of all pictures of one file: many datasets get smaller ones, down to [`FEWEST_CELLS`].
+const CELLS_OF_FILE: usize = 160_000;
+const FEWEST_CELLS: usize = 400;
+/// Flushes and ranks that a timeline shows one by one.
+const MOST_FLUSHES: usize = 120;
+const MOST_RANKS: usize = 64;
+
+/// Make a page of logs for a browser: what is written of each dataset, and by which flush and rank
+#[derive(Debug, Clone, Args)]
+// Here -o is the file to write.
+#[command(mut_arg("options", |options| options.short(None).long("option")))]
+pub struct ReportArgs {
+    /// The log files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The page to write, which appears when it is complete; or -, for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+
+    /// Replace OUT if it exists; but never a file of a log that is still needed
+    #[arg(long)]
+    pub force: bool,
+
+    /// The dimensions, from 0, that pictures show from top to bottom and from left to right. Without it, the two largest
+    #[arg(long, value_name = "A,B", value_parser = axes)]
+    pub axes: Option<(usize, usize)>,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+fn axes(text: &str) -> Result<(usize, usize), String> {
+    let parsed = text.split_once(',').and_then(|(rows, columns)| {
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        Some((number(rows)?, number(columns)?))
+    });
+    match parsed {
+        Some((rows, columns)) if rows != columns => Ok((rows, columns)),
+        _ => Err("expected two different dimensions, such as 0,2".into()),
+    }
+}
+
+pub fn run(args: ReportArgs) -> Result<()> {
+    let settings = args.view.settings()?;
+    let wish = Wish {
+        out: &args.output,
+        force: args.force,
+        settings: &settings,
+        form: "a page",
+    };
+    let target = Target::new(&wish, all_originals(&args.files, &settings))?;
+    let files: Vec<FileReport> = args
+        .files
+        .iter()
+        .map(|file| FileReport::of(file, &args))
+        .collect();
+    let page = page::page(&files);
+    let written = target.create().and_then(|mut output| {
+        output.write(page.as_bytes())?;
+        output.finish()
+    });
+    written.with_context(|| format!("cannot write {}", target.name()))?;
+    let failed = files.iter().filter(|file| file.content.is_err()).count();
+    ensure!(
+        failed == 0,
+        "{failed} of {} files cannot be read: the page tells why",
+        files.len()
+    );
+    Ok(())
+}
+
+/// What must not be written over. What is not there cannot be.
+fn all_originals(files: &[PathBuf], settings: &Settings) -> Originals {
+    let found = files
+        .iter()
+        .filter_map(|file| originals(file, settings).ok());
+    found.fold(Originals::default(), Originals::with)
+}
+
+/// What the page says of one file.
+struct FileReport {
+    /// As the user calls it.
+    name: String,
+    /// Or why it cannot be read.
+    content: Result<LogReport>,
+}
+
+/// What it says of one log.
+struct LogReport {
+    layout: &'static str,
+    state: &'static str,
+    /// What a user should know.
+    notes: Vec<String>,
+    faults: Vec<String>,
+    /// Files that hold its bytes.
+    files: usize,
+    /// Length of the canonical file.
+    canonical_bytes: u64,
+    /// The last complete flush of a log that is not closed.
+    flush: Option<u64>,
+    written: Option<Timestamp>,
+    timeline: Timeline,
+    datasets: Vec<DatasetReport>,
+}
+
+/// What it says of one dataset.
+struct DatasetReport {
+    name: String,
+    datatype: String,
+    element_size: u64,
+    dims: Vec<u64>,
+    /// `None` for contiguous storage.
+    chunk: Option<Vec<u64>>,
+    /// Number of its chunks.
+    chunks: u64,
+    content: DatasetContent,
+}
+
+enum DatasetContent {
+    Logged(Box<CoverageMap>),
+    NotLogged,
+    Unreadable(String),
+}
+
+impl FileReport {
+    fn of(file: &Path, args: &ReportArgs) -> Self {
+        let view = args.view.open(file);
+        FileReport {
+            name: file.display().to_string(),
+            content: view.and_then(|view| LogReport::of(file, &view, args)),
+        }
+    }
+}
+
+impl LogReport {
+    fn of(file: &Path, view: &View, args: &ReportArgs) -> Result<Self> {
+        let unclosed = Unclosed::of(file, view);
+        let snapshot = view.snapshot();
+        let (notes, mut faults): (Vec<_>, Vec<_>) =
+            (snapshot.diagnostics.iter()).partition(|d| d.severity == Severity::Note);
+        let of_table = view.diagnostics();
+        if let Ok(of_table) = &of_table {
+            faults.extend(of_table);
+        }
+        let mut faults: Vec<String> = faults.into_iter().map(Diagnostic::to_string).collect();
+        faults.extend(of_table.err().map(|e| e.to_string()));
+        let origins = view.origins()?;
+        let notes = notes.into_iter().chain(&origins.diagnostics);
+        let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
+        notes.extend(unclosed.as_ref().map(Unclosed::to_string));
+        let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
+        let dataset = |(number, dataset): (usize, &Dataset)| {
+            let content = match &dataset.content {
+                Content::Logged { .. } => {
+                    match wanted(dataset)
+                        .and_then(|wanted| Ok(view.coverage(number, &origins, &wanted)?))
+                    {
+                        Ok(map) => DatasetContent::Logged(Box::new(map)),
+                        Err(e) => DatasetContent::Unreadable(e.to_string()),
+                    }
+                }
+                Content::Unreadable(reason) => DatasetContent::Unreadable(reason.clone()),
+                Content::Extent { .. } => DatasetContent::NotLogged,
+            };
+            DatasetReport::of(dataset, view.grid(number).len(), content)
+        };
+        Ok(LogReport {
+            layout: snapshot.log.layout().name(),
+            state: match unclosed.as_ref().map(Unclosed::state) {
+                None => "closed",
+                Some(JobState::Running) => "being written",
+                Some(JobState::Ended) => "left unclosed",
+                Some(JobState::Unknown) => "not closed",
+            },
+            notes,
+            faults,
+            files: files_of(view),
+            canonical_bytes: view.len(),
+            flush: unclosed.map(|_| snapshot.flushes),
+            written: super::ls::last_write(snapshot),
+            timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
+            datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
+        })
+    }
+
+    /// Datasets that have a picture, and their pictures.
+    fn maps(&self) -> impl Iterator<Item = (&DatasetReport, &CoverageMap)> {
+        self.datasets
+            .iter()
+            .filter_map(|dataset| match &dataset.content {
+                DatasetContent::Logged(map) => Some((dataset, &**map)),
+                _ => None,
+            })
+    }
+
+    /// Share of all logged elements that were written; `None` without any.
+    fn covered(&self) -> Option<f64> {
+        let sum = |of: fn(&CoverageMap) -> u128| self.maps().map(|(_, map)| of(map)).sum::<u128>();
+        let all = sum(|map| map.total(|cell| cell.elements));
+        let written = sum(|map| map.total(|cell| cell.written));
+        (all > 0).then(|| written as f64 / all as f64)
+    }
+
+    /// Whether the share is estimated.
+    fn is_estimate(&self) -> bool {
+        self.maps().any(|(_, map)| map.is_estimate())
+    }
+
+    /// Bytes of the canonical file without the chunks that no record touches; `None` where these were not counted.
+    fn bytes_without_unwritten(&self) -> Option<u64> {
+        let unwritten = self
+            .maps()
+            .map(|(dataset, map)| dataset.unwritten_bytes(map));
+        let unwritten = unwritten.sum::<Option<u64>>()?;
+        Some(self.canonical_bytes.saturating_sub(unwritten))
+    }
+}
+
+impl DatasetReport {
+    fn of(dataset: &Dataset, chunks: u64, content: DatasetContent) -> Self {
+        DatasetReport {
+            name: dataset.name.clone(),
+            datatype: dataset.datatype.clone(),
+            element_size: dataset.element_size,
+            dims: dataset.dims.clone(),
+            chunk: match &dataset.storage {
+                Storage::Chunked(chunk) => Some(chunk.clone()),
+                Storage::Contiguous => None,
+            },
+            chunks,
+            content,
+        }
+    }
+
+    /// Bytes of the chunks that no record touches.
+    fn unwritten_bytes(&self, map: &CoverageMap) -> Option<u64> {
+        let (Some(chunk), false) = (&self.chunk, map.has_base) else {
+            return Some(0);
+        };
+        let untouched = self.chunks.saturating_sub(map.pieces.as_ref()?.touched);
+        let elements = chunk.iter().fold(1, |n: u64, side| n.saturating_mul(*side));
+        let bytes = elements.saturating_mul(self.element_size);
+        Some(untouched.saturating_mul(bytes))
+    }
+
+    /// Bytes that records wrote and that later ones hide; `None` where that was not counted.
+    fn hidden_bytes(&self, map: &CoverageMap) -> Option<u128> {
+        if map.is_estimate() || map.is_spread || map.has_base {
+            return None;
+        }
+        let hidden = map.total(|cell| cell.logged.saturating_sub(cell.written));
+        Some(hidden * u128::from(self.element_size))
+    }
+}
+
+/// The picture of one of so many datasets. Fails where it has not the dimensions that the user wants to see.
+fn wanted(dataset: &Dataset, datasets: usize, args: &ReportArgs) -> Result<Wanted> {
+    let rank = dataset.dims.len();
+    if let Some((rows, columns)) = args.axes
+        && rows.max(columns) >= rank
+        && rank > 1
+    {
+        bail!("it has no dimension {}", rows.max(columns));
+    }
+    let cells = (CELLS_OF_FILE / datasets.max(1)).clamp(FEWEST_CELLS, MOST_ROWS * MOST_COLUMNS);
+    // Twice as wide as high.
+    let rows = ((cells / 2) as f64).sqrt() as usize;
+    Ok(Wanted {
+        rows: rows.min(MOST_ROWS),
+        columns: if rank > 1 { cells / rows } else { MOST_COLUMNS },
+        axes: args.axes.filter(|_| rank > 1),
+    })
+}
+
+/// Number of files that hold the log.
+fn files_of(view: &View) -> usize {
+    let sources = view.snapshot().sources.iter();
+    let mut paths: Vec<_> = sources.map(|source| &source.place.path).collect();
+    paths.sort();
+    paths.dedup();
+    paths.len()
+}

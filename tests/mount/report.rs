@@ -1,0 +1,359 @@
+//! `h5logfs report`: the pictures show what was written, cell by cell, and the page obeys nothing that stands in a log.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::PROGRAM;
+use crate::common::people::{copy, corpus};
+use crate::common::readers::said;
+use crate::common::unclosed::{Block, Log};
+
+fn report(dir: &Path, arguments: &[&str]) -> Output {
+    let mut program = Command::new(PROGRAM);
+    let program = program.arg("report").args(arguments).current_dir(dir);
+    program.output().unwrap()
+}
+
+/// The page of these files.
+fn page(dir: &Path, files: &[&str]) -> String {
+    let output = report(dir, &[files, &["--force", "-o", "page.html"]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    fs::read_to_string(dir.join("page.html")).unwrap()
+}
+
+/// Bytes in so many dimensions, written by ranks in flushes.
+struct MadeUp {
+    dims: Vec<u64>,
+    /// Rank, flush from 1, start and count, in the order of the flushes.
+    writes: Vec<(u32, u64, Vec<u64>, Vec<u64>)>,
+}
+
+/// What the model knows of a cell.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Cell {
+    elements: u64,
+    written: u64,
+    logged: u64,
+    rank: u32,
+    flush: u64,
+}
+
+impl MadeUp {
+    fn write(&self, path: &Path, name: &str) {
+        let definition = format!(
+            r#"{{"path":"/{name}","layout":{{"datatype":{{"integer":{{"size":1,"signed":false}}}},"dims":{:?},"max_dims":{:?}}}}}"#,
+            self.dims, self.dims
+        );
+        let mut log = Log::of_datasets(path, &[definition]);
+        for flush in 1..=self.writes.last().unwrap().1 {
+            for (rank, _, start, count) in self.writes.iter().filter(|write| write.1 == flush) {
+                let block = Block {
+                    dataset: 0,
+                    start: start.clone(),
+                    count: count.clone(),
+                    values: vec![7; count.iter().product::<u64>() as usize],
+                };
+                log.extent_of(*rank, &[block]);
+            }
+            log.commit();
+        }
+    }
+
+    /// Element by element, in cells of these sides along some dimensions.
+    fn cells(&self, axes: &[(usize, u64)]) -> Vec<Cell> {
+        let across: Vec<u64> = (axes.iter())
+            .map(|(d, side)| self.dims[*d].div_ceil(*side))
+            .collect();
+        let cell = |at: &[u64]| {
+            axes.iter()
+                .zip(&across)
+                .fold(0, |n, ((d, side), across)| n * across + at[*d] / side)
+        };
+        let mut cells = vec![Cell::default(); across.iter().product::<u64>() as usize];
+        each(&vec![0; self.dims.len()], &self.dims, |at| {
+            cells[cell(at) as usize].elements += 1
+        });
+        let mut seen = HashSet::new();
+        for (rank, flush, start, count) in &self.writes {
+            each(start, count, |at| {
+                let cell = &mut cells[cell(at) as usize];
+                cell.logged += 1;
+                cell.written += u64::from(seen.insert(at.to_vec()));
+                (cell.rank, cell.flush) = (*rank, *flush);
+            });
+        }
+        cells
+    }
+}
+
+fn each(start: &[u64], count: &[u64], mut visit: impl FnMut(&[u64])) {
+    let all: u64 = count.iter().product();
+    for mut number in 0..all {
+        let mut at = start.to_vec();
+        for d in (0..start.len()).rev() {
+            at[d] += number % count[d];
+            number /= count[d];
+        }
+        visit(&at);
+    }
+}
+
+/// A picture of a page.
+struct Picture {
+    /// The title of each cell, row by row; empty where nothing is drawn.
+    titles: Vec<String>,
+    columns: usize,
+    /// The dimensions from top to bottom and from left to right, and how many elements of each a cell has.
+    axes: Vec<(usize, u64)>,
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let start = text
+        .find(before)
+        .unwrap_or_else(|| panic!("no {before} in {text}"))
+        + before.len();
+    let len = text[start..].find(after).unwrap();
+    &text[start..start + len]
+}
+
+fn digits(text: &str) -> u64 {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+/// The first picture of this kind.
+fn picture(page: &str, kind: &str) -> Picture {
+    let figure = between(page, &format!("data-picture=\"{kind}\">"), "</figure>");
+    let svg = between(figure, "<svg class=\"map\"", "</svg>");
+    let sides: Vec<usize> = between(svg, "viewBox=\"0 0 ", "\"")
+        .split(' ')
+        .map(|side| side.parse().unwrap())
+        .collect();
+    let (columns, rows) = (sides[0], sides[1]);
+    let mut titles = vec![String::new(); columns * rows];
+    for path in svg.split("<path ").skip(1) {
+        let title = between(path, "<title>", "</title>");
+        for rectangle in between(path, " d=\"", "\"").split('M').skip(1) {
+            let numbers: Vec<usize> = rectangle
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|number| number.parse().ok())
+                .collect();
+            // x, y, width, height, width
+            let (x, y, width) = (numbers[0], numbers[1], numbers[2]);
+            assert_eq!(numbers[3..], [1, width], "{rectangle}");
+            for cell in &mut titles[y * columns + x..y * columns + x + width] {
+                assert!(cell.is_empty(), "two rectangles cover a cell");
+                *cell = title.to_owned();
+            }
+        }
+    }
+    // "A cell is 5 of dimension 0 by 2 of dimension 2, with …".
+    let caption = between(figure, "<figcaption>", "</figcaption>");
+    let axes = between(caption, "A cell is ", ".")
+        .split(" by ")
+        .map(|axis| {
+            let (side, rest) = axis.split_once(" of dimension ").unwrap();
+            (
+                digits(rest.split(',').next().unwrap()) as usize,
+                digits(side),
+            )
+        });
+    Picture {
+        titles,
+        columns,
+        axes: axes.collect(),
+    }
+}
+
+/// Pages of three logs, of one, two and three dimensions, with gaps, overlaps and partly written cells.
+#[test]
+fn pictures_show_what_was_written_cell_by_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = MadeUp {
+        dims: vec![900],
+        writes: vec![
+            (0, 1, vec![0], vec![300]),
+            (1, 1, vec![411], vec![100]),
+            (0, 2, vec![250], vec![200]),
+            (2, 3, vec![899], vec![1]),
+        ],
+    };
+    let plane = MadeUp {
+        dims: vec![40, 60],
+        writes: vec![
+            (0, 1, vec![0, 0], vec![20, 30]),
+            (1, 1, vec![20, 30], vec![20, 30]),
+            (3, 2, vec![10, 25], vec![5, 10]),
+            (3, 2, vec![39, 0], vec![1, 7]),
+        ],
+    };
+    let space = MadeUp {
+        dims: vec![250, 3, 500],
+        writes: vec![
+            (0, 1, vec![0, 0, 0], vec![100, 1, 500]),
+            (1, 1, vec![90, 1, 33], vec![77, 2, 44]),
+            (1, 2, vec![249, 2, 499], vec![1, 1, 1]),
+        ],
+    };
+    for (name, log) in [("line", &line), ("plane", &plane), ("space", &space)] {
+        log.write(&dir.path().join(name), name);
+        let page = page(dir.path(), &[name]);
+        let shown = picture(&page, "written");
+        assert!(shown.titles.len() <= 20_000 && shown.columns <= 200);
+        let cells = log.cells(&shown.axes);
+        assert_eq!(cells.len(), shown.titles.len(), "{name}: {:?}", shown.axes);
+        for (number, (cell, title)) in cells.iter().zip(&shown.titles).enumerate() {
+            let expected = match cell.written * 10 / cell.elements {
+                _ if cell.written == 0 => String::new(),
+                10 => "all written".to_owned(),
+                tenth => format!("{} to {} % written", 10 * tenth, 10 * tenth + 10),
+            };
+            assert_eq!(
+                *title, expected,
+                "{name}: cell {number} of {:?}",
+                shown.axes
+            );
+        }
+        let by = |kind: &str, number: fn(&Cell) -> u64| {
+            let shown = picture(&page, kind);
+            for (cell, title) in log.cells(&shown.axes).iter().zip(&shown.titles) {
+                let expected = match cell.logged {
+                    0 => String::new(),
+                    _ => format!("{kind} {}", number(cell)),
+                };
+                assert_eq!(*title, expected, "{name}");
+            }
+        };
+        by("rank", |cell| cell.rank.into());
+        by("flush", |cell| cell.flush);
+        let all: u64 = cells.iter().map(|cell| cell.elements).sum();
+        let written: u64 = cells.iter().map(|cell| cell.written).sum();
+        let share = (written as f64 / all as f64 * 1000.0).floor() / 10.0;
+        assert!(
+            page.contains(&format!("<dt>Written</dt><dd>{share:.1} %</dd>")),
+            "{share}"
+        );
+    }
+    // The line was written twice from 250 to 300, and from 411 to 450.
+    let page = page(dir.path(), &["line"]);
+    let shown = picture(&page, "times");
+    for (cell, title) in line.cells(&shown.axes).iter().zip(&shown.titles) {
+        match cell.logged.checked_sub(cell.written) {
+            _ if cell.logged == 0 => assert_eq!(title, ""),
+            Some(0) => assert_eq!(title, "once"),
+            _ => assert!(title.ends_with(" times"), "{title}"),
+        }
+    }
+    assert!(page.contains("<dt>Hidden by later writes</dt><dd>89 B</dd>"));
+    assert!(page.contains("<dt>Last complete flush</dt><dd>3</dd>"));
+    assert!(page.contains("left unclosed"));
+}
+
+#[test]
+fn dimensions_can_be_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = MadeUp {
+        dims: vec![8, 3, 9],
+        writes: vec![(0, 1, vec![0, 2, 4], vec![3, 1, 5])],
+    };
+    space.write(&dir.path().join("log"), "d");
+    let output = report(dir.path(), &["log", "-o", "page.html", "--axes", "1,0"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
+    let shown = picture(&page, "written");
+    assert_eq!(shown.axes, [(1, 1), (0, 1)]);
+    for (cell, title) in space.cells(&shown.axes).iter().zip(&shown.titles) {
+        assert_eq!(title.is_empty(), cell.written == 0);
+    }
+    for axes in ["0,0", "1", "a,b", ""] {
+        let output = report(dir.path(), &["log", "-o", "-", "--axes", axes]);
+        assert!(!output.status.success(), "{axes}");
+    }
+    let output = report(dir.path(), &["log", "-o", "-", "--axes", "0,3"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("it has no dimension 3"));
+}
+
+/// Users choose the names of files and of datasets. A page is one script, which is ours, and needs nothing from elsewhere.
+#[test]
+fn names_are_text_whatever_they_contain() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = r#"<img src=x onerror=alert(1)>"'&<!--"#;
+    let log = MadeUp {
+        dims: vec![4],
+        writes: vec![(0, 1, vec![0], vec![2])],
+    };
+    let escaped = name.replace('"', "\\\"");
+    log.write(&dir.path().join(name), &escaped);
+    let page = page(dir.path(), &[name]);
+    assert!(!page.contains("<img") && !page.contains("<!--"));
+    let shown = "&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;&lt;!--";
+    // In the title, the heading, the table, the details and the labels of pictures.
+    assert!(page.matches(shown).count() >= 5);
+    assert_eq!(page.matches("<script").count(), 1);
+    for elsewhere in ["http:", "https:", "src=\"", "url(", "@import"] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn several_logs_are_one_page_and_a_damaged_one_tells_its_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["nd.log.h5", "bad_foff.log.h5"] {
+        copy(&corpus(&format!("corpus/{name}")), &at(name));
+    }
+    let whole = fs::read(at("nd.log.h5")).unwrap();
+    fs::write(at("cut.h5"), &whole[..whole.len() / 2]).unwrap();
+    Log::usual(&at("dead.h5"));
+    let files = [
+        "nd.log.h5",
+        "cut.h5",
+        "dead.h5",
+        "bad_foff.log.h5",
+        "none.h5",
+    ];
+    let output = report(dir.path(), &[&files[..], &["-o", "page.html"]].concat());
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("2 of 5 files cannot be read"),
+        "{}",
+        said(&output)
+    );
+    let page = fs::read_to_string(at("page.html")).unwrap();
+    assert_eq!(page.matches("<section class=\"file\"").count(), 5);
+    let of_file = |number: usize| {
+        let from = page.find(&format!("id=\"f{number}\"")).unwrap();
+        &page[from..from + page[from..].find("</section>").unwrap()]
+    };
+    assert!(of_file(0).contains("data-picture=\"written\""));
+    assert!(of_file(1).contains("class=\"faults\"") && of_file(1).contains("cut.h5"));
+    assert!(of_file(2).contains("`h5logfs recover dead.h5`"));
+    assert!(of_file(3).contains("class=\"faults\""));
+    assert!(of_file(4).contains("No such file"));
+    // It is not replaced without being asked for.
+    let output = report(dir.path(), &["dead.h5", "-o", "page.html"]);
+    assert!(said(&output).contains("--force"), "{}", said(&output));
+}
+
+#[test]
+fn no_page_takes_the_place_of_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Log::usual(&dir.path().join("dead.h5"));
+    fs::hard_link(log.path(), dir.path().join("other name")).unwrap();
+    let journal = log.journal_path();
+    let journal_name = journal.file_name().unwrap().to_str().unwrap();
+    let before = (fs::read(log.path()).unwrap(), fs::read(&journal).unwrap());
+    for out in ["dead.h5", "other name", journal_name] {
+        let output = report(dir.path(), &["dead.h5", "--force", "-o", out]);
+        assert!(!output.status.success(), "{out}");
+        assert_eq!(
+            before,
+            (fs::read(log.path()).unwrap(), fs::read(&journal).unwrap())
+        );
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
