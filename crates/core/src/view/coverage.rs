@@ -132,7 +132,7 @@ impl View {
     ) -> error::Result<CoverageMap> {
         let task = self.task(None);
         let failed = |reason: String| self.bad_data(number, "all of it".into(), reason);
-        let found = self.records(number)?;
+        let found = self.records_for(&task, number)?;
         let limits = Limits {
             budget: BUDGET,
             box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size),

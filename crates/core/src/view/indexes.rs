@@ -104,10 +104,14 @@ impl View {
 
     /// All records of a logged dataset, with those that later ones hide.
     pub fn records(&self, number: usize) -> Result<DatasetRecords> {
+        self.records_for(&self.task(None), number)
+    }
+
+    /// The same as part of `task`.
+    pub(super) fn records_for(&self, task: &Task, number: usize) -> Result<DatasetRecords> {
         let logged = self.logged(number)?;
-        let task = self.task(None);
-        let table = self.table(&task)?;
-        let found = table.records(&task, &self.sources, &logged, &self.selections);
+        let table = self.table(task)?;
+        let found = table.records(task, &self.sources, &logged, &self.selections);
         let found = found.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
         self.check_unchanged(0..self.sources.len())?;
         Ok(found)
