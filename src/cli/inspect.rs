@@ -3,9 +3,11 @@
 //! * `report`: what is told of a log and of its datasets; also in the form of a list of all records.
 //! * `overview`: the summary, and datasets as a table or as a tree.
 //! * `incomplete`: what is not wholly written.
+//! * `picture`: a dataset as a picture for a terminal.
 
 mod incomplete;
 mod overview;
+mod picture;
 mod report;
 
 use std::io::{self, Write};
@@ -42,7 +44,7 @@ pub struct InspectArgs {
     #[arg(long, conflicts_with = "map")]
     pub incomplete: bool,
 
-    /// Show which bytes of the log make up each chunk of this dataset that has any
+    /// Draw how much of this dataset is written, and show which bytes of the log make up each chunk that has any
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
@@ -133,6 +135,7 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut Output<impl Write>) 
     if json {
         return out.json_array(reports);
     }
+    picture::print(&picture::of(view, number)?, out)?;
     for report in reports {
         report?.print(out)?;
     }

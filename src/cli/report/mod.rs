@@ -1,10 +1,10 @@
 //! `h5logfs report`: logs as a page for a browser, with pictures of what was written.
 //!
-//! * `page`: the page, and the text of it.
-//! * `svg`: its pictures.
+//! * `page`: the page. `words`: its text and numbers. `svg`: its pictures.
 
 mod page;
 mod svg;
+mod words;
 
 use std::path::{Path, PathBuf};
 

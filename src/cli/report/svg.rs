@@ -72,7 +72,7 @@ impl Scale {
         let numbers = map
             .cells
             .iter()
-            .filter(|cell| cell.logged > 0)
+            .filter(|cell| cell.logged.max(cell.written) > 0)
             .filter_map(number);
         let ends = numbers.fold(None, |ends: Option<(u64, u64)>, n| {
             let (least, most) = ends.unwrap_or((n, n));
