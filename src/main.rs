@@ -9,7 +9,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
-use h5logfs::cli::{check, examples, export, inspect, ls, pages, recover, report, scan_server};
+use h5logfs::cli::{
+    check, compact, examples, export, inspect, ls, pages, recover, report, scan_server,
+};
 
 /// Shows log-layout files as canonical HDF5, without conversion.
 #[derive(Debug, Parser)]
@@ -29,6 +31,7 @@ enum Command {
     Ls(ls::LsArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
+    Compact(compact::CompactArgs),
     Check(check::CheckArgs),
     Report(report::ReportArgs),
     Recover(recover::RecoverArgs),
@@ -87,6 +90,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ls(args) => with_log(|| ls::run(args)),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
+        Command::Compact(args) => with_log(|| compact::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
         Command::Report(args) => with_log(|| report::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),

@@ -14,7 +14,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 10] = [
+const EXAMPLES: [(&str, &[Example]); 11] = [
     (
         "mount",
         &[
@@ -75,6 +75,23 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
             example(
                 "Compressed, to be sent elsewhere:",
                 "h5logfs export steps.h5 - | gzip >plain.h5.gz",
+            ),
+        ],
+    ),
+    (
+        "compact",
+        &[
+            example(
+                "A compressed HDF5 file to send, compared with the log:",
+                "h5logfs compact --deflate 4 --shuffle --verify steps.h5 small.h5",
+            ),
+            example(
+                "One dataset of it, and the groups above:",
+                "h5logfs compact --dataset /field steps.h5 field.h5",
+            ),
+            example(
+                "What is left of a damaged log:",
+                "h5logfs compact --skip-damaged steps.h5 rest.h5",
             ),
         ],
     ),

@@ -1,14 +1,12 @@
 //! `h5logfs export`: writes the canonical file to disk, or to standard output.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::ViewArgs;
 use super::target::{Output, Target, Wish, originals};
+use super::{ViewArgs, progress};
 use h5logfs_core::view::View;
 
 /// Bytes written at once.
@@ -52,7 +50,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {
-    let progress = progress(view.len());
+    let progress = progress::bytes(view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
@@ -72,14 +70,4 @@ fn write(view: &View, out: &mut Output) -> Result<()> {
     }
     progress.finish_and_clear();
     Ok(())
-}
-
-fn progress(len: u64) -> ProgressBar {
-    const STYLE: &str = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(len).with_style(style)
 }

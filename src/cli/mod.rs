@@ -1,6 +1,7 @@
 //! The command line, with one module for each subcommand.
 
 pub mod check;
+pub mod compact;
 pub mod config;
 pub mod examples;
 pub mod export;
@@ -9,6 +10,7 @@ pub mod ls;
 pub mod mount;
 pub mod output;
 pub mod pages;
+mod progress;
 pub mod recover;
 pub mod report;
 pub mod scan_server;
@@ -32,7 +34,8 @@ use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::error::Error;
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{self, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::scan::{self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
 
@@ -89,23 +92,48 @@ pub struct ViewArgs {
     pub scan_cpu: u32,
 }
 
+/// What the scan of a log file has found.
+struct Scanned {
+    dir: SourceDir,
+    snapshot: Snapshot,
+    budget: Arc<Budget>,
+}
+
+impl Scanned {
+    fn open(self) -> anyhow::Result<Arc<View>> {
+        Ok(View::open(&self.dir, self.snapshot, self.budget, None)?)
+    }
+}
+
 impl ViewArgs {
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
-        with_log_file(file, || self.open_log(file))
+        with_log_file(file, || self.scan_log(file, Choice::default())?.open())
     }
 
-    fn open_log(&self, file: &Path) -> anyhow::Result<Arc<View>> {
+    /// Scans one log file, or a part of its objects.
+    fn scan(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
+        with_log_file(file, || self.scan_log(file, choice))
+    }
+
+    fn scan_log(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
         descriptors::raise_limit();
         let (dir, name) = SourceDir::of_file(file)?;
-        let settings = self.settings()?;
+        let settings = Settings {
+            choice,
+            ..self.settings()?
+        };
         let dir = dir.with_further(&settings.log_dirs)?;
         let scanner = WorkerPool::start(self.scan_limits())?;
         let budget = Arc::new(Budget::new(self.memory()));
         let task = budget.task(None);
         let snapshot = scan::scan_file(&task, &scanner, &dir, &name, &settings)?;
         let (snapshot, _memory) = snapshot.into_parts();
-        Ok(View::open(&dir, snapshot, budget, None)?)
+        Ok(Scanned {
+            dir,
+            snapshot,
+            budget,
+        })
     }
 
     fn memory(&self) -> MemoryLimits {

@@ -77,6 +77,15 @@ impl Target {
             Target::File(file) => Ok(Output::File(file, file.temporary()?)),
         }
     }
+
+    /// For bytes that come in any order. Standard output gets them when all are there; until then they are in a
+    /// temporary file without a name.
+    pub fn create_unordered(&self) -> Result<Unordered<'_>> {
+        match self {
+            Target::Stdout(file) => Ok(Unordered::Stdout(file, tempfile::tempfile()?)),
+            Target::File(file) => Ok(Unordered::File(file, file.temporary()?)),
+        }
+    }
 }
 
 /// The files of a log that is read, and those behind them if a mount shows them.
@@ -211,6 +220,38 @@ impl Output<'_> {
                 // A hole at the end did not make the file longer.
                 let len = file.stream_position()?;
                 file.as_file().set_len(len)?;
+                file.as_file().sync_all()?;
+                place.name(file)
+            }
+        }
+    }
+}
+
+/// A result whose bytes come in any order.
+pub enum Unordered<'a> {
+    Stdout(&'a File, File),
+    File(&'a NewFile, NamedTempFile),
+}
+
+impl Unordered<'_> {
+    /// Open for reading and writing.
+    pub fn file(&self) -> &File {
+        match self {
+            Unordered::Stdout(_, file) => file,
+            Unordered::File(_, file) => file.as_file(),
+        }
+    }
+
+    /// The file is complete and has so many bytes.
+    pub fn finish(self, len: u64) -> Result<()> {
+        self.file().set_len(len)?;
+        match self {
+            Unordered::Stdout(mut out, mut file) => {
+                file.rewind()?;
+                io::copy(&mut file, &mut out)?;
+                Ok(())
+            }
+            Unordered::File(place, file) => {
                 file.as_file().sync_all()?;
                 place.name(file)
             }

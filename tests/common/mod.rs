@@ -5,6 +5,7 @@
 
 pub mod burst;
 pub mod clock;
+pub mod compacted;
 pub mod connector;
 pub mod damaged;
 pub mod driver;

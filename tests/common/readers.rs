@@ -105,6 +105,27 @@ impl Python {
         self.same_with(&["--as-logged"], got, expected)
     }
 
+    /// Compares many pairs of files at once, since Python is slow to start.
+    pub fn assert_same(&self, pairs: &[(PathBuf, PathBuf)]) {
+        const COMPARE: &str = "
+import sys
+sys.path.insert(0, sys.argv[1])
+import h5same
+pairs, bad = sys.argv[2:], 0
+for got, expected in zip(pairs[::2], pairs[1::2]):
+    print(got)
+    sys.argv = ['h5same', '--as-logged', got, expected]
+    bad += h5same.main() != 0
+sys.exit(bad != 0)
+";
+        let tools = project().join("tests/tools");
+        let paths = pairs.iter().flat_map(|(got, expected)| [got, expected]);
+        let arguments: Vec<&Path> = std::iter::once(tools.as_path())
+            .chain(paths.map(PathBuf::as_path))
+            .collect();
+        self.run(COMPARE, &arguments);
+    }
+
     /// The same, with these options of `h5same.py`.
     pub fn same_with(&self, options: &[&str], got: &Path, expected: &Path) -> Result<(), String> {
         let mut command = self.tool("h5same.py");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::mpirun::{cases, first_seed};
 use crate::common::numbers::Numbers;
-use crate::common::readers::{Python, project, said};
+use crate::common::readers::{Python, said};
 use crate::common::ways::Ways;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 use h5logfs_core::error::Error;
@@ -56,27 +56,6 @@ fn make(
     (made, String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Compares many pairs of files at once, since Python is slow to start.
-fn assert_same(python: &Python, pairs: &[(PathBuf, PathBuf)]) {
-    const COMPARE: &str = "
-import sys
-sys.path.insert(0, sys.argv[1])
-import h5same
-pairs, bad = sys.argv[2:], 0
-for got, expected in zip(pairs[::2], pairs[1::2]):
-    print(got)
-    sys.argv = ['h5same', '--as-logged', got, expected]
-    bad += h5same.main() != 0
-sys.exit(bad != 0)
-";
-    let tools = project().join("tests/tools");
-    let paths = pairs.iter().flat_map(|(got, expected)| [got, expected]);
-    let arguments: Vec<&Path> = std::iter::once(tools.as_path())
-        .chain(paths.map(PathBuf::as_path))
-        .collect();
-    python.run(COMPARE, &arguments);
-}
-
 fn open(path: &Path, chunking: Chunking) -> Result<Arc<View>, Error> {
     let (dir, name) = SourceDir::of_file(path)?;
     let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::from(chunking)))?;
@@ -109,7 +88,7 @@ fn random_logs_are_what_they_stand_for() {
                 pairs.push((got, expected.clone()));
             }
         }
-        assert_same(python, &pairs);
+        python.assert_same(&pairs);
     }
 }
 
@@ -127,7 +106,7 @@ fn logs_of_very_many_chunks() {
         crate::common::encoder::export(&view, &got);
         pairs.push((got, expected));
     }
-    assert_same(&python, &pairs);
+    python.assert_same(&pairs);
 }
 
 /// Reads what there is of a bad log beside what is bad.
@@ -233,7 +212,7 @@ fn chains_that_disagree_are_complaints() {
         assert_eq!(json["complaints"][0], complaints[0]);
         let got = log.with_extension("got");
         crate::common::encoder::export(&view, &got);
-        assert_same(&python, &[(got, expected)]);
+        python.assert_same(&[(got, expected)]);
     }
 }
 
@@ -260,7 +239,7 @@ fn a_mount_shows_logs_to_all_readers() {
         .map(|case| (shown(&case.log), case.expected.clone()))
         .collect();
     for python in Python::all() {
-        assert_same(&python, &pairs);
+        python.assert_same(&pairs);
     }
     for (got, _) in &pairs {
         let dump = Command::new("h5dump").arg(got).output().unwrap();
@@ -294,7 +273,7 @@ fn commands_know_the_layout() {
     }
     assert!(streams > 0);
     for python in Python::all() {
-        assert_same(&python, &pairs);
+        python.assert_same(&pairs);
     }
 }
 

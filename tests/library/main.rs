@@ -7,6 +7,7 @@ mod common;
 mod ahead;
 mod bombs;
 mod classic;
+mod compact;
 mod direct;
 mod fuzz_regressions;
 mod inspect;

@@ -147,6 +147,30 @@ impl<B: HeaderBytes> Image<B> {
         Ok(data)
     }
 
+    /// The fill value of the dataset whose object header is at `header` (IV.A.2.f), in the datatype of the file. Empty stands
+    /// for zeros, and for none.
+    pub fn fill_value(&self, header: u64) -> Result<Vec<u8>> {
+        const HAS_VALUE: u8 = 1 << 5;
+        let message = self.message(header, FILL_VALUE)?;
+        let message = message.ok_or("no fill value message")?;
+        let at = match self.get::<4>(message.data)? {
+            [1, ..] | [2, _, _, 1] => message.data + 4,
+            [3, flags, ..] if flags & HAS_VALUE != 0 => message.data + 2,
+            [2 | 3, ..] => return Ok(Vec::new()),
+            [version, ..] => return Err(format!("fill value message of version {version}")),
+        };
+        let len = self.u32_at(at)?;
+        // 0 is the default fill value, and all bits of a negative length say that there is none.
+        let len = usize::try_from(len as i32).unwrap_or(0);
+        let end = self.end_of(at + 4, len)?;
+        if end > message.data + message.len {
+            return Err("fill value message too short".into());
+        }
+        let mut value = vec![0; len];
+        self.bytes.read(at as u64 + 4, &mut value)?;
+        Ok(value)
+    }
+
     /// The first message of a kind in the object header at `header`.
     fn message(&self, header: u64, kind: u16) -> Result<Option<Message>> {
         let mut found = None;

@@ -59,7 +59,7 @@ use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::{Tables, carries_mark, find_signature};
 use h5logfs_core::memory::Reserved;
 use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::scan::{Chunking, ScanRequest, Scanner, damage};
+use h5logfs_core::scan::{ScanRequest, Scanner, Settings, damage};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::task::Task;
 use layout_objects::LayoutObjects;
@@ -125,7 +125,7 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         }
     };
     let log = find_log(request, &file, source);
-    let scan = |log: Log| scan_log(&file, log, request.settings.chunking);
+    let scan = |log: Log| scan_log(&file, log, request.settings);
     match log.and_then(|log| log.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log(&path, "plain HDF5")),
@@ -173,11 +173,11 @@ fn find_log(
     classic::find_log(request, file, source)
 }
 
-fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snapshot, String> {
+fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Snapshot, String> {
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
-    let chooser = Chooser::new(chunking, log.tables.layout(), files);
+    let chooser = Chooser::new(settings.chunking, log.tables.layout(), files);
     let original = Original {
         file,
         bytes: &Hdf5 {
@@ -187,7 +187,7 @@ fn scan_log(file: &Id, log: Log, chunking: Chunking) -> std::result::Result<Snap
         layout: log.layout.as_ref(),
         is_partial: false,
     };
-    let shown = shown::image(original, &chooser, true)?;
+    let shown = shown::image(original, &chooser, &settings.choice, true)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged().map_err(|e| e.to_string())?;

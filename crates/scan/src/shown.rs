@@ -11,6 +11,7 @@ use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::filters::Filter;
 use h5logfs_core::image::Image;
+use h5logfs_core::scan::Choice;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
 
@@ -39,11 +40,13 @@ pub struct ShownObjects {
 pub fn image(
     original: Original<'_>,
     chooser: &Chooser<'_>,
+    choice: &Choice,
     is_source: bool,
 ) -> Result<ShownObjects> {
     let image = h5::create_in_memory(&original.creation_of_copy()?)?;
     let mut shown = Shown {
         chooser,
+        choice,
         is_source,
         copied_bytes: 0,
         datasets: Vec::new(),
@@ -68,6 +71,7 @@ pub fn image(
 /// Copies datasets: those that anchors stand for, without storage, and those that were never logged.
 struct Shown<'a> {
     chooser: &'a Chooser<'a>,
+    choice: &'a Choice,
     is_source: bool,
     /// Bytes of elements copied into the image.
     copied_bytes: u64,
@@ -79,6 +83,10 @@ struct Shown<'a> {
 }
 
 impl Datasets for Shown<'_> {
+    fn choice(&self) -> Option<&Choice> {
+        Some(self.choice)
+    }
+
     /// The dataset of an anchor that is like one that libhdf5 has opened.
     fn make_at_once(
         &mut self,
@@ -146,9 +154,11 @@ impl Shown<'_> {
         let filtered = anchor.filters.is_some();
         let mut problem = unservable(&model.shape, &anchor);
         let mut plan = DatasetPlan::logged(model, &anchor, true, chooser);
-        let filters = match &anchor.filters {
-            Some(Ok(filters)) if !anchor.dims.is_empty() => filters.as_slice(),
-            _ => &[],
+        let filters = match (&self.choice.filters, &anchor.filters) {
+            _ if anchor.dims.is_empty() => &[],
+            (Some(chosen), _) => chosen.as_slice(),
+            (None, Some(Ok(filters))) => filters.as_slice(),
+            (None, _) => &[],
         };
         let id = match model.create(at, &plan, filters) {
             Ok(id) => id,

@@ -10,6 +10,7 @@ use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::image::{HeaderBytes, ObjectTimes};
+use h5logfs_core::scan::Choice;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -57,6 +58,11 @@ impl Original<'_> {
 
 /// Makes the copies of datasets.
 pub trait Datasets {
+    /// Which links are copied; `None`: all of them.
+    fn choice(&self) -> Option<&Choice> {
+        None
+    }
+
     /// Makes the copy of a dataset from its object header at `header`, which libhdf5 has not opened. `None` if that has to
     /// be done.
     fn make_at_once(
@@ -102,9 +108,13 @@ pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) ->
         target: target.clone(),
         committed: HashMap::new(),
         postponed: Vec::new(),
+        chosen: HashSet::new(),
         out: Copied::default(),
     };
     copier.tree(datasets)?;
+    if let Some(choice) = datasets.choice() {
+        choice.check_found(|path| copier.chosen.contains(path))?;
+    }
     copier.postponed_work()?;
     Ok(copier.out)
 }
@@ -150,6 +160,8 @@ pub struct Copier<'a> {
     committed: HashMap<u64, Id>,
     /// References can be written only when all objects have their addresses.
     postponed: Vec<Postponed>,
+    /// The paths of [`Datasets::choice`] that were met.
+    chosen: HashSet<String>,
     pub out: Copied,
 }
 
@@ -195,6 +207,14 @@ impl Copier<'_> {
         let mut groups = Vec::new();
         for link in self.copied_links(group)? {
             let path = format!("{}/{}", group.path, String::from_utf8_lossy(&link.name));
+            if let Some(choice) = datasets.choice() {
+                if !choice.has(&path) {
+                    continue;
+                }
+                if choice.names(&path) {
+                    self.chosen.insert(path.clone());
+                }
+            }
             let at = NewLink {
                 parent: &group.new,
                 link: &link,

@@ -50,7 +50,8 @@ pub fn scan(
         layout: objects.layout.as_ref(),
         is_partial: true,
     };
-    let shown = shown::image(original, &chooser, false).map_err(bad)?;
+    let choice = &request.settings.choice;
+    let shown = shown::image(original, &chooser, choice, false).map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     diagnostics.extend(shown.diagnostics);

@@ -10,7 +10,7 @@ use crate::cli::mount::options::{self, MountOption, Value};
 use h5logfs_core::scan::LAYOUT_OPTIONS;
 
 /// The commands that take the options of layouts and no others.
-const READING: [&str; 3] = ["inspect", "export", "check"];
+const READING: [&str; 4] = ["inspect", "export", "compact", "check"];
 
 /// The completions of a shell.
 pub fn script(shell: Shell, command: &mut Command) -> Result<String> {

@@ -1,9 +1,10 @@
 //! Random log files against a naive model of what they hold: by the view's chunks, and by libhdf5
 //! reading the view's bytes. `PROPTEST_CASES` sets the number of cases.
 
-use std::fmt;
 use std::path::Path;
+use std::{fmt, fs};
 
+use crate::common::compacted;
 use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::raw;
 use crate::common::encoder::*;
@@ -14,6 +15,8 @@ use proptest::test_runner::Config;
 
 /// Cases where `PROPTEST_CASES` does not say.
 const CASES: u32 = 1500;
+/// Of logs that are made into ordinary files.
+const COMPACTED: u32 = 150;
 /// Of crowded logs, which are large.
 const CROWDED: u32 = 60;
 const MOST_DIMS: usize = 5;
@@ -553,6 +556,54 @@ fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     check_reads(recipe, &view)
 }
 
+/// Made into an ordinary file, with the filters of the log and with others, each dataset is the same to libhdf5. The bytes
+/// do not depend on the number of threads.
+fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, out) = (dir.path().join("log.h5"), dir.path().join("out.h5"));
+    let file = recipe.make();
+    file.write(&log);
+    let write = |filters: Option<Vec<_>>| -> Result<(), String> {
+        let source = compacted::source(&log, filters, false)?;
+        compacted::write(&source, &out, 1)?;
+        let bytes = fs::read(&out).unwrap();
+        compacted::write(&source, &out, 3)?;
+        let is_same = bytes == fs::read(&out).unwrap();
+        is_same
+            .then_some(())
+            .ok_or_else(|| "three threads write other bytes than one".into())
+    };
+    write(None).map_err(TestCaseError::fail)?;
+    for dataset in &file.datasets {
+        check_with_libhdf5(recipe, dataset, &file.contents(dataset), &out)?;
+    }
+    let chosen = recipe.datasets.iter().find_map(|d| d.filters.clone());
+    let chosen = chosen.unwrap_or_else(|| vec![filter::DEFLATE]);
+    let filter = |id: &i32| h5logfs_core::filters::Filter {
+        id: *id,
+        flags: u32::from(*id != filter::FLETCHER32),
+        values: if *id == filter::DEFLATE {
+            vec![1]
+        } else {
+            Vec::new()
+        },
+    };
+    write(Some(chosen.iter().map(filter).collect())).map_err(TestCaseError::fail)?;
+    let open = raw::open_file(&out);
+    for dataset in &file.datasets {
+        let shown = raw::open(&open, &dataset.name);
+        if !dataset.dims.is_empty() {
+            prop_assert_eq!(raw::filter_ids(&shown), chosen.clone());
+        }
+        prop_assert!(
+            raw::read(&shown) == file.contents(dataset),
+            "{}: with other filters",
+            dataset.name
+        );
+    }
+    Ok(())
+}
+
 fn check_with_libhdf5(
     recipe: &Recipe,
     dataset: &Dataset,
@@ -718,6 +769,15 @@ proptest! {
     #[test]
     fn a_view_holds_what_the_log_says(recipe in recipe()) {
         check(&recipe)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(COMPACTED))]
+
+    #[test]
+    fn an_ordinary_file_holds_what_the_log_says(recipe in recipe()) {
+        check_compacted(&recipe)?;
     }
 }
 

@@ -163,6 +163,7 @@ impl<'a> Broker<'a> {
             chunking: settings.chunking,
             without_logs: settings.without_logs,
             incomplete_attribute: settings.incomplete_attribute,
+            choice: settings.choice.clone(),
             most: self.max_snapshot,
         }
     }

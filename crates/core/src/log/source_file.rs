@@ -266,7 +266,8 @@ impl SourceFile {
         Ok(())
     }
 
-    fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+    /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is.
+    pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.add(buf.len());
         self.file.read_exact_at(buf, offset).map_err(|e| {
             let e = match e.kind() {

@@ -6,9 +6,11 @@
 //! * [`overwrite`] keeps files of logs from being written over.
 //! * [`incomplete`] is the attribute that tells readers what is missing.
 //! * [`settings`] holds the options that decide the outcome of a scan.
+//! * [`choice`]: which objects of a log a copy has.
 //! * [`shape`] chooses chunk shapes where the log records none.
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
+pub mod choice;
 pub mod companions;
 pub mod damage;
 pub mod incomplete;
@@ -21,6 +23,7 @@ pub mod shape;
 use std::fmt;
 use std::path::Path;
 
+pub use choice::Choice;
 pub use listings::Listings;
 pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
 pub use shape::Chunking;

@@ -19,7 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Chunking;
+use super::{Choice, Chunking};
 use crate::error::Error;
 use crate::log::log_files::foreign;
 use crate::log::ownership::Foreign;
@@ -46,6 +46,8 @@ pub struct ScanTask {
     pub without_logs: bool,
     /// See [`Settings::incomplete_attribute`](super::Settings::incomplete_attribute).
     pub incomplete_attribute: bool,
+    /// See [`Settings::choice`](super::Settings::choice).
+    pub choice: Choice,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::choice::Choice;
 use super::shape::Chunking;
 
 /// All options that decide the outcome of a scan.
@@ -19,6 +20,8 @@ pub struct Settings {
     pub without_logs: bool,
     /// Where data are known to be missing, an attribute of the root says so.
     pub incomplete_attribute: bool,
+    /// What a copy of the log has.
+    pub choice: Choice,
 }
 
 impl Default for Settings {
@@ -28,6 +31,7 @@ impl Default for Settings {
             log_dirs: Vec::new(),
             without_logs: false,
             incomplete_attribute: true,
+            choice: Choice::default(),
         }
     }
 }
@@ -126,7 +130,11 @@ impl fmt::Display for Settings {
         write!(f, "chunk={}", self.chunking)?;
         write!(f, ", without_logs={}", self.without_logs)?;
         write!(f, ", {INCOMPLETE_ATTRIBUTE}={}", self.incomplete_attribute)?;
-        write!(f, ", log_folders={:?}", self.log_dirs)
+        write!(f, ", log_folders={:?}", self.log_dirs)?;
+        if self.choice != Choice::default() {
+            write!(f, ", {}", self.choice)?;
+        }
+        Ok(())
     }
 }
 
@@ -174,8 +182,18 @@ mod tests {
             settings.set(option, value.as_bytes()).unwrap();
             written.push(settings.to_string());
         }
+        for choice in [
+            Choice::only(["/a"]),
+            Choice::default().with_filters(Vec::new()),
+        ] {
+            let settings = Settings {
+                choice,
+                ..Settings::default()
+            };
+            written.push(settings.to_string());
+        }
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 6);
+        assert_eq!(written.len(), 8);
     }
 }

@@ -87,6 +87,18 @@ impl Grid {
         sides.fold(0, |number, (p, across)| number * across + p)
     }
 
+    /// The number of the chunk whose first element has these coordinates; `None` where no chunk begins there.
+    pub fn number_at(&self, origin: &[u64]) -> Option<u64> {
+        if origin.len() != self.chunk.len() {
+            return None;
+        }
+        let sides = origin.iter().zip(&self.chunk);
+        let is_first = sides.clone().all(|(o, c)| o.is_multiple_of(*c));
+        let position: Vec<u64> = sides.map(|(o, c)| o / c).collect();
+        let is_there = position.iter().zip(&self.across).all(|(p, a)| p < a);
+        (is_first && is_there).then(|| self.number(&position))
+    }
+
     /// The first chunk from number `from` on that `wanted` accepts. It is also called for boxes of many chunks, and
     /// has to accept each box with a chunk that it accepts. The chunks of a box that it does not accept are
     /// skipped at once: there may be far too many to look at each.
@@ -189,6 +201,10 @@ mod tests {
         let grid = Grid::new(&[5, 7], &[2, 3]).unwrap();
         assert_eq!(grid.len(), 9);
         assert_eq!(grid.origin(5), [2, 6]);
+        assert!((0..9).all(|number| grid.number_at(&grid.origin(number)) == Some(number)));
+        for nowhere in [&[2, 5][..], &[6, 0], &[2]] {
+            assert_eq!(grid.number_at(nowhere), None);
+        }
         let bounds = grid.bounds(8);
         assert_eq!(
             (bounds.start.clone(), bounds.end.clone()),

@@ -21,6 +21,7 @@ use super::resolve::{ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
 use crate::boxes::Bounds;
 use crate::btree::{Key, Tree};
+use crate::buffers::zeroed;
 use crate::error::Result;
 use crate::filters;
 use crate::index::DatasetIndex;
@@ -165,6 +166,20 @@ impl View {
             } => self.read_contiguous(number, source, start, offset, buf),
             _ => self.read_chunk(task, number, offset, buf),
         }
+    }
+
+    /// Fills `buf` with bytes of a dataset that was never logged and lies in one piece. `offset`: bytes from its start.
+    pub fn read_extent(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Content::Extent {
+            source,
+            offset: start,
+            ..
+        } = self.snapshot.datasets[number].content
+        else {
+            return Err(self.bad_data(number, "all of it".into(), "it is not in one piece"));
+        };
+        self.read_contiguous(number, source, start, offset, buf)
+            .map(drop)
     }
 
     /// Reads from data that lies in one piece at byte `start` of a source file.
@@ -392,6 +407,36 @@ impl View {
         Ok(bytes)
     }
 
+    /// The elements of a chunk of a logged dataset, before its filters. Those past the dataset's edge have the fill value.
+    /// They are not cached.
+    pub fn raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
+        task.retry(|| self.make_raw_chunk(task, number, chunk))
+    }
+
+    fn make_raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
+        let (dataset, place) = self.dataset(number);
+        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        if let Content::Unreadable(reason) = &dataset.content {
+            return Err(bad_chunk(reason.clone()));
+        }
+        self.check_cache_size("a chunk", place.raw)
+            .map_err(bad_chunk)?;
+        let index = self.index_for(task, number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        if let ChunkSource::InPlace(elements) = resolver.source() {
+            let reservation = task.reserve(place.raw).map_err(bad_chunk)?;
+            let mut raw = zeroed(place.raw as usize).map_err(bad_chunk)?;
+            if self.read_in_place(number, chunk, &elements, 0, &mut raw)? == Some(raw.len()) {
+                return Ok(Reserved::new(raw, reservation));
+            }
+        }
+        let (raw, sources) = self
+            .assemble_raw(task, number, &resolver)
+            .map_err(bad_chunk)?;
+        self.check_unchanged(sources)?;
+        Ok(raw)
+    }
+
     /// A chunk's stored bytes, and the source files that they were made from.
     fn assemble(
         &self,
@@ -399,9 +444,7 @@ impl View {
         number: usize,
         resolver: &ChunkResolver<'_>,
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
-        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
-        let assembly = self.assembly(task, resolver.dataset, &decoded);
-        let (raw, sources) = assembly.raw_chunk(resolver)?;
+        let (raw, sources) = self.assemble_raw(task, number, resolver)?;
         let filters = &resolver.dataset.filters;
         if filters.is_empty() {
             return Ok((raw, sources));
@@ -412,6 +455,18 @@ impl View {
         let bytes = filters::encode(raw, filters)?;
         reservation.shrink_to(bytes.capacity() as u64);
         Ok((Reserved::new(bytes, reservation), sources))
+    }
+
+    /// A chunk's elements, and the source files that they were read from.
+    fn assemble_raw(
+        &self,
+        task: &Task,
+        number: usize,
+        resolver: &ChunkResolver<'_>,
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
+        assembly.raw_chunk(resolver)
     }
 
     fn assembly<'a>(

@@ -7,10 +7,11 @@ use super::View;
 use super::resolve::ChunkResolver;
 use crate::buffers::zeroed;
 use crate::error::Result;
-use crate::filters;
+use crate::filters::{self, DEFLATE, Filter};
 use crate::log::model::{Block, Encoding, Record};
 use crate::log::numbers::Conversion;
 use crate::snapshot::Content;
+use crate::task::Task;
 
 /// What the bytes of a chunk in a file of the log are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -79,6 +80,45 @@ impl View {
         }
     }
 
+    /// The bytes of a chunk after `pipeline`, where they lie in the log like that. They are decoded once, to see that they
+    /// can be.
+    pub fn stored_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        pipeline: &[Filter],
+    ) -> Result<Option<Vec<u8>>> {
+        let index = self.index(number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let bad_chunk = |reason| self.bad_chunk(number, chunk, reason);
+        let reference = self.reference(&resolver).map_err(bad_chunk)?;
+        let own = &self.snapshot.datasets[number].filters;
+        let has_gone_through = |form| match form {
+            Form::Filtered => alike(own, pipeline),
+            Form::Deflated => matches!(pipeline, [only] if only.id == DEFLATE),
+            Form::Elements | Form::Swapped => false,
+        };
+        let Some(found) = reference.filter(|found| has_gone_through(found.form)) else {
+            return Ok(None);
+        };
+        let source = &self.sources[usize::from(found.source)];
+        let read = || -> Result<Vec<u8>, String> {
+            let raw = self.map.datasets[number].raw;
+            let decoding = filters::decoding_memory(found.len, raw, pipeline);
+            let _reserved = task.reserve(found.len.saturating_add(decoding))?;
+            let mut bytes = zeroed(found.len as usize)?;
+            source
+                .read_file(&mut bytes, found.offset)
+                .map_err(|e| e.to_string())?;
+            filters::decode(&bytes, raw, pipeline)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(bad_chunk)?;
+        source.check_unchanged()?;
+        Ok(Some(bytes))
+    }
+
     /// Fails where a file of the log is no longer what the scan saw.
     pub fn check_sources(&self) -> Result<()> {
         self.check_unchanged(0..self.sources.len())
@@ -94,9 +134,8 @@ impl View {
             self.read_at(address, &mut raw)?;
             return Ok(raw);
         }
-        let stored = self.chunk(number, chunk)?;
-        filters::decode(&stored, place.raw, &dataset.filters)
-            .map_err(|reason| self.bad_chunk(number, chunk, reason))
+        let raw = self.raw_chunk(&self.task(None), number, chunk)?;
+        Ok(raw.into_parts().0)
     }
 
     /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
@@ -175,8 +214,17 @@ impl View {
     }
 }
 
-fn can_apply_all(pipeline: &[filters::Filter]) -> bool {
-    pipeline.iter().all(filters::Filter::can_apply)
+/// Whether bytes that went through one pipeline also went through the other one.
+fn alike(one: &[Filter], other: &[Filter]) -> bool {
+    let parts = |pipeline: &[Filter]| -> Vec<(i32, Vec<u32>)> {
+        let part = |f: &Filter| (f.id, f.values.clone());
+        pipeline.iter().map(part).collect()
+    };
+    parts(one) == parts(other)
+}
+
+fn can_apply_all(pipeline: &[Filter]) -> bool {
+    pipeline.iter().all(Filter::can_apply)
 }
 
 /// What numbers are that this conversion makes those of the dataset of, where it changes at most their byte order.

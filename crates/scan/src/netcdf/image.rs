@@ -24,6 +24,7 @@ use crate::shown::{DatasetPlan, ShownObjects};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
 use h5logfs_core::log::numbers::NumberType;
+use h5logfs_core::scan::Choice;
 use h5logfs_core::scan::incomplete::INCOMPLETE;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
@@ -37,6 +38,7 @@ pub fn make(
     header: &Header,
     records: u64,
     chooser: &Chooser<'_>,
+    choice: &Choice,
     incomplete: Option<&str>,
 ) -> Result<ShownObjects> {
     let creation = h5::new_file_creation()?;
@@ -49,6 +51,7 @@ pub fn make(
         header,
         records,
         chooser,
+        choice,
         incomplete,
         root: h5::open_group(&image, c"/")?,
         attributes: Attributes::new()?,
@@ -63,7 +66,12 @@ pub fn make(
     // Some readers list dimensions in the order of their scales. This keeps the order of the dimensions as far as that
     // of the variables allows.
     let mut placeholders = plan.placeholders.into_iter().peekable();
-    for shown in &plan.variables {
+    let shown_path = |shown: &ShownVariable| format!("/{}", lossy(&shown.name));
+    choice.check_found(|path| plan.variables.iter().any(|shown| shown_path(shown) == path))?;
+    // The variables that are left need their dimensions.
+    let is_copied =
+        |shown: &&ShownVariable| shown.scale_of.is_some() || choice.has(&shown_path(shown));
+    for shown in plan.variables.iter().filter(is_copied) {
         let scale = shown.scale_of.unwrap_or(0);
         while let Some(number) = placeholders.next_if(|number| *number < scale) {
             maker.placeholder(number)?;
@@ -84,6 +92,7 @@ struct Maker<'a> {
     header: &'a Header,
     records: u64,
     chooser: &'a Chooser<'a>,
+    choice: &'a Choice,
     incomplete: Option<&'a str>,
     root: Id,
     attributes: Attributes,
@@ -150,6 +159,12 @@ impl<'a> Maker<'a> {
             plan.storage =
                 Storage::Chunked(self.chooser.logged(id, dims, max_dims, element as u64));
         }
+        if let (Storage::Chunked(_), Some(filters)) = (&plan.storage, &self.choice.filters) {
+            h5::set_storage(&creation, &plan.storage)?;
+            for filter in filters {
+                h5::add_filter(&creation, filter)?;
+            }
+        }
         let object = self.create(&shown.name, &datatype, &creation, &plan)?;
         self.variable_attributes(&object, shown, variable)?;
         self.out.datasets.push(Dataset {
@@ -162,7 +177,7 @@ impl<'a> Maker<'a> {
             storage: plan.storage,
             // Not the fill value of netCDF: the netCDF file has zeros for elements that were never written.
             fill: Vec::new(),
-            filters: Vec::new(),
+            filters: h5::filters(&h5::dataset_creation(&object)?)?,
             references: Vec::new(),
             content: Content::Logged {
                 id,

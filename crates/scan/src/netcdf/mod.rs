@@ -84,7 +84,8 @@ fn present(
     let records = in_file.max(summary.records);
     let incomplete = request.settings.incomplete_attribute;
     let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
-    let made = image::make(header, records, &chooser, incomplete.as_deref());
+    let choice = &request.settings.choice;
+    let made = image::make(header, records, &chooser, choice, incomplete.as_deref());
     let made = made.map_err(|e| Error::bad_file(path, e))?;
     let has_unreadable = damage::is_known(&chooser, &made.datasets);
     let has_large_tables = chooser.has_large_tables();

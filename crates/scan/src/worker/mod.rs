@@ -245,6 +245,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         log_dirs: further.clone(),
         without_logs: task.without_logs,
         incomplete_attribute: task.incomplete_attribute,
+        choice: task.choice,
     };
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
     let dir = SourceDir::remote(path, further, opener);

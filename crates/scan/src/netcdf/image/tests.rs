@@ -7,12 +7,12 @@ use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::*;
-use crate::Chunking;
 use h5logfs_core::image::Image;
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::netcdf::header::Attribute;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::Chunking;
 
 #[allow(dead_code)]
 #[path = "../../../../../tests/common/readers.rs"]
@@ -35,7 +35,7 @@ fn image_of(header: &Header, records: u64) -> Result<ShownObjects> {
 fn incomplete_image_of(header: &Header, records: u64, text: Option<&str>) -> Result<ShownObjects> {
     let tables = Tables::default();
     let chooser = Chooser::new(Chunking::default(), tables.layout(), &[]);
-    make(header, records, &chooser, text)
+    make(header, records, &chooser, &Choice::default(), text)
 }
 
 /// Writes the image of a netCDF file to a file.

@@ -1,0 +1,240 @@
+//! The stored bytes of one part.
+
+use std::borrow::Cow;
+
+use h5logfs_core::error::Error as LogError;
+use h5logfs_core::filters::{DEFLATE, Filter, compress, mask};
+use h5logfs_core::task::Task;
+
+use super::Source;
+use super::left_out::LeftOut;
+use super::parts::{Part, What};
+use crate::error::{Error, Result};
+
+/// Shorter pieces are put together, so that each is worth a call of the system.
+const WORTH_A_WRITE: usize = 256 << 10;
+/// Bit 0 of a filter's flags: chunks may be stored without it.
+const OPTIONAL: u32 = 1;
+
+/// A part as it is stored.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// Number of the dataset.
+    pub number: usize,
+    /// Its bytes, in order.
+    pub pieces: Vec<Vec<u8>>,
+    /// Its chunks, in order, as far as they can be read.
+    pub chunks: Vec<MadeChunk>,
+    /// What cannot be read.
+    pub left_out: Vec<LeftOut>,
+    /// How far the file is when this part is in it: bytes of elements of its dataset.
+    pub passed: u64,
+}
+
+/// A chunk as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MadeChunk {
+    /// In the chunk grid of its dataset.
+    pub number: u64,
+    /// Bytes after the filters.
+    pub size: u32,
+    /// Bit `i` is set where filter `i` of the pipeline was not applied.
+    pub filter_mask: u32,
+}
+
+/// The bytes of a chunk after its filters, and which of these were not applied.
+struct Filtered {
+    bytes: Vec<u8>,
+    mask: u32,
+}
+
+impl Made {
+    /// Bytes of all pieces.
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn push(&mut self, bytes: Vec<u8>) {
+        match self.pieces.last_mut() {
+            Some(last) if last.len() + bytes.len() <= WORTH_A_WRITE => last.extend(bytes),
+            _ => self.pieces.push(bytes),
+        }
+    }
+}
+
+impl Source {
+    /// Makes a part.
+    pub fn make(&self, task: &Task, part: &Part) -> Result<Made> {
+        let mut made = Made {
+            number: part.number,
+            ..Made::default()
+        };
+        match &part.what {
+            What::Chunks(chunks) => {
+                let last = chunks.last().map_or(0, |last| last + 1);
+                made.passed = self.raw_len(part.number).saturating_mul(last);
+                for chunk in chunks {
+                    self.make_chunk(task, *chunk, &mut made)?;
+                }
+            }
+            What::Piece { offset, len } => {
+                made.passed = offset + len;
+                let piece = self.piece(part.number, *offset, *len, &mut made.left_out)?;
+                made.push(piece);
+            }
+        }
+        Ok(made)
+    }
+
+    fn make_chunk(&self, task: &Task, chunk: u64, made: &mut Made) -> Result<()> {
+        let filtered = match self.filtered(task, made.number, chunk) {
+            Ok(filtered) => filtered,
+            Err(Error::Log(e @ LogError::BadData { .. })) if self.skips_damaged => {
+                LeftOut::of(made.number, e)?.add_to(&mut made.left_out);
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        let size = u32::try_from(filtered.bytes.len());
+        made.chunks.push(MadeChunk {
+            number: chunk,
+            size: size.map_err(|_| self.about(made.number, "a chunk of more than 4 GiB"))?,
+            filter_mask: filtered.mask,
+        });
+        made.push(filtered.bytes);
+        Ok(())
+    }
+
+    /// A chunk after its filters. Where it lies in the log like that it is taken as it is.
+    fn filtered(&self, task: &Task, number: usize, chunk: u64) -> Result<Filtered> {
+        let pipeline = &self.dataset(number).filters;
+        if !pipeline.is_empty()
+            && let Some(bytes) = self.view.stored_chunk(task, number, chunk, pipeline)?
+        {
+            return Ok(Filtered { bytes, mask: 0 });
+        }
+        let raw = self.view.raw_chunk(task, number, chunk)?;
+        // The memory of the raw chunk counts until it is dropped; that of the result is bounded by the number of parts.
+        let (raw, _reservation) = raw.into_parts();
+        filter(raw, pipeline).map_err(|e| self.about(number, e))
+    }
+
+    /// Bytes of a dataset in one piece. What cannot be read is left out: it has the fill value, as chunks have that are not
+    /// there.
+    fn piece(
+        &self,
+        number: usize,
+        offset: u64,
+        len: u64,
+        left_out: &mut Vec<LeftOut>,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        match self.view.read_extent(number, offset, &mut bytes) {
+            Ok(()) => {}
+            Err(e @ LogError::BadData { .. }) if self.skips_damaged => {
+                LeftOut::of(number, e)?.add_to(left_out);
+                let fill = &self.dataset(number).fill;
+                let skipped = offset as usize % fill.len().max(1);
+                let values = fill.iter().cycle().skip(skipped);
+                bytes.fill(0);
+                bytes
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(to, from)| *to = *from);
+            }
+            Err(e) => return Err(e.into()),
+        }
+        Ok(bytes)
+    }
+
+    /// An error about a dataset.
+    pub(super) fn about(&self, number: usize, reason: impl ToString) -> Error {
+        let dataset = &self.dataset(number).name;
+        Error::Other(format!("dataset {dataset}: {}", reason.to_string()))
+    }
+}
+
+/// Applies a pipeline. As libhdf5 does, it stores a chunk without an optional deflate that does not make it shorter.
+fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> std::io::Result<Filtered> {
+    let mut bytes = Cow::Owned(raw);
+    let mut left_out = mask(pipeline);
+    for (place, one) in pipeline.iter().enumerate() {
+        let bit = 1u32.checked_shl(place as u32).unwrap_or(0);
+        if left_out & bit != 0 {
+            continue;
+        }
+        let after = compress(&bytes, std::slice::from_ref(one))?;
+        let is_no_use = one.id == DEFLATE && after.len() >= bytes.len();
+        if is_no_use && one.flags & OPTIONAL != 0 {
+            left_out |= bit;
+            continue;
+        }
+        bytes = Cow::Owned(after);
+    }
+    Ok(Filtered {
+        bytes: bytes.into_owned(),
+        mask: left_out,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_core::filters::{FLETCHER32, SHUFFLE, decode};
+
+    fn pipeline() -> Vec<Filter> {
+        let filter = |id, flags, value| Filter {
+            id,
+            flags,
+            values: vec![value],
+        };
+        vec![
+            filter(SHUFFLE, OPTIONAL, 8),
+            filter(DEFLATE, OPTIONAL, 6),
+            filter(FLETCHER32, 0, 0),
+        ]
+    }
+
+    #[test]
+    fn a_deflate_of_no_use_is_left_out() {
+        let noise: Vec<u8> = (0..4096u64)
+            .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).to_le_bytes()[0])
+            .collect();
+        let mut state = 1u64;
+        let noise: Vec<u8> = noise
+            .iter()
+            .map(|byte| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                byte ^ (state >> 56) as u8
+            })
+            .collect();
+        let stored = filter(noise.clone(), &pipeline()).unwrap();
+        assert_eq!((stored.mask, stored.bytes.len()), (0b010, 4100));
+        let applied = [pipeline()[0].clone(), pipeline()[2].clone()];
+        assert_eq!(decode(&stored.bytes, 4096, &applied).unwrap(), noise);
+        // It may not be left out where it is not optional.
+        let mut all = pipeline();
+        all[1].flags = 0;
+        let stored = filter(noise.clone(), &all).unwrap();
+        assert_eq!(stored.mask, 0);
+        assert_eq!(decode(&stored.bytes, 4096, &all).unwrap(), noise);
+    }
+
+    #[test]
+    fn what_compresses_is_compressed() {
+        let stored = filter(vec![7; 4096], &pipeline()).unwrap();
+        assert_eq!(stored.mask, 0);
+        assert!(stored.bytes.len() < 100);
+        assert_eq!(
+            decode(&stored.bytes, 4096, &pipeline()).unwrap(),
+            vec![7; 4096]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! All of it in one process: threads make parts, and the one that completes a gap in their order places and writes them.
+//!
+//! A part has a ticket. Addresses are given out in the order of the tickets, so a part that is made early waits. No more
+//! than so many are made or wait at a time, which bounds the memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::thread;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Source;
+use super::left_out::LeftOut;
+use super::making::Made;
+use super::parts::{Part, Parts};
+use super::placing::{Complete, Placer};
+use crate::error::{Error, Result};
+
+/// Parts in work or waiting, for each thread.
+const PARTS_EACH: u64 = 4;
+
+/// A file that was written.
+#[derive(Debug)]
+pub struct Compacted {
+    /// The file.
+    pub file: Complete,
+    /// What is not in it.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Writes the file of `source` with so many threads. `progress` hears how many of [`Source::total`] bytes are done.
+pub fn write(
+    source: &Source,
+    file: &File,
+    jobs: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Compacted> {
+    let work = Work {
+        source,
+        file,
+        progress,
+        window: PARTS_EACH * jobs as u64,
+        moved: Condvar::new(),
+        state: Mutex::new(State {
+            parts: Parts::new(source),
+            placer: Placer::new(source),
+            next: 0,
+            turn: 0,
+            waiting: BTreeMap::new(),
+            left_out: Vec::new(),
+            dataset: 0,
+            before: 0,
+            outcome: Outcome::Going,
+        }),
+    };
+    thread::scope(|scope| -> io::Result<()> {
+        for _ in 1..jobs {
+            let start = || thread::Builder::new().spawn_scoped(scope, || work.run());
+            // The other threads do the work of those that cannot be started.
+            if start().is_err() {
+                break;
+            }
+        }
+        work.run();
+        Ok(())
+    })?;
+    let state = work.state.into_inner();
+    if let Outcome::Failed(error) = state.outcome {
+        return Err(error);
+    }
+    source.view.check_sources()?;
+    let mut left_out = state.parts.left_out;
+    left_out.extend(state.left_out);
+    // Stable: chunks of a dataset stay in order.
+    left_out.sort_by_key(|left_out| left_out.number);
+    Ok(Compacted {
+        file: state.placer.finish(file)?,
+        left_out,
+    })
+}
+
+struct Work<'a> {
+    source: &'a Source,
+    file: &'a File,
+    progress: &'a (dyn Fn(u64) + Sync),
+    /// Parts in work or waiting, at most.
+    window: u64,
+    state: Mutex<State<'a>>,
+    /// The turn has moved, or the work has ended.
+    moved: Condvar,
+}
+
+struct State<'a> {
+    parts: Parts<'a>,
+    placer: Placer<'a>,
+    /// The ticket of the next part.
+    next: u64,
+    /// The ticket of the part that is placed next.
+    turn: u64,
+    /// Parts that were made before their turn.
+    waiting: BTreeMap<u64, Made>,
+    left_out: Vec<LeftOut>,
+    /// The dataset that parts are placed of, and the bytes of elements of those before.
+    dataset: usize,
+    before: u64,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Going,
+    /// There are no more parts.
+    AllTaken,
+    Failed(Error),
+}
+
+struct Ticket {
+    number: u64,
+    part: Part,
+}
+
+/// A part that has its place in the file.
+struct Placed {
+    made: Made,
+    offset: u64,
+}
+
+impl Work<'_> {
+    /// Makes parts until there are no more.
+    fn run(&self) {
+        let _guard = EndAtPanic(self);
+        while let Some(ticket) = self.take() {
+            if let Err(error) = self.do_part(ticket) {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn do_part(&self, ticket: Ticket) -> Result<()> {
+        let task = self.source.view.task(None);
+        let made = self.source.make(&task, &ticket.part)?;
+        for placed in self.pass(ticket.number, made)? {
+            let mut at = placed.offset;
+            for piece in &placed.made.pieces {
+                self.file.write_all_at(piece, at)?;
+                at += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next part to be made, once there is room for it.
+    fn take(&self) -> Option<Ticket> {
+        let mut state = self.state.lock();
+        loop {
+            if !matches!(state.outcome, Outcome::Going) {
+                return None;
+            }
+            if state.next - state.turn < self.window {
+                break;
+            }
+            self.moved.wait(&mut state);
+        }
+        match state.parts.next_part() {
+            Ok(Some(part)) => {
+                let number = state.next;
+                state.next += 1;
+                Some(Ticket { number, part })
+            }
+            Ok(None) => {
+                state.outcome = Outcome::AllTaken;
+                self.moved.notify_all();
+                None
+            }
+            Err(error) => {
+                drop(state);
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    /// Takes a part that was made. Returns those whose turn has come, for the caller to write.
+    fn pass(&self, number: u64, made: Made) -> Result<Vec<Placed>> {
+        let mut state = self.state.lock();
+        state.waiting.insert(number, made);
+        let mut placed = Vec::new();
+        loop {
+            let turn = state.turn;
+            let Some(mut made) = state.waiting.remove(&turn) else {
+                break;
+            };
+            let offset = state.placer.place(&made)?;
+            state.turn += 1;
+            for left_out in made.left_out.drain(..) {
+                left_out.add_to(&mut state.left_out);
+            }
+            while state.dataset < made.number {
+                state.before += self.source.elements_len(state.dataset);
+                state.dataset += 1;
+            }
+            (self.progress)(state.before.saturating_add(made.passed));
+            placed.push(Placed { made, offset });
+        }
+        self.moved.notify_all();
+        Ok(placed)
+    }
+
+    /// Ends the work of all threads. The first error counts.
+    fn fail(&self, error: Error) {
+        let mut state = self.state.lock();
+        if !matches!(state.outcome, Outcome::Failed(_)) {
+            state.outcome = Outcome::Failed(error);
+        }
+        self.moved.notify_all();
+    }
+}
+
+/// A thread that panics must not let the others wait for its part.
+struct EndAtPanic<'a, 'b>(&'a Work<'b>);
+
+impl Drop for EndAtPanic<'_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(Error::Other("a thread has panicked".into()));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Reads a file back and compares it with the log.
+//!
+//! It believes nothing of what the writing part knows but the metadata: chunks are found as libhdf5 finds them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use h5logfs_core::filters::{Filter, decode};
+use h5logfs_core::image::{HeaderBytes, Image};
+
+use super::left_out::LeftOut;
+use super::parts::{Part, Parts, What};
+use super::threads::Compacted;
+use super::{Layout, Source};
+use crate::chunk_index::StoredChunk;
+use crate::error::{Error, Result};
+use crate::index_reader::read_index;
+
+/// The bytes of a file behind its user block.
+struct Written<'a> {
+    file: &'a File,
+    user_block: u64,
+    len: u64,
+}
+
+impl HeaderBytes for Written<'_> {
+    fn size(&self) -> u64 {
+        self.len - self.user_block
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
+        let end = at.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.size()) {
+            return Err(format!("{} bytes at {at} are not in the file", buf.len()));
+        }
+        let read = self.file.read_exact_at(buf, at + self.user_block);
+        read.map_err(|e| e.to_string())
+    }
+}
+
+/// Fails where the file does not have the elements of the log, but for those that were left out.
+pub fn verify(
+    source: &Source,
+    file: &File,
+    compacted: &Compacted,
+    jobs: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    let written = Written {
+        file,
+        user_block: source.view.snapshot().user_block,
+        len: compacted.file.len,
+    };
+    check_metadata(&written, &compacted.file.image)?;
+    let image = Image::new(&written);
+    let places = (0..source.metadata.datasets.len())
+        .map(|number| place(source, &image, &written, number).map_err(|e| source.about(number, e)));
+    let check = Check {
+        source,
+        written: &written,
+        places: places.collect::<Result<_>>()?,
+        found: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        progress,
+        parts: Mutex::new(Some(Parts::new(source))),
+        failed: Mutex::new(None),
+        left_out: Mutex::new(Vec::new()),
+    };
+    thread::scope(|scope| {
+        for _ in 1..jobs {
+            if thread::Builder::new()
+                .spawn_scoped(scope, || check.run())
+                .is_err()
+            {
+                break;
+            }
+        }
+        check.run();
+    });
+    check.finish(compacted)
+}
+
+/// The user block and the metadata are those that were written.
+fn check_metadata(written: &Written<'_>, image: &[u8]) -> Result<()> {
+    let mut found = vec![0; image.len()];
+    written.read(0, &mut found)?;
+    let size = written.file.metadata()?.len();
+    if found != image || size < written.len {
+        return Err(Error::Other(
+            "the metadata are not those that were written".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Where the file says that a dataset lies.
+enum Place {
+    Chunks(Vec<StoredChunk>),
+    /// The address of its one piece.
+    Piece(Option<u64>),
+}
+
+fn place(
+    source: &Source,
+    image: &Image<&Written<'_>>,
+    written: &Written<'_>,
+    number: usize,
+) -> Result<Place, String> {
+    const CONTIGUOUS: u8 = 1;
+    const CHUNKED: u8 = 2;
+    let dataset = source.dataset(number);
+    let message = image.layout(dataset.header)?;
+    let is_chunked = source.layout(number) == Layout::Chunks;
+    let at = match message.get(..2) {
+        Some([3, CONTIGUOUS]) if !is_chunked => 2,
+        Some([3, CHUNKED]) if is_chunked => 3,
+        _ => return Err("the layout message is not that of its storage".into()),
+    };
+    let address = message.get(at..at + 8).and_then(|a| a.try_into().ok());
+    let address = address.ok_or("the layout message is too short")?;
+    let address = Some(u64::from_le_bytes(address)).filter(|address| *address != u64::MAX);
+    Ok(match (is_chunked, address) {
+        (false, address) => Place::Piece(address),
+        (true, None) => Place::Chunks(Vec::new()),
+        (true, Some(root)) => Place::Chunks(read_index(written, root, source.view.grid(number))?),
+    })
+}
+
+struct Check<'a> {
+    source: &'a Source,
+    written: &'a Written<'a>,
+    /// By number of the dataset.
+    places: Vec<Place>,
+    /// Chunks that were compared.
+    found: AtomicU64,
+    /// Bytes that were compared.
+    done: AtomicU64,
+    progress: &'a (dyn Fn(u64) + Sync),
+    /// `None` when all were taken.
+    parts: Mutex<Option<Parts<'a>>>,
+    failed: Mutex<Option<Error>>,
+    left_out: Mutex<Vec<LeftOut>>,
+}
+
+impl Check<'_> {
+    fn run(&self) {
+        loop {
+            let compared = match self.take() {
+                Ok(Some(part)) => self.compare(&part),
+                Ok(None) => return,
+                Err(e) => Err(e),
+            };
+            if let Err(e) = compared {
+                self.failed.lock().get_or_insert(e);
+                *self.parts.lock() = None;
+            }
+        }
+    }
+
+    fn take(&self) -> Result<Option<Part>> {
+        let mut parts = self.parts.lock();
+        let Some(all) = parts.as_mut() else {
+            return Ok(None);
+        };
+        let part = all.next_part()?;
+        if part.is_none() {
+            self.left_out.lock().append(&mut all.left_out);
+            *parts = None;
+        }
+        Ok(part)
+    }
+
+    fn compare(&self, part: &Part) -> Result<()> {
+        let number = part.number;
+        let differs = |what: String| {
+            let reason = format!("{what} of the new file is not that of the log");
+            self.source.about(number, reason)
+        };
+        match (&part.what, &self.places[number]) {
+            (What::Chunks(chunks), Place::Chunks(stored)) => {
+                for chunk in chunks {
+                    let place = stored.binary_search_by_key(chunk, |stored| stored.number);
+                    let place = place.ok().map(|at| stored[at]);
+                    self.compare_chunk(number, *chunk, place)?;
+                }
+            }
+            (What::Chunks(_), Place::Piece(address)) => {
+                let chunk = address.map(|address| StoredChunk {
+                    number: 0,
+                    address,
+                    // It is compared in its length before filters.
+                    size: u32::try_from(self.source.raw_len(number)).unwrap_or(u32::MAX),
+                    filter_mask: 0,
+                });
+                self.compare_chunk(number, 0, chunk)?;
+            }
+            (What::Piece { offset, len }, Place::Piece(Some(address))) => {
+                let mut expected = vec![0; *len as usize];
+                match self.source.view.read_extent(number, *offset, &mut expected) {
+                    Ok(()) => {
+                        let mut found = vec![0; *len as usize];
+                        self.written.read(address + offset, &mut found)?;
+                        if found != expected {
+                            return Err(differs(format!("the piece at {offset}")));
+                        }
+                    }
+                    Err(e) if self.source.skips_damaged => {
+                        LeftOut::of(number, e)?.add_to(&mut self.left_out.lock());
+                    }
+                    Err(e) => return Err(e.into()),
+                }
+                self.passed(*len);
+            }
+            (What::Piece { .. }, _) => return Err(differs("the place".into())),
+        }
+        Ok(())
+    }
+
+    fn compare_chunk(&self, number: usize, chunk: u64, stored: Option<StoredChunk>) -> Result<()> {
+        let position = || self.source.view.grid(number).position(chunk);
+        let raw_len = self.source.raw_len(number);
+        let task = self.source.view.task(None);
+        let expected = match self.source.view.raw_chunk(&task, number, chunk) {
+            Ok(expected) => expected,
+            Err(e) if self.source.skips_damaged && stored.is_none() => {
+                LeftOut::of(number, e)?.add_to(&mut self.left_out.lock());
+                return Ok(());
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let found = stored.ok_or_else(|| "it is not there".to_owned());
+        let found = found.and_then(|stored| self.read_chunk(number, &stored, raw_len));
+        let reason = match found {
+            Ok(found) if self.is_same_chunk(number, chunk, &found, &expected) => {
+                self.found.fetch_add(1, Ordering::Relaxed);
+                self.passed(raw_len);
+                return Ok(());
+            }
+            Ok(_) => "its elements are not those of the log".to_owned(),
+            Err(reason) => reason,
+        };
+        let reason = format!("chunk {:?} of the new file: {reason}", position());
+        Err(self.source.about(number, reason))
+    }
+
+    /// Whether two chunks have the same elements. What lies past the edge of the dataset is nothing: a chunk that was
+    /// copied has there what the program has written.
+    fn is_same_chunk(&self, number: usize, chunk: u64, one: &[u8], other: &[u8]) -> bool {
+        let grid = self.source.view.grid(number);
+        let bounds = grid.bounds(chunk);
+        if grid.is_whole(&bounds) {
+            return one == other;
+        }
+        let count: Vec<u64> = bounds.count().collect();
+        let element = self.source.dataset(number).element_size;
+        is_same_within(&grid.chunk, &count, element, one, other)
+    }
+
+    fn read_chunk(&self, number: usize, stored: &StoredChunk, raw: u64) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; stored.size as usize];
+        self.written.read(stored.address, &mut bytes)?;
+        let pipeline = &self.source.dataset(number).filters;
+        let was_applied = |place: &usize| stored.filter_mask & (1 << place) == 0;
+        let applied: Vec<Filter> = (0..pipeline.len())
+            .filter(was_applied)
+            .map(|place| pipeline[place].clone())
+            .collect();
+        decode(&bytes, raw, &applied)
+    }
+
+    fn passed(&self, bytes: u64) {
+        let before = self.done.fetch_add(bytes, Ordering::Relaxed);
+        (self.progress)(before + bytes);
+    }
+
+    /// Fails where something differs, or where the file has chunks that the log does not have.
+    fn finish(self, compacted: &Compacted) -> Result<()> {
+        if let Some(error) = self.failed.into_inner() {
+            return Err(error);
+        }
+        self.source.view.check_sources()?;
+        let stored = self.places.iter().map(|place| match place {
+            Place::Chunks(chunks) => chunks.len() as u64,
+            Place::Piece(_) => 0,
+        });
+        let stored: u64 = stored.sum();
+        let count = |list: &[LeftOut]| list.iter().map(|left_out| left_out.count).sum::<u64>();
+        let is_same = count(&self.left_out.into_inner()) == count(&compacted.left_out);
+        if is_same && self.found.into_inner() >= stored {
+            return Ok(());
+        }
+        Err(Error::Other(
+            "the new file has other chunks than the log".into(),
+        ))
+    }
+}
+
+/// Whether two boxes of these sides have the same elements in their first `count` along each dimension.
+fn is_same_within(sides: &[u64], count: &[u64], element: u64, one: &[u8], other: &[u8]) -> bool {
+    let (Some((side, _)), Some((len, inner))) = (sides.split_first(), count.split_first()) else {
+        return one == other;
+    };
+    let step = one.len() / (*side).max(1) as usize;
+    if step == 0 || one.len() != other.len() {
+        return one == other;
+    }
+    if inner.is_empty() {
+        let len = (len * element) as usize;
+        return one[..len] == other[..len];
+    }
+    let pairs = one.chunks(step).zip(other.chunks(step));
+    let mut wanted = pairs.take(*len as usize);
+    wanted.all(|(one, other)| is_same_within(&sides[1..], inner, element, one, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_past_the_edge_is_not_compared() {
+        let one: Vec<u8> = (0..24).collect();
+        let sides = [2, 3, 2];
+        for at in 0..24u8 {
+            let mut other = one.clone();
+            other[usize::from(at)] ^= 1;
+            // Elements of two bytes.
+            let (i, j, k) = (at / 12, at / 4 % 3, at / 2 % 2);
+            let is_inside = i < 1 && j < 2 && k < 1;
+            let is_same = is_same_within(&sides, &[1, 2, 1], 2, &one, &other);
+            assert_eq!(is_same, !is_inside, "byte {at}");
+            assert!(!is_same_within(&sides, &sides, 2, &one, &other));
+        }
+        assert!(is_same_within(&[], &[], 8, &[1, 2], &[1, 2]));
+        assert!(!is_same_within(&[3], &[2], 1, &[1, 2, 3], &[1, 2]));
+    }
+}

@@ -1,0 +1,28 @@
+//! What can go wrong where a file is made of a log.
+
+use std::io;
+
+/// Why there is no file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] h5logfs_core::error::Error),
+
+    /// The new file cannot be written, or read back.
+    #[error(transparent)]
+    File(#[from] io::Error),
+
+    /// The file cannot be made of this log, for this reason.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<String> for Error {
+    fn from(reason: String) -> Self {
+        Error::Other(reason)
+    }
+}

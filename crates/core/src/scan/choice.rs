@@ -1,0 +1,95 @@
+//! Which objects of a log a copy has, and the filters of its datasets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::filters::Filter;
+
+/// What is otherwise than in the log. A view has all objects, and the filters that the log records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Paths of objects. A copy has these, what lies below them, and the groups above. Without any it has all objects.
+    only: Vec<String>,
+    /// The filters of all logged datasets that have chunks; `None`: those that the log records.
+    pub filters: Option<Vec<Filter>>,
+}
+
+impl Choice {
+    /// Only the objects of these paths, of all if there is none.
+    pub fn only<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let path = |path: &str| format!("/{}", path.trim_matches('/'));
+        Choice {
+            only: paths.into_iter().map(path).collect(),
+            filters: None,
+        }
+    }
+
+    /// The same with other filters.
+    pub fn with_filters(&self, filters: Vec<Filter>) -> Self {
+        Choice {
+            filters: Some(filters),
+            ..self.clone()
+        }
+    }
+
+    /// Whether a copy has the object at this path: it is chosen, or it lies above or below one that is.
+    pub fn has(&self, path: &str) -> bool {
+        let is_near =
+            |chosen: &String| is_at_or_below(path, chosen) || is_at_or_below(chosen, path);
+        self.only.is_empty() || self.only.iter().any(is_near)
+    }
+
+    /// Whether this very path was chosen.
+    pub fn names(&self, path: &str) -> bool {
+        self.only.iter().any(|chosen| chosen == path)
+    }
+
+    /// Fails with the first of the chosen paths that is none of `found`.
+    pub fn check_found(&self, mut found: impl FnMut(&str) -> bool) -> Result<(), String> {
+        let is_root = |path: &&String| path.as_str() == "/";
+        let missing = self.only.iter().find(|path| !is_root(path) && !found(path));
+        missing.map_or(Ok(()), |path| Err(format!("there is no {path}")))
+    }
+}
+
+fn is_at_or_below(path: &str, other: &str) -> bool {
+    let other = other.trim_end_matches('/');
+    let rest = path.strip_prefix(other);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Choices that differ have different texts.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "only={:?}, filters={:?}", self.only, self.filters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_chosen_has_what_is_above_and_below() {
+        let choice = Choice::only(["/a/b", "c/"]);
+        for path in ["/a", "/a/b", "/a/b/c", "/c", "/c/d/e"] {
+            assert!(choice.has(path), "{path}");
+        }
+        for path in ["/a/c", "/ab", "/a/bc", "/b", "/cc"] {
+            assert!(!choice.has(path), "{path}");
+        }
+        for all in [Choice::default(), Choice::only(["/"])] {
+            assert!(all.has("/x/y"));
+            assert_eq!(all.check_found(|_| false), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let choice = Choice::only(["/a", "b"]);
+        assert_eq!(choice.check_found(|_| true), Ok(()));
+        let missing = choice.check_found(|path| path == "/a").unwrap_err();
+        assert!(missing.contains("/b"), "{missing}");
+    }
+}

@@ -1,0 +1,167 @@
+//! `h5logfs compact`: makes an ordinary, small HDF5 file of a log.
+
+use std::io;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use super::output::Output;
+use super::target::{Target, Unordered, Wish, originals};
+use super::{ViewArgs, progress};
+use h5logfs_convert::compact::metadata::Metadata;
+use h5logfs_convert::compact::threads::{self, Compacted};
+use h5logfs_convert::compact::verify::verify;
+use h5logfs_convert::compact::{Source, left_out::LeftOut};
+use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_core::parallel;
+use h5logfs_core::scan::Choice;
+
+/// Bit 0 of a filter's flags: chunks may be stored without it.
+const OPTIONAL: u32 = 1;
+const MANDATORY: u32 = 0;
+
+/// Make an ordinary, small HDF5 file of a log: only what was written, in compressed chunks
+#[derive(Debug, Clone, Args)]
+pub struct CompactArgs {
+    /// The log file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// The file to write, which appears when it is complete; or -, for standard output, which gets it when it
+    /// is complete
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// Replace OUT if it exists; but never a file of a log that is still needed
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub filters: FilterArgs,
+
+    /// Only these datasets or groups, and the groups above them; repeat the option for several
+    #[arg(long, value_name = "PATH")]
+    pub dataset: Vec<String>,
+
+    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are some
+    #[arg(long)]
+    pub skip_damaged: bool,
+
+    /// Read the new file back and compare it with the log
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Threads that read and compress; all processors if not given
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU16>,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// Filters of all datasets of the log that have chunks. Without any of them each dataset has those that the log records.
+#[derive(Debug, Clone, Args)]
+pub struct FilterArgs {
+    /// Compress all chunks with this level of deflate, 1 to 9, whatever filters the log records
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub deflate: Option<u32>,
+
+    /// Shuffle the bytes of all chunks before they are compressed
+    #[arg(long)]
+    pub shuffle: bool,
+
+    /// Store a checksum with each chunk
+    #[arg(long)]
+    pub fletcher32: bool,
+}
+
+impl FilterArgs {
+    /// In the order in which h5repack applies them; `None` where the user has chosen none.
+    fn chosen(&self) -> Option<Vec<Filter>> {
+        let filter = |id, flags, values| Filter { id, flags, values };
+        // libhdf5 adds the size of an element.
+        let shuffle = self.shuffle.then(|| filter(SHUFFLE, OPTIONAL, Vec::new()));
+        let deflate = self.deflate;
+        let deflate = deflate.map(|level| filter(DEFLATE, OPTIONAL, vec![level]));
+        let sum = self.fletcher32;
+        let sum = sum.then(|| filter(FLETCHER32, MANDATORY, Vec::new()));
+        let chosen: Vec<Filter> = [shuffle, deflate, sum].into_iter().flatten().collect();
+        (!chosen.is_empty()).then_some(chosen)
+    }
+}
+
+pub fn run(args: CompactArgs) -> Result<()> {
+    let settings = args.view.settings()?;
+    let originals = originals(&args.file, &settings)?;
+    let wish = Wish {
+        out: &args.out,
+        force: args.force,
+        settings: &settings,
+        form: "HDF5",
+    };
+    let target = Target::new(&wish, originals)?;
+    let source = source(&args)?;
+    let written = target.create_unordered().and_then(|output| {
+        let compacted = write(&args, &source, &output)?;
+        output.finish(compacted.file.len)?;
+        Ok(compacted.left_out)
+    });
+    let left_out = written.with_context(|| format!("cannot write {}", target.name()))?;
+    report(&left_out)?;
+    let count: u64 = left_out.iter().map(|left_out| left_out.count).sum();
+    ensure!(
+        left_out.is_empty(),
+        "{count} parts of datasets cannot be read, and are not in {}",
+        target.name()
+    );
+    Ok(())
+}
+
+/// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
+fn source(args: &CompactArgs) -> Result<Source> {
+    let choice = Choice::only(args.dataset.iter().map(String::as_str));
+    let log = args.view.scan(&args.file, choice.clone())?;
+    let Some(filters) = args.filters.chosen() else {
+        let view = log.open()?;
+        return Ok(Source {
+            metadata: Metadata::of_view(&view)?,
+            skips_damaged: args.skip_damaged,
+            view,
+        });
+    };
+    let mut log = log;
+    let other = args.view.scan(&args.file, choice.with_filters(filters))?;
+    Ok(Source {
+        metadata: Metadata::of_scan(&mut log.snapshot, other.snapshot)?,
+        skips_damaged: args.skip_damaged,
+        view: log.open()?,
+    })
+}
+
+fn write(args: &CompactArgs, source: &Source, output: &Unordered<'_>) -> Result<Compacted> {
+    let jobs = args
+        .jobs
+        .map_or_else(parallel::cores, |jobs| jobs.get().into());
+    let bar = progress::bytes(source.total());
+    let file = output.file();
+    let compacted = threads::write(source, file, jobs, &|done| bar.set_position(done))?;
+    bar.finish_and_clear();
+    if args.verify {
+        let bar = progress::bytes(source.total());
+        verify(source, file, &compacted, jobs, &|done| {
+            bar.set_position(done)
+        })?;
+        bar.finish_and_clear();
+    }
+    Ok(compacted)
+}
+
+/// Lists what is not in the file.
+fn report(left_out: &[LeftOut]) -> io::Result<()> {
+    let mut out = Output::to(io::stderr().lock());
+    left_out
+        .iter()
+        .try_for_each(|left_out| writeln!(out, "left out: {left_out}"))
+}
