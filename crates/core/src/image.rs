@@ -5,8 +5,10 @@
 //! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
 //! be found in other HDF5 bytes, too: see [`HeaderBytes`].
 
+mod added;
 mod dataset;
 
+pub use added::Added;
 pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 
 use std::ops::{ControlFlow, Range};
@@ -18,6 +20,9 @@ const FILL_VALUE: u16 = 0x05;
 const LAYOUT: u16 = 0x08;
 const CONTINUATION: u16 = 0x10;
 const MODIFICATION_TIME: u16 = 0x12;
+
+/// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
+pub const SUPERBLOCK: usize = 96;
 
 /// More continuation blocks than any real header has. It ends chains that loop.
 const MOST_BLOCKS: usize = 4096;

@@ -18,9 +18,14 @@ use crate::task::Task;
 pub struct Snapshot {
     /// Bytes of the user block of the canonical file. It is that of the log file, and read from there.
     pub user_block: u64,
-    /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte.
+    /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte, unless
+    /// [`Snapshot::image_at`] says otherwise.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
+    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes, where these do not
+    /// follow them: such an image is to be added to the log file itself
+    /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
+    pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
     /// The journal of a log that was not closed. A change of it is a change of the log.
@@ -269,7 +274,8 @@ impl Snapshot {
         if sources == 0 || sources > 1 << 16 {
             return Err(format!("a log of {sources} files"));
         }
-        if self.journal.is_none() && self.sources.iter().any(|s| s.grows) {
+        let may_grow = self.journal.is_some() || self.image_at.is_some();
+        if !may_grow && self.sources.iter().any(|s| s.grows) {
             return Err("files that grow in a log that is closed".into());
         }
         for dataset in &self.datasets {
@@ -417,6 +423,7 @@ mod tests {
             arrangement: Arrangement::Whole,
         };
         Snapshot {
+            image_at: None,
             sources: vec![source.clone(), source],
             journal: None,
             flushes: 0,

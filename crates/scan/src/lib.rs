@@ -187,16 +187,22 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         layout: log.layout.as_ref(),
         is_partial: false,
     };
-    let shown = shown::image(original, &chooser, &settings.choice, true)?;
+    let at = settings.image_at;
+    let shown = shown::image(original, &chooser, &settings.choice, true, at)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
+    let mut sources = log.sources.describe();
+    for source in &mut sources {
+        source.grows = settings.image_at.is_some();
+    }
     Ok(Snapshot {
-        sources: log.sources.describe(),
+        sources,
         journal: None,
         flushes: 0,
         user_block,
         image: shown.image,
+        image_at: settings.image_at,
         datasets: shown.datasets,
         log: log.tables,
         addresses: shown.addresses,

@@ -10,7 +10,7 @@ use super::window::Window;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::filters::Filter;
-use h5logfs_core::image::Image;
+use h5logfs_core::image::{HeaderBytesMut, Image, ObjectTimes};
 use h5logfs_core::scan::Choice;
 use h5logfs_core::scan::shape::Chooser;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
@@ -28,6 +28,7 @@ const MOST_MODELS: usize = 1024;
 /// The objects of a log, as a view shows them.
 #[derive(Debug, Default)]
 pub struct ShownObjects {
+    /// As [`Snapshot::image`](h5logfs_core::snapshot::Snapshot::image).
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
     /// Addresses of the objects in the file and in the image, sorted by the former.
@@ -36,14 +37,15 @@ pub struct ShownObjects {
 }
 
 /// Makes the image of an open file. `is_source`: the file is the first source of the snapshot, from which the view can
-/// read.
+/// read. `at`: see [`Snapshot::image_at`](h5logfs_core::snapshot::Snapshot::image_at).
 pub fn image(
     original: Original<'_>,
     chooser: &Chooser<'_>,
     choice: &Choice,
     is_source: bool,
+    at: Option<u64>,
 ) -> Result<ShownObjects> {
-    let image = h5::create_in_memory(&original.creation_of_copy()?)?;
+    let creation = original.creation_of_copy()?;
     let mut shown = Shown {
         chooser,
         choice,
@@ -53,19 +55,35 @@ pub fn image(
         headers: Image::new(Window::new(original.bytes)),
         models: HashMap::new(),
     };
-    let copied = tree::copy(original, &image, &mut shown)?;
+    let (copied, image) = match at {
+        None => {
+            let image = h5::create_in_memory(&creation)?;
+            let copied = tree::copy(original, &image, &mut shown)?;
+            let image = with_times(h5::file_image(&image)?, &copied.times)?;
+            (copied, image)
+        }
+        Some(at) => {
+            let copy = |image: &Id| tree::copy(original, image, &mut shown);
+            let (copied, added) = h5::create_behind(at, &creation, copy)?;
+            let added = with_times(added, &copied.times)?;
+            (copied, added.into_bytes())
+        }
+    };
     let mut addresses: Vec<_> = copied.objects.into_iter().collect();
     addresses.sort_unstable();
-    let mut image = Image::new(h5::file_image(&image)?);
-    for times in &copied.times {
-        image.set_times(times)?;
-    }
     Ok(ShownObjects {
-        image: image.into_bytes(),
+        image,
         datasets: shown.datasets,
         addresses,
         diagnostics: copied.diagnostics,
     })
+}
+
+/// Sets the times of objects, which libhdf5 has just made.
+pub(super) fn with_times<B: HeaderBytesMut>(bytes: B, times: &[ObjectTimes]) -> Result<B> {
+    let mut image = Image::new(bytes);
+    times.iter().try_for_each(|times| image.set_times(times))?;
+    Ok(image.into_bytes())
 }
 
 /// Copies datasets: those that anchors stand for, without storage, and those that were never logged.

@@ -51,7 +51,7 @@ pub fn scan(
         is_partial: true,
     };
     let choice = &request.settings.choice;
-    let shown = shown::image(original, &chooser, choice, false).map_err(bad)?;
+    let shown = shown::image(original, &chooser, choice, false, None).map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     diagnostics.extend(shown.diagnostics);
@@ -66,6 +66,7 @@ pub fn scan(
         flushes: journal.flushes(),
         user_block: 0,
         image: shown.image,
+        image_at: None,
         datasets: shown.datasets,
         log,
         addresses: shown.addresses,

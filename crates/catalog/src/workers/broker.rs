@@ -164,6 +164,7 @@ impl<'a> Broker<'a> {
             without_logs: settings.without_logs,
             incomplete_attribute: settings.incomplete_attribute,
             choice: settings.choice.clone(),
+            image_at: settings.image_at,
             most: self.max_snapshot,
         }
     }

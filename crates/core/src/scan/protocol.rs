@@ -48,6 +48,8 @@ pub struct ScanTask {
     pub incomplete_attribute: bool,
     /// See [`Settings::choice`](super::Settings::choice).
     pub choice: Choice,
+    /// See [`Settings::image_at`](super::Settings::image_at).
+    pub image_at: Option<u64>,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
 }

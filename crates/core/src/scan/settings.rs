@@ -22,6 +22,9 @@ pub struct Settings {
     pub incomplete_attribute: bool,
     /// What a copy of the log has.
     pub choice: Choice,
+    /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
+    /// a closed log in an HDF5 file can have it there. The image of any other is as always.
+    pub image_at: Option<u64>,
 }
 
 impl Default for Settings {
@@ -32,6 +35,7 @@ impl Default for Settings {
             without_logs: false,
             incomplete_attribute: true,
             choice: Choice::default(),
+            image_at: None,
         }
     }
 }
@@ -134,6 +138,9 @@ impl fmt::Display for Settings {
         if self.choice != Choice::default() {
             write!(f, ", {}", self.choice)?;
         }
+        if let Some(address) = self.image_at {
+            write!(f, ", image_at={address}")?;
+        }
         Ok(())
     }
 }
@@ -192,8 +199,15 @@ mod tests {
             };
             written.push(settings.to_string());
         }
+        for address in [0, 8] {
+            let settings = Settings {
+                image_at: Some(address),
+                ..Settings::default()
+            };
+            written.push(settings.to_string());
+        }
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 8);
+        assert_eq!(written.len(), 10);
     }
 }

@@ -126,7 +126,11 @@ impl View {
         let sources = open_sources(dir, &snapshot, &budget)?;
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
-        let preamble = preamble::complete(image, &snapshot, &map);
+        let preamble = match snapshot.image_at {
+            None => preamble::complete(image, &snapshot, &map),
+            // Such an image is not for the canonical file, of which the view then has no more than the chunks.
+            Some(_) => Ok(image),
+        };
         let preamble = preamble.map_err(|e| Error::bad_file(&main, e))?;
         let datasets = map.datasets.len();
         let same = before.filter(|(_, len)| *len == map.len());
@@ -258,10 +262,11 @@ fn open_sources(
                 path: file.path().to_owned(),
             });
         }
+        let file = file.arranged(source.arrangement.clone())?;
         sources.push(if source.grows {
             file.first_bytes(source.identity.size)?
         } else {
-            file.arranged(source.arrangement.clone())?
+            file
         });
     }
     Ok(sources)

@@ -78,6 +78,7 @@ mod tests {
         let dir = SourceDir::open(dir.path()).unwrap();
         let file = SourceFile::open(&dir, "log".as_ref()).unwrap();
         let snapshot = Snapshot {
+            image_at: None,
             user_block: 512,
             image: vec![0; 96],
             sources: vec![Source {

@@ -23,10 +23,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::hdf5_sys::{self as h5, Added, Id};
+use crate::hdf5_sys::{self as h5, Id};
+use crate::shown::with_times;
 use front::{Front, closed_front};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
+use h5logfs_core::image::Added;
 use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::{FRONT, check_id};
 use h5logfs_core::journal::{FileId, Header};
@@ -85,7 +87,7 @@ fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec
     let file = open_to_write(path, id)?;
     let write = |opened: &Id| shadow.write(opened);
     let (copied, added) = make(path, &file, shadow.size(), write)?;
-    let added = stored::set_times(added, &copied.times);
+    let added = with_times(added, &copied.times);
     let added = added.map_err(|e| Error::bad_file(path, e))?;
     added.write_to(&file).map_err(|e| Error::io(path, e))?;
     Ok(copied.diagnostics)

@@ -8,13 +8,13 @@ use std::rc::Rc;
 
 use super::anchor::{AnchorNumbers, AnchorWriter};
 use crate::dataset::{NewLink, Template};
-use crate::hdf5_sys::{self as h5, Added, Id, Space};
+use crate::hdf5_sys::{self as h5, Id, Space};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use h5logfs_core::filters::Filter;
-use h5logfs_core::image::{HeaderSpace, Image, ObjectTimes};
+use h5logfs_core::image::{HeaderSpace, Image};
 use h5logfs_core::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, String>;
@@ -210,13 +210,6 @@ impl StoredDatasets<'_> {
         self.anchors.write(&new, &numbers)?;
         Ok(new)
     }
-}
-
-/// Sets the times of objects that were added to a file.
-pub(super) fn set_times(added: Added, times: &[ObjectTimes]) -> Result<Added> {
-    let mut image = Image::new(added);
-    times.iter().try_for_each(|times| image.set_times(times))?;
-    Ok(image.into_bytes())
 }
 
 #[cfg(test)]

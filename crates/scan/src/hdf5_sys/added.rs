@@ -5,112 +5,49 @@
 
 use std::collections::HashMap;
 use std::ffi::c_ulong;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, LazyLock};
 
-use h5logfs_core::image::{HeaderBytes, HeaderBytesMut};
-use hdf5_metno_sys::h5::{haddr_t, herr_t};
+use h5logfs_core::image::{Added, HeaderBytes, SUPERBLOCK};
+use hdf5_metno_sys::h5::{haddr_t, herr_t, hsize_t};
 use hdf5_metno_sys::h5fd::*;
 use parking_lot::Mutex;
 
 use super::driver::{FUNCTIONS, Functions, Library, register};
 use super::*;
 
-/// The metadata of a file: those in its front, and those that are added at its end. What lies between is not libhdf5's.
-#[derive(Debug)]
-pub struct Added {
-    front: Vec<u8>,
-    /// The end of the file as it was.
-    start: u64,
-    rest: Vec<u8>,
-}
-
-impl Added {
-    /// Of a file to which nothing is added yet. The first `front` bytes may be changed, too.
-    pub fn to(file: &File, front: u64) -> io::Result<Self> {
-        let start = file.metadata()?.len();
-        let mut bytes = vec![0; front.min(start) as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(Added {
-            front: bytes,
-            start,
-            rest: Vec::new(),
-        })
-    }
-
-    /// Writes it to the file: the objects first, then what leads to them.
-    pub fn write_to(&self, file: &File) -> io::Result<()> {
-        file.write_all_at(&self.rest, self.start)?;
-        file.write_all_at(&self.front, 0)
-    }
-
-    /// Lets the file end here.
-    fn resize(&mut self, end: u64) -> Result<()> {
-        let len = usize::try_from(end.saturating_sub(self.start)).map_err(|e| e.to_string())?;
-        let more = len.saturating_sub(self.rest.len());
-        self.rest.try_reserve(more).map_err(|e| e.to_string())?;
-        self.rest.resize(len, 0);
-        Ok(())
-    }
-
-    /// Fills `buf`. What lies between, and past the end of the file, is zeros: libhdf5 reads more than an object header
-    /// where it does not know its length.
-    fn fill(&self, at: u64, buf: &mut [u8]) {
-        buf.fill(0);
-        copy_common(&self.front, 0, at, buf);
-        copy_common(&self.rest, self.start, at, buf);
-    }
-
-    fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        let end = at.checked_add(bytes.len() as u64).ok_or("past 2^64")?;
-        if end > self.size() {
-            self.resize(end)?;
-        }
-        self.write(at, bytes)
-    }
-}
-
-/// Copies what bytes at `start` of a file have in common with `buf`, which is for those at `at`.
-fn copy_common(bytes: &[u8], start: u64, at: u64, buf: &mut [u8]) {
-    let ahead =
-        |of: u64, other: u64| usize::try_from(other.saturating_sub(of)).unwrap_or(usize::MAX);
-    let from = bytes.get(ahead(start, at)..).unwrap_or_default();
-    let to = buf.get_mut(ahead(at, start)..).unwrap_or_default();
-    let count = to.len().min(from.len());
-    to[..count].copy_from_slice(&from[..count]);
-}
-
-impl HeaderBytes for Added {
-    fn size(&self) -> u64 {
-        self.start + self.rest.len() as u64
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        match at.checked_sub(self.start) {
-            Some(at) => self.rest.read(at, buf),
-            None => self.front.read(at, buf),
-        }
-    }
-}
-
-impl HeaderBytesMut for Added {
-    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        match at.checked_sub(self.start) {
-            Some(at) => HeaderBytesMut::write(&mut self.rest, at, bytes),
-            None => HeaderBytesMut::write(&mut self.front, at, bytes),
-        }
-    }
-}
-
 /// Lets libhdf5 add to a file. New metadata go behind its end in blocks of `block` bytes. The unused part of the last
 /// block stays in the file.
 pub fn add<T>(added: Added, block: u64, make: impl FnOnce(&Id) -> Result<T>) -> Result<(T, Added)> {
+    with_file(added, make, |name| {
+        let access = access(block)?;
+        Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDWR, access.0)))
+    })
+}
+
+/// Creates a file whose superblock lies at address 0 and all else from address `start` on, and lets `make` fill it.
+pub fn create_behind<T>(
+    start: u64,
+    creation: &Id,
+    make: impl FnOnce(&Id) -> Result<T>,
+) -> Result<(T, Added)> {
+    with_file(Added::new(SUPERBLOCK, start), make, |name| {
+        // The first block of metadata would have the superblock and all that fits behind it.
+        const NO_BLOCKS: u64 = 0;
+        let (flags, access) = (H5F_ACC_TRUNC, access(NO_BLOCKS)?);
+        Id::new(h5!(H5Fcreate(name.as_ptr(), flags, creation.0, access.0)))
+    })
+}
+
+/// Lets libhdf5 open the file with `open`, and `make` change it.
+fn with_file<T>(
+    added: Added,
+    make: impl FnOnce(&Id) -> Result<T>,
+    open: impl FnOnce(&CStr) -> Result<Id>,
+) -> Result<(T, Added)> {
     let name = memory_name()?;
     let added = Arc::new(Mutex::new(added));
     OPEN.lock().insert(name.clone(), Arc::clone(&added));
-    let made = open_by_name(&name, block).and_then(|file| {
+    let made = open(&name).and_then(|file| {
         let made = make(&file)?;
         close_file(file)?;
         Ok(made)
@@ -121,7 +58,7 @@ pub fn add<T>(added: Added, block: u64, make: impl FnOnce(&Id) -> Result<T>) -> 
     Ok((made, added.into_inner()))
 }
 
-fn open_by_name(name: &CStr, block: u64) -> Result<Id> {
+fn access(block: u64) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     h5!(H5Pset_driver(access.0, driver()?, ptr::null()))?;
     h5!(H5Pset_meta_block_size(access.0, block))?;
@@ -130,7 +67,7 @@ fn open_by_name(name: &CStr, block: u64) -> Result<Id> {
         H5F_libver_t::H5F_LIBVER_EARLIEST,
         H5F_LIBVER_LATEST
     ))?;
-    Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDWR, access.0)))
+    Ok(access)
 }
 
 /// The files that can be opened, by their names.
@@ -150,6 +87,7 @@ fn functions() -> Functions {
     functions.open = open;
     functions.close = close;
     functions.query = query;
+    functions.alloc = alloc as *const () as usize;
     functions.get_eoa = get_eoa;
     functions.set_eoa = set_eoa;
     functions.get_eof = get_eof;
@@ -204,6 +142,23 @@ unsafe extern "C" fn query(_: *const H5FD_t, flags: *mut c_ulong) -> herr_t {
     0
 }
 
+/// The superblock of a new file comes first. What comes next does not follow it, but lies where things are added.
+unsafe extern "C" fn alloc(file: *mut H5FD_t, _: c_int, _: hid_t, size: hsize_t) -> haddr_t {
+    // SAFETY: `open` made it.
+    let file = unsafe { &mut *file.cast::<Opened>() };
+    let at = match file.eoa {
+        0 => 0,
+        end => end.max(file.added.lock().start()),
+    };
+    match at.checked_add(size) {
+        Some(end) => {
+            file.eoa = end;
+            at
+        }
+        None => UNDEFINED,
+    }
+}
+
 unsafe extern "C" fn get_eoa(file: *const H5FD_t, _: c_int) -> haddr_t {
     // SAFETY: `open` made it.
     unsafe { (*file.cast::<Opened>()).eoa }
@@ -217,7 +172,10 @@ unsafe extern "C" fn set_eoa(file: *mut H5FD_t, _: c_int, eoa: haddr_t) -> herr_
 
 unsafe extern "C" fn get_eof(file: *const H5FD_t, _: c_int) -> haddr_t {
     // SAFETY: `open` made it.
-    unsafe { &*file.cast::<Opened>() }.added.lock().size()
+    let added = unsafe { &*file.cast::<Opened>() }.added.lock();
+    // libhdf5 creates a file that has no bytes.
+    let is_new = added.front().iter().all(|byte| *byte == 0);
+    if is_new { 0 } else { added.size() }
 }
 
 unsafe extern "C" fn read(
@@ -257,6 +215,8 @@ unsafe extern "C" fn write(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -287,27 +247,44 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_is_not_seen() {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&[1; 10], 0).unwrap();
-        let mut added = Added::to(&file, 4).unwrap();
-        for at in [3, 4, 9] {
-            added.put(at, &[2; 2]).unwrap_err();
+    fn a_new_file_has_its_superblock_at_the_front_and_all_else_behind_an_address() {
+        const START: u64 = 12_345_672;
+        let properties = [
+            new_file_creation().unwrap(),
+            new_file_creation().unwrap(),
+            new_file_creation().unwrap(),
+        ];
+        // Superblock extensions, and root groups of both kinds.
+        h5!(H5Pset_sym_k(properties[1].0, 7, 9)).unwrap();
+        let order = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
+        h5!(H5Pset_link_creation_order(properties[2].0, order)).unwrap();
+        for creation in properties {
+            let make = |file: &Id| {
+                let (root, creation) = (open_group(file, c"/")?, new_group_creation()?);
+                for number in 0..100 {
+                    let name = format!("group {number}");
+                    create_group(&root, &Link::ascii(&name), &creation)?;
+                }
+                Ok(address(&root)?)
+            };
+            let (root, added) = create_behind(START, &creation, make).unwrap();
+            assert!((START..added.size()).contains(&root));
+            assert_eq!(added.front().len(), SUPERBLOCK);
+            let end = added.size();
+            let mut image = h5logfs_core::image::Image::new(added);
+            image.set_superblock(0, end).unwrap();
+            let added = image.into_bytes();
+
+            // What lies between is never looked at.
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let between = vec![0xff; START as usize];
+            file.as_file().write_all_at(&between, 0).unwrap();
+            added.write_to(file.as_file()).unwrap();
+            let path = c_name(file.path().as_os_str().as_encoded_bytes()).unwrap();
+            let file = open_to_write(&path, 2048).unwrap();
+            let root = open_group(&file, c"/").unwrap();
+            assert_eq!(links(&root).unwrap().len(), 100);
+            open_group(&file, c"/group 99").unwrap();
         }
-        added.put(11, &[3]).unwrap();
-        added.put(0, &[4]).unwrap();
-        let mut found = [9; 14];
-        added.fill(0, &mut found);
-        assert_eq!(found, [4, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0]);
-        let mut found = [9; 3];
-        for (at, wanted) in [(2, [1, 1, 0]), (10, [0, 3, 0]), (u64::MAX, [0; 3])] {
-            added.fill(at, &mut found);
-            assert_eq!(found, wanted);
-        }
-        added.put(u64::MAX, &[5; 2]).unwrap_err();
-        added.write_to(&file).unwrap();
-        let mut bytes = [0; 12];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!(bytes, [4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 3]);
     }
 }

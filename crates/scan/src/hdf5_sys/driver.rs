@@ -54,7 +54,7 @@ pub(super) struct Functions {
     cmp: usize,
     pub(super) query: unsafe extern "C" fn(*const H5FD_t, *mut c_ulong) -> herr_t,
     get_type_map: usize,
-    alloc: usize,
+    pub(super) alloc: usize,
     free: usize,
     pub(super) get_eoa: unsafe extern "C" fn(*const H5FD_t, c_int) -> haddr_t,
     pub(super) set_eoa: unsafe extern "C" fn(*mut H5FD_t, c_int, haddr_t) -> herr_t,

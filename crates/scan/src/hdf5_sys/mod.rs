@@ -72,7 +72,7 @@ mod object;
 mod plain_type;
 mod values;
 
-pub use added::{Added, add};
+pub use added::{add, create_behind};
 pub use attribute::*;
 pub use dataset::*;
 pub use dataspace::*;

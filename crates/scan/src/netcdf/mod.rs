@@ -97,6 +97,7 @@ fn present(
         flushes: 0,
         user_block: 0,
         image: made.image,
+        image_at: None,
         datasets: made.datasets,
         log,
         addresses: made.addresses,

@@ -246,6 +246,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         without_logs: task.without_logs,
         incomplete_attribute: task.incomplete_attribute,
         choice: task.choice,
+        image_at: task.image_at,
     };
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
     let dir = SourceDir::remote(path, further, opener);
