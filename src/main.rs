@@ -10,7 +10,7 @@ use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{plain, print_error};
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
-    check, compact, examples, export, inspect, ls, pages, recover, report, scan_server,
+    check, compact, examples, export, inspect, ls, pages, recover, report, scan_server, settle,
 };
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -35,6 +35,7 @@ enum Command {
     Check(check::CheckArgs),
     Report(report::ReportArgs),
     Recover(recover::RecoverArgs),
+    Settle(settle::SettleArgs),
     #[command(hide = true)]
     Pages(pages::PagesArgs),
     #[command(hide = true)]
@@ -94,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Check(args) => with_log(|| check::run(args)),
         Command::Report(args) => with_log(|| report::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),
+        Command::Settle(args) => with_log(|| settle::run(args)),
         Command::Pages(args) => pages::run(args, command_line()),
     }
 }

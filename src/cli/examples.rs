@@ -14,7 +14,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 11] = [
+const EXAMPLES: [(&str, &[Example]); 12] = [
     (
         "mount",
         &[
@@ -125,6 +125,19 @@ const EXAMPLES: [(&str, &[Example]); 11] = [
             example(
                 "Keep the first three flushes, and drop the others for good:",
                 "h5logfs recover --last-flush 3 killed.h5",
+            ),
+        ],
+    ),
+    (
+        "settle",
+        &[
+            example(
+                "What would be appended to a log, and how long that takes:",
+                "h5logfs settle --dry-run steps.h5",
+            ),
+            example(
+                "An ordinary file, and back:",
+                "h5logfs settle steps.h5 && h5logfs settle --undo steps.h5",
             ),
         ],
     ),

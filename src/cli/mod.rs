@@ -14,6 +14,7 @@ mod progress;
 pub mod recover;
 pub mod report;
 pub mod scan_server;
+pub mod settle;
 pub mod suggest;
 mod table;
 mod target;
@@ -124,16 +125,27 @@ impl ViewArgs {
             ..self.settings()?
         };
         let dir = dir.with_further(&settings.log_dirs)?;
-        let scanner = WorkerPool::start(self.scan_limits())?;
-        let budget = Arc::new(Budget::new(self.memory()));
-        let task = budget.task(None);
-        let snapshot = scan::scan_file(&task, &scanner, &dir, &name, &settings)?;
-        let (snapshot, _memory) = snapshot.into_parts();
+        let (snapshot, budget) = self.scan_in(&dir, &name, &settings)?;
         Ok(Scanned {
             dir,
             snapshot,
             budget,
         })
+    }
+
+    /// The snapshot of the log file at `name` below `dir`, and the memory for its view.
+    fn scan_in(
+        &self,
+        dir: &SourceDir,
+        name: &Path,
+        settings: &Settings,
+    ) -> anyhow::Result<(Snapshot, Arc<Budget>)> {
+        let scanner = WorkerPool::start(self.scan_limits())?;
+        let budget = Arc::new(Budget::new(self.memory()));
+        let task = budget.task(None);
+        let snapshot = scan::scan_file(&task, &scanner, dir, name, settings)?;
+        let (snapshot, _memory) = snapshot.into_parts();
+        Ok((snapshot, budget))
     }
 
     fn memory(&self) -> MemoryLimits {

@@ -20,6 +20,7 @@ pub mod once;
 pub mod people;
 pub mod pnetcdf;
 pub mod readers;
+pub mod settled;
 pub mod shadow;
 pub mod suite;
 pub mod unclosed;

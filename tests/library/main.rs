@@ -31,5 +31,6 @@ mod netcdf {
 mod plain;
 mod read_dataset;
 mod references;
+mod settle;
 mod shadow;
 mod workers;

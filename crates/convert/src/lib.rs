@@ -5,6 +5,7 @@
 //! * [`chunk_index`]: the index of the chunks that a dataset has.
 //! * [`index_reader`]: reads such an index.
 //! * [`error`]: what can go wrong.
+//! * [`settle`]: a log becomes an ordinary file where it is.
 
 #![deny(missing_docs)]
 
@@ -12,3 +13,4 @@ pub mod chunk_index;
 pub mod compact;
 pub mod error;
 pub mod index_reader;
+pub mod settle;

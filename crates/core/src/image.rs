@@ -144,6 +144,17 @@ impl<B: HeaderBytes> Image<B> {
             .ok_or_else(|| PAST_IMAGE.into())
     }
 
+    /// Where the superblock (II.A) says that the file ends.
+    pub fn end_of_file(&self) -> Result<u64> {
+        let at = match self.get::<1>(8)? {
+            [0] => 40,
+            [1] => 44,
+            [2 | 3] => 28,
+            [version] => return Err(format!("superblock version {version}")),
+        };
+        self.get(at).map(u64::from_le_bytes)
+    }
+
     /// The data layout message (IV.A.2.i) of the object header at `header`.
     pub fn layout(&self, header: u64) -> Result<Vec<u8>> {
         let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;

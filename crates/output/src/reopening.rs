@@ -9,6 +9,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::base::Base;
 use crate::existing::Existing;
 use crate::files::config_of;
@@ -30,6 +33,8 @@ pub(crate) struct Prepared {
     path: PathBuf,
     /// Keeps the journal locked, if the log is not closed.
     existing: Existing,
+    /// The log file, locked until it has a journal that is.
+    _locked: File,
     /// Identity of the log file when its state was read.
     identity: Identity,
     pub header: Header,
@@ -53,6 +58,7 @@ impl Prepared {
     ) -> StringResult<Self> {
         let existing = Existing::to_append(path)?;
         check_owners(path, &existing)?;
+        let locked = lock_shared(path)?;
         let before = identity(path)?;
         let base = base(existing.recorded()?).map_err(|e| {
             let is_opened = !existing.has_journal() && journal::path_of(path).exists();
@@ -72,6 +78,7 @@ impl Prepared {
         Ok(Prepared {
             path: path.to_owned(),
             existing,
+            _locked: locked,
             identity: before,
             header,
             base,
@@ -123,6 +130,21 @@ impl Prepared {
         }
         let held = hold(&self.path).map_err(|e| format!("{e}. {KEPT}"))?;
         Ok(Reopened { journal, held })
+    }
+}
+
+/// Takes the lock of a log file that programs share which do not change it yet. `h5logfs settle`, and programs that write
+/// to the file as HDF5, have it alone.
+fn lock_shared(path: &Path) -> StringResult<File> {
+    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    let file = File::open(path).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Err(format!(
+            "{}: another program changes it, as its lock shows: wait until that ends",
+            path.display()
+        )),
+        // Some file systems have no locks.
+        _ => Ok(file),
     }
 }
 

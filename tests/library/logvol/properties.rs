@@ -8,7 +8,9 @@ use crate::common::compacted;
 use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::raw;
 use crate::common::encoder::*;
+use crate::common::settled::{settle, unsettle};
 use crate::common::ways::{Ways, numbers};
+use h5logfs_core::error::Error;
 use h5logfs_core::view::View;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -17,6 +19,8 @@ use proptest::test_runner::Config;
 const CASES: u32 = 1500;
 /// Of logs that are made into ordinary files.
 const COMPACTED: u32 = 150;
+/// Of settled logs, which are written to several times.
+const SETTLED: u32 = 300;
 /// Of crowded logs, which are large.
 const CROWDED: u32 = 60;
 const MOST_DIMS: usize = 5;
@@ -604,6 +608,44 @@ fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The settled log holds what the log said. What is written into one of its datasets changes no other, and the log comes
+/// back as long as nothing was written.
+fn check_settled(recipe: &Recipe) -> Result<(), TestCaseError> {
+    let failed = |e: Error| TestCaseError::fail(e.to_string());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let file = recipe.make();
+    file.write(&path);
+    let log = fs::read(&path).unwrap();
+    if recipe.subfiles > 0 {
+        let refused = settle(&path).unwrap_err().to_string();
+        prop_assert!(refused.contains("lie in other files"), "{refused}");
+        prop_assert!(fs::read(&path).unwrap() == log);
+        return Ok(());
+    }
+    settle(&path).map_err(failed)?;
+    for dataset in &file.datasets {
+        check_with_libhdf5(recipe, dataset, &file.contents(dataset), &path)?;
+    }
+    unsettle(&path).map_err(failed)?;
+    prop_assert!(fs::read(&path).unwrap() == log, "undone");
+    settle(&path).map_err(failed)?;
+    let mut contents: Vec<_> = file.datasets.iter().map(|d| file.contents(d)).collect();
+    for (number, dataset) in file.datasets.iter().enumerate() {
+        let opened = raw::open_file_to_change(&path);
+        let other: Vec<u8> = contents[number].iter().map(|byte| !byte).collect();
+        if !other.is_empty() {
+            raw::write(&raw::open(&opened, &dataset.name), &other);
+        }
+        contents[number] = other;
+        drop(opened);
+        for (dataset, contents) in file.datasets.iter().zip(&contents) {
+            check_with_libhdf5(recipe, dataset, contents, &path)?;
+        }
+    }
+    Ok(())
+}
+
 fn check_with_libhdf5(
     recipe: &Recipe,
     dataset: &Dataset,
@@ -788,6 +830,15 @@ proptest! {
     #[test]
     fn however_it_is_read(crowded in crowded()) {
         check_ways(&crowded)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(SETTLED))]
+
+    #[test]
+    fn a_settled_log_is_an_ordinary_file(recipe in recipe()) {
+        check_settled(&recipe)?;
     }
 }
 

@@ -120,6 +120,7 @@ fn everything_is_installed_in_its_place() {
         "share/man/man1/h5logfs-inspect.1",
         "share/man/man1/h5logfs-mount.1",
         "share/man/man1/h5logfs-recover.1",
+        "share/man/man1/h5logfs-settle.1",
         "share/man/man1/h5logfs.1",
         "share/man/man7/h5logfs_connector.7",
         "share/man/man7/h5logfs_driver.7",
@@ -362,6 +363,7 @@ fn completions_complete() {
         "check",
         "export",
         "recover",
+        "settle",
         "--version",
     ] {
         assert!(offered.contains(&command), "{command}: {offered:?}");

@@ -1,0 +1,345 @@
+//! Makes a log an ordinary HDF5 file where it is (`docs/formats/settled.md`).
+//!
+//! The chunks that the log has as they are needed stay where they lie ([`plan`]). The objects, all other chunks and the
+//! chunk indexes are appended. When all of that is on the disk, one write replaces the superblock. Before it the file is the
+//! log, whatever lies behind its end; after it, it is an ordinary file.
+//!
+//! [`Held`] is the open file. [`undo()`] makes a log of it again.
+
+mod append;
+mod held;
+mod plan;
+mod record;
+mod undo;
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use h5logfs_core::diagnostic::Severity;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::image::{Added, Image, SUPERBLOCK};
+use h5logfs_core::parallel;
+use h5logfs_core::snapshot::{Content, Snapshot, Storage};
+use h5logfs_core::view::View;
+
+use crate::chunk_index::{ChunkIndex, StoredChunk};
+use append::Appender;
+pub use held::{Held, Intent};
+pub use plan::{DatasetPlan, Plan};
+use record::{Mark, Record, Superblock};
+pub use undo::{is_settled, undo};
+
+/// A log that is to be settled.
+#[derive(Debug)]
+pub struct Log {
+    held: Held,
+    /// Its length.
+    len: u64,
+    /// Offset of what is appended to it.
+    start: u64,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// Length of the log.
+    pub before: u64,
+    /// Length of the file.
+    pub after: u64,
+}
+
+impl Log {
+    /// The log in an open file. Removes what an interrupted attempt to settle it has left, unless it is only looked at.
+    pub fn new(held: Held, intent: Intent) -> Result<Self> {
+        let mut len = held.identity()?.size;
+        if let Some(mark) = held.interrupted()? {
+            len = mark.old_len;
+            if intent == Intent::Change {
+                held.file().set_len(len).map_err(|e| held.failed(e))?;
+            }
+        }
+        let start = held::start_behind(len, held.user_block());
+        let start = start.ok_or_else(|| held.refused("it is too long"))?;
+        Ok(Log { held, len, start })
+    }
+
+    /// The open file.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Where its image has to lie: [`Snapshot::image_at`].
+    pub fn image_at(&self) -> u64 {
+        self.start + Mark::SIZE as u64 - self.held.user_block()
+    }
+
+    /// Takes the image out of the snapshot of the log. Fails with the reason where the log cannot be settled.
+    pub fn take_image(&self, snapshot: &mut Snapshot) -> Result<Added> {
+        self.check(snapshot)?;
+        let image = std::mem::take(&mut snapshot.image);
+        let image = Added::from_bytes(image, SUPERBLOCK, self.image_at());
+        image.map_err(|e| self.held.refused(e))
+    }
+
+    fn check(&self, snapshot: &Snapshot) -> Result<()> {
+        let held = &self.held;
+        let log = snapshot.sources.first();
+        let own = log.filter(|log| {
+            log.identity
+                .is_same_file(held.identity().unwrap_or_default())
+        });
+        let Some(own) = own else {
+            return Err(Error::Changed {
+                path: held.path().to_owned(),
+            });
+        };
+        if let Some(other) = snapshot.sources.iter().find(|s| s.place != own.place) {
+            let reason = format!(
+                "its data lie in other files, as {}: `h5logfs compact` or `h5logfs export` makes one file of them",
+                held.dir().full_path(&other.place.path).display()
+            );
+            return Err(held.refused(reason));
+        }
+        let is_as_asked = snapshot.image_at == Some(self.image_at())
+            && snapshot.user_block == held.user_block()
+            && snapshot.journal.is_none();
+        if !is_as_asked {
+            return Err(held.refused(
+                "it is no closed log in an HDF5 file: `h5logfs compact` or `h5logfs export` makes an HDF5 file of it",
+            ));
+        }
+        let diagnostics = snapshot.diagnostics.iter();
+        if let Some(fault) = diagnostics.clone().find(|d| d.severity > Severity::Note) {
+            return Err(held.refused(format!("{fault}. {DAMAGED}")));
+        }
+        for dataset in &snapshot.datasets {
+            if let Content::Unreadable(reason) = &dataset.content {
+                let reason = format!("dataset {}: {reason}. {DAMAGED}", dataset.name);
+                return Err(held.refused(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans what becomes of the chunks of the log. `view` is that of the snapshot without its image.
+    pub fn plan(&self, view: &View) -> Result<Plan> {
+        if let Some(fault) = view.diagnostics()?.first() {
+            return Err(self.held.refused(format!("{fault}. {DAMAGED}")));
+        }
+        Plan::new(view)
+    }
+
+    /// Settles the log. `progress` is told how many bytes of [`Plan::bytes`] were appended. Where this fails, the file is
+    /// the log that it was, unless the error says otherwise.
+    pub fn settle(
+        &self,
+        view: &View,
+        image: Added,
+        mut plan: Plan,
+        progress: &dyn Fn(u64),
+    ) -> Result<Settled> {
+        let held = &self.held;
+        let now = held.identity()?;
+        if now != view.snapshot().sources[0].identity {
+            return Err(Error::Changed {
+                path: held.path().to_owned(),
+            });
+        }
+        let appended = self.append(view, image, &mut plan, progress);
+        let settled = appended.and_then(|(superblock, after)| {
+            replace_superblock(held, &superblock)?;
+            Ok(Settled {
+                before: self.len,
+                after,
+            })
+        });
+        settled.inspect_err(|_| self.cut())
+    }
+
+    /// Makes the file as long as it was, if it is the log that it was. Where that fails, too, the log has some bytes behind
+    /// its end.
+    fn cut(&self) {
+        if self.held.is_as_opened() {
+            let _ = self.held.file().set_len(self.len);
+        }
+    }
+
+    /// Bytes by which the file grows at most.
+    pub fn growth(&self, image: &Added, plan: &Plan) -> u64 {
+        // Each index begins at a multiple of 8, and so do the parts between the chunks of all datasets.
+        let aligned = 8 * (plan.datasets.len() as u64 + 3);
+        let own = Mark::SIZE + image.rest().len() + Record::SIZE;
+        own as u64 + aligned + plan.bytes()
+    }
+
+    /// Appends all that the file needs, and waits until it is on the disk. Returns the superblock that leads to it, and the
+    /// length of the file.
+    fn append(
+        &self,
+        view: &View,
+        image: Added,
+        plan: &mut Plan,
+        progress: &dyn Fn(u64),
+    ) -> Result<(Superblock, u64)> {
+        let held = &self.held;
+        let mark = Mark {
+            old_len: self.len,
+            superblock: *held.superblock(),
+        };
+        let mut objects = mark.to_bytes();
+        let objects_len = (objects.len() + image.rest().len()) as u64;
+        let mut out = Appender::new(held, self.start + objects_len);
+        // The mark comes first, so that this attempt is known if it is interrupted.
+        let marked = held.file().write_all_at(&objects, self.start);
+        marked.map_err(|e| held.failed(e))?;
+        out.align()?;
+        let image = append_datasets(view, image, plan, &mut out, progress)?;
+        out.align()?;
+        let end = out.offset() + Record::SIZE as u64;
+        let mut image = Image::new(image);
+        let addressed = image.set_superblock(held.user_block(), end);
+        addressed.map_err(|e| held.refused(e))?;
+        let image = image.into_bytes();
+        let superblock: Superblock = image.front().try_into().map_err(|e| held.refused(e))?;
+        objects.extend_from_slice(image.rest());
+        let written = held.file().write_all_at(&objects, self.start);
+        written.map_err(|e| held.failed(e))?;
+        out.checksum.add(&objects);
+        out.checksum.add(&superblock);
+        let record = Record {
+            mark,
+            user_block: held.user_block(),
+            start: self.start,
+            objects: objects_len,
+            end,
+            checksum: out.checksum.sum(),
+        };
+        out.put(&record.to_bytes())?;
+        out.flush()?;
+        view.check_sources()?;
+        if held.identity()?.size != end {
+            return Err(held.refused("another program has written to it"));
+        }
+        held.file().sync_all().map_err(|e| held.failed(e))?;
+        held.check_no_job()?;
+        Ok((superblock, end))
+    }
+}
+
+const DAMAGED: &str =
+    "An ordinary file would not tell that these data are missing: see `h5logfs check`";
+
+/// Appends the chunks and the chunk indexes of all datasets. Returns the image with their addresses.
+fn append_datasets(
+    view: &View,
+    image: Added,
+    plan: &mut Plan,
+    out: &mut Appender<'_>,
+    progress: &dyn Fn(u64),
+) -> Result<Added> {
+    let mut image = Image::new(image);
+    let mut done = 0;
+    for (number, plan) in plan.datasets.iter_mut().enumerate() {
+        let dataset = &view.snapshot().datasets[number];
+        append_chunks(view, number, plan, out, &mut done, progress)?;
+        let address = match dataset.storage {
+            Storage::Contiguous => plan.chunks.first().map(|chunk| chunk.address),
+            Storage::Chunked(_) => append_index(view, number, &plan.chunks, out)?,
+        };
+        done += plan.index_bytes;
+        if let Some(address) = address {
+            let is_chunked = matches!(dataset.storage, Storage::Chunked(_));
+            let set = image.set_layout_address(dataset.header, address, is_chunked);
+            let named = |e| format!("dataset {}: {e}", dataset.name);
+            set.map_err(|e| Error::bad_file(view.path(), named(e)))?;
+        }
+    }
+    Ok(image.into_bytes())
+}
+
+/// Appends chunks of a dataset that do not stay where they lie, and notes their addresses.
+fn append_chunks(
+    view: &View,
+    number: usize,
+    plan: &mut DatasetPlan,
+    out: &mut Appender<'_>,
+    done: &mut u64,
+    progress: &dyn Fn(u64),
+) -> Result<()> {
+    /// Bytes of chunks that are made at the same time.
+    const AT_ONCE: u64 = 32 << 20;
+    let size = plan.appended_bytes.checked_div(plan.appended).unwrap_or(0);
+    let threads = parallel::shares();
+    let most = AT_ONCE.checked_div(size).unwrap_or(0) as usize;
+    let mut chunks: Vec<&mut StoredChunk> = plan.to_append().collect();
+    for batch in chunks.chunks_mut(most.max(threads)) {
+        let numbers: Vec<u64> = batch.iter().map(|chunk| chunk.number).collect();
+        for (chunk, bytes) in batch.iter_mut().zip(make(view, number, &numbers, threads)?) {
+            chunk.address = out.address();
+            let stored = u32::try_from(bytes.len());
+            chunk.size = stored.map_err(|_| Error::bad_file(view.path(), "a chunk past 4 GiB"))?;
+            out.put(&bytes)?;
+            *done += size;
+            progress(*done);
+        }
+    }
+    Ok(())
+}
+
+/// Chunks of a dataset after its filters.
+fn make(view: &View, number: usize, chunks: &[u64], threads: usize) -> Result<Vec<Vec<u8>>> {
+    let work = |first: usize| {
+        let own = chunks.iter().skip(first).step_by(threads);
+        own.map(|chunk| view.compressed_chunk(number, *chunk))
+            .collect::<Result<Vec<_>>>()
+    };
+    let shares = parallel::share(threads.min(chunks.len()).max(1), work);
+    let mut shares = shares
+        .into_iter()
+        .map(|share| share.map(Vec::into_iter))
+        .collect::<Result<Vec<_>>>()?;
+    let in_turn = (0..chunks.len()).filter_map(|n| {
+        let count = shares.len();
+        shares.get_mut(n % count)?.next()
+    });
+    Ok(in_turn.collect())
+}
+
+/// Appends the chunk index of a dataset. Returns the address for its layout message.
+fn append_index(
+    view: &View,
+    number: usize,
+    chunks: &[StoredChunk],
+    out: &mut Appender<'_>,
+) -> Result<Option<u64>> {
+    let element = view.snapshot().datasets[number].element_size;
+    let Some(index) = ChunkIndex::new(view.grid(number), element, chunks) else {
+        return Err(Error::bad_file(
+            view.path(),
+            "a chunk index past 2^64 bytes",
+        ));
+    };
+    out.align()?;
+    let address = out.address();
+    for node in index.nodes(address) {
+        out.put(&node)?;
+    }
+    Ok(index.root(address))
+}
+
+/// Replaces the superblock, which lies in one sector, and waits until it is on the disk.
+fn replace_superblock(held: &Held, superblock: &Superblock) -> Result<()> {
+    let at = held.user_block();
+    let written = held.file().write_at(superblock, at);
+    let complete = |count| match count {
+        SUPERBLOCK => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    };
+    written.and_then(complete).map_err(|e| held.failed(e))?;
+    held.file().sync_all().map_err(|e| {
+        held.refused(format!(
+            "{e}, when the new superblock was to be on the disk. What the file is after a crash of the system is not \
+             certain"
+        ))
+    })
+}

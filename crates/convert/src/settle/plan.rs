@@ -1,0 +1,288 @@
+//! Which chunks of a log stay where they lie, and which have to be appended.
+//!
+//! A chunk stays where the log has its bytes in one piece, as the file needs them, and where no other chunk has some of
+//! them: libhdf5 writes a chunk back in its place. For the same reason a chunk that the edge of its dataset cuts off does not
+//! stay: behind its last element the log has bytes of others.
+
+use std::ops::Range;
+
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::filters;
+use h5logfs_core::image::SUPERBLOCK;
+use h5logfs_core::memory::Reservation;
+use h5logfs_core::snapshot::{Content, Storage};
+use h5logfs_core::view::{ChunkReference, Form, View};
+
+use crate::chunk_index::{ChunkIndex, StoredChunk};
+
+/// The address of a chunk that is yet to be appended.
+const NONE_YET: u64 = u64::MAX;
+
+/// What becomes of the chunks of all datasets.
+#[derive(Debug)]
+pub struct Plan {
+    /// In the order of the view's datasets.
+    pub datasets: Vec<DatasetPlan>,
+    /// The memory of the lists.
+    _reservation: Reservation,
+}
+
+/// What becomes of the chunks of one dataset. Those that no record wrote are not stored.
+#[derive(Debug)]
+pub struct DatasetPlan {
+    /// In ascending order.
+    pub(super) chunks: Vec<StoredChunk>,
+    /// Chunks that stay where they lie.
+    pub in_place: u64,
+    /// Chunks that are appended.
+    pub appended: u64,
+    /// Their bytes, at most: how far they can be compressed shows only when that is done.
+    pub appended_bytes: u64,
+    /// Bytes of the chunk index.
+    pub index_bytes: u64,
+}
+
+impl DatasetPlan {
+    /// Those that are appended. Afterwards they have addresses.
+    pub(super) fn to_append(&mut self) -> impl Iterator<Item = &mut StoredChunk> {
+        let chunks = self.chunks.iter_mut();
+        chunks.filter(|chunk| chunk.address == NONE_YET)
+    }
+}
+
+/// The bytes of a chunk in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    start: u64,
+    end: u64,
+    dataset: u32,
+    /// Number among the chunks of the dataset's plan.
+    chunk: u32,
+}
+
+impl Plan {
+    /// Looks at all chunks of a log that is one file. Fails where some of its elements cannot be read, as far as that shows
+    /// without reading them.
+    pub fn new(view: &View) -> Result<Self> {
+        let no_memory = |reason: String| Error::no_memory(view.path(), reason);
+        let task = view.budget().task(None);
+        let mut reservation = task.reservation();
+        let mut pieces = Vec::new();
+        let count = view.snapshot().datasets.len();
+        let mut datasets = Vec::new();
+        reservation
+            .make_room(&mut datasets, count)
+            .map_err(no_memory)?;
+        for number in 0..count {
+            let chunks = chunks(view, number, &mut reservation, &mut pieces)?;
+            datasets.push(DatasetPlan {
+                chunks,
+                in_place: 0,
+                appended: 0,
+                appended_bytes: 0,
+                index_bytes: 0,
+            });
+        }
+        let superblock_end = view.snapshot().user_block + SUPERBLOCK as u64;
+        for loser in shared(&mut pieces, superblock_end) {
+            let chunk = &mut datasets[loser.dataset as usize].chunks[loser.chunk as usize];
+            chunk.address = NONE_YET;
+        }
+        for (number, dataset) in datasets.iter_mut().enumerate() {
+            count_up(view, number, dataset)?;
+        }
+        view.check_sources()?;
+        Ok(Plan {
+            datasets,
+            _reservation: reservation,
+        })
+    }
+
+    /// Chunks that stay where they lie.
+    pub fn in_place(&self) -> u64 {
+        self.datasets.iter().map(|dataset| dataset.in_place).sum()
+    }
+
+    /// Chunks that are appended.
+    pub fn appended(&self) -> u64 {
+        self.datasets.iter().map(|dataset| dataset.appended).sum()
+    }
+
+    /// Bytes of appended chunks, at most, and of chunk indexes.
+    pub fn bytes(&self) -> u64 {
+        let of = |dataset: &DatasetPlan| dataset.appended_bytes + dataset.index_bytes;
+        self.datasets.iter().map(of).sum()
+    }
+}
+
+/// The chunks of a dataset that were written, each with its place in the log if it may stay there. Adds these places to
+/// `pieces`.
+fn chunks(
+    view: &View,
+    number: usize,
+    reservation: &mut Reservation,
+    pieces: &mut Vec<Piece>,
+) -> Result<Vec<StoredChunk>> {
+    let no_memory = |reason: String| Error::no_memory(view.path(), reason);
+    let dataset = &view.snapshot().datasets[number];
+    let raw = chunk_bytes(view, number);
+    let mut chunks = Vec::new();
+    for placed in view.references(number)? {
+        let (chunk, reference) = placed?;
+        let place = reference.and_then(|found| usable(view, number, chunk, found));
+        if let Some(range) = &place {
+            let too_many = |_| Error::bad_file(view.path(), "more than 2^32 chunks");
+            let piece = Piece {
+                start: range.start,
+                end: range.end,
+                dataset: u32::try_from(number).map_err(too_many)?,
+                chunk: u32::try_from(chunks.len()).map_err(too_many)?,
+            };
+            reservation.push(pieces, piece).map_err(no_memory)?;
+        }
+        let size = place.as_ref().map_or(raw, |place| place.end - place.start);
+        let user_block = view.snapshot().user_block;
+        let stored = StoredChunk {
+            number: chunk,
+            address: place.map_or(NONE_YET, |place| place.start - user_block),
+            // The size counts in the index only. A dataset in one piece has none.
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            filter_mask: filters::mask(&dataset.filters),
+        };
+        reservation.push(&mut chunks, stored).map_err(no_memory)?;
+    }
+    Ok(chunks)
+}
+
+/// Where the bytes of a chunk lie, if they may stay there as far as this chunk is concerned.
+fn usable(view: &View, number: usize, chunk: u64, found: ChunkReference) -> Option<Range<u64>> {
+    let dataset = &view.snapshot().datasets[number];
+    let is_as_needed = match found.form {
+        Form::Elements => dataset.filters.is_empty() && is_whole(view, number, chunk),
+        Form::Filtered => true,
+        Form::Swapped | Form::Deflated => false,
+    };
+    let is_chunked = matches!(dataset.storage, Storage::Chunked(_));
+    let has_size = !is_chunked || u32::try_from(found.len).is_ok();
+    let end = found.offset.checked_add(found.len)?;
+    let is_behind = found.offset >= view.snapshot().user_block;
+    (is_as_needed && has_size && is_behind).then_some(found.offset..end)
+}
+
+/// Whether the edge of the dataset leaves the chunk whole.
+fn is_whole(view: &View, number: usize, chunk: u64) -> bool {
+    let grid = view.grid(number);
+    grid.is_whole(&grid.bounds(chunk))
+}
+
+/// Bytes of one chunk before filters.
+fn chunk_bytes(view: &View, number: usize) -> u64 {
+    // The view has checked that they can be counted.
+    view.grid(number).elements() * view.snapshot().datasets[number].element_size
+}
+
+/// The pieces that share bytes with another one that stays, or begin before `from`.
+fn shared(pieces: &mut [Piece], from: u64) -> Vec<Piece> {
+    pieces.sort_unstable();
+    let mut end = from;
+    let mut losers = Vec::new();
+    for piece in pieces {
+        if piece.start < end {
+            losers.push(*piece);
+        } else {
+            end = piece.end;
+        }
+    }
+    losers
+}
+
+/// Counts what becomes of the chunks of a dataset. Fails where that cannot be.
+fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
+    let dataset = &view.snapshot().datasets[number];
+    let refused = |reason: &str| {
+        let reason = format!("dataset {}: {reason}", dataset.name);
+        Err(Error::bad_file(view.path(), reason))
+    };
+    plan.appended = plan.to_append().count() as u64;
+    plan.in_place = plan.chunks.len() as u64 - plan.appended;
+    if plan.appended > 0 && matches!(dataset.content, Content::Extent { .. }) {
+        return refused("it shares bytes with another dataset, so it cannot stay where it lies");
+    }
+    let raw = chunk_bytes(view, number);
+    let most = match dataset.filters.as_slice() {
+        [] => Some(raw),
+        // A compressor may make somewhat more of bytes that cannot be compressed than we would.
+        filters => filters::stored_size(raw, filters).and_then(|n| n.checked_add(raw / 1024)),
+    };
+    let appended = most.and_then(|most| most.checked_mul(plan.appended));
+    let index = match dataset.storage {
+        Storage::Contiguous => Some(0),
+        Storage::Chunked(_) => {
+            let grid = view.grid(number);
+            let index = ChunkIndex::new(grid, dataset.element_size, &plan.chunks);
+            index.map(|index| index.len())
+        }
+    };
+    match (appended, index) {
+        (Some(appended), Some(index)) if appended.checked_add(index).is_some() => {
+            (plan.appended_bytes, plan.index_bytes) = (appended, index);
+            Ok(())
+        }
+        _ => refused("its chunks are more than a file can hold"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn piece(chunk: u32, start: u64, end: u64) -> Piece {
+        Piece {
+            start,
+            end,
+            dataset: 0,
+            chunk,
+        }
+    }
+
+    #[test]
+    fn pieces_beside_each_other_share_nothing() {
+        let mut pieces = [piece(0, 200, 300), piece(1, 96, 200), piece(2, 300, 301)];
+        assert_eq!(shared(&mut pieces, 96), []);
+        assert_eq!(shared(&mut pieces, 97), [piece(1, 96, 200)]);
+    }
+
+    #[test]
+    fn one_of_two_chunks_with_the_same_bytes_stays() {
+        let mut pieces = [piece(0, 100, 200), piece(1, 100, 200), piece(2, 150, 250)];
+        assert_eq!(
+            shared(&mut pieces, 0),
+            [piece(1, 100, 200), piece(2, 150, 250)]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_pieces_that_stay_share_a_byte(
+            ranges in prop::collection::vec((0u64..200, 1u64..20), 0..50),
+            from in 0u64..100,
+        ) {
+            let number = |(n, (start, len)): (usize, (u64, u64))| piece(n as u32, start, start + len);
+            let mut pieces: Vec<_> = ranges.into_iter().enumerate().map(number).collect();
+            let losers = shared(&mut pieces, from);
+            let mut used = vec![false; 300];
+            for piece in pieces.iter().filter(|piece| !losers.contains(piece)) {
+                prop_assert!(piece.start >= from);
+                for byte in piece.start..piece.end {
+                    prop_assert!(!std::mem::replace(&mut used[byte as usize], true));
+                }
+            }
+            // None is left out without need.
+            for loser in &losers {
+                let touches = |byte: u64| byte < from || used[byte as usize];
+                prop_assert!((loser.start..loser.end).any(touches));
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `h5logfs settle`: makes a log an ordinary HDF5 file where it is, and such a file a log again.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::output::{Output, fail_with_last};
+use super::{ViewArgs, with_log_file};
+use h5logfs_convert::settle::{self, Held, Intent, Log, Plan};
+use h5logfs_core::diagnostic::Diagnostic;
+use h5logfs_core::error::Error;
+use h5logfs_core::image::Added;
+use h5logfs_core::parallel::cores;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::view::View;
+
+/// Make a log an ordinary HDF5 file where it is, without moving chunks that the log has as they are needed
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+What an ordinary file needs besides is appended; the first bytes of the file change last, in one write. If this is \
+interrupted, also by a crash of the system, the file is either the log that it was or an ordinary file, and the command \
+can be run again. The time that --dry-run tells counts 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
+
+Until a program writes to the file, --undo makes it the log that it was, byte for byte.
+
+A log is left as it is if its data lie in several files, or if some of them cannot be read.")]
+pub struct SettleArgs {
+    /// The log files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Only say what would be appended, and how long that would take
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// With --dry-run: print JSON
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
+
+    /// Make a settled file the log that it was, if no program has written to it
+    #[arg(long, conflicts_with = "dry_run")]
+    pub undo: bool,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+pub fn run(args: SettleArgs) -> Result<()> {
+    let out = &mut Output::stdout();
+    let (mut forecasts, mut failed) = (Vec::new(), Vec::new());
+    for file in &args.files {
+        let done = with_log_file(file, || {
+            if args.undo {
+                undo(file, out)
+            } else if args.dry_run {
+                Forecast::of(file, &args.view).map(|forecast| forecasts.push(forecast))
+            } else {
+                settle(file, &args.view, out)
+            }
+        });
+        failed.extend(done.err());
+    }
+    if args.json {
+        out.json_array(forecasts.into_iter().map(Ok::<_, io::Error>))?;
+    } else {
+        forecasts.iter().try_for_each(|f| f.print(out))?;
+    }
+    fail_with_last(failed)
+}
+
+fn undo(file: &Path, out: &mut Output<impl Write>) -> Result<()> {
+    settle::undo(&Held::open(file, Intent::Change)?)?;
+    writeln!(out, "{}: a log again", file.display())?;
+    Ok(())
+}
+
+fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<()> {
+    let Some(ready) = Ready::of(file, view, Intent::Change)? else {
+        writeln!(out, "{}: {ALREADY}, nothing to do", file.display())?;
+        return Ok(());
+    };
+    let Ready {
+        log,
+        view,
+        image,
+        plan,
+        notes,
+    } = ready;
+    for note in notes {
+        writeln!(out, "{}: {note}", file.display())?;
+    }
+    let (in_place, appended) = (plan.in_place(), plan.appended());
+    let progress = progress(plan.bytes());
+    let settled = log.settle(&view, image, plan, &|done| progress.set_position(done))?;
+    progress.finish_and_clear();
+    writeln!(
+        out,
+        "{}: settled: {in_place} chunks stay where they lie, {appended} were appended; it has grown by {}",
+        file.display(),
+        BinaryBytes(settled.after - settled.before),
+    )?;
+    Ok(())
+}
+
+const ALREADY: &str = "settled already";
+
+/// A log that is ready to be settled.
+struct Ready {
+    log: Log,
+    view: Arc<View>,
+    image: Added,
+    plan: Plan,
+    /// What a user should know of the file that it becomes.
+    notes: Vec<Diagnostic>,
+}
+
+impl Ready {
+    /// `None` for a file that is settled already.
+    fn of(file: &Path, args: &ViewArgs, intent: Intent) -> Result<Option<Self>> {
+        let log = Log::new(Held::open(file, intent)?, intent)?;
+        let settings = Settings {
+            image_at: Some(log.image_at()),
+            ..args.settings()?
+        };
+        let held = log.held();
+        let scanned = args.scan_in(held.dir(), held.name(), &settings);
+        let (mut snapshot, budget) =
+            match scanned.map_err(|e| (e.downcast_ref().is_some_and(is_no_log), e)) {
+                Ok(scanned) => scanned,
+                Err((true, _)) if settle::is_settled(held)? => return Ok(None),
+                Err((true, _)) => {
+                    return Err(held.refused("it is an ordinary HDF5 file already").into());
+                }
+                Err((_, e)) => return Err(e),
+            };
+        let image = log.take_image(&mut snapshot)?;
+        let notes = snapshot.diagnostics.clone();
+        let view = View::open(held.dir(), snapshot, budget, None)?;
+        let plan = log.plan(&view)?;
+        Ok(Some(Ready {
+            log,
+            view,
+            image,
+            plan,
+            notes,
+        }))
+    }
+}
+
+fn is_no_log(error: &Error) -> bool {
+    matches!(error, Error::NotALog { .. })
+}
+
+/// What settling a log would do.
+#[derive(Debug, Serialize)]
+struct Forecast {
+    /// As the user calls it.
+    file: String,
+    is_settled: bool,
+    /// Chunks that stay where they lie.
+    in_place: u64,
+    /// Chunks that would be appended.
+    appended: u64,
+    /// By which the file would grow, at most.
+    bytes: u64,
+    /// How long that takes, at the rates that the help text tells.
+    seconds: f64,
+    datasets: Vec<DatasetForecast>,
+}
+
+#[derive(Debug, Serialize)]
+struct DatasetForecast {
+    name: String,
+    in_place: u64,
+    appended: u64,
+    /// Of the chunks that would be appended, and of the chunk index: at most.
+    bytes: u64,
+}
+
+impl Forecast {
+    fn of(file: &Path, args: &ViewArgs) -> Result<Self> {
+        let ready = Ready::of(file, args, Intent::Look)?;
+        let mut forecast = Forecast {
+            file: file.display().to_string(),
+            is_settled: ready.is_none(),
+            in_place: 0,
+            appended: 0,
+            bytes: 0,
+            seconds: 0.0,
+            datasets: Vec::new(),
+        };
+        if let Some(ready) = ready {
+            let Ready {
+                log,
+                view,
+                image,
+                plan,
+                ..
+            } = ready;
+            forecast.in_place = plan.in_place();
+            forecast.appended = plan.appended();
+            forecast.bytes = log.growth(&image, &plan);
+            forecast.seconds = seconds(&view, &plan, forecast.bytes);
+            let datasets = view.snapshot().datasets.iter().zip(&plan.datasets);
+            forecast.datasets = datasets
+                .map(|(dataset, plan)| DatasetForecast {
+                    name: dataset.name.clone(),
+                    in_place: plan.in_place,
+                    appended: plan.appended,
+                    bytes: plan.appended_bytes + plan.index_bytes,
+                })
+                .collect();
+        }
+        Ok(forecast)
+    }
+
+    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
+        let file = &self.file;
+        if self.is_settled {
+            return writeln!(out, "{file}: {ALREADY}");
+        }
+        for dataset in self.datasets.iter().filter(|d| d.appended > 0) {
+            writeln!(
+                out,
+                "{file}: {}: {} of {} chunks would be appended, with their index at most {}",
+                dataset.name,
+                dataset.appended,
+                dataset.appended + dataset.in_place,
+                BinaryBytes(dataset.bytes),
+            )?;
+        }
+        writeln!(
+            out,
+            "{file}: {} chunks would stay where they lie, {} would be appended; it would grow by at most {}, in about {:.1} s",
+            self.in_place,
+            self.appended,
+            BinaryBytes(self.bytes),
+            self.seconds,
+        )
+    }
+}
+
+/// How long it takes to append so many bytes.
+fn seconds(view: &View, plan: &Plan, bytes: u64) -> f64 {
+    let datasets = view.snapshot().datasets.iter().zip(&plan.datasets);
+    let compressed = datasets.filter(|(dataset, _)| !dataset.filters.is_empty());
+    let compressed: u64 = compressed.map(|(_, plan)| plan.appended_bytes).sum();
+    bytes as f64 / WRITE_RATE + compressed as f64 / (COMPRESS_RATE * cores() as f64)
+}
+
+/// Bytes a second that a disk writes, and that a core compresses.
+const WRITE_RATE: f64 = 500e6;
+const COMPRESS_RATE: f64 = 50e6;
+
+fn progress(len: u64) -> ProgressBar {
+    const STYLE: &str = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(len).with_style(style)
+}
