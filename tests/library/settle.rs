@@ -358,7 +358,7 @@ const KILLS: u64 = 15;
 fn a_killed_settle_leaves_the_log_or_the_settled_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
-    let log = sample(8000);
+    let log = sample(3000);
     log.write(&path);
     let before = fs::read(&path).unwrap();
     let view = read_whole(&open_view(&path).unwrap()).unwrap();

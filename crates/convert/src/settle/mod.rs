@@ -271,7 +271,7 @@ fn append_chunks(
     let size = plan.appended_bytes.checked_div(plan.appended).unwrap_or(0);
     let threads = parallel::shares();
     let most = AT_ONCE.checked_div(size).unwrap_or(0) as usize;
-    let mut chunks: Vec<&mut StoredChunk> = plan.to_append().collect();
+    let mut chunks: Vec<&mut StoredChunk> = plan.missing().collect();
     for batch in chunks.chunks_mut(most.max(threads)) {
         let numbers: Vec<u64> = batch.iter().map(|chunk| chunk.number).collect();
         for (chunk, bytes) in batch.iter_mut().zip(make(view, number, &numbers, threads)?) {

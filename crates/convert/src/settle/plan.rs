@@ -44,7 +44,7 @@ pub struct DatasetPlan {
 
 impl DatasetPlan {
     /// Those that are appended. Afterwards they have addresses.
-    pub(super) fn to_append(&mut self) -> impl Iterator<Item = &mut StoredChunk> {
+    pub(super) fn missing(&mut self) -> impl Iterator<Item = &mut StoredChunk> {
         let chunks = self.chunks.iter_mut();
         chunks.filter(|chunk| chunk.address == NONE_YET)
     }
@@ -203,7 +203,7 @@ fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
         let reason = format!("dataset {}: {reason}", dataset.name);
         Err(Error::bad_file(view.path(), reason))
     };
-    plan.appended = plan.to_append().count() as u64;
+    plan.appended = plan.missing().count() as u64;
     plan.in_place = plan.chunks.len() as u64 - plan.appended;
     if plan.appended > 0 && matches!(dataset.content, Content::Extent { .. }) {
         return refused("it shares bytes with another dataset, so it cannot stay where it lies");

@@ -265,7 +265,7 @@ mod tests {
                     let name = format!("group {number}");
                     create_group(&root, &Link::ascii(&name), &creation)?;
                 }
-                Ok(address(&root)?)
+                address(&root)
             };
             let (root, added) = create_behind(START, &creation, make).unwrap();
             assert!((START..added.size()).contains(&root));
