@@ -251,6 +251,47 @@ fn pictures_show_what_was_written_cell_by_cell() {
     assert!(page.contains("left unclosed"));
 }
 
+/// The pages tell ranks and flushes of all logs that have them, and those of our writer keep them when they are closed.
+#[test]
+fn ranks_and_flushes_are_those_of_the_log() {
+    let known = |page: &str, what: &str| {
+        let (_, after) = page.split_once(&format!("<dt>{what} with data</dt><dd>"))?;
+        Some(digits(after.split('<').next().unwrap()))
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for (log, flushes, ranks) in [
+        ("corpus/overlap.log.h5", Some(3), Some(4)),
+        ("corpus/subfile.log.h5", Some(1), Some(4)),
+        ("corpus/reopen.log.h5", Some(2), Some(2)),
+        ("corpus-pnetcdf/rand-cdf2-np4/file.nc", None, Some(4)),
+    ] {
+        let page = page(dir.path(), &[corpus(log).to_str().unwrap()]);
+        assert_eq!(known(&page, "Flushes"), flushes, "{log}");
+        assert_eq!(known(&page, "Ranks"), ranks, "{log}");
+    }
+    let log = MadeUp {
+        dims: vec![30],
+        writes: vec![
+            (0, 1, vec![0], vec![10]),
+            (2, 1, vec![20], vec![5]),
+            (1, 3, vec![5], vec![10]),
+        ],
+    };
+    log.write(&dir.path().join("log"), "d");
+    let pictures = || {
+        let page = page(dir.path(), &["log"]);
+        ["rank", "flush"].map(|kind| picture(&page, kind).titles)
+    };
+    let before = pictures();
+    assert_eq!(before[0][24], "rank 2");
+    assert_eq!(before[1][5], "flush 3");
+    let mut recover = Command::new(PROGRAM);
+    let recovered = recover.arg("recover").arg(dir.path().join("log")).output();
+    assert!(recovered.unwrap().status.success());
+    assert_eq!(pictures(), before);
+    assert!(page(dir.path(), &["log"]).contains("<dt>State</dt><dd>closed</dd>"));
+}
+
 #[test]
 fn dimensions_can_be_chosen() {
     let dir = tempfile::tempdir().unwrap();

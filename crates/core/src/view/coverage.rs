@@ -1,16 +1,16 @@
 //! A logged dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
 //!
 //! Two passes make it. The first goes through all records in the order in which they apply, and adds what each wrote to
-//! its cells. The second counts each written element once: box by box, with the same walk that reads use. Both have a
+//! its cells. The second, `counting`, counts each written element once. Both have a
 //! budget, since there may be any number of blocks and elements. Where it ends, cells are estimated, and say so.
 
 mod cells;
+mod counting;
 #[cfg(test)]
 mod tests;
 
 use std::ops::ControlFlow;
 
-use super::resolve::{BoxRecords, Run};
 use super::{Grid, View};
 use crate::boxes::Bounds;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -24,14 +24,14 @@ use crate::memory::Reservation;
 use crate::task::Task;
 pub use cells::{Axis, CellGrid};
 
-/// What one pass of a picture may cost. A block or a run of elements that is looked at costs 1.
+/// What the first pass may cost, and what the second one may for each of [`counting::PARTS`]. A block or a run of elements
+/// that is looked at costs 1.
 const BUDGET: u64 = 1 << 28;
+const BUDGET_OF_PART: u64 = 1 << 25;
 /// What a look-up in the index costs.
 const LOOK_UP: u64 = 16;
 /// Elements of a box that is counted at once, by a bitmap.
 const BOX_ELEMENTS: u64 = 1 << 22;
-/// Elements of a box whose bitmap costs 1.
-const ELEMENTS_COST: u64 = 1 << 10;
 /// Chunks of a dataset, at most, whose pieces are counted: 4 bytes each.
 const MOST_CHUNKS: u64 = 1 << 22;
 
@@ -134,8 +134,9 @@ impl View {
         let failed = |reason: String| self.bad_data(number, "all of it".into(), reason);
         let found = self.records_for(&task, number)?;
         let limits = Limits {
-            budget: BUDGET,
-            box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size),
+            adding: BUDGET,
+            counting: BUDGET_OF_PART,
+            box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size).max(1),
         };
         let map = picture(&task, found, self.grid(number), origins, wanted, limits);
         let mut map = map.map_err(failed)?;
@@ -151,8 +152,10 @@ impl View {
 /// What a picture may cost.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Of each pass.
-    budget: u64,
+    /// The first pass.
+    adding: u64,
+    /// Each part of the second one.
+    counting: u64,
     /// Elements of a box that is counted at once.
     box_elements: u64,
 }
@@ -172,15 +175,7 @@ fn picture(
     let index = DatasetIndex::of(task, found, &[])?;
     map.faults.extend_from_slice(index.diagnostics());
     if !map.cells.is_empty() {
-        let whole = map.grid.whole();
-        let mut counting = Counting {
-            task,
-            index: &index,
-            map: &mut map,
-            budget: limits.budget,
-            box_elements: limits.box_elements,
-        };
-        counting.count(&whole);
+        counting::count(task, &index, &mut map, limits);
     }
     task.finish()?;
     for cell in map.cells.iter_mut().filter(|cell| cell.is_estimate) {
@@ -236,7 +231,7 @@ impl<'a> Adding<'a> {
             chunk: grid.chunk.clone(),
             steps: grid.steps(),
             pieces,
-            budget: limits.budget,
+            budget: limits.adding,
             _reservation: reservation,
         })
     }
@@ -386,96 +381,4 @@ impl<'a> Adding<'a> {
         });
         CoverageMap { pieces, ..self.map }
     }
-}
-
-/// The second pass.
-struct Counting<'a> {
-    task: &'a Task,
-    index: &'a DatasetIndex,
-    map: &'a mut CoverageMap,
-    budget: u64,
-    /// Elements of a box that is counted at once.
-    box_elements: u64,
-}
-
-impl Counting<'_> {
-    /// Counts the written elements of a box.
-    fn count(&mut self, bounds: &Bounds) {
-        if bounds.count().any(|side| side == 0) || self.task.stopped().is_some() {
-            return;
-        }
-        let Some(left) = self.budget.checked_sub(LOOK_UP) else {
-            return self.estimate(bounds);
-        };
-        self.budget = left;
-        if !self.index.is_touched(bounds) {
-            return;
-        }
-        if self.is_covered(bounds) {
-            return self.add_whole(bounds);
-        }
-        let elements = bounds.count().fold(1, u64::saturating_mul);
-        if elements <= self.box_elements {
-            return self.count_elements(bounds, elements);
-        }
-        let (first, second) = halves(bounds);
-        self.count(&first);
-        self.count(&second);
-    }
-
-    /// Whether the last block that touches the box has all of it.
-    fn is_covered(&self, bounds: &Bounds) -> bool {
-        let last = self.index.visit_back(bounds, |record| {
-            record.visit_back(bounds, |block| ControlFlow::Break(block.covers(bounds)))
-        });
-        last == ControlFlow::Break(true)
-    }
-
-    fn add_whole(&mut self, bounds: &Bounds) {
-        let CoverageMap { grid, cells, .. } = &mut *self.map;
-        grid.each(&bounds.start, &bounds.end, |cell, common| {
-            cells[cell].written += common;
-        });
-    }
-
-    /// Counts the elements of a small box one by one.
-    fn count_elements(&mut self, bounds: &Bounds, elements: u64) {
-        let sides: Vec<u64> = bounds.count().collect();
-        let CoverageMap { grid, cells, .. } = &mut *self.map;
-        let by_cell = grid.runs_in(bounds);
-        let budget = &mut self.budget;
-        *budget = budget.saturating_sub(elements / ELEMENTS_COST);
-        let records = BoxRecords {
-            indexes: &[self.index],
-            bounds,
-            sides: &sides,
-        };
-        let counted = records.runs(self.task, |_, _, Run { in_chunk, len, .. }| {
-            *budget = budget.checked_sub(1).ok_or("too many runs")?;
-            by_cell.each(in_chunk, len, |cell, len| cells[cell].written += len);
-            Ok(())
-        });
-        if counted.is_err() {
-            self.estimate(bounds);
-        }
-    }
-
-    /// The box is too much to be counted: nothing better is known than what records wrote.
-    fn estimate(&mut self, bounds: &Bounds) {
-        let CoverageMap { grid, cells, .. } = &mut *self.map;
-        grid.each(&bounds.start, &bounds.end, |cell, _| {
-            cells[cell].is_estimate = true;
-        });
-    }
-}
-
-/// The two halves of a box along its longest side.
-fn halves(bounds: &Bounds) -> (Bounds, Bounds) {
-    let longest = bounds.count().enumerate().max_by_key(|(_, side)| *side);
-    let d = longest.map_or(0, |(d, _)| d);
-    let middle = bounds.start[d] + (bounds.end[d] - bounds.start[d]) / 2;
-    let (mut first, mut second) = (bounds.clone(), bounds.clone());
-    first.end[d] = middle;
-    second.start[d] = middle;
-    (first, second)
 }

@@ -232,7 +232,8 @@ impl Case {
 }
 
 const AMPLE: Limits = Limits {
-    budget: 1 << 40,
+    adding: 1 << 40,
+    counting: 1 << 40,
     box_elements: 1 << 20,
 };
 
@@ -252,8 +253,8 @@ proptest! {
 
     /// Whatever the budget is: what was not counted says so, and is an upper bound.
     #[test]
-    fn a_picture_without_budget_is_marked(case in case(), budget in 0u64..300) {
-        let limits = Limits { budget, box_elements: 50 };
+    fn a_picture_without_budget_is_marked(case in case(), adding in 0u64..300, counting in 0u64..300) {
+        let limits = Limits { adding, counting, box_elements: 50 };
         let map = case.picture(limits);
         let model = case.model(&map.grid);
         for (cell, exact) in map.cells.iter().zip(&model) {
