@@ -221,6 +221,7 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         auto_unmount: options.auto_unmount,
         threads: options.threads,
         read_cpu: options.read_cpu,
+        passthrough: options.passthrough,
         read: options.read.clone(),
     }
 }

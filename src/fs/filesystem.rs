@@ -23,6 +23,8 @@ use h5logfs_core::task::StopFlag;
 
 use super::access::Caller;
 use super::errno::{guarded, guarded_until};
+use super::handles::Handle;
+use super::passthrough::Passthrough;
 use super::reply::{Page, TTL, file_attr, fill, fill_with_attributes, lifetime, reply_bytes};
 use super::scheduler::{Rules, Scheduler};
 use super::service::{Found, PageCache, Service};
@@ -43,15 +45,19 @@ pub struct LogFilesystem {
     scheduler: Scheduler,
     /// Users other than the user of this process may use the mount.
     allow_other: bool,
+    /// `None`: the daemon reads all files.
+    passthrough: Option<Arc<Passthrough>>,
 }
 
 impl LogFilesystem {
-    pub fn new(service: Service, rules: Rules) -> Self {
+    /// `passthrough`: the kernel reads plain files itself, where it can.
+    pub fn new(service: Service, rules: Rules, passthrough: bool) -> Self {
         let service = Arc::new(service);
         LogFilesystem {
             scheduler: Scheduler::new(Arc::clone(&service), rules),
             service,
             allow_other: rules.is_shared,
+            passthrough: passthrough.then(Arc::default),
         }
     }
 
@@ -99,6 +105,9 @@ fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
 impl Filesystem for LogFilesystem {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         request_capabilities(config, self.allow_other);
+        if let Some(passthrough) = &self.passthrough {
+            passthrough.request(config);
+        }
         // Where the kernel refuses a value, it offers another one.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
@@ -155,17 +164,26 @@ impl Filesystem for LogFilesystem {
         }
         let caller = self.caller(req);
         let work = move |service: &Service, wait| service.open_file(ino.0, caller.as_ref(), wait);
-        self.scheduler.run(req.into(), work, |opened| match opened {
-            Ok(open) => {
-                let flags = match open.pages {
-                    PageCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
-                    PageCache::Refresh => FopenFlags::empty(),
-                    PageCache::Bypass => FopenFlags::FOPEN_DIRECT_IO,
-                };
-                reply.opened(FileHandle(open.handle), flags);
-            }
-            Err(errno) => reply.error(errno),
-        });
+        let passthrough = self.passthrough.clone();
+        self.scheduler
+            .run(req.into(), work, move |opened| match opened {
+                Ok(open) => {
+                    let handle = FileHandle(open.handle);
+                    if let Some(passthrough) = passthrough
+                        && let Some(Handle::Plain { file, .. }) = open.plain.as_deref()
+                        && let Some(backing) = passthrough.open(ino.0, file, &reply)
+                    {
+                        return reply.opened_passthrough(handle, FopenFlags::empty(), &backing);
+                    }
+                    let flags = match open.pages {
+                        PageCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+                        PageCache::Refresh => FopenFlags::empty(),
+                        PageCache::Bypass => FopenFlags::FOPEN_DIRECT_IO,
+                    };
+                    reply.opened(handle, flags);
+                }
+                Err(errno) => reply.error(errno),
+            });
     }
 
     fn read(
@@ -211,6 +229,9 @@ impl Filesystem for LogFilesystem {
         reply: ReplyEmpty,
     ) {
         self.service.close(ino.0, fh.0);
+        if let Some(passthrough) = &self.passthrough {
+            passthrough.close(ino.0);
+        }
         reply.ok();
     }
 

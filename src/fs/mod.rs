@@ -27,9 +27,10 @@
 //! | `pruner` | asks the kernel to forget inodes |
 //! | `handles` | open files and directories |
 //! | `directory` | reads open directories piece by piece |
+//! | `passthrough` | plain files that the kernel reads without the daemon |
 //! | `attributes` | what `stat` reports of one file |
 //!
-//! Only `filesystem`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest can be tested without a
+//! Only `filesystem`, `passthrough`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest can be tested without a
 //! kernel.
 
 mod access;
@@ -47,6 +48,7 @@ mod monitor;
 mod mount_users;
 mod mounting;
 mod mounts;
+mod passthrough;
 mod permission_check;
 mod pruner;
 mod reply;

@@ -33,6 +33,8 @@ use super::virtual_files::{self, OpenFiles, Permit};
 pub struct OpenFile {
     pub handle: u64,
     pub pages: PageCache,
+    /// The handle of a plain file.
+    pub plain: Option<Arc<Handle>>,
 }
 
 /// How the kernel may cache the pages of an open file.
@@ -281,6 +283,7 @@ impl Service {
             return Ok(Lookup::Known(OpenFile {
                 handle: self.insert_virtual(file)?,
                 pages: PageCache::Bypass,
+                plain: None,
             }));
         }
         asked_by(caller.map(Caller::uid));
@@ -323,7 +326,13 @@ impl Service {
             Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
         };
         let handle = self.insert(number, handle, caller)?;
-        Ok(Lookup::Known(OpenFile { handle, pages }))
+        let is_plain = pages == PageCache::Refresh;
+        let plain = is_plain.then(|| self.handle(handle)).transpose()?;
+        Ok(Lookup::Known(OpenFile {
+            handle,
+            pages,
+            plain,
+        }))
     }
 
     /// Work on behalf of `user`, where users share the mount, until `stop` says that it has to stop.

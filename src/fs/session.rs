@@ -56,6 +56,8 @@ pub struct Options {
     pub threads: usize,
     /// The processor time that one request may take.
     pub read_cpu: Duration,
+    /// The kernel reads plain files without the daemon, where it can.
+    pub passthrough: bool,
     pub read: ReadOptions,
 }
 
@@ -98,7 +100,7 @@ pub fn start(options: &Options) -> Result<Running> {
     let monitor = Arc::clone(service.monitor());
     let rules = Rules::new(options.threads, options.allow_other, options.read_cpu);
     let inodes = Arc::clone(service.inodes());
-    let filesystem = LogFilesystem::new(service, rules);
+    let filesystem = LogFilesystem::new(service, rules, options.passthrough);
     let watch = Arc::clone(filesystem.watch());
     let (device, mounted) = mounting::mount(&Request {
         source: &source,

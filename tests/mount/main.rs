@@ -16,6 +16,7 @@ mod export;
 mod ls;
 mod mirror;
 mod netcdf;
+mod passthrough;
 mod permissions;
 mod recover;
 mod report;

@@ -62,11 +62,11 @@ fn number(stats: &Value, pointer: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{pointer} is missing in {stats:#}"))
 }
 
-/// A mount whose messages go to a file.
+/// A mount whose messages go to a file. It counts reads of plain files, too.
 fn with_log(source: &Path) -> (TempDir, PathBuf, Mounted) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    let options = format!("index_dir=none,log_file={}", log.display());
+    let options = format!("nopassthrough,index_dir=none,log_file={}", log.display());
     let mounted = Mounted::new(source, &options);
     (dir, log, mounted)
 }

@@ -62,6 +62,7 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     pub threads: usize,
     pub read_cpu: Duration,
+    pub passthrough: bool,
     pub log_file: Option<PathBuf>,
     pub read: ReadOptions,
 }
@@ -84,6 +85,7 @@ impl Default for MountOptions {
             auto_unmount: false,
             threads: default_threads(),
             read_cpu: DEFAULT_READ_CPU,
+            passthrough: true,
             log_file: None,
             read: read_options(),
         }
@@ -130,7 +132,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 7] = [
+const OWN: [MountOption; 8] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -160,6 +162,12 @@ const OWN: [MountOption; 7] = [
         }),
         help: "processor time of one read, or of one extended attribute",
         default: "60",
+    },
+    MountOption {
+        name: "passthrough",
+        value: Value::Flag(|options, on| options.passthrough = on),
+        help: "the kernel reads files that are no logs without the daemon: where root mounts, from Linux 6.9 on",
+        default: "on",
     },
     MountOption {
         name: "log_file",
@@ -357,6 +365,7 @@ mod tests {
                 auto_unmount: true,
                 threads: 3,
                 read_cpu: Duration::from_secs(7),
+                passthrough: true,
                 log_file: Some("/tmp/a=b".into()),
                 read: ReadOptions {
                     memory: MemoryLimits {

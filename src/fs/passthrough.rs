@@ -1,0 +1,78 @@
+//! Plain files that the kernel reads without the daemon (`FUSE_PASSTHROUGH`, Linux 6.9 and later).
+//!
+//! The kernel admits that only where root has mounted. It refuses to have an inode open in both ways at the same time. So
+//! the first of the handles that are open at the same time decides for the others, which share its backing file. An inode
+//! number stands for one file of the source, so they are of the same file.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fuser::{BackingId, InitFlags, KernelConfig, ReplyOpen};
+use parking_lot::Mutex;
+
+/// How many file systems may be stacked up to and including this one. The source may so be none that lies on others
+/// itself, and one overlay may lie on the mount.
+const STACK_DEPTH: u32 = 1;
+
+/// The open plain files of a mount.
+#[derive(Debug, Default)]
+pub struct Passthrough {
+    is_possible: AtomicBool,
+    /// By inode number.
+    open: Mutex<HashMap<u64, OpenInode>>,
+}
+
+#[derive(Debug, Default)]
+struct OpenInode {
+    handles: usize,
+    /// `None` where the daemon reads the file.
+    backing: Option<Arc<BackingId>>,
+}
+
+impl Passthrough {
+    /// Asks the kernel for it.
+    pub fn request(&self, config: &mut KernelConfig) {
+        let may = rustix::process::geteuid().is_root();
+        let can = may
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+            && config.set_max_stack_depth(STACK_DEPTH).is_ok();
+        self.is_possible.store(can, Ordering::Relaxed);
+    }
+
+    /// Counts a handle of a plain file. Returns what the kernel is to read; `None` where it is to ask the daemon.
+    pub fn open(&self, inode: u64, file: &File, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
+        let mut open = self.open.lock();
+        let found = open.entry(inode).or_default();
+        if found.handles == 0 && self.is_possible.load(Ordering::Relaxed) {
+            found.backing = self.backing(file, reply);
+        }
+        found.handles += 1;
+        found.backing.clone()
+    }
+
+    fn backing(&self, file: &File, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
+        match reply.open_backing(file) {
+            Ok(backing) => Some(Arc::new(backing)),
+            Err(e) => {
+                if e.kind() == std::io::ErrorKind::PermissionDenied {
+                    log::debug!("plain files are read by the daemon: {e}");
+                    self.is_possible.store(false, Ordering::Relaxed);
+                }
+                None
+            }
+        }
+    }
+
+    /// Counts a handle less, of any kind of file.
+    pub fn close(&self, inode: u64) {
+        let mut open = self.open.lock();
+        if let Some(found) = open.get_mut(&inode) {
+            found.handles -= 1;
+            if found.handles == 0 {
+                open.remove(&inode);
+            }
+        }
+    }
+}
