@@ -22,7 +22,7 @@ use h5logfs_core::scan::Settings;
 use h5logfs_core::scan::overwrite::Originals;
 use h5logfs_core::snapshot::{Content, Dataset, Storage};
 use h5logfs_core::view::View;
-use h5logfs_core::view::coverage::{CoverageMap, Wanted};
+use h5logfs_core::view::coverage::{CoverageMap, Pictures, Wanted};
 
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;
@@ -179,12 +179,11 @@ impl LogReport {
         let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
         let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
+        let mut pictures = Pictures::new(view, &origins);
         let dataset = |(number, dataset): (usize, &Dataset)| {
             let content = match &dataset.content {
                 Content::Logged { .. } => {
-                    match wanted(dataset)
-                        .and_then(|wanted| Ok(view.coverage(number, &origins, &wanted)?))
-                    {
+                    match wanted(dataset).and_then(|wanted| Ok(pictures.of(number, &wanted)?)) {
                         Ok(map) => DatasetContent::Logged(Box::new(map)),
                         Err(e) => DatasetContent::Unreadable(e.to_string()),
                     }

@@ -262,6 +262,16 @@ impl RecordList {
         self.shared.record(Row::new(self.rank, self.row(number)))
     }
 
+    /// The selection of a record, by its position in the list.
+    pub fn selection_of(&self, number: usize) -> Option<&Numbered> {
+        self.shared.selection(Row::new(self.rank, self.row(number)))
+    }
+
+    /// The selections of all records, each once.
+    pub fn selections(&self) -> &[Numbered] {
+        &self.shared.selections
+    }
+
     /// All records, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         (0..self.len()).map(|number| self.get(number))

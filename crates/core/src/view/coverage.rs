@@ -6,6 +6,7 @@
 
 mod cells;
 mod counting;
+mod pictures;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::log::records::RecordList;
 use crate::memory::Reservation;
 use crate::task::Task;
 pub use cells::{Axis, CellGrid};
+pub use pictures::Pictures;
 
 /// What the first pass may cost, and what the second one may for each of [`counting::PARTS`]. A block or a run of elements
 /// that is looked at costs 1.
@@ -122,25 +124,34 @@ impl CoverageMap {
 }
 
 impl View {
-    /// A picture of a logged dataset. `origins`: those of the log, see [`View::origins`]. Fails where records cannot be
-    /// found; a picture of a dataset whose elements cannot be read is possible.
+    /// A picture of one logged dataset: see [`Pictures::of`].
     pub fn coverage(
         &self,
         number: usize,
         origins: &Origins,
         wanted: &Wanted,
     ) -> error::Result<CoverageMap> {
-        let task = self.task(None);
+        Pictures::new(self, origins).of(number, wanted)
+    }
+
+    /// A picture of the records of a dataset.
+    fn picture(
+        &self,
+        task: &Task,
+        number: usize,
+        found: DatasetRecords,
+        origins: &Origins,
+        wanted: &Wanted,
+    ) -> error::Result<CoverageMap> {
         let failed = |reason: String| self.bad_data(number, "all of it".into(), reason);
-        let found = self.records_for(&task, number)?;
         let limits = Limits {
             adding: BUDGET,
             counting: BUDGET_OF_PART,
             box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size).max(1),
         };
-        let map = picture(&task, found, self.grid(number), origins, wanted, limits);
+        let map = picture(task, found, self.grid(number), origins, wanted, limits);
         let mut map = map.map_err(failed)?;
-        let table = self.table(&task)?;
+        let table = self.table(task)?;
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
         map.faults
             .extend(table.diagnostics().iter().filter(unreadable).cloned());

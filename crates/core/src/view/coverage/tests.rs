@@ -1,6 +1,7 @@
 //! Pictures of random records, compared with a model that paints every element.
 
-use std::sync::Arc;
+use std::collections::hash_map::RandomState;
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 
@@ -338,4 +339,64 @@ fn a_dataset_without_elements_has_no_cells() {
     let map = case.picture(AMPLE);
     assert!(map.cells.is_empty() && map.grid.is_empty());
     assert_eq!((map.covered(), map.records), (1.0, 1));
+}
+
+/// Two selections of ten blocks each, in this order, by ranks that begin with `rank`.
+fn repeated(order: [u64; 2], columns: usize, rank: u32, spoil: bool) -> Option<pictures::Key> {
+    static HASHERS: OnceLock<[RandomState; 2]> = OnceLock::new();
+    let hashers = HASHERS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+    let task = Task::unlimited();
+    let mut found = DatasetRecords::none(&task, 1).unwrap();
+    let mut origins = Origins::default();
+    for (number, id) in (0u64..).zip(order) {
+        let start = |block: usize, _: usize| 3 * block as u64 + id;
+        let selection = Selection::new(&task, 1, 10, start, |_, _| 1).unwrap();
+        let stored = StoredBytes {
+            source: 0,
+            offset: number * EACH,
+            len: EACH,
+            encoding: Encoding::Raw,
+        };
+        let selection = (id, Arc::new(selection));
+        found
+            .records
+            .push_selection(stored, number, selection, None)
+            .unwrap();
+        let span = Span {
+            source: 0,
+            start: number * EACH,
+            end: number * EACH + EACH,
+            rank: Some(rank + number as u32),
+            flush: None,
+        };
+        origins.push(span).unwrap();
+    }
+    if spoil {
+        found.records.spoil_last("a fault".into()).unwrap();
+    }
+    found.records.put_in_order().unwrap();
+    let grid = Grid::new(&[40], &[10]).unwrap();
+    let wanted = Wanted {
+        rows: 1,
+        columns,
+        axes: None,
+    };
+    pictures::key(hashers, &found, &grid, &origins, &wanted)
+}
+
+/// Whatever changes a picture changes its key.
+#[test]
+fn datasets_share_a_picture_where_all_is_the_same() {
+    let key = repeated([0, 1], 9, 0, false);
+    assert!(key.is_some());
+    assert_eq!(key, repeated([0, 1], 9, 0, false));
+    for other in [
+        repeated([1, 0], 9, 0, false),
+        repeated([0, 2], 9, 0, false),
+        repeated([0, 1], 8, 0, false),
+        repeated([0, 1], 9, 1, false),
+    ] {
+        assert!(other.is_some() && other != key);
+    }
+    assert_eq!(repeated([0, 1], 9, 0, true), None);
 }
