@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use h5logfs_core::error::Error as LogError;
 use h5logfs_core::filters::{DEFLATE, Filter, compress, mask};
 use h5logfs_core::task::Task;
+use parking_lot::Mutex;
 
 use super::Source;
 use super::left_out::LeftOut;
@@ -13,6 +14,8 @@ use crate::error::{Error, Result};
 
 /// Shorter pieces are put together, so that each is worth a call of the system.
 const WORTH_A_WRITE: usize = 256 << 10;
+/// A longer buffer is not kept.
+const LONGEST_SPARE: usize = 4 << 20;
 /// Bit 0 of a filter's flags: chunks may be stored without it.
 const OPTIONAL: u32 = 1;
 
@@ -42,6 +45,35 @@ pub struct MadeChunk {
     pub filter_mask: u32,
 }
 
+/// Buffers that were written, for parts to come.
+#[derive(Debug)]
+pub struct Spare {
+    most: usize,
+    kept: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Spare {
+    /// So many buffers at most.
+    pub fn new(most: usize) -> Self {
+        Spare {
+            most,
+            kept: Mutex::default(),
+        }
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.kept.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer, if it is worth that.
+    pub fn give(&self, buffer: Vec<u8>) {
+        let mut kept = self.kept.lock();
+        if kept.len() < self.most && (WORTH_A_WRITE..=LONGEST_SPARE).contains(&buffer.capacity()) {
+            kept.push(buffer);
+        }
+    }
+}
+
 /// The bytes of a chunk after its filters, and which of these were not applied.
 struct Filtered {
     bytes: Vec<u8>,
@@ -69,7 +101,7 @@ impl Made {
 
 impl Source {
     /// Makes a part.
-    pub fn make(&self, task: &Task, part: &Part) -> Result<Made> {
+    pub fn make(&self, task: &Task, part: &Part, spare: &Spare) -> Result<Made> {
         let mut made = Made {
             number: part.number,
             ..Made::default()
@@ -79,7 +111,7 @@ impl Source {
                 let last = chunks.last().map_or(0, |last| last + 1);
                 made.passed = self.raw_len(part.number).saturating_mul(last);
                 for chunk in chunks {
-                    self.make_chunk(task, *chunk, &mut made)?;
+                    self.make_chunk(task, *chunk, &mut made, spare)?;
                 }
             }
             What::Piece { offset, len } => {
@@ -91,8 +123,8 @@ impl Source {
         Ok(made)
     }
 
-    fn make_chunk(&self, task: &Task, chunk: u64, made: &mut Made) -> Result<()> {
-        let filtered = match self.filtered(task, made.number, chunk) {
+    fn make_chunk(&self, task: &Task, chunk: u64, made: &mut Made, spare: &Spare) -> Result<()> {
+        let filtered = match self.filtered(task, made.number, chunk, spare) {
             Ok(filtered) => filtered,
             Err(Error::Log(e @ LogError::BadData { .. })) if self.skips_damaged => {
                 LeftOut::of(made.number, e)?.add_to(&mut made.left_out);
@@ -111,14 +143,16 @@ impl Source {
     }
 
     /// A chunk after its filters. Where it lies in the log like that it is taken as it is.
-    fn filtered(&self, task: &Task, number: usize, chunk: u64) -> Result<Filtered> {
+    fn filtered(&self, task: &Task, number: usize, chunk: u64, spare: &Spare) -> Result<Filtered> {
         let pipeline = &self.dataset(number).filters;
         if !pipeline.is_empty()
             && let Some(bytes) = self.view.stored_chunk(task, number, chunk, pipeline)?
         {
             return Ok(Filtered { bytes, mask: 0 });
         }
-        let raw = self.view.raw_chunk(task, number, chunk)?;
+        let raw = self
+            .view
+            .raw_chunk_in(task, number, chunk, || spare.take())?;
         // The memory of the raw chunk counts until it is dropped; that of the result is bounded by the number of parts.
         let (raw, _reservation) = raw.into_parts();
         filter(raw, pipeline).map_err(|e| self.about(number, e))

@@ -13,13 +13,15 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Source;
 use super::left_out::LeftOut;
-use super::making::Made;
+use super::making::{Made, Spare};
 use super::parts::{Part, Parts};
 use super::placing::{Complete, Placer};
 use crate::error::{Error, Result};
 
 /// Parts in work or waiting, for each thread.
 const PARTS_EACH: u64 = 4;
+/// Buffers that wait for parts to come, for each thread.
+const SPARE_EACH: usize = 2;
 
 /// A file that was written.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub fn write(
         file,
         progress,
         window: PARTS_EACH * jobs as u64,
+        spare: Spare::new(SPARE_EACH * jobs),
         moved: Condvar::new(),
         state: Mutex::new(State {
             parts: Parts::new(source),
@@ -87,6 +90,7 @@ struct Work<'a> {
     progress: &'a (dyn Fn(u64) + Sync),
     /// Parts in work or waiting, at most.
     window: u64,
+    spare: Spare,
     state: Mutex<State<'a>>,
     /// The turn has moved, or the work has ended.
     moved: Condvar,
@@ -139,12 +143,13 @@ impl Work<'_> {
 
     fn do_part(&self, ticket: Ticket) -> Result<()> {
         let task = self.source.view.task(None);
-        let made = self.source.make(&task, &ticket.part)?;
+        let made = self.source.make(&task, &ticket.part, &self.spare)?;
         for placed in self.pass(ticket.number, made)? {
             let mut at = placed.offset;
-            for piece in &placed.made.pieces {
-                self.file.write_all_at(piece, at)?;
+            for piece in placed.made.pieces {
+                self.file.write_all_at(&piece, at)?;
                 at += piece.len() as u64;
+                self.spare.give(piece);
             }
         }
         Ok(())

@@ -21,7 +21,7 @@ use super::resolve::{ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
 use crate::boxes::Bounds;
 use crate::btree::{Key, Tree};
-use crate::buffers::zeroed;
+use crate::buffers::make_room;
 use crate::error::Result;
 use crate::filters;
 use crate::index::DatasetIndex;
@@ -410,10 +410,28 @@ impl View {
     /// The elements of a chunk of a logged dataset, before its filters. Those past the dataset's edge have the fill value.
     /// They are not cached.
     pub fn raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
-        task.retry(|| self.make_raw_chunk(task, number, chunk))
+        self.raw_chunk_in(task, number, chunk, Vec::new)
     }
 
-    fn make_raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
+    /// The same, in the memory of a buffer that is no longer needed, where it is read in one piece. The system takes longer
+    /// to give new memory than to copy what lies in the kernel.
+    pub fn raw_chunk_in(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        spare: impl Fn() -> Vec<u8>,
+    ) -> Result<Reserved<Vec<u8>>> {
+        task.retry(|| self.make_raw_chunk(task, number, chunk, &spare))
+    }
+
+    fn make_raw_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        spare: &impl Fn() -> Vec<u8>,
+    ) -> Result<Reserved<Vec<u8>>> {
         let (dataset, place) = self.dataset(number);
         let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
         if let Content::Unreadable(reason) = &dataset.content {
@@ -425,7 +443,10 @@ impl View {
         let resolver = self.checked_resolver(&index, number, chunk)?;
         if let ChunkSource::InPlace(elements) = resolver.source() {
             let reservation = task.reserve(place.raw).map_err(bad_chunk)?;
-            let mut raw = zeroed(place.raw as usize).map_err(bad_chunk)?;
+            let mut raw = spare();
+            let more = (place.raw as usize).saturating_sub(raw.len());
+            make_room(&mut raw, more).map_err(bad_chunk)?;
+            raw.resize(place.raw as usize, 0);
             if self.read_in_place(number, chunk, &elements, 0, &mut raw)? == Some(raw.len()) {
                 return Ok(Reserved::new(raw, reservation));
             }
