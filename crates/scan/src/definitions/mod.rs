@@ -53,7 +53,9 @@ impl ClosedLog {
         let source = SourceFile::open(dir, name)?;
         let file = crate::open(&source).map_err(bad)?;
         let header = logvol::Header::read(&file).map_err(bad)?;
-        let header = header.ok_or_else(|| bad("it is no log".into()))?;
+        let header = header.ok_or_else(|| {
+            bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
+        })?;
         let definitions = of_file(&file, header).map_err(|reason| {
             bad(format!(
                 "the writer cannot append to it: {reason}. HDF5 programs can, with the VOL connector of h5logfs"
