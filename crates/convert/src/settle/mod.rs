@@ -1,6 +1,6 @@
 //! Makes a log an ordinary HDF5 file where it is (`docs/formats/settled.md`).
 //!
-//! The chunks that the log has as they are needed stay where they lie ([`plan`]). The objects, all other chunks and the
+//! The chunks that the log has as they are needed stay where they lie (`plan`). The objects, all other chunks and the
 //! chunk indexes are appended. When all of that is on the disk, one write replaces the superblock. Before it the file is the
 //! log, whatever lies behind its end; after it, it is an ordinary file.
 //!
