@@ -2,41 +2,29 @@
 
 use std::io;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::output::Output;
-use super::target::{Target, Unordered, Wish, originals};
+use super::target::{FromTo, Unordered};
 use super::{ViewArgs, progress};
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::threads::{self, Compacted};
 use h5logfs_convert::compact::verify::verify;
 use h5logfs_convert::compact::{Source, left_out::LeftOut};
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_core::parallel;
 use h5logfs_core::scan::Choice;
 
-/// Bit 0 of a filter's flags: chunks may be stored without it.
-const OPTIONAL: u32 = 1;
-const MANDATORY: u32 = 0;
-
 /// Make an ordinary, small HDF5 file of a log: only what was written, in compressed chunks
 #[derive(Debug, Clone, Args)]
+#[command(mut_arg("out", |out| out.help(
+    "The file to write, which appears when it is complete; or -, for standard output, which gets it when it is complete"
+)))]
 pub struct CompactArgs {
-    /// The log file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-
-    /// The file to write, which appears when it is complete; or -, for standard output, which gets it when it
-    /// is complete
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
-
-    /// Replace OUT if it exists; but never a file of a log that is still needed
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub paths: FromTo,
 
     #[command(flatten)]
     pub filters: FilterArgs,
@@ -86,22 +74,14 @@ impl FilterArgs {
         let deflate = self.deflate;
         let deflate = deflate.map(|level| filter(DEFLATE, OPTIONAL, vec![level]));
         let sum = self.fletcher32;
-        let sum = sum.then(|| filter(FLETCHER32, MANDATORY, Vec::new()));
+        let sum = sum.then(|| filter(FLETCHER32, 0, Vec::new()));
         let chosen: Vec<Filter> = [shuffle, deflate, sum].into_iter().flatten().collect();
         (!chosen.is_empty()).then_some(chosen)
     }
 }
 
 pub fn run(args: CompactArgs) -> Result<()> {
-    let settings = args.view.settings()?;
-    let originals = originals(&args.file, &settings)?;
-    let wish = Wish {
-        out: &args.out,
-        force: args.force,
-        settings: &settings,
-        form: "HDF5",
-    };
-    let target = Target::new(&wish, originals)?;
+    let target = args.paths.target(&args.view.settings()?)?;
     let source = source(&args)?;
     let written = target.create_unordered().and_then(|output| {
         let compacted = write(&args, &source, &output)?;
@@ -122,7 +102,7 @@ pub fn run(args: CompactArgs) -> Result<()> {
 /// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
 fn source(args: &CompactArgs) -> Result<Source> {
     let choice = Choice::only(args.dataset.iter().map(String::as_str));
-    let log = args.view.scan(&args.file, choice.clone())?;
+    let log = args.view.scan(&args.paths.file, choice.clone())?;
     let Some(filters) = args.filters.chosen() else {
         let view = log.open()?;
         return Ok(Source {
@@ -132,7 +112,9 @@ fn source(args: &CompactArgs) -> Result<Source> {
         });
     };
     let mut log = log;
-    let other = args.view.scan(&args.file, choice.with_filters(filters))?;
+    let other = args
+        .view
+        .scan(&args.paths.file, choice.with_filters(filters))?;
     Ok(Source {
         metadata: Metadata::of_scan(&mut log.snapshot, other.snapshot)?,
         skips_damaged: args.skip_damaged,

@@ -1,11 +1,9 @@
 //! `h5logfs export`: writes the canonical file to disk, or to standard output.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::target::{Output, Target, Wish, originals};
+use super::target::{FromTo, Output};
 use super::{ViewArgs, progress};
 use h5logfs_core::view::View;
 
@@ -15,33 +13,16 @@ const STEP: u64 = 4 << 20;
 /// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// The log file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-
-    /// The file to write, which appears when it is complete; or -, for standard output
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
-
-    /// Replace OUT if it exists; but never a file of a log that is still needed
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub paths: FromTo,
 
     #[command(flatten)]
     pub view: ViewArgs,
 }
 
 pub fn run(args: ExportArgs) -> Result<()> {
-    let settings = args.view.settings()?;
-    let originals = originals(&args.file, &settings)?;
-    let wish = Wish {
-        out: &args.out,
-        force: args.force,
-        settings: &settings,
-        form: "HDF5",
-    };
-    let target = Target::new(&wish, originals)?;
-    let view = args.view.open(&args.file)?;
+    let target = args.paths.target(&args.view.settings()?)?;
+    let view = args.view.open(&args.paths.file)?;
     let written = target.create().and_then(|mut output| {
         write(&view, &mut output)?;
         output.finish()

@@ -263,10 +263,10 @@ struct Row {
     fault: Option<String>,
 }
 
-/// In the order in which users want to see them.
+/// The state of a log. In the order in which users want to see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+pub enum State {
     Unreadable,
     /// Not closed, and its job has ended.
     Left,
@@ -278,7 +278,17 @@ enum State {
 }
 
 impl State {
-    fn words(self) -> &'static str {
+    /// That of a log that can be read.
+    pub fn of(unclosed: Option<&Unclosed>) -> Self {
+        match unclosed.map(Unclosed::state) {
+            None => State::Closed,
+            Some(JobState::Running) => State::Running,
+            Some(JobState::Ended) => State::Left,
+            Some(JobState::Unknown) => State::Unclosed,
+        }
+    }
+
+    pub fn words(self) -> &'static str {
         match self {
             State::Unreadable => "unreadable",
             State::Left => "left unclosed",
@@ -298,12 +308,7 @@ impl Row {
         let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
         Ok(Row {
             path: path.to_owned(),
-            state: match unclosed.as_ref().map(Unclosed::state) {
-                None => State::Closed,
-                Some(JobState::Running) => State::Running,
-                Some(JobState::Ended) => State::Left,
-                Some(JobState::Unknown) => State::Unclosed,
-            },
+            state: State::of(unclosed.as_ref()),
             layout: Some(snapshot.log.layout().name()),
             datasets: Some(snapshot.datasets.len()),
             canonical_bytes: Some(view.len()),

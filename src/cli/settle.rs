@@ -1,16 +1,16 @@
 //! `h5logfs settle`: makes a log an ordinary HDF5 file where it is, and such a file a log again.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::output::{Output, fail_with_last};
-use super::{ViewArgs, with_log_file};
+use super::{ViewArgs, progress, with_log_file};
 use h5logfs_convert::settle::{self, Held, Intent, Log, Plan};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::Error;
@@ -95,7 +95,7 @@ fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<
         writeln!(out, "{}: {note}", file.display())?;
     }
     let (in_place, appended) = (plan.in_place(), plan.appended());
-    let progress = progress(plan.bytes());
+    let progress = progress::bytes(plan.bytes());
     let settled = log.settle(&view, image, plan, &|done| progress.set_position(done))?;
     progress.finish_and_clear();
     writeln!(
@@ -256,13 +256,3 @@ fn seconds(view: &View, plan: &Plan, bytes: u64) -> f64 {
 /// Bytes a second that a disk writes, and that a core compresses.
 const WRITE_RATE: f64 = 500e6;
 const COMPRESS_RATE: f64 = 50e6;
-
-fn progress(len: u64) -> ProgressBar {
-    const STYLE: &str = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(len).with_style(style)
-}

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
+use clap::Args;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
@@ -22,6 +23,35 @@ use h5logfs_core::scan::overwrite::{Originals, check_target};
 const STDOUT: &str = "-";
 /// Zeros written at once where a hole cannot be left.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A log to read, and the HDF5 file to make of it.
+#[derive(Debug, Clone, Args)]
+pub struct FromTo {
+    /// The log file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// The file to write, which appears when it is complete; or -, for standard output
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// Replace OUT if it exists; but never a file of a log that is still needed
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl FromTo {
+    /// Fails where the file must not be made.
+    pub fn target(&self, settings: &Settings) -> Result<Target> {
+        let wish = Wish {
+            out: &self.out,
+            force: self.force,
+            settings,
+            form: "HDF5",
+        };
+        Target::new(&wish, originals(&self.file, settings)?)
+    }
+}
 
 /// What the user asks for.
 pub struct Wish<'a> {
@@ -163,7 +193,7 @@ impl NewFile {
     /// A rename works within one file system only, so the temporary file lies in the same directory.
     fn temporary(&self) -> Result<NamedTempFile> {
         let temporary = tempfile::Builder::new()
-            .prefix(".h5logfs-export-")
+            .prefix(".h5logfs-unfinished-")
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
             .tempfile_in(self.dir.path())?;
         remove_at_signal(temporary.path().to_owned())?;

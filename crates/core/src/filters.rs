@@ -35,6 +35,9 @@ pub const SHUFFLE: i32 = 2;
 /// The Fletcher-32 checksum.
 pub const FLETCHER32: i32 = 3;
 
+/// The bit of a filter's flags that allows chunks without it.
+pub const OPTIONAL: u32 = 1;
+
 impl Filter {
     /// Fails where its parameters make no sense for elements of so many bytes.
     pub fn check(&self, element_size: u64) -> Result<(), String> {

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
-use h5logfs_core::filters::Filter;
+use h5logfs_core::filters::{Filter, OPTIONAL};
 use h5logfs_core::image::{DatasetHeader, HeaderSpace};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
@@ -22,8 +22,6 @@ type Result<T> = std::result::Result<T, String>;
 
 /// The most values of a recorded filter pipeline.
 const MOST_PIPELINE_VALUES: u64 = 4096;
-/// Filter flag: a chunk may be stored without it.
-const OPTIONAL: u32 = 1;
 
 /// The root attribute `_int_att`.
 #[derive(Debug, Clone, Copy)]

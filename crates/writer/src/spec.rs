@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::DatasetLayout;
 use h5logfs_core::journal::value::Value;
@@ -316,8 +316,6 @@ impl DatasetSpec {
         }
         let element = self.layout.datatype.size();
         let filter = |id, flags, values| Filter { id, flags, values };
-        // libhdf5 may leave out an optional filter in a chunk.
-        const OPTIONAL: u32 = 1;
         let filters = &mut self.layout.filters;
         if self.shuffle {
             filters.push(filter(SHUFFLE, OPTIONAL, vec![element]));

@@ -13,10 +13,10 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::ViewArgs;
+use super::ls::{State, last_write};
 use super::target::{Target, Wish, originals};
 use super::unclosed::Unclosed;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::journal::JobState;
 use h5logfs_core::log::origins::Timeline;
 use h5logfs_core::scan::Settings;
 use h5logfs_core::scan::overwrite::Originals;
@@ -195,18 +195,13 @@ impl LogReport {
         };
         Ok(LogReport {
             layout: snapshot.log.layout().name(),
-            state: match unclosed.as_ref().map(Unclosed::state) {
-                None => "closed",
-                Some(JobState::Running) => "being written",
-                Some(JobState::Ended) => "left unclosed",
-                Some(JobState::Unknown) => "not closed",
-            },
+            state: State::of(unclosed.as_ref()).words(),
             notes,
             faults,
             files: files_of(view),
             canonical_bytes: view.len(),
             flush: unclosed.map(|_| snapshot.flushes),
-            written: super::ls::last_write(snapshot),
+            written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
         })

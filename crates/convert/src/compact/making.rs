@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use h5logfs_core::error::Error as LogError;
-use h5logfs_core::filters::{DEFLATE, Filter, compress, mask};
+use h5logfs_core::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
 use h5logfs_core::task::Task;
 use parking_lot::Mutex;
 
@@ -16,8 +16,6 @@ use crate::error::{Error, Result};
 const WORTH_A_WRITE: usize = 256 << 10;
 /// A longer buffer is not kept.
 const LONGEST_SPARE: usize = 4 << 20;
-/// Bit 0 of a filter's flags: chunks may be stored without it.
-const OPTIONAL: u32 = 1;
 
 /// A part as it is stored.
 #[derive(Debug, Default)]
