@@ -98,10 +98,11 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn minima(&self, values: &[u64]) -> Vec<u64> {
+        let signed: Vec<i64> = values.iter().copied().map(ordered).collect();
         let mut minima = vec![0; values.len()];
         self.0
-            .all_reduce_into(values, &mut minima[..], SystemOperation::min());
-        minima
+            .all_reduce_into(&signed[..], &mut minima[..], SystemOperation::min());
+        minima.into_iter().map(unordered).collect()
     }
 
     fn gather(&self, value: u64) -> Vec<u64> {
@@ -251,7 +252,8 @@ impl MpiFile {
     /// Calls MPI once. Returns the number of bytes that MPI has written by its own account.
     fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, String> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
-        let places: Vec<ffi::MPI_Aint> = pieces.iter().map(|p| p.as_ptr() as isize).collect();
+        let places: Vec<ffi::MPI_Aint> =
+            pieces.iter().map(|p| p.as_ptr() as ffi::MPI_Aint).collect();
         let offset = i64::try_from(offset);
         let offset = offset.map_err(|_| "the file would have more than 2^63 bytes")?;
         // SAFETY: the file is open. The datatype has the addresses of the pieces, which live longer than
@@ -336,6 +338,17 @@ impl SharedFile for MpiFile {
     }
 }
 
+/// A signed number with the same place among all of them. MPICH 4.0 and Open MPI 4.1 compare some unsigned numbers as if
+/// they had a sign (pmodels/mpich#6083, open-mpi/ompi#10648).
+fn ordered(value: u64) -> i64 {
+    (value ^ (1 << 63)).cast_signed()
+}
+
+/// The number of which [`ordered`] has made this.
+fn unordered(value: i64) -> u64 {
+    value.cast_unsigned() ^ (1 << 63)
+}
+
 fn bytes_of(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|p| p.len() as u64).sum()
 }
@@ -407,6 +420,14 @@ mod tests {
         let many = [&large[..1]; MAX_REQUEST_PIECES + 1];
         let lens: Vec<usize> = requests(&many).iter().map(Vec::len).collect();
         assert_eq!(lens, [MAX_REQUEST_PIECES, 1]);
+    }
+
+    #[test]
+    fn signed_numbers_keep_the_order() {
+        let values = [0, 1, u64::MAX >> 1, 1 << 63, u64::MAX - 1, u64::MAX];
+        let signed = values.map(ordered);
+        assert!(signed.is_sorted(), "{signed:?}");
+        assert_eq!(signed.map(unordered), values);
     }
 
     #[test]
