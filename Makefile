@@ -61,13 +61,14 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-h5py test-suites soak attack bench bench-writer bench-connector fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-mpich test-h5py test-suites soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
 	@echo '              without a mount; mount and read a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
+	@echo 'make test-mpich   the tests of the writer, built with MPICH in $(TARGET_DIR)/mpich'
 	@echo 'make test-h5py   the tests of the plug-ins of HDF5, with the tests of h5py itself'
 	@echo 'make test-suites   the tests of h5py, h5netcdf and PyTables with the VOL connector: half an hour'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
@@ -111,6 +112,13 @@ demo: setup-demo
 
 test: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
+
+# What is compiled for one MPI does not fit the other.
+test-mpich: export MPICC = mpicc.mpich
+test-mpich: export CARGO_TARGET_DIR = $(TARGET_DIR)/mpich
+test-mpich: setup
+	$(CARGO) build -p h5logfs --features mpi --locked --examples
+	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test writer
 
 soak: export H5LOGFS_SOAK_SECONDS ?= 120
 soak: setup

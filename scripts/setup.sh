@@ -10,6 +10,8 @@ purpose=${1:-test}
 packages=(gcc libc6-dev pkg-config libhdf5-dev)
 # bindgen uses libclang to make the Rust binding from the header of MPI.
 mpi=(libopenmpi-dev openmpi-bin libclang-dev)
+# The other MPI. Debian prefers Open MPI for the names that both have, such as mpicc, so nothing else changes.
+other_mpi=(mpich libmpich-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
 # cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
 # with objdump.
@@ -28,7 +30,7 @@ python) packages+=("${python[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
 tables) packages=(python3 python3-venv) ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
-test) packages+=("${mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
+test) packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
     "${compiling[@]}") ;;
 *)
     echo "usage: setup.sh build|mpi|python|bench|demo|deb|test|tables" >&2

@@ -1,7 +1,10 @@
-//! Programs under `mpirun`: started, and ended with all their ranks, also if the test fails.
+//! Programs under `mpirun`: started, and ended with all their ranks, also if the test fails. The MPI is that with which
+//! the tests were built, Open MPI or MPICH.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
+use super::once::{once, shared_dir};
+use super::readers::project;
 use super::wait_until;
 
 /// How long a job may take that normally takes a second or two.
@@ -35,8 +40,108 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+/// The C compiler of an MPI, whose other commands have names like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mpi {
+    compiler: &'static str,
+}
+
+impl Mpi {
+    /// The name by which Debian has MPICH beside another MPI.
+    pub const MPICH: Mpi = Mpi {
+        compiler: "mpicc.mpich",
+    };
+
+    /// The same for Open MPI.
+    pub const OPEN_MPI: Mpi = Mpi {
+        compiler: "mpicc.openmpi",
+    };
+
+    /// The one that the tests were built with: the crate `mpi` takes it from the same variable.
+    pub const fn of_build() -> Self {
+        match option_env!("MPICC") {
+            Some(compiler) => Mpi { compiler },
+            None => Mpi { compiler: "mpicc" },
+        }
+    }
+
+    /// A command of this MPI, by the name that it has where there is only one: `mpicc`, `mpicxx`, `mpirun`.
+    pub fn command(self, name: &str) -> String {
+        match self.compiler.rsplit_once("mpicc") {
+            Some((before, after)) => format!("{before}{name}{after}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Whether its commands are there.
+    pub fn is_installed(self) -> bool {
+        Command::new(self.compiler).arg("-show").output().is_ok()
+    }
+
+    /// Whether it is MPICH.
+    pub fn is_mpich(self) -> bool {
+        let shown = Command::new(self.compiler).arg("-show").output();
+        let shown = shown.unwrap_or_else(|e| panic!("{}: {e}", self.compiler));
+        String::from_utf8_lossy(&shown.stdout).contains("-lmpich")
+    }
+
+    /// `PATH` for scripts, in which its commands have the names that they have where there is only one.
+    pub fn search_path(self) -> OsString {
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        if self.command("mpirun") != "mpirun" {
+            let mut longer = self.short_names().into_os_string();
+            longer.push(":");
+            longer.push(&path);
+            path = longer;
+        }
+        path
+    }
+
+    /// A directory with the short names of its commands.
+    fn short_names(self) -> PathBuf {
+        let dir = shared_dir(&format!("bin-of-{}", self.compiler.replace('/', "-")));
+        once(&dir, &[], || {
+            for name in ["mpicc", "mpirun"] {
+                let script = format!("#!/bin/sh\nexec {} \"$@\"\n", self.command(name));
+                fs::write(dir.join(name), script).unwrap();
+                fs::set_permissions(dir.join(name), Permissions::from_mode(0o755)).unwrap();
+            }
+        });
+        dir
+    }
+
+    /// The start of a program by so many processes.
+    pub fn run(self, ranks: u32, program: &Path) -> Command {
+        let mut mpirun = Command::new(self.command("mpirun"));
+        mpirun.args(["-n", &ranks.to_string()]).arg(program);
+        mpirun
+    }
+}
+
 /// Sets the environment in which mpirun starts any number of ranks, also for root. `dir` is for its own files.
 pub fn configure(command: &mut Command, dir: &Path) {
+    if Mpi::of_build().is_mpich() {
+        command.env("LD_PRELOAD", yielding());
+    } else {
+        configure_open_mpi(command, dir);
+    }
+}
+
+/// MPICH waits without leaving the processor: four ranks on two cores take 5 ms for a reduction. With this library the
+/// ranks of a test let each other run.
+fn yielding() -> PathBuf {
+    let dir = shared_dir("yielding");
+    let source = project().join("tests/c/yielding.c");
+    let library = dir.join("yielding.so");
+    once(&dir, &[&source], || {
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-shared", "-fPIC"]).arg(&source);
+        assert!(cc.arg("-o").arg(&library).status().unwrap().success());
+    });
+    library
+}
+
+fn configure_open_mpi(command: &mut Command, dir: &Path) {
     let settings = [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -57,16 +162,15 @@ pub fn configure(command: &mut Command, dir: &Path) {
 pub struct Job {
     mpirun: Child,
     token: String,
-    /// What it prints, and what Open MPI leaves behind when a job is killed.
+    /// What it prints, and what MPI leaves behind when a job is killed.
     dir: TempDir,
 }
 
 impl Job {
     /// Starts `ranks` processes of a program, on however few cores.
     pub fn start(ranks: u32, program: &Path, arguments: &[&str]) -> Self {
-        let mut mpirun = Command::new("mpirun");
-        mpirun.args(["-n", &ranks.to_string()]);
-        mpirun.arg(program).args(arguments);
+        let mut mpirun = Mpi::of_build().run(ranks, program);
+        mpirun.args(arguments);
         Self::launch(mpirun)
     }
 

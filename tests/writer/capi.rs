@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::common::PROGRAM;
 use crate::common::make::{built_library, make};
-use crate::common::mpirun::{Job, program};
+use crate::common::mpirun::{Job, Mpi, program};
 use crate::common::once::{once, shared_dir};
 use crate::common::readers::{Python, project, said};
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ impl Installed {
     pub(crate) fn compile(&self, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         let source = project().join(source);
         let program = dir.join(source.file_stem().unwrap());
-        run(Command::new("mpicc")
+        run(Command::new(Mpi::of_build().command("mpicc"))
             .args(STRICT)
             .args(["-std=c99", "-g"])
             .arg(&source)
@@ -189,12 +189,13 @@ fn the_header_alone_is_c_and_cxx() {
             "#include <h5logfs_writer.h>\nint main(void) { return h5logfs_flush(0) == 0; }\n";
         fs::write(&source, text).unwrap();
         // Open MPI comes with mpicxx also where there is no compiler for it.
-        let works = Command::new(compiler).arg("--version").output();
+        let called = Mpi::of_build().command(compiler);
+        let works = Command::new(&called).arg("--version").output();
         if compiler == "mpicxx" && !works.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: there is no {compiler}, or no compiler behind it");
+            eprintln!("skipped: there is no {called}, or no compiler behind it");
             continue;
         }
-        run(Command::new(compiler)
+        run(Command::new(&called)
             .args(STRICT)
             .arg(format!("-std={standard}"))
             // The C++ bindings of old have no place in this.
@@ -393,7 +394,12 @@ fn the_debian_package_has_the_library() {
     assert!(name.starts_with("h5logfs-writer_"), "{name}");
     let fields = run(Command::new("dpkg-deb").arg("--info").arg(made.path()));
     let depends = fields.lines().find(|l| l.trim().starts_with("Depends:"));
-    assert!(depends.unwrap().contains("libopenmpi"), "{fields}");
+    let library = if Mpi::of_build().is_mpich() {
+        "libmpich"
+    } else {
+        "libopenmpi"
+    };
+    assert!(depends.unwrap().contains(library), "{fields}");
     let list = run(Command::new("dpkg-deb").arg("--contents").arg(made.path()));
     let version = env!("CARGO_PKG_VERSION");
     for path in [

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::capi::Bench;
-use crate::common::mpirun::{Job, program};
+use crate::common::mpirun::{Job, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, names_in, wait_until};
 
@@ -24,9 +24,8 @@ const FRAMES: u64 = 200;
 /// Runs an example in an empty directory, in which it must create nothing. Whether it succeeded, and what it printed.
 fn says(program: &Path, arguments: &[&str]) -> (bool, String) {
     let dir = tempfile::tempdir().unwrap();
-    let mut script = Command::new("mpirun");
-    script.args(["-n", "2"]).arg(program).args(arguments);
-    script.current_dir(&dir);
+    let mut script = Mpi::of_build().run(2, program);
+    script.args(arguments).current_dir(&dir);
     let mut job = Job::launch(script);
     let status = job.wait();
     assert_eq!(
@@ -197,7 +196,7 @@ print(len(time))
             path.push(program.parent().unwrap());
             path.push(":");
         }
-        path.push(std::env::var_os("PATH").unwrap_or_default());
+        path.push(Mpi::of_build().search_path());
         let mut script = Command::new("sh");
         script
             .arg(project().join("examples/resubmit.sh"))

@@ -12,6 +12,7 @@ mod place;
 use std::fs;
 use std::process::{Command, Output};
 
+use crate::common::mpirun::Mpi;
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, can_mount};
 use blocks::{Block, to_be_run};
@@ -40,7 +41,8 @@ fn succeeded(output: &Output) -> Result<(), String> {
 
 /// Whether the programs that samples call are here; says so if not.
 fn can_run() -> bool {
-    let missing = ["h5dump", "ncdump", "mpirun"];
+    let mpirun = Mpi::of_build().command("mpirun");
+    let missing = ["h5dump", "ncdump", &mpirun];
     let missing = missing.into_iter().find(|program| {
         let found = Command::new("which").arg(program).output();
         !found.is_ok_and(|output| output.status.success())

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::guide_program;
 use crate::common::make::{built_connector, built_driver};
-use crate::common::mpirun::{self, program};
+use crate::common::mpirun::{self, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
 
@@ -105,7 +105,7 @@ impl Place {
     }
 
     fn at<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let path = std::env::var("PATH").unwrap();
+        let path = Mpi::of_build().search_path();
         mpirun::configure(command, self.dir.path());
         command
             .current_dir(&self.dir)
@@ -114,7 +114,10 @@ impl Place {
             .env("PROJECT", project())
             .envs(Python::new().map(|python| ("PYTHON", python.command().get_program().to_owned())))
             .env("LC_ALL", "C.UTF-8")
-            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .env(
+                "PATH",
+                format!("{}:{}", self.path("bin").display(), path.display()),
+            )
     }
 
     fn with_names(&self, script: &str) -> String {
