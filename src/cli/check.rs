@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::output::Output;
 use super::unclosed::Unclosed;
-use super::{IsView, ViewArgs};
+use super::{IsView, LogScanner, ViewArgs};
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::view::View;
 
@@ -34,9 +34,10 @@ pub struct CheckArgs {
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
+    let scanner = args.view.scanner()?;
     let (mut bad, mut views) = (0, 0);
     let mut reports = args.files.iter().map(|file| {
-        let report = Report::of(file, &args.view);
+        let report = Report::of(file, &scanner);
         bad += usize::from(!report.faults.is_empty());
         views += usize::from(report.is_view);
         report
@@ -68,14 +69,14 @@ struct Report {
 }
 
 impl Report {
-    fn of(file: &Path, view: &ViewArgs) -> Self {
+    fn of(file: &Path, scanner: &LogScanner<'_>) -> Self {
         let mut report = Report {
             file: file.display().to_string(),
             is_view: false,
             notes: Vec::new(),
             faults: Vec::new(),
         };
-        match view.open(file) {
+        match scanner.open(file) {
             Ok(view) => {
                 let diagnostics = view.snapshot().diagnostics.iter();
                 let notes = diagnostics.filter(|d| d.severity == Severity::Note);

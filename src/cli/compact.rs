@@ -102,7 +102,8 @@ pub fn run(args: CompactArgs) -> Result<()> {
 /// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
 fn source(args: &CompactArgs) -> Result<Source> {
     let choice = Choice::only(args.dataset.iter().map(String::as_str));
-    let log = args.view.scan(&args.paths.file, choice.clone())?;
+    let scanner = args.view.scanner()?;
+    let log = scanner.scan(&args.paths.file, choice.clone())?;
     let Some(filters) = args.filters.chosen() else {
         let view = log.open()?;
         return Ok(Source {
@@ -112,9 +113,7 @@ fn source(args: &CompactArgs) -> Result<Source> {
         });
     };
     let mut log = log;
-    let other = args
-        .view
-        .scan(&args.paths.file, choice.with_filters(filters))?;
+    let other = scanner.scan(&args.paths.file, choice.with_filters(filters))?;
     Ok(Source {
         metadata: Metadata::of_scan(&mut log.snapshot, other.snapshot)?,
         skips_damaged: args.skip_damaged,

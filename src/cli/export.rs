@@ -22,7 +22,7 @@ pub struct ExportArgs {
 
 pub fn run(args: ExportArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
-    let view = args.view.open(&args.paths.file)?;
+    let view = args.view.scanner()?.open(&args.paths.file)?;
     let written = target.create().and_then(|mut output| {
         write(&view, &mut output)?;
         output.finish()

@@ -61,7 +61,7 @@ pub fn run(args: InspectArgs) -> Result<()> {
     let out = &mut Output::stdout();
     if let Some(name) = &args.map {
         ensure!(args.files.len() == 1, "--map shows a dataset of one file");
-        let view = args.view.open(&args.files[0])?;
+        let view = args.view.scanner()?.open(&args.files[0])?;
         return print_map(&view, name, args.json, out);
     }
     if args.incomplete {
@@ -84,9 +84,11 @@ fn show<T: Serialize, W: Write>(
     of: impl Fn(&Path, &View) -> Result<T>,
     print: impl Fn(&T, &mut Output<W>) -> io::Result<()>,
 ) -> Result<()> {
+    let scanner = args.view.scanner()?;
+    let _listing = scanner.listing();
     let mut failed = Vec::new();
     let found = args.files.iter().filter_map(|file| {
-        let found = args.view.open(file).and_then(|view| of(file, &view));
+        let found = scanner.open(file).and_then(|view| of(file, &view));
         found.map_err(|error| failed.push(error)).ok()
     });
     if !args.json {

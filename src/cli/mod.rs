@@ -35,7 +35,9 @@ use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_core::error::Error;
 use h5logfs_core::log::descriptors;
 use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_core::scan::{
+    self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Settings,
+};
 use h5logfs_core::snapshot::Snapshot;
 use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, MemoryLimits};
@@ -106,7 +108,19 @@ impl Scanned {
     }
 }
 
-impl ViewArgs {
+/// Scans log files one after the other. The process that starts the workers is started once: that takes longer than most
+/// scans.
+struct LogScanner<'a> {
+    args: &'a ViewArgs,
+    pool: WorkerPool,
+}
+
+impl LogScanner<'_> {
+    /// Until what it returns is dropped, scans of files in one directory share processes.
+    fn listing(&self) -> ListingScans<'_> {
+        ListingScans::begin(&self.pool)
+    }
+
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
         with_log_file(file, || self.scan_log(file, Choice::default())?.open())
@@ -118,11 +132,10 @@ impl ViewArgs {
     }
 
     fn scan_log(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
-        descriptors::raise_limit();
         let (dir, name) = SourceDir::of_file(file)?;
         let settings = Settings {
             choice,
-            ..self.settings()?
+            ..self.args.settings()?
         };
         let dir = dir.with_further(&settings.log_dirs)?;
         let (snapshot, budget) = self.scan_in(&dir, &name, &settings)?;
@@ -140,12 +153,21 @@ impl ViewArgs {
         name: &Path,
         settings: &Settings,
     ) -> anyhow::Result<(Snapshot, Arc<Budget>)> {
-        let scanner = WorkerPool::start(self.scan_limits())?;
-        let budget = Arc::new(Budget::new(self.memory()));
+        let budget = Arc::new(Budget::new(self.args.memory()));
         let task = budget.task(None);
-        let snapshot = scan::scan_file(&task, &scanner, dir, name, settings)?;
+        let snapshot = scan::scan_file(&task, &self.pool, dir, name, settings)?;
         let (snapshot, _memory) = snapshot.into_parts();
         Ok((snapshot, budget))
+    }
+}
+
+impl ViewArgs {
+    fn scanner(&self) -> anyhow::Result<LogScanner<'_>> {
+        descriptors::raise_limit();
+        Ok(LogScanner {
+            args: self,
+            pool: WorkerPool::start(self.scan_limits())?,
+        })
     }
 
     fn memory(&self) -> MemoryLimits {

@@ -128,7 +128,9 @@ impl Ready {
             ..args.settings()?
         };
         let held = log.held();
-        let scanned = args.scan_in(held.dir(), held.name(), &settings);
+        let scanned = args
+            .scanner()
+            .and_then(|scanner| scanner.scan_in(held.dir(), held.name(), &settings));
         let (mut snapshot, budget) =
             match scanned.map_err(|e| (e.downcast_ref().is_some_and(is_no_log), e)) {
                 Ok(scanned) => scanned,

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -43,6 +43,10 @@ pub struct FromTo {
 impl FromTo {
     /// Fails where the file must not be made.
     pub fn target(&self, settings: &Settings) -> Result<Target> {
+        ensure!(
+            self.file != Path::new(STDOUT) || self.file.exists(),
+            "-: a log is read in no order, and may have several files: give its path, not a pipe"
+        );
         let wish = Wish {
             out: &self.out,
             force: self.force,
@@ -112,7 +116,7 @@ impl Target {
     /// temporary file without a name.
     pub fn create_unordered(&self) -> Result<Unordered<'_>> {
         match self {
-            Target::Stdout(file) => Ok(Unordered::Stdout(file, tempfile::tempfile()?)),
+            Target::Stdout(file) => Ok(Unordered::Stdout(file, unnamed()?)),
             Target::File(file) => Ok(Unordered::File(file, file.temporary()?)),
         }
     }
@@ -180,7 +184,10 @@ impl NewFile {
                 !existing.is_symlink(),
                 "{name}: is a symbolic link: give the path of the file itself, or remove the link"
             );
-            ensure!(existing.is_file(), "{name}: is not a regular file");
+            ensure!(
+                existing.is_file(),
+                "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
+            );
         }
         check_target(&self.dir, &self.name, &self.originals)?;
         ensure!(
@@ -287,6 +294,13 @@ impl Unordered<'_> {
             }
         }
     }
+}
+
+/// A file that no other process sees, and that goes with this one.
+fn unnamed() -> Result<File> {
+    let dir = std::env::temp_dir();
+    let file = tempfile::tempfile_in(&dir);
+    file.with_context(|| format!("no file for it in {}, which TMPDIR names", dir.display()))
 }
 
 /// An interrupted command leaves no file behind.

@@ -55,10 +55,12 @@ impl Unclosed {
     }
 }
 
+/// The journal lies beside the log. Its place in a view may count from a directory above, which is listed.
 fn open(file: &Path, journal: &SourcePath) -> Result<SourceFile> {
     let (dir, name) = SourceDir::of_file(file)?;
     let log = SourceFile::open(&dir, &name)?;
-    LogFiles::of(&dir, &name, &log).open(journal)
+    let beside = SourcePath::below(journal.path.file_name().unwrap_or_default());
+    LogFiles::of(&dir, &name, &log).open(&beside)
 }
 
 impl fmt::Display for Unclosed {

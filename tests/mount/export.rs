@@ -1,4 +1,4 @@
-//! `h5logfs export`: where it writes, and what it never writes over.
+//! `h5logfs export` and `compact`: where they write, and what they never write over.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -31,10 +31,13 @@ fn state(dir: &Path) -> State {
     found
 }
 
-fn export(arguments: &[&Path]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.arg("export").args(arguments);
-    command
+/// The commands that make a file of a log.
+const COMMANDS: [&str; 2] = ["export", "compact"];
+
+fn make(command: &str, arguments: &[&Path]) -> Command {
+    let mut program = Command::new(PROGRAM);
+    program.arg(command).args(arguments);
+    program
 }
 
 /// Logs of all layouts that have several files, and two of one file.
@@ -74,7 +77,7 @@ const REPLACE: &str = "--force";
 const IS_READ: &str = "is read, so it is not written over";
 
 #[test]
-fn no_export_replaces_its_own_log() {
+fn no_command_replaces_its_own_log() {
     let dir = logs(&LOGS);
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("below")).unwrap();
@@ -90,9 +93,9 @@ fn no_export_replaces_its_own_log() {
         ("run.h5", "run.h5.h5logfs-journal"),
     ];
     symlink(dir.path(), at("below/link")).unwrap();
-    for (log, target) in own {
+    for (command, (log, target)) in COMMANDS.iter().flat_map(|c| own.map(|own| (*c, own))) {
         let refuse = |target: &Path, words: &str| {
-            let mut command = export(&[&at(log), target]);
+            let mut command = make(command, &[&at(log), target]);
             assert_refused(dir.path(), command.arg(REPLACE), words);
         };
         refuse(&at(target), IS_READ);
@@ -106,28 +109,31 @@ fn no_export_replaces_its_own_log() {
         fs::remove_file(at("other")).unwrap();
         // A relative path, and the log by another name.
         fs::hard_link(at(log), at("again")).unwrap();
-        let mut command = export(&[Path::new(log), Path::new("again")]);
-        assert_refused(
-            dir.path(),
-            command.arg(REPLACE).current_dir(dir.path()),
-            IS_READ,
-        );
+        let mut again = make(command, &[Path::new(log), Path::new("again")]);
+        again.arg(REPLACE).current_dir(dir.path());
+        assert_refused(dir.path(), &mut again, IS_READ);
         fs::remove_file(at("again")).unwrap();
+        // An open file.
+        let open = OpenOptions::new().read(true).write(true).open(at(target));
+        let mut held = make(command, &[&at(log), Path::new("/proc/self/fd/0")]);
+        held.arg(REPLACE).stdin(open.unwrap());
+        assert_refused(dir.path(), &mut held, "is a symbolic link");
     }
-    let replaced = export(&[&at("fill.log.h5"), &at("plain.h5")])
-        .output()
-        .unwrap();
-    assert!(replaced.status.success(), "{}", messages(&replaced));
+    for command in COMMANDS {
+        let other = make(command, &[&at("fill.log.h5"), &at(command)]).output();
+        let other = other.unwrap();
+        assert!(other.status.success(), "{}", messages(&other));
+    }
     drop(unclosed);
 }
 
 #[test]
-fn no_export_replaces_a_part_of_another_log() {
+fn no_command_replaces_a_part_of_another_log() {
     let dir = logs(&LOGS);
     let at = |name: &str| dir.path().join(name);
     unclosed::Log::usual(&at("run.h5"));
     let log = at("fill.log.h5");
-    for (target, words) in [
+    let parts = [
         ("run.h5", "run.h5.h5logfs-journal is part of it"),
         ("run.h5.h5logfs-journal", "a file of the log"),
         ("subfile.log.h5", "subfile.log.h5.0 is part of it"),
@@ -140,19 +146,25 @@ fn no_export_replaces_a_part_of_another_log() {
         ("file.nc_0_0.meta", "a file of the log"),
         ("file.nc_0_1.meta", "a file of the log"),
         ("nd.log.h5.h5logfs-journal", "a file of the log"),
-    ] {
-        let mut command = export(&[&log, &at(target)]);
-        assert_refused(dir.path(), command.arg(REPLACE), words);
+    ];
+    for command in COMMANDS {
+        for (target, words) in parts {
+            let mut command = make(command, &[&log, &at(target)]);
+            assert_refused(dir.path(), command.arg(REPLACE), words);
+        }
     }
     fs::rename(at("run.h5.h5logfs-journal"), at("elsewhere")).unwrap();
-    let mut command = export(&[&log, &at("run.h5")]);
-    assert_refused(dir.path(), command.arg(REPLACE), "was not closed");
-    // A closed log of one file is a file that the user has named.
-    let mut command = export(&[&log, &at("nd.log.h5")]);
-    assert_refused(dir.path(), &mut command, "exists already");
-    let output = command.arg(REPLACE).output().unwrap();
-    assert!(output.status.success(), "{}", messages(&output));
-    assert!(fs::read(at("nd.log.h5")).unwrap().starts_with(b"\x89HDF"));
+    for command in COMMANDS {
+        let mut over = make(command, &[&log, &at("run.h5")]);
+        assert_refused(dir.path(), over.arg(REPLACE), "was not closed");
+        // A closed log of one file is a file that the user has named.
+        copy(&corpus("corpus/nd.log.h5"), &at("nd.log.h5"));
+        let mut over = make(command, &[&log, &at("nd.log.h5")]);
+        assert_refused(dir.path(), &mut over, "exists already");
+        let output = over.arg(REPLACE).output().unwrap();
+        assert!(output.status.success(), "{}", messages(&output));
+        assert!(fs::read(at("nd.log.h5")).unwrap().starts_with(b"\x89HDF"));
+    }
 }
 
 /// Runs a script as root in a mount namespace of its own; `None` where that cannot be had.
@@ -175,7 +187,7 @@ fn in_namespace(dir: &Path, script: &str) -> Option<Output> {
 }
 
 #[test]
-fn no_export_replaces_its_log_by_a_bind_mount() {
+fn no_command_replaces_its_log_by_a_bind_mount() {
     let dir = logs(&["corpus/fill.log.h5"]);
     fs::create_dir(dir.path().join("bound")).unwrap();
     File::create(dir.path().join("file")).unwrap();
@@ -184,18 +196,21 @@ fn no_export_replaces_its_log_by_a_bind_mount() {
         (". bound", "bound/fill.log.h5"),
         ("fill.log.h5 file", "file"),
     ] {
-        let script = format!("mount --bind {bind} && $PROGRAM export --force fill.log.h5 {target}");
-        let Some(output) = in_namespace(dir.path(), &script) else {
-            return;
-        };
-        let said = messages(&output);
-        assert!(!output.status.success() && said.contains(IS_READ), "{said}");
-        assert!(state(dir.path()) == before);
+        for command in COMMANDS {
+            let script =
+                format!("mount --bind {bind} && $PROGRAM {command} --force fill.log.h5 {target}");
+            let Some(output) = in_namespace(dir.path(), &script) else {
+                return;
+            };
+            let said = messages(&output);
+            assert!(!output.status.success() && said.contains(IS_READ), "{said}");
+            assert!(state(dir.path()) == before);
+        }
     }
 }
 
 #[test]
-fn no_export_is_written_to_a_mount_or_over_what_one_shows() {
+fn nothing_is_written_to_a_mount_or_over_what_one_shows() {
     if !can_mount(User::Caller) {
         return;
     }
@@ -204,33 +219,85 @@ fn no_export_is_written_to_a_mount_or_over_what_one_shows() {
         "corpus-pnetcdf/records-cdf1-np1/file.nc",
     ]);
     let at = |name: &str| dir.path().join(name);
+    fs::write(at("plain"), "text").unwrap();
     // Without logs it is shown as it is.
     let options = if is_root() { "allow_other" } else { "" };
     let mounted = Mounted::new(dir.path(), options);
-    let mut command = export(&[&at("fill.log.h5"), &mounted.join("new.h5")]);
-    assert_refused(dir.path(), &mut command, "where nothing can be written");
-    let mut command = export(&[&mounted.join("file.nc"), &at("file.nc")]);
-    command.args([REPLACE, "-o", "netcdf=hdf5"]);
-    assert_refused(dir.path(), &mut command, IS_READ);
+    for command in COMMANDS {
+        for target in ["new.h5", "fill.log.h5", "plain"] {
+            let mut command = make(command, &[&at("fill.log.h5"), &mounted.join(target)]);
+            command.arg(REPLACE);
+            assert_refused(dir.path(), &mut command, "where nothing can be written");
+        }
+        let mut command = make(command, &[&mounted.join("file.nc"), &at("file.nc")]);
+        command.args([REPLACE, "-o", "netcdf=hdf5"]);
+        assert_refused(dir.path(), &mut command, IS_READ);
+    }
 }
 
 #[test]
-fn an_export_to_standard_output_is_the_same_file() {
+fn standard_output_gets_the_same_file() {
     let dir = logs(&["corpus/fill.log.h5", "corpus/nd.log.h5"]);
-    for log in ["fill.log.h5", "nd.log.h5"] {
-        let log = dir.path().join(log);
-        let plain = dir.path().join("plain.h5");
-        let written = export(&[&log, &plain]).arg(REPLACE).status().unwrap();
-        assert!(written.success());
-        let piped = export(&[&log, Path::new("-")]).output().unwrap();
-        assert!(piped.status.success() && piped.stderr.is_empty());
-        assert!(piped.stdout == fs::read(&plain).unwrap());
+    let at = |name: &str| dir.path().join(name);
+    for command in COMMANDS {
+        for log in ["fill.log.h5", "nd.log.h5"].map(at) {
+            let plain = at("plain.h5");
+            let written = make(command, &[&log, &plain]).arg(REPLACE).status();
+            assert!(written.unwrap().success());
+            let piped = make(command, &[&log, Path::new("-")]).output().unwrap();
+            assert!(piped.status.success() && piped.stderr.is_empty());
+            assert!(piped.stdout == fs::read(&plain).unwrap());
+        }
+        // By another path it is a file of that name.
+        let mut other = make(command, &[Path::new("fill.log.h5"), Path::new("./-")]);
+        let output = other.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty());
+        assert!(at("-").is_file());
+        fs::remove_file(at("-")).unwrap();
     }
-    // By another path it is a file of that name.
-    let mut command = export(&[Path::new("fill.log.h5"), Path::new("./-")]);
-    let output = command.current_dir(dir.path()).output().unwrap();
-    assert!(output.status.success() && output.stdout.is_empty());
-    assert!(dir.path().join("-").is_file());
+}
+
+/// What a pipe cannot be.
+#[test]
+fn what_cannot_go_through_a_pipe_is_refused_with_a_reason() {
+    let dir = logs(&["corpus/fill.log.h5"]);
+    let log = dir.path().join("fill.log.h5");
+    let pipe = dir.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for command in COMMANDS {
+        let refuse = |arguments: &[&Path], words: &str| {
+            let mut program = make(command, arguments);
+            let standard_input = File::open(&log).unwrap();
+            assert_refused(dir.path(), program.stdin(standard_input), words);
+        };
+        refuse(&[Path::new("-"), Path::new("-")], "not a pipe");
+        refuse(&[&log, &pipe], "direct standard output there");
+    }
+    let nowhere = dir.path().join("nowhere");
+    let mut command = make("compact", &[&log, Path::new("-")]);
+    assert_refused(
+        dir.path(),
+        command.env("TMPDIR", nowhere),
+        "which TMPDIR names",
+    );
+}
+
+#[test]
+fn a_full_device_is_an_error() {
+    let log = corpus("corpus/fill.log.h5");
+    for command in COMMANDS {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = make(command, &[&log, Path::new("-")]);
+        let output = command
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let said = messages(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("standard output: No space left"), "{said}");
+    }
 }
 
 #[test]
@@ -240,70 +307,67 @@ fn standard_output_must_not_lead_into_the_log() {
     let run = dir.path().join("run.h5");
     unclosed::Log::usual(&run);
     let journal = dir.path().join("run.h5.h5logfs-journal");
-    for (log, target) in [(&log, &log), (&run, &run), (&run, &journal)] {
-        for append in [true, false] {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .append(append)
-                .open(target);
-            let before = state(dir.path());
-            let mut command = export(&[log, Path::new("-")]);
-            let output = command
-                .stdout(file.unwrap())
-                .stderr(Stdio::piped())
-                .output()
-                .unwrap();
-            let said = messages(&output);
-            assert!(!output.status.success() && said.contains(IS_READ), "{said}");
-            assert!(state(dir.path()) == before);
+    let to_stdout = |command: &str, log: &Path, file: File| {
+        let mut command = make(command, &[log, Path::new("-")]);
+        let command = command.stdout(file).stderr(Stdio::piped());
+        command.output().unwrap()
+    };
+    for command in COMMANDS {
+        for (log, target) in [(&log, &log), (&run, &run), (&run, &journal)] {
+            for append in [true, false] {
+                let mut open = OpenOptions::new();
+                let file = open.read(true).write(true).append(append).open(target);
+                let before = state(dir.path());
+                let output = to_stdout(command, log, file.unwrap());
+                let said = messages(&output);
+                assert!(!output.status.success() && said.contains(IS_READ), "{said}");
+                assert!(state(dir.path()) == before);
+            }
         }
+        // Another file is for the user to choose.
+        let other = File::create(dir.path().join("other")).unwrap();
+        assert!(to_stdout(command, &log, other).status.success());
     }
-    // Another file is for the user to choose.
-    let other = File::create(dir.path().join("other")).unwrap();
-    assert!(
-        export(&[&log, Path::new("-")])
-            .stdout(other)
-            .status()
-            .unwrap()
-            .success()
-    );
 }
 
 #[test]
-fn a_terminal_gets_no_export() {
+fn a_terminal_gets_no_file() {
     let log = corpus("corpus/fill.log.h5");
-    let command = format!("{PROGRAM} export {} -", log.display());
-    let script = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .output();
-    let Ok(output) = script else {
-        eprintln!("skipped: script(1) is not installed");
-        return;
-    };
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        !output.status.success() && said.contains("a terminal cannot show HDF5"),
-        "{said}"
-    );
-    assert!(!said.contains("HDF\r"), "{said}");
+    for command in COMMANDS {
+        let command = format!("{PROGRAM} {command} {} -", log.display());
+        let script = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .output();
+        let Ok(output) = script else {
+            eprintln!("skipped: script(1) is not installed");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            !output.status.success() && said.contains("a terminal cannot show HDF5"),
+            "{said}"
+        );
+        assert!(!said.contains("HDF\r"), "{said}");
+    }
 }
 
 /// The reader of the pipe may go before the end, as `head` does.
 #[test]
 fn a_pipe_may_be_closed() {
     let log = corpus("corpus/fill.log.h5");
-    let mut command = export(&[&log, Path::new("-")]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{}",
-        messages(&output)
-    );
+    for command in COMMANDS {
+        let mut command = make(command, &[&log, Path::new("-")]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{}",
+            messages(&output)
+        );
+    }
 }

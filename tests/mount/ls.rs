@@ -1,8 +1,12 @@
 //! `h5logfs ls`: which files are listed, and what is told of them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
@@ -10,7 +14,7 @@ use serde_json::Value;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::said;
 use crate::common::unclosed::Log;
-use crate::common::{Mounted, PROGRAM, User, can_mount};
+use crate::common::{Mounted, PROGRAM, User, can_mount, messages};
 
 fn ls(dir: &Path, arguments: &[&str]) -> Output {
     let mut program = Command::new(PROGRAM);
@@ -142,6 +146,270 @@ fn the_table_tells_of_size_coverage_and_flush() {
     let seconds = String::from_utf8(seconds.unwrap().stdout).unwrap();
     let since = written.duration_since(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(seconds.trim(), since.as_secs().to_string());
+}
+
+/// How one of many files is made, and what is told of it.
+struct Kind {
+    name: &'static str,
+    make: fn(&Path),
+    /// The state; nothing for a file that is not listed.
+    state: Option<&'static str>,
+    layout: Option<&'static str>,
+    datasets: Option<u64>,
+    covered: Option<f64>,
+    flush: Option<u64>,
+    /// Words of what is wrong with it.
+    fault: Option<&'static str>,
+}
+
+impl Kind {
+    /// A file that `corpus` has, of the Log VOL connector.
+    const fn closed(name: &'static str, make: fn(&Path), datasets: u64, covered: f64) -> Self {
+        Kind {
+            name,
+            make,
+            state: Some("closed"),
+            layout: Some("Log VOL"),
+            datasets: Some(datasets),
+            covered: Some(covered),
+            flush: None,
+            fault: None,
+        }
+    }
+
+    const fn unclosed(name: &'static str, state: &'static str) -> Self {
+        let log = Kind::closed(name, |at| drop(Log::usual(at)), 1, 1.0);
+        Kind {
+            state: Some(state),
+            flush: Some(2),
+            ..log
+        }
+    }
+
+    const fn unlisted(name: &'static str, make: fn(&Path)) -> Self {
+        Kind {
+            state: None,
+            ..Kind::closed(name, make, 0, 0.0)
+        }
+    }
+
+    /// What `inspect` says of its job.
+    fn job_state(&self) -> Option<&'static str> {
+        match self.state {
+            Some("running") => Some("running"),
+            Some("left") => Some("ended"),
+            _ => None,
+        }
+    }
+
+    /// A line of JSON must say this of the file; other tests compare time and size.
+    fn assert_told(&self, row: &Value) {
+        let text = |name: &str| row[name].as_str();
+        let about = &row["path"];
+        assert_eq!(text("state"), self.state, "{about}");
+        assert_eq!(text("layout"), self.layout, "{about}");
+        assert_eq!(row["datasets"].as_u64(), self.datasets, "{about}");
+        assert_eq!(row["flush"].as_u64(), self.flush, "{about}");
+        let covered = row["covered"].as_f64();
+        assert_eq!(covered.is_some(), self.covered.is_some(), "{about}");
+        let wrong = covered.unwrap_or(0.0) - self.covered.unwrap_or(0.0);
+        assert!(wrong.abs() < 0.001, "{about}: {covered:?}");
+        assert_eq!(text("fault").is_some(), self.fault.is_some(), "{about}");
+        let has_words = text("fault")
+            .unwrap_or("")
+            .contains(self.fault.unwrap_or(""));
+        assert!(has_words, "{about}: {:?}", row["fault"]);
+        assert_eq!(row["canonical_bytes"].is_u64(), self.layout.is_some());
+        assert_eq!(text("written").is_some(), self.layout.is_some());
+    }
+}
+
+fn copied(name: &str, at: &Path) {
+    fs::copy(corpus(name), at).unwrap();
+}
+
+const KINDS: [Kind; 10] = [
+    Kind::closed("fill", |at| copied("corpus/fill.log.h5", at), 9, 0.131),
+    Kind::closed("nd", |at| copied("corpus/nd.log.h5", at), 5, 1.0),
+    Kind::closed("tiny", |at| copied("corpus/tiny.log.h5", at), 2, 0.2),
+    Kind::closed("subfile", subfiled, 5, 0.601),
+    Kind {
+        layout: Some("PnetCDF burst buffer"),
+        ..Kind::closed("netcdf", netcdf, 4, 0.844)
+    },
+    Kind::unclosed("alive", "running"),
+    Kind::unclosed("dead", "left"),
+    Kind {
+        fault: Some("elements cannot be read"),
+        ..Kind::closed("bad", |at| copied("corpus/bad_foff.log.h5", at), 2, 0.2)
+    },
+    Kind {
+        state: Some("unreadable"),
+        layout: None,
+        datasets: None,
+        covered: None,
+        fault: Some("truncated file"),
+        ..Kind::closed("cut", cut, 0, 0.0)
+    },
+    Kind::unlisted("plain", |at| copied("corpus/fill.expected.h5", at)),
+];
+
+fn subfiled(at: &Path) {
+    copied("corpus/subfile.log.h5", at);
+    let subfiles = format!("{}.subfiles", at.display());
+    fs::create_dir(&subfiles).unwrap();
+    let own = at.file_name().unwrap().to_str().unwrap();
+    for number in [0, 1] {
+        let from = format!("corpus/subfile.log.h5.subfiles/subfile.log.h5.{number}");
+        copied(&from, &Path::new(&subfiles).join(format!("{own}.{number}")));
+    }
+}
+
+fn netcdf(at: &Path) {
+    for end in ["", "_0_0.meta", "_0_0.data"] {
+        let from = format!("corpus-pnetcdf/records-cdf1-np1/file.nc{end}");
+        let to = format!("{}{end}", at.display());
+        copied(&from, Path::new(&to));
+    }
+}
+
+fn cut(at: &Path) {
+    let whole = fs::read(corpus("corpus/fill.log.h5")).unwrap();
+    fs::write(at, &whole[..whole.len() / 2]).unwrap();
+}
+
+/// Logs of all states in directories below each other. A job writes one of them all the time, and others hold the locks
+/// of theirs.
+#[test]
+fn a_thousand_logs_are_told_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = BTreeMap::new();
+    let mut locks = Vec::new();
+    for number in 0..1000 {
+        let kind = &KINDS[number % KINDS.len()];
+        let below = format!("run{:02}/step{}", number / 100, number % 3);
+        fs::create_dir_all(dir.path().join(&below)).unwrap();
+        let name = format!("{below}/{number:04}-{}", kind.name);
+        let path = dir.path().join(&name);
+        (kind.make)(&path);
+        if kind.state == Some("running") {
+            let journal = File::open(format!("{}.h5logfs-journal", path.display())).unwrap();
+            flock(&journal, FlockOperation::LockExclusive).unwrap();
+            locks.push(journal);
+        }
+        expected.insert(name, kind);
+    }
+    expected.retain(|_, kind| kind.state.is_some());
+    let (written, done) = (dir.path().join("live.h5"), AtomicBool::new(false));
+    let mut live = Log::begin(&written);
+    let journal = File::open(live.journal_path()).unwrap();
+    flock(&journal, FlockOperation::LockExclusive).unwrap();
+    thread::scope(|scope| {
+        // Also where an assertion fails, so that the job ends.
+        let _ended = Ended(&done);
+        scope.spawn(|| {
+            for step in 0..100_000 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                // A step of a computation.
+                thread::sleep(Duration::from_millis(5));
+                live.extend(step + 1);
+                live.extent(0, &[(step, b"x")]);
+                live.flush();
+            }
+        });
+        tells_of_all(dir.path(), &expected);
+        inspects_all(dir.path(), &expected);
+    });
+}
+
+/// Says that it is the end, when it is dropped.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn tells_of_all(dir: &Path, expected: &BTreeMap<String, &Kind>) {
+    let output = ls(dir, &["-r", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let paths: Vec<&str> = rows
+        .iter()
+        .map(|row| row["path"].as_str().unwrap())
+        .collect();
+    let live = "live.h5".to_owned();
+    let all: BTreeSet<&str> = expected.keys().chain([&live]).map(String::as_str).collect();
+    assert!(paths.iter().eq(all.iter()), "{paths:?}");
+    for row in &rows {
+        match expected.get(row["path"].as_str().unwrap()) {
+            Some(kind) => kind.assert_told(row),
+            None => assert_eq!(row["state"], "running", "{row}"),
+        }
+    }
+
+    let table = ls(dir, &["-r", "--sort", "state"]);
+    assert!(table.status.success(), "{}", said(&table));
+    let table = String::from_utf8(table.stdout).unwrap();
+    let mut lines = table.lines().skip(1);
+    for (state, words) in [
+        ("unreadable", "unreadable"),
+        ("left", "left unclosed"),
+        ("running", "being written"),
+        ("closed", "closed"),
+    ] {
+        let of_kinds = expected
+            .iter()
+            .filter(|(_, kind)| kind.state == Some(state));
+        let mut names: BTreeSet<&str> = of_kinds.map(|(name, _)| name.as_str()).collect();
+        if state == "running" {
+            names.insert(&live);
+        }
+        for name in names {
+            let line = lines.next().unwrap();
+            assert!(
+                line.starts_with(words) && line.ends_with(name),
+                "{name}: {line}"
+            );
+            let fault = expected.get(name).and_then(|kind| kind.fault);
+            if let Some(fault) = fault {
+                assert!(lines.next().unwrap().contains(fault), "{line}");
+            }
+        }
+    }
+    assert_eq!(lines.next(), None);
+}
+
+/// Those that cannot be read are errors at the end.
+fn inspects_all(dir: &Path, expected: &BTreeMap<String, &Kind>) {
+    let mut program = Command::new(PROGRAM);
+    program.args(["inspect", "--json"]).args(expected.keys());
+    let output = program.current_dir(dir).output().unwrap();
+    let told = messages(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let (bad, good): (Vec<_>, Vec<_>) =
+        expected.iter().partition(|(_, kind)| kind.layout.is_none());
+    assert_eq!(told.lines().count(), bad.len(), "{told}");
+    for ((name, _), line) in bad.iter().zip(told.lines()) {
+        assert!(line.contains(name.as_str()), "{name}: {line}");
+    }
+    let reports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reports.len(), good.len());
+    for ((name, kind), report) in good.iter().zip(&reports) {
+        let file = report["file"].as_str().unwrap();
+        assert!(file.ends_with(name.as_str()), "{name}: {file}");
+        assert_eq!(report["layout"].as_str(), kind.layout, "{name}");
+        let datasets = report["datasets"].as_array().unwrap().len();
+        assert_eq!(Some(datasets as u64), kind.datasets, "{name}");
+        assert_eq!(
+            report["unclosed"]["state"].as_str(),
+            kind.job_state(),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -111,6 +111,55 @@ fn log_files_say_what_they_are() {
     }
 }
 
+fn printed(arguments: &[&str], path: &Path) -> String {
+    let mut program = Command::new(PROGRAM);
+    let output = program.args(arguments).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", messages(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a netCDF file has below its logs is written, to all who tell how much is.
+#[test]
+fn data_below_the_records_are_covered_everywhere() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let source = open_source();
+    // The second has no more than its header: nothing lies below its logs.
+    for (case, covered, percent) in [
+        ("fill-cdf1-np1", 1, "100.0 %"),
+        ("defmode-cdf2-np1", 0, "0.0 %"),
+    ] {
+        copy(
+            &corpus("corpus-pnetcdf").join(case),
+            &source.path().join(case),
+        );
+        let log = source.path().join(case).join("file.nc");
+        let mounted = Mounted::new(source.path(), "index_dir=none,netcdf=hdf5");
+        let shown = mounted.join(case).join("file.nc");
+        let attribute = get(&shown, "user.h5logfs.covered").unwrap();
+        assert_eq!(attribute, covered.to_string().into_bytes());
+        let listed: serde_json::Value =
+            serde_json::from_str(&printed(&["ls", "--json", "-o", "netcdf=hdf5"], &log)).unwrap();
+        assert_eq!(listed[0]["covered"].as_f64(), Some(covered.into()));
+        let told = inspected(&log);
+        let datasets = told["datasets"].as_array().unwrap();
+        let never = datasets.iter().find(|d| d["logged"]["records"] == 0);
+        assert_eq!(
+            never.unwrap()["logged"]["covered"].as_f64(),
+            Some(covered.into())
+        );
+        let incomplete = printed(&["inspect", "--incomplete"], &log);
+        assert_eq!(
+            incomplete.contains("nothing written"),
+            covered == 0,
+            "{incomplete}"
+        );
+        let page = printed(&["report", "-o", "-"], &log);
+        assert!(page.contains(&format!("{percent} written")), "{case}");
+    }
+}
+
 #[test]
 fn attributes_of_the_source_are_mirrored_for_those_who_may_read_it() {
     let source = open_source();

@@ -28,7 +28,7 @@ pub struct Incomplete {
 struct IncompleteDataset {
     name: String,
     shape: Vec<u64>,
-    /// Share of the elements that some record wrote, from 0 to 1. Left out where there are more gaps.
+    /// Share of the elements that are written, by a record or below all of them, from 0 to 1. Left out where there are more gaps.
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
     /// The first unlimited dimension, or else the first one.

@@ -57,7 +57,7 @@ pub(super) struct LoggedReport {
     /// Bytes of the plain array in the file, if there is one. Records override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<u64>,
-    /// Fraction of the elements that some record wrote. Left out if it was not counted.
+    /// Share of the elements that are written, by a record or below all of them. Left out if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
-use super::ViewArgs;
 use super::ls::{State, last_write};
 use super::target::{Target, Wish, originals};
 use super::unclosed::Unclosed;
+use super::{LogScanner, ViewArgs};
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::log::origins::Timeline;
 use h5logfs_core::scan::Settings;
@@ -79,10 +79,11 @@ pub fn run(args: ReportArgs) -> Result<()> {
         form: "a page",
     };
     let target = Target::new(&wish, all_originals(&args.files, &settings))?;
+    let scanner = args.view.scanner()?;
     let files: Vec<FileReport> = args
         .files
         .iter()
-        .map(|file| FileReport::of(file, &args))
+        .map(|file| FileReport::of(file, &args, &scanner))
         .collect();
     let page = page::page(&files);
     let written = target.create().and_then(|mut output| {
@@ -153,8 +154,8 @@ enum DatasetContent {
 }
 
 impl FileReport {
-    fn of(file: &Path, args: &ReportArgs) -> Self {
-        let view = args.view.open(file);
+    fn of(file: &Path, args: &ReportArgs, scanner: &LogScanner<'_>) -> Self {
+        let view = scanner.open(file);
         FileReport {
             name: file.display().to_string(),
             content: view.and_then(|view| LogReport::of(file, &view, args)),

@@ -131,7 +131,7 @@ impl View {
         Ok(())
     }
 
-    /// Share of a logged dataset's elements that some record wrote, from 0 to 1. `None` where they lie in
+    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None` where they lie in
     /// too many chunks or runs to be counted.
     pub fn covered(&self, number: usize) -> Result<Option<f64>> {
         let counted = self.count_written(&self.task(None), number, &mut { USER_BUDGET })?;

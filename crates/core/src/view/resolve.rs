@@ -160,7 +160,7 @@ impl ChunkResolver<'_> {
         self.bounds.count().product()
     }
 
-    /// How many elements of the chunk some record wrote. Each run that is looked at is taken off `budget`;
+    /// How many elements of the chunk some record wrote, or lie below the records. Each run that is looked at is taken off `budget`;
     /// `None` where that is not enough, or where the count needs a bitmap of more than `max_elements`.
     pub fn count_written(&self, task: &Task, budget: &mut u64, max_elements: u64) -> Option<u64> {
         if self.if_covered(|_, _| ()).is_some() {
