@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use h5logfs_output::ranks::{self, Access, SharedFile};
+use h5logfs_output::ranks::{self, Access, Node, SharedFile};
 use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
@@ -78,9 +78,15 @@ impl ranks::Communicator for MpiRanks {
         Box::new(MpiRanks(comm))
     }
 
-    fn nodes(&self) -> u32 {
+    fn node(&self) -> Node {
         let node = self.0.split_shared(self.0.rank());
-        self.sum(u64::from(node.rank() == 0)) as u32
+        let is_first = u64::from(node.rank() == 0);
+        let before = self.sums_before(&[is_first])[0];
+        // The scan tells the first rank nothing.
+        let mut number = if self.0.rank() == 0 { 0 } else { before as u32 };
+        node.process_at_rank(0).broadcast_into(&mut number);
+        let of = self.sum(is_first) as u32;
+        Node { number, of }
     }
 
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {
@@ -146,7 +152,11 @@ impl ranks::Communicator for MpiRanks {
         file: File,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, String> {
-        Ok(Box::new(MpiFile::open(&self.0, path, file, access)?))
+        // Ranks that write by themselves open the file by themselves. Where several nodes open one together, Open MPI 4.1
+        // makes a further file beside it, and does not come back if that cannot be made.
+        let alone = SimpleCommunicator::self_comm();
+        let comm = if access.collective { &self.0 } else { &alone };
+        Ok(Box::new(MpiFile::open(comm, path, file, access)?))
     }
 
     fn leak(self: Box<Self>) {
@@ -169,7 +179,7 @@ unsafe impl Send for MpiFile {}
 unsafe impl Sync for MpiFile {}
 
 impl MpiFile {
-    /// Opens an existing file. Collective.
+    /// Opens an existing file. Collective in the communicator.
     fn open(
         comm: &SimpleCommunicator,
         path: &Path,

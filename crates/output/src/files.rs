@@ -82,14 +82,12 @@ impl Files {
         let (outcome, master) = LocalOutcome::of(begun);
         creation.keep_if(ranks.agree(outcome), ranks)?;
 
-        // Readers find a rank's data file by this rule (section 10 of the format page).
-        let file_number =
-            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
-        let file_ranks = ranks.split(file_number as u32);
+        let file_number = data_file_of(ranks, &header);
+        let file_ranks = ranks.split(file_number);
         let mut data_path = path.to_owned();
         let mut subfile_created = Ok(None);
         if header.subfiles > 0 {
-            data_path = subfile(path, file_number as u32);
+            data_path = subfile(path, file_number);
             if file_ranks.is_root() {
                 subfile_created = creation.create_file(&data_path).map(Some);
             }
@@ -144,12 +142,11 @@ impl Files {
             append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
         };
-        let file_number =
-            u64::from(ranks.rank()) * u64::from(header.data_files()) / u64::from(ranks.size());
-        let file_ranks = ranks.split(file_number as u32);
+        let file_number = data_file_of(ranks, &header);
+        let file_ranks = ranks.split(file_number);
         let data_path = match header.subfiles {
             0 => path.to_owned(),
-            _ => subfile(path, file_number as u32),
+            _ => subfile(path, file_number),
         };
         let probed = probe(&data_path).and_then(|file| {
             check_id(&file, &state.id)?;
@@ -634,13 +631,28 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     let subfiles = match options.subfiles {
         Subfiles::None => 0,
         Subfiles::Number(n) => n.clamp(1, ranks.size()),
-        Subfiles::PerNode => ranks.nodes(),
+        Subfiles::PerNode => ranks.node().of,
     };
     let subfiles = subfiles.min(journal::MOST_SUBFILES);
     Header {
         job: ranks.is_root().then(Job::of_this_process),
         ..Header::new(id, ranks.size(), subfiles, config_of(options))
     }
+}
+
+/// The number of this rank's data file. As many files as nodes are one for each node, wherever its ranks are in the order:
+/// not every file system lets several nodes write to one file. Other numbers follow the rule of the layout (section 10 of
+/// the format page). Readers need neither. Collective.
+fn data_file_of(ranks: &Ranks, header: &Header) -> u32 {
+    let files = header.data_files();
+    if files == 1 {
+        return 0;
+    }
+    let node = ranks.node();
+    if node.of == files {
+        return node.number;
+    }
+    (u64::from(ranks.rank()) * u64::from(files) / u64::from(ranks.size())) as u32
 }
 
 /// The config bits of the layout.

@@ -20,8 +20,8 @@ pub trait Communicator: Send + Sync {
     /// Splits the ranks by color, in their order.
     fn split(&self, color: u32) -> Box<dyn Communicator>;
 
-    /// The number of nodes.
-    fn nodes(&self) -> u32;
+    /// Which node this process runs on.
+    fn node(&self) -> Node;
 
     /// The sums of `values` over all lower ranks. All ranks have as many values. The first rank gets any values.
     fn sums_before(&self, values: &[u64]) -> Vec<u64>;
@@ -51,6 +51,15 @@ pub trait Communicator: Send + Sync {
 
     /// Forgets the communicator where its end would be a collective call.
     fn leak(self: Box<Self>);
+}
+
+/// A node among those of a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    /// From 0, in the order of the first ranks on them.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
 }
 
 /// How a shared file is written.
@@ -156,9 +165,9 @@ impl Ranks {
         Ranks(self.0.split(color))
     }
 
-    /// The number of nodes. Collective.
-    pub fn nodes(&self) -> u32 {
-        self.0.nodes()
+    /// Which node this process runs on. Collective.
+    pub fn node(&self) -> Node {
+        self.0.node()
     }
 
     /// The sum of `value` over all lower ranks. Collective.
@@ -330,8 +339,8 @@ impl Communicator for OneRank {
         Box::new(OneRank)
     }
 
-    fn nodes(&self) -> u32 {
-        1
+    fn node(&self) -> Node {
+        Node { number: 0, of: 1 }
     }
 
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {

@@ -46,7 +46,7 @@ impl Spill {
     pub fn open(data_path: &Path, data: Arc<File>, ranks: &Ranks) -> Result<Self, String> {
         let is_shared = ranks.size() > 1;
         let about = |e: io::Error| format!("{}: {e}", data_path.display());
-        let own = if is_shared && ranks.nodes() > 1 {
+        let own = if is_shared && ranks.node().of > 1 {
             let dir = data_path.parent().filter(|dir| *dir != Path::new(""));
             let made = tempfile::tempfile_in(dir.unwrap_or(Path::new(".")));
             Some(made.map_err(about)?)

@@ -18,7 +18,7 @@ use crate::base::Base;
 use crate::entries::DatasetInfo;
 use crate::joining::JoinedSection;
 use crate::options::{Fsync, Options, Subfiles};
-use crate::ranks::{Access, Communicator, Ranks, SharedFile};
+use crate::ranks::{Access, Communicator, Node, Ranks, SharedFile};
 use crate::selection::{Blocks, Selection};
 use crate::stored::{Form, records};
 
@@ -48,8 +48,11 @@ impl Communicator for FirstRank {
             nodes: self.nodes,
         })
     }
-    fn nodes(&self) -> u32 {
-        self.nodes
+    fn node(&self) -> Node {
+        Node {
+            number: 0,
+            of: self.nodes,
+        }
     }
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         vec![0; values.len()]
