@@ -20,6 +20,8 @@ packing=(binutils dpkg-dev)
 python=(binutils make python3 python3-venv)
 # autofs mounts on demand; systemd checks the units.
 administration=(autofs systemd)
+# Nodes are made of network namespaces, and others.
+nodes=(iproute2 util-linux)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
 compiling=(cmake make gfortran zlib1g-dev)
 case $purpose in
@@ -31,7 +33,7 @@ bench) packages+=("${readers[@]}") ;;
 tables) packages=(python3 python3-venv) ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
 test) packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
-    "${compiling[@]}") ;;
+    "${nodes[@]}" "${compiling[@]}") ;;
 *)
     echo "usage: setup.sh build|mpi|python|bench|demo|deb|test|tables" >&2
     exit 2

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use tempfile::TempDir;
 
 use super::mpirun::{Job, Rank};
@@ -113,8 +113,9 @@ impl Victim {
     pub fn ranks(&mut self) -> Vec<Rank> {
         self.wait_for("ready");
         let number = |rank| {
-            let pid = fs::read_to_string(self.places.notes.path().join(format!("pid.{rank}")));
-            Pid::from_raw(pid.unwrap().parse().unwrap()).unwrap()
+            let own = fs::read_to_string(self.places.notes.path().join(format!("pid.{rank}")));
+            let pid = self.job.rank(rank, own.unwrap().parse().unwrap());
+            pid.unwrap_or_else(|| panic!("no rank {rank}: {}", self.job.said()))
         };
         (0..RANKS).map(|rank| Rank::new(number(rank))).collect()
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
+use super::nodes::{CARD, Nodes, Place};
 use super::once::{once, shared_dir};
 use super::readers::project;
 use super::wait_until;
@@ -112,8 +113,36 @@ impl Mpi {
 
     /// The start of a program by so many processes.
     pub fn run(self, ranks: u32, program: &Path) -> Command {
-        let mut mpirun = Command::new(self.command("mpirun"));
+        self.run_at(&Place::Here, ranks, program)
+    }
+
+    /// The same in some place.
+    fn run_at(self, place: &Place, ranks: u32, program: &Path) -> Command {
+        let mut mpirun = match place {
+            Place::Here => Command::new(self.command("mpirun")),
+            Place::Nodes(nodes) => self.across(nodes, &nodes.shares(ranks)),
+        };
         mpirun.args(["-n", &ranks.to_string()]).arg(program);
+        mpirun
+    }
+
+    /// The beginning of a command that starts ranks on nodes: so many on each.
+    fn across(self, nodes: &Nodes, shares: &[u32]) -> Command {
+        let mut mpirun = nodes.in_head(&self.command("mpirun"));
+        let host = |(name, number): (&str, &u32)| format!("{name}:{number}");
+        let used = nodes.names().zip(shares).filter(|(_, number)| **number > 0);
+        let hosts: Vec<String> = used.map(host).collect();
+        let (hosts, shell) = (hosts.join(","), nodes.shell());
+        if self.is_mpich() {
+            mpirun.args(["-hosts", &hosts, "-iface", CARD, "-launcher", "ssh"]);
+            mpirun.arg("-launcher-exec").arg(shell);
+        } else {
+            mpirun.args(["--host", &hosts]);
+            mpirun.args(["--mca", "plm_rsh_agent"]).arg(shell);
+            for (name, value) in ON_NODES {
+                mpirun.args(["--mca", name, value]);
+            }
+        }
         mpirun
     }
 }
@@ -158,6 +187,18 @@ fn configure_open_mpi(command: &mut Command, dir: &Path) {
     }
 }
 
+/// What Open MPI has to know of nodes. It goes over TCP between them. By default it believes in a node that does not answer
+/// for eight minutes: the keepalive begins after 300 seconds, and asks 9 times, every 20.
+const ON_NODES: [(&str, &str); 7] = [
+    ("btl", "self,vader,tcp"),
+    ("btl_vader_backing_directory", "/dev/shm"),
+    ("btl_tcp_if_include", CARD),
+    ("oob_tcp_if_include", CARD),
+    ("oob_tcp_keepalive_time", "2"),
+    ("oob_tcp_keepalive_intvl", "1"),
+    ("oob_tcp_keepalive_probes", "3"),
+];
+
 /// A job that runs. Dropped, it is killed.
 pub struct Job {
     mpirun: Child,
@@ -169,7 +210,12 @@ pub struct Job {
 impl Job {
     /// Starts `ranks` processes of a program, on however few cores.
     pub fn start(ranks: u32, program: &Path, arguments: &[&str]) -> Self {
-        let mut mpirun = Mpi::of_build().run(ranks, program);
+        Self::start_at(&Place::Here, ranks, program, arguments)
+    }
+
+    /// Starts them in some place. On nodes, each gets as many as any other, or one less.
+    pub fn start_at(place: &Place, ranks: u32, program: &Path, arguments: &[&str]) -> Self {
+        let mut mpirun = Mpi::of_build().run_at(place, ranks, program);
         mpirun.args(arguments);
         Self::launch(mpirun)
     }
@@ -287,17 +333,38 @@ impl Job {
         ranks
     }
 
+    /// The process of a rank, which has the number `own` on its node.
+    pub fn rank(&self, rank: u32, own: i32) -> Option<Pid> {
+        // As Open MPI calls it, and MPICH.
+        let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+        let variables = names.map(|name| format!("{name}={rank}").into_bytes());
+        let is_rank = |pid| variables.iter().any(|v| has_variable(pid, v));
+        let is_it = |pid: &Pid| own_number(*pid) == Some(own) && is_rank(*pid);
+        self.processes().into_iter().find(is_it)
+    }
+
     /// The processes of the job that live.
     fn processes(&self) -> Vec<Pid> {
         let wanted = format!("{TOKEN}={}", self.token).into_bytes();
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
-        let ours = |pid: &i32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|b| *b == 0).any(|v| v == wanted)
-        };
-        pids.filter(ours).filter_map(Pid::from_raw).collect()
+        let ours = |pid: &Pid| has_variable(*pid, &wanted);
+        pids.filter_map(Pid::from_raw).filter(ours).collect()
     }
+}
+
+/// Whether a process has a variable, with its value, in its environment.
+fn has_variable(pid: Pid, wanted: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
+    let environment = environment.unwrap_or_default();
+    environment.split(|b| *b == 0).any(|v| v == wanted)
+}
+
+/// The number by which a process knows itself.
+fn own_number(pid: Pid) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).ok()?;
+    let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
 }
 
 /// Whether all threads of a process are stopped. A thread in a system call stops when that is done.

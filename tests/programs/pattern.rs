@@ -5,6 +5,8 @@
 //! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]
 //! ```
 //!
+//! SUBFILES is their number, 0 for none, or `node` for one a node.
+//!
 //! With several sessions it leaves the file now and then, closed or not, and opens it again, without subfiles on another
 //! number of ranks. What a rank would write that has not opened the file is written by another one.
 //!
@@ -43,8 +45,12 @@ fn main() {
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
         panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]");
     };
-    let number = |at: usize, default| rest.get(at).map_or(default, |n| n.parse().unwrap());
-    let (subfiles, sessions) = (number(0, 0), u64::from(number(1, 1)));
+    let subfiles = match rest.first().map(String::as_str) {
+        None | Some("0") => Subfiles::None,
+        Some("node") => Subfiles::PerNode,
+        Some(number) => Subfiles::Number(number.parse().unwrap()),
+    };
+    let sessions = rest.get(1).map_or(1, |n| n.parse().unwrap());
     let flushes = flushes.parse().unwrap();
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
@@ -54,10 +60,7 @@ fn main() {
     let mut acknowledge = acknowledger(&world, dir.join("acknowledged"));
     acknowledge("ready");
     let options = Options {
-        subfiles: match subfiles {
-            0 => Subfiles::None,
-            number => Subfiles::Number(number),
-        },
+        subfiles,
         ..Options::default()
     };
     let plan = Plan {
@@ -74,7 +77,7 @@ fn main() {
 struct Plan<'a> {
     path: &'a Path,
     world: &'a SimpleCommunicator,
-    subfiles: u32,
+    subfiles: Subfiles,
     flushes: u64,
     /// Flushes of a session.
     each: u64,
@@ -153,7 +156,7 @@ impl Plan<'_> {
         acknowledge(&format!("opening {session}"));
         let (rank, all) = (self.world.rank() as u64, self.world.size() as u64);
         let number = match self.subfiles {
-            0 => 1 + (session * 2 + 1) % all,
+            Subfiles::None => 1 + (session * 2 + 1) % all,
             _ => all,
         };
         let color = if rank < number {

@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::jobs::faults::Run;
+use crate::common::nodes::Place;
 use crate::common::{User, can_mount};
-use crate::faults::Run;
 
 fn start(scenario: &str, dir: &Path) -> Option<Run> {
-    can_mount(User::Caller).then(|| Run::start(scenario, dir))
+    can_mount(User::Caller).then(|| Run::start(&Place::Here, scenario, dir))
 }
 
 /// Names in a directory that are not those of logs and their subfiles.
@@ -25,7 +26,9 @@ fn strange_names(dir: &Path) -> Vec<String> {
 #[test]
 fn a_creation_that_fails_leaves_everything_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    Run::start("nothing-left", dir.path()).job.succeed();
+    Run::start(&Place::Here, "nothing-left", dir.path())
+        .job
+        .succeed();
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn a_job_that_dies_while_it_replaces_a_log_leaves_the_old_one() {
 #[test]
 fn of_jobs_that_want_one_name_one_gets_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = Run::start("contested", dir.path());
+    let mut run = Run::start(&Place::Here, "contested", dir.path());
     run.at("closed");
     assert_eq!(strange_names(dir.path()), [""; 0]);
     run.go("closed");

@@ -1,0 +1,112 @@
+//! A node dies while the others live: power fails, or its network. The job ends as soon as its MPI has noticed, and what was
+//! acknowledged is there.
+//!
+//! Open MPI notices that a node does not answer by the keepalive of the connection between `mpirun` and its daemon there.
+//! `mpirun.rs` sets that to some seconds.
+
+use std::time::{Duration, Instant};
+
+use crate::common::jobs::kill::{PER_NODE, Pattern};
+use crate::common::killed::{RANKS, Shown};
+use crate::common::nodes::{Nodes, Place};
+use crate::common::readers::Python;
+use crate::common::{User, can_mount, wait_until};
+
+/// Until MPI has ended the job. The keepalive takes five seconds.
+const MOST: Duration = Duration::from_secs(30);
+
+/// What happens to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// All its processes end, and none of them can say so.
+    Power,
+    /// They live on, alone.
+    Network,
+}
+
+/// Lets one of several nodes die when flush 20 was acknowledged.
+fn die(nodes: u32, victim: usize, death: Death, subfiles: u32) {
+    let Some(python) = Python::new().or_else(Python::old) else {
+        return;
+    };
+    let Some(nodes) = Nodes::new(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let mut place = Place::Nodes(nodes);
+    let mut pattern = Pattern::start(&place, 1_000_000, subfiles, 1);
+    let ranks = pattern.victim.ranks();
+    assert!(
+        pattern.victim.wait_for("20"),
+        "{}",
+        pattern.victim.job.said()
+    );
+    let Place::Nodes(nodes) = &mut place else {
+        unreachable!()
+    };
+    let start = Instant::now();
+    match death {
+        Death::Power => nodes.kill(victim),
+        Death::Network => nodes.cut(victim),
+    }
+    if death == Death::Network {
+        // The first rank lives, and has the journal locked.
+        let (good, said) = pattern.places().h5logfs("recover");
+        assert!(!good && said.contains("still running"), "{said}");
+    }
+    let job = &mut pattern.victim.job;
+    while !job.has_ended() {
+        assert!(start.elapsed() < MOST, "{death:?}: {}", job.said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let ended = start.elapsed();
+    // Where the network is gone, the processes behind it end by themselves.
+    wait_until("all ranks are gone", || {
+        ranks.iter().all(|rank| rank.has_ended())
+    });
+    let acknowledged = pattern.acknowledged();
+    eprintln!(
+        "{RANKS} ranks on {} nodes: {death:?} of node {} gone, {acknowledged} flushes acknowledged, mpirun ended \
+         after {ended:.1?}, all ranks after {:.1?}",
+        nodes.number(),
+        victim + 1,
+        start.elapsed()
+    );
+    let shown = pattern.shown(&python, false);
+    let is_it = |flush| shown == Shown::Flush(flush);
+    assert!(
+        is_it(acknowledged) || is_it(acknowledged + 1),
+        "{acknowledged} flushes were acknowledged, and it shows {shown:?}"
+    );
+    let (good, said) = pattern.places().h5logfs("recover");
+    assert!(good && !pattern.has_journal(), "{said}");
+    assert_eq!(pattern.shown(&python, true), shown);
+}
+
+#[test]
+fn power_of_a_node_fails() {
+    die(2, 1, Death::Power, PER_NODE);
+}
+
+#[test]
+#[ignore = "takes long: make test-cluster"]
+fn power_of_the_first_node_fails() {
+    die(2, 0, Death::Power, 0);
+}
+
+#[test]
+#[ignore = "takes long: make test-cluster"]
+fn power_of_one_node_of_four_fails() {
+    die(4, 2, Death::Power, PER_NODE);
+}
+
+#[test]
+#[ignore = "takes long: make test-cluster"]
+fn network_of_a_node_fails() {
+    die(2, 1, Death::Network, PER_NODE);
+}
+
+#[test]
+#[ignore = "takes long: make test-cluster"]
+fn network_of_the_first_node_fails() {
+    die(3, 0, Death::Network, 0);
+}

@@ -1,0 +1,13 @@
+//! Jobs on several nodes, which are namespaces of this machine (`tests/common/nodes.rs`), and many readers on several nodes.
+//! Only root can make nodes.
+//!
+//! What takes longer than a few seconds is ignored by default: `make test-cluster` runs it.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod deaths;
+mod faults;
+mod kill;
+mod random;
+mod subfiles;

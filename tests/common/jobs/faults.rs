@@ -1,0 +1,501 @@
+//! What can go wrong under a job: disks that are full or broken, for all ranks or for one, files that
+//! cannot be made, programs that are wrong. `tests/programs/faults.rs` checks the errors on every
+//! rank; here the disk is made so, and the files are looked at through a mount.
+//!
+//! Each of them runs on so many nodes, or on this machine for 0.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use tempfile::TempDir;
+
+use crate::common::mpirun::{Job, program};
+use crate::common::nodes::Place;
+use crate::common::readers::said;
+use crate::common::{Mounted, PROGRAM, User, can_mount, errno, is_root, names_in};
+
+const RANKS: u64 = 4;
+const COLUMNS: u64 = 1024;
+
+/// A job of `tests/programs/faults.rs`.
+pub struct Run {
+    pub job: Job,
+    /// Where it writes.
+    dir: PathBuf,
+    notes: TempDir,
+}
+
+impl Run {
+    pub fn start(place: &Place, scenario: &str, dir: &Path) -> Self {
+        let notes = tempfile::tempdir().unwrap();
+        let (to, beside) = (dir.to_str().unwrap(), notes.path().to_str().unwrap());
+        let arguments = [scenario, to, beside];
+        Run {
+            job: Job::start_at(place, RANKS as u32, &program("writer-faults"), &arguments),
+            dir: dir.to_owned(),
+            notes,
+        }
+    }
+
+    /// Waits until the job pauses at a stage.
+    #[track_caller]
+    pub fn at(&mut self, stage: &str) {
+        self.at_either(stage, stage);
+    }
+
+    /// Waits until the job pauses at one of two stages.
+    #[track_caller]
+    fn at_either<'s>(&mut self, one: &'s str, other: &'s str) -> &'s str {
+        let start = Instant::now();
+        loop {
+            let there = |stage: &str| self.notes.path().join(format!("at.{stage}")).exists();
+            if let Some(stage) = [one, other].into_iter().find(|stage| there(stage)) {
+                return stage;
+            }
+            let late = start.elapsed() > Duration::from_secs(60) || self.job.has_ended();
+            assert!(
+                !late,
+                "it comes neither to {one} nor to {other}: {}",
+                self.job.said()
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub fn go(&self, stage: &str) {
+        File::create(self.notes.path().join(format!("go.{stage}"))).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Whether a file, read through a mount, holds so many flushes and nothing else.
+    #[track_caller]
+    pub fn shows(&self, name: &str, flushes: u64) {
+        self.shows_of(RANKS, name, flushes);
+    }
+
+    /// The same of a file that so many ranks write.
+    #[track_caller]
+    fn shows_of(&self, ranks: u64, name: &str, flushes: u64) {
+        let mounted = Mounted::new(&self.dir, "");
+        let file = hdf5::File::open(mounted.join(name)).unwrap();
+        let rows = file.dataset("rows").unwrap();
+        assert_eq!(rows.shape(), [(flushes * ranks) as usize, COLUMNS as usize]);
+        let values = rows.read_raw::<u64>().unwrap();
+        for (row, values) in values.chunks(COLUMNS as usize).enumerate() {
+            let (flush, rank) = (row as u64 / ranks + 1, row as u64 % ranks);
+            let wanted = (0..COLUMNS).map(|i| flush * 1_000_003 + rank * 10_007 + i * 31);
+            let same = values.iter().copied().eq(wanted);
+            assert!(same, "{name}: other values of rank {rank} in flush {flush}");
+        }
+    }
+
+    /// The same of a file that has to be closed, by which its journal is gone.
+    #[track_caller]
+    pub fn shows_closed(&self, name: &str, flushes: u64) {
+        assert!(!self.journal(name).exists(), "{name} still has its journal");
+        self.shows(name, flushes);
+        let checked = Command::new(PROGRAM)
+            .arg("check")
+            .arg(self.path(name))
+            .output();
+        let said = said(&checked.unwrap());
+        assert!(said.contains(": good") && !said.contains("note"), "{said}");
+        // It is HDF5 by itself.
+        hdf5::File::open(self.path(name)).unwrap();
+    }
+
+    pub fn journal(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.h5logfs-journal"))
+    }
+}
+
+// --- full disks ----------------------------------------------------------------------------------
+
+/// A small disk of its own, gone when dropped.
+struct Disk {
+    dir: TempDir,
+}
+
+const BALLAST: &str = "ballast";
+const PAGE: u64 = 4096;
+
+impl Disk {
+    /// `None`, having said so, where the test may not mount one.
+    fn new() -> Option<Self> {
+        if !is_root() {
+            eprintln!("skipped: only root can mount a small disk");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let size = c"size=4m";
+        let none = MountFlags::empty();
+        let mounted = rustix::mount::mount("tmpfs", dir.path(), "tmpfs", none, size);
+        if let Err(e) = mounted {
+            eprintln!("skipped: a small disk cannot be mounted: {e}");
+            return None;
+        }
+        Some(Disk { dir })
+    }
+
+    /// Fills the disk up, but for so many pages.
+    fn fill(&self, left: u64) {
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true);
+        let ballast = options.open(self.dir.path().join(BALLAST)).unwrap();
+        let mut len = ballast.metadata().unwrap().len();
+        loop {
+            let written = ballast.write_at(&[0x55; PAGE as usize], len);
+            match errno(written) {
+                None => len += PAGE,
+                Some(Errno::NOSPC) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        ballast.set_len(len.saturating_sub(left * PAGE)).unwrap();
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.dir.path().join(BALLAST)).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.dir.path(), UnmountFlags::DETACH);
+    }
+}
+
+fn full_disk(nodes: u32, scenario: &str) {
+    let Some(disk) = Disk::new().filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    // Nodes see what was mounted before.
+    let Some(place) = Place::of(nodes) else {
+        return;
+    };
+    let mut run = Run::start(&place, scenario, disk.dir.path());
+    let attempts = with_ever_more_room(&mut run, &disk, "create", "created", |run| {
+        // A file that could not be made is not there, and neither is what belongs to it.
+        assert!(names_in(&run.dir).iter().all(|name| name == BALLAST));
+    });
+    assert!(attempts > 1, "created with {attempts} pages");
+    disk.free();
+    run.go("created");
+    run.at("fill");
+    run.shows("full.h5", 1);
+    disk.fill(1);
+    run.go("fill");
+    run.at("free");
+    run.shows("full.h5", 1);
+    disk.free();
+    run.go("free");
+    let attempts = with_ever_more_room(&mut run, &disk, "close", "closed", |run| {
+        run.shows("full.h5", 3);
+    });
+    assert!(attempts > 1, "closed with {attempts} pages");
+    run.shows_closed("full.h5", 3);
+    run.go("closed");
+    let attempts = with_ever_more_room(&mut run, &disk, "open", "opened", |run| {
+        run.shows_closed("full.h5", 3);
+    });
+    assert!(attempts > 0, "opened without room for its journal");
+    run.shows("full.h5", 3);
+    disk.free();
+    run.go("opened");
+    let attempts = with_ever_more_room(&mut run, &disk, "close-again", "closed-again", |run| {
+        run.shows("full.h5", 4);
+    });
+    assert!(attempts > 1, "closed again with {attempts} pages");
+    run.shows_closed("full.h5", 4);
+    run.go("closed-again");
+    run.job.succeed();
+}
+
+/// Lets the job try something again and again, with one more page on the disk each time, until it has
+/// succeeded. Before each attempt everything must be as it was. Returns the number of failures.
+fn with_ever_more_room(
+    run: &mut Run,
+    disk: &Disk,
+    attempt: &str,
+    done: &str,
+    as_before: impl Fn(&Run),
+) -> u64 {
+    run.at(&format!("{attempt}-0"));
+    for pages in 0.. {
+        as_before(run);
+        disk.fill(pages);
+        run.go(&format!("{attempt}-{pages}"));
+        let next = format!("{attempt}-{}", pages + 1);
+        if run.at_either(done, &next) == done {
+            return pages;
+        }
+    }
+    unreachable!("the disk is small");
+}
+
+pub fn a_full_disk(nodes: u32) {
+    full_disk(nodes, "full-disk");
+}
+
+pub fn a_full_disk_with_subfiles(nodes: u32) {
+    full_disk(nodes, "full-disk-subfiles");
+}
+
+// --- one rank that cannot write ------------------------------------------------------------------
+
+/// Each file fails with one flush in it, is flushed with `more`, and closed with one more.
+fn one_rank_fails(nodes: u32, scenario: &str, names: &[&str], failed: &str, more: u64) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, scenario, dir.path());
+    for name in names {
+        let file = format!("{name}.h5");
+        let stages = [
+            (format!("{name}-{failed}"), 1),
+            (format!("{name}-flushed"), 1 + more),
+        ];
+        for (stage, flushes) in stages {
+            run.at(&stage);
+            assert!(run.journal(&file).exists());
+            run.shows(&file, flushes);
+            // Nothing closes what the job has open.
+            let mut recovery = Command::new(PROGRAM);
+            recovery.arg("recover").arg(run.path(&file));
+            let said = said(&recovery.output().unwrap());
+            assert!(said.contains("still running"), "{said}");
+            run.go(&stage);
+        }
+        let closed = format!("{name}-closed");
+        run.at(&closed);
+        run.shows_closed(&file, 2 + more);
+        run.go(&closed);
+    }
+    run.job.succeed();
+}
+
+pub fn a_rank_that_may_write_no_further(nodes: u32) {
+    let names = ["first", "third", "lent", "subfile", "subfile-lent"];
+    one_rank_fails(nodes, "file-size", &names, "limited", 2);
+}
+
+pub fn a_rank_whose_disk_fails(nodes: u32) {
+    let names = [
+        "data-full",
+        "data-broken",
+        "sub-full",
+        "sub-broken",
+        "journal-full",
+        "journal-broken",
+    ];
+    one_rank_fails(nodes, "swapped", &names, "swapped", 1);
+}
+
+// --- files that cannot be made -------------------------------------------------------------------
+
+pub fn files_that_are_in_the_way(nodes: u32) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, "in-the-way", dir.path());
+    let write = |path: PathBuf| File::create(path)?.write_all(b"in the way");
+    type Act<'a> = &'a dyn Fn(&Run) -> io::Result<()>;
+    let cases: [(&str, Act<'_>, Act<'_>); 7] = [
+        (
+            "folder",
+            &|run| write(run.path("folder.h5.subfiles")),
+            &|run| fs::remove_file(run.path("folder.h5.subfiles")),
+        ),
+        (
+            "subfile",
+            &|run| fs::create_dir_all(run.path("subfile.h5.subfiles/subfile.h5.1")),
+            &|run| {
+                assert_eq!(names_in(&run.path("subfile.h5.subfiles")), ["subfile.h5.1"]);
+                fs::remove_dir(run.path("subfile.h5.subfiles/subfile.h5.1"))
+            },
+        ),
+        ("existing", &|run| write(run.path("existing.h5")), &|run| {
+            assert_eq!(fs::read(run.path("existing.h5"))?, b"in the way");
+            fs::remove_file(run.path("existing.h5"))
+        }),
+        (
+            // A log that an earlier job left, with what may still be wanted of it.
+            "unclosed",
+            &|run| {
+                write(run.path("unclosed.h5"))?;
+                write(run.journal("unclosed.h5"))
+            },
+            &|run| {
+                assert_eq!(fs::read(run.journal("unclosed.h5"))?, b"in the way");
+                fs::remove_file(run.journal("unclosed.h5"))?;
+                fs::remove_file(run.path("unclosed.h5"))
+            },
+        ),
+        ("orphan", &|run| write(run.journal("orphan.h5")), &|run| {
+            fs::remove_file(run.journal("orphan.h5"))
+        }),
+        (
+            "journal",
+            &|run| fs::create_dir(run.journal("journal.h5")),
+            &|run| fs::remove_dir(run.journal("journal.h5")),
+        ),
+        ("missing-log", &|_| Ok(()), &|run| {
+            fs::create_dir(run.path("missing"))
+        }),
+    ];
+    for (name, block, free) in cases {
+        let file = match name {
+            "missing-log" => "missing/log.h5".to_owned(),
+            name => format!("{name}.h5"),
+        };
+        run.at(&format!("{name}-block"));
+        block(&run).unwrap();
+        let before = names_in(&run.dir);
+        run.go(&format!("{name}-block"));
+        run.at(&format!("{name}-free"));
+        assert_eq!(names_in(&run.dir), before);
+        free(&run).unwrap();
+        run.go(&format!("{name}-free"));
+        run.at(&format!("{name}-closed"));
+        run.shows_closed(&file, 1);
+        run.go(&format!("{name}-closed"));
+    }
+    run.at("replaced");
+    run.shows_closed("folder.h5", 2);
+    assert!(!run.path("folder.h5.subfiles/folder.h5.0").exists());
+    run.go("replaced");
+    run.at("hinted");
+    assert!(!run.path("hinted.h5").exists());
+    run.shows_closed("many.h5", 1);
+    run.go("hinted");
+    run.job.succeed();
+}
+
+// --- programs that are wrong ---------------------------------------------------------------------
+
+pub fn programs_that_are_wrong(nodes: u32) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, "misuse", dir.path());
+    run.at("refused");
+    // Six flushes without the writes that were refused, six more, and that of the close.
+    run.shows_closed("refused.h5", 13);
+    run.go("refused");
+    run.at("buffer");
+    run.shows_closed("buffer.h5", 3);
+    let mounted = Mounted::new(dir.path(), "");
+    let file = hdf5::File::open(mounted.join("buffer.h5")).unwrap();
+    let wide = file.dataset("wide").unwrap().read_raw::<u64>().unwrap();
+    assert!(wide.into_iter().eq(0..4 * COLUMNS));
+    drop((file, mounted));
+    run.go("buffer");
+    run.at("different-options");
+    assert!(!run.path("different-options.h5").exists());
+    run.go("different-options");
+    run.at("closed");
+    run.shows_closed("closed.h5", 1);
+    run.go("closed");
+    run.job.succeed();
+}
+
+/// Objects that differ between ranks end the flushes, but cost nothing that was flushed. Attributes that differ are left
+/// out.
+pub fn definitions_that_differ(nodes: u32) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, "differences", dir.path());
+    run.at("different");
+    let unclosed = ["name", "order", "extent", "dims", "filter", "more"]
+        .map(|name| format!("different-{name}.h5"));
+    unclosed.iter().for_each(|name| run.shows(name, 1));
+    run.shows("dying.h5", 2);
+    run.shows_closed("late.h5", 1);
+    run.shows_closed("attributes.h5", 5);
+    assert_eq!(run.job.said(), "");
+    run.job.kill();
+    // Every one of them can be closed once the job is gone.
+    let command = |arguments: &[&Path]| {
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    };
+    for name in unclosed.iter().map(String::as_str).chain(["dying.h5"]) {
+        command(&[Path::new("recover"), &run.path(name)]);
+        run.shows_closed(name, if name == "dying.h5" { 2 } else { 1 });
+    }
+    // What was left out is not in the file, all else is.
+    let attributes = |name: &str, object: &str| {
+        let exported = run.path("exported.h5");
+        command(&[Path::new("export"), &run.path(name), &exported]);
+        let file = hdf5::File::open(&exported).unwrap();
+        let names = match object {
+            "/" => file.attr_names(),
+            dataset => file.dataset(dataset).unwrap().attr_names(),
+        };
+        let mut names = names.unwrap();
+        names.sort();
+        drop(file);
+        fs::remove_file(exported).unwrap();
+        names
+    };
+    assert_eq!(
+        attributes("attributes.h5", "/"),
+        ["ended", "started", "title"]
+    );
+    assert_eq!(attributes("attributes.h5", "/rows"), ["units"]);
+    assert_eq!(attributes("dying.h5", "/"), [""; 0]);
+    assert_eq!(attributes("different-more.h5", "/"), [""; 0]);
+}
+
+// --- several files -------------------------------------------------------------------------------
+
+pub fn several_files_at_once(nodes: u32) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, "several", dir.path());
+    run.at("half");
+    for name in ["half-0.h5", "half-1.h5"] {
+        run.shows_of(RANKS / 2, name, 4);
+        assert!(!run.journal(name).exists());
+    }
+    run.shows("all.h5", 4);
+    run.go("half");
+    run.at("all");
+    run.shows_closed("all.h5", 4);
+    run.go("all");
+    run.job.succeed();
+}
+
+// --- closes that fail ----------------------------------------------------------------------------
+
+pub fn closes_that_fail(nodes: u32) {
+    let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&place, "close", dir.path());
+    run.at("table-limited");
+    run.shows("table.h5", 1);
+    run.go("table-limited");
+    run.at("table-closed");
+    run.shows_closed("table.h5", 1);
+    run.go("table-closed");
+    run.job.succeed();
+}

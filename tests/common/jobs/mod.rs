@@ -1,0 +1,5 @@
+//! Jobs of the writer to which things happen, on this machine (`tests/writer`) or on several nodes (`tests/cluster`).
+
+pub mod faults;
+pub mod kill;
+pub mod random;

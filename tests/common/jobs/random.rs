@@ -1,0 +1,259 @@
+//! Random programs of the writer, under `mpirun`, against the same programs written by libhdf5 alone: read through a mount
+//! by old and new programs, and decoded from the bytes. Closed files, and files that were left open, before and after their
+//! recovery.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::mpirun::{Job, first_seed, program};
+use crate::common::nodes::Place;
+use crate::common::readers::{Python, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount};
+
+/// What a job wrote, and what it should have written.
+struct Written {
+    /// `logs/SEED.h5`, with `SEED.json`; `earlier/SEED.h5`, which are to be recovered to an earlier
+    /// flush.
+    dir: TempDir,
+    /// `SEED.h5`, and `SEED.earlier.h5`.
+    meant: TempDir,
+    cases: Vec<Case>,
+}
+
+/// A file that a program wrote.
+struct Case {
+    seed: u64,
+    closed: bool,
+    /// Complete ones.
+    flushes: usize,
+    /// Of an unclosed file: a flush before the last one. None if the file was closed before: its flushes then have other
+    /// numbers, and only those of the last job can be told apart.
+    earlier: Option<usize>,
+    /// Whether each round is the flush of that number.
+    numbered: bool,
+}
+
+impl Written {
+    /// Has a job write the programs of some seeds. With `abort` it ends at the first one that
+    /// leaves its file open after two flushes.
+    fn by(place: &Place, ranks: u32, number: usize, abort: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = dir.path().join("logs");
+        fs::create_dir(&logs).unwrap();
+        fs::create_dir(dir.path().join("earlier")).unwrap();
+        let first = first_seed();
+        let (from, many) = (first.to_string(), number.to_string());
+        let mut arguments = vec![logs.to_str().unwrap(), &from, &many];
+        arguments.extend(abort.then_some("--abort"));
+        let mut job = Job::start_at(place, ranks, &program("writer-random"), &arguments);
+        let status = job.wait();
+        let mut written = Written {
+            dir,
+            meant: tempfile::tempdir().unwrap(),
+            cases: Vec::new(),
+        };
+        for seed in first..first + number as u64 {
+            if written.program(seed).exists() {
+                let case = Case::of(seed, &written.program(seed));
+                written.cases.push(case);
+            }
+        }
+        let aborted = abort && written.cases.iter().any(|c| !c.closed && c.flushes >= 2);
+        assert_eq!(status.success(), !aborted, "{}", job.said());
+        assert!(aborted || written.cases.len() == number);
+        written
+    }
+
+    fn program(&self, seed: u64) -> PathBuf {
+        self.log(seed).with_extension("json")
+    }
+
+    fn log(&self, seed: u64) -> PathBuf {
+        self.dir.path().join(format!("logs/{seed}.h5"))
+    }
+
+    fn earlier(&self, seed: u64) -> PathBuf {
+        self.dir.path().join(format!("earlier/{seed}.h5"))
+    }
+
+    fn meant(&self, seed: u64) -> PathBuf {
+        self.meant.path().join(format!("{seed}.h5"))
+    }
+
+    fn meant_earlier(&self, seed: u64) -> PathBuf {
+        self.meant.path().join(format!("{seed}.earlier.h5"))
+    }
+
+    /// Makes the files that the programs mean.
+    fn make_meant(&self, python: &Python) {
+        let mut command = python.tool("serial.py");
+        for case in &self.cases {
+            let seed = case.seed;
+            let flushes = case.flushes.to_string();
+            command.args([self.program(seed), flushes.into(), self.meant(seed)]);
+            if let Some(earlier) = case.earlier {
+                let flushes = earlier.to_string();
+                command.args([self.program(seed), flushes.into(), self.meant_earlier(seed)]);
+            }
+        }
+        succeed(&mut command);
+    }
+
+    /// Reads all files through a mount. `recovered`: those of the earlier flushes, too.
+    fn check_through_a_mount(&self, recovered: bool) {
+        let mounted = Mounted::new(self.dir.path(), "");
+        let mut pairs = Vec::new();
+        for case in &self.cases {
+            let seed = case.seed;
+            let log = mounted.join(format!("logs/{seed}.h5"));
+            pairs.push([self.program(seed), log, self.meant(seed)]);
+            if recovered && case.earlier.is_some() {
+                let log = mounted.join(format!("earlier/{seed}.h5"));
+                pairs.push([self.program(seed), log, self.meant_earlier(seed)]);
+            }
+        }
+        for python in Python::all() {
+            succeed(python.tool("meant.py").args(pairs.iter().flatten()));
+        }
+        for [_, log, _] in &pairs {
+            let dump = Command::new("h5dump").arg(log).output().unwrap();
+            let complaint = String::from_utf8_lossy(&dump.stderr);
+            assert!(dump.status.success() && complaint.is_empty(), "{complaint}");
+        }
+    }
+
+    /// Decodes the closed files from their bytes; all of them, if those left open were recovered.
+    fn check_layout(&self, python: &Python, recovered: bool) -> String {
+        let mut pairs = Vec::new();
+        for case in &self.cases {
+            if case.closed || recovered {
+                pairs.push([self.log(case.seed), self.meant(case.seed)]);
+            }
+            if recovered && case.earlier.is_some() {
+                pairs.push([self.earlier(case.seed), self.meant_earlier(case.seed)]);
+            }
+        }
+        succeed(python.tool("logvol.py").args(pairs.iter().flatten()))
+    }
+
+    /// Recovers what was left open, and a copy of it to an earlier flush.
+    fn recover(&self) {
+        for case in self.cases.iter().filter(|c| !c.closed) {
+            let (log, copy) = (self.log(case.seed), self.earlier(case.seed));
+            if let Some(earlier) = case.earlier {
+                copy_log(&log, &copy);
+                let flush = earlier.to_string();
+                let recovered = h5logfs(&["recover", "--last-flush", &flush], &copy);
+                let says = format!("recovered {earlier} flushes");
+                assert!(recovered.contains(&says), "{recovered}");
+                assert!(!journal(&copy).exists());
+            }
+            let recovered = h5logfs(&["recover"], &log);
+            let says = format!("recovered {} flushes", case.flushes);
+            assert!(!case.numbered || recovered.contains(&says), "{recovered}");
+            assert!(!journal(&log).exists());
+        }
+    }
+
+    /// The project's own commands find nothing wrong, and say what is unclosed.
+    fn check_by_commands(&self) {
+        for case in &self.cases {
+            let log = self.log(case.seed);
+            assert_eq!(journal(&log).exists(), !case.closed);
+            let checked = h5logfs(&["check"], &log);
+            assert!(checked.contains(": good"), "{checked}");
+            let unclosed = if case.numbered {
+                format!("not closed: shown as flush {} left it", case.flushes)
+            } else {
+                "not closed: shown as flush ".to_owned()
+            };
+            assert_eq!(checked.contains(&unclosed), !case.closed, "{checked}");
+        }
+    }
+}
+
+impl Case {
+    fn of(seed: u64, program: &Path) -> Self {
+        let program: Value = serde_json::from_slice(&fs::read(program).unwrap()).unwrap();
+        let closed = program["closed"].as_bool().unwrap();
+        let rounds = program["rounds"].as_array().unwrap();
+        let flushes = rounds.len() - usize::from(!closed);
+        let reopened = |round: &Value| round["steps"][0].get("reopen").cloned();
+        let was_closed = |round: &Value| reopened(round).is_some_and(|r| r["closed"] == true);
+        let numbered = !rounds.iter().any(was_closed);
+        // An append keeps what it began with.
+        let first = rounds.iter().rposition(|round| reopened(round).is_some());
+        let first = first.unwrap_or(0);
+        let dropped = flushes - first;
+        let earlier = !closed && numbered && dropped > 0;
+        let earlier = earlier.then(|| first + seed as usize % dropped);
+        Case {
+            seed,
+            closed,
+            flushes,
+            earlier,
+            numbered,
+        }
+    }
+}
+
+/// Runs a command that has to succeed; returns what it says.
+#[track_caller]
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    said(&output)
+}
+
+#[track_caller]
+fn h5logfs(arguments: &[&str], file: &Path) -> String {
+    succeed(Command::new(PROGRAM).args(arguments).arg(file))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+fn journal(log: &Path) -> PathBuf {
+    with_suffix(log, ".h5logfs-journal")
+}
+
+/// Copies a log that was left open: itself, its journal, its subfiles.
+fn copy_log(from: &Path, to: &Path) {
+    for suffix in ["", ".h5logfs-journal"] {
+        fs::copy(with_suffix(from, suffix), with_suffix(to, suffix)).unwrap();
+    }
+    let (from, to) = (with_suffix(from, ".subfiles"), with_suffix(to, ".subfiles"));
+    if from.exists() {
+        fs::create_dir(&to).unwrap();
+        for file in fs::read_dir(from).unwrap().flatten() {
+            fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+/// Writes programs, and looks at what they left in every way there is.
+pub fn programs_on(place: &Place, ranks: u32, number: usize, abort: bool) {
+    let Some(python) = Python::new().or_else(Python::old) else {
+        return;
+    };
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let written = Written::by(place, ranks, number, abort);
+    written.make_meant(&python);
+    written.check_through_a_mount(false);
+    written.check_by_commands();
+    written.check_layout(&python, false);
+    written.recover();
+    written.check_through_a_mount(true);
+    let flags = written.check_layout(&python, true);
+    eprint!("{ranks} ranks, {} programs, {flags}", written.cases.len());
+}

@@ -1,0 +1,312 @@
+//! Nodes of a cluster on one machine: each has processes, a host name, a network card, shared memory and mounts of its own.
+//! They share the disk. A further one, the head, is where `mpirun` runs; it has no ranks.
+//!
+//! A node is a set of namespaces, which the kernel keeps as long as the first process of the node lives. That process ends
+//! when the test does, however that ends, because it waits for the end of a pipe from it. Nothing has a name outside of the
+//! nodes, so that any number of tests may have nodes with the same names and addresses.
+//!
+//! Nothing here knows of MPI: `mpirun.rs` asks for the shell, the names and a command on the head.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{is_root, wait_until};
+
+/// The network card of each node, by the name that is the same on all of them.
+pub const CARD: &str = "eth0";
+
+const HEAD: &str = "head";
+
+/// Runs a command on a node, as `ssh` would: `shell [OPTIONS] NODE COMMAND…`. Beside it lie the numbers of the first
+/// processes. A connection to a node without power does not end by itself.
+const SHELL: &str = r#"#!/bin/sh
+while case $1 in -*) ;; *) false ;; esac; do shift; done
+node=$1; shift
+dir=$(dirname "$0")
+nsenter -t "$(cat "$dir/pid.$node")" -m -u -i -n -p -- sh -c "$*"
+status=$?
+if [ -e "$dir/dead.$node" ]; then exec sleep 60; fi
+exit $status
+"#;
+
+/// What the first process of a node does. Mounts of other tests must not live on here when these have unmounted them.
+const FIRST: &str = r#"
+hostname "$1"
+mount --bind "$2" /etc/hosts
+mount -t tmpfs shm /dev/shm
+while read -r _ dir type _; do
+    case $type in fuse | fuse.*) umount -l "$dir" ;; esac
+done </proc/self/mounts
+ip link set lo up
+echo ready
+exec 3<&0
+cat <&3 >/dev/null &
+wait
+"#;
+
+/// Joins a node to the network of the head, in whose namespaces it runs.
+const JOIN: &str = r#"
+ip link add "$1" type veth peer name eth0 netns "$2"
+ip link set "$1" master eth0 up
+nsenter -t "$2" -n ip addr add "$3/24" dev eth0
+nsenter -t "$2" -n ip link set eth0 up
+"#;
+
+const NETWORK: &str = r#"
+ip link add eth0 type bridge
+ip addr add "$1/24" dev eth0
+ip link set eth0 up
+"#;
+
+/// Where the jobs of a test run.
+pub enum Place {
+    /// On this machine.
+    Here,
+    Nodes(Nodes),
+}
+
+impl Place {
+    /// So many nodes, or this machine for 0. `None`, having said why, where there can be no nodes.
+    pub fn of(nodes: u32) -> Option<Self> {
+        match nodes {
+            0 => Some(Place::Here),
+            number => Nodes::new(number).map(Place::Nodes),
+        }
+    }
+}
+
+/// Some nodes, `node1` and so on. Gone when dropped.
+pub struct Nodes {
+    nodes: Vec<Node>,
+    head: Node,
+    shares: Option<Vec<u32>>,
+    /// The shell, and what it needs.
+    dir: TempDir,
+}
+
+/// The namespaces of a node.
+struct Node {
+    name: String,
+    address: String,
+    /// Holds the namespaces.
+    first: Pid,
+    unshare: Child,
+}
+
+impl Nodes {
+    /// `None`, having said why, where there can be no nodes.
+    pub fn new(number: u32) -> Option<Self> {
+        if let Some(why) = hindrance() {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let name = |i: u32| {
+            if i == 0 {
+                HEAD.to_owned()
+            } else {
+                format!("node{i}")
+            }
+        };
+        let line = |i| format!("{} {}\n", address(i), name(i));
+        let hosts: String = (0..=number).map(line).collect();
+        let hosts = format!("127.0.0.1 localhost\n{hosts}");
+        fs::write(dir.path().join("hosts"), hosts).unwrap();
+        let shell = dir.path().join("shell");
+        fs::write(&shell, SHELL).unwrap();
+        fs::set_permissions(shell, fs::Permissions::from_mode(0o755)).unwrap();
+        let node = |i| Node::new(name(i), address(i), dir.path());
+        let nodes = Nodes {
+            head: node(0),
+            shares: None,
+            nodes: (1..=number).map(node).collect(),
+            dir,
+        };
+        nodes.connect();
+        Some(nodes)
+    }
+
+    fn connect(&self) {
+        run(self
+            .in_head("sh")
+            .args(["-ec", NETWORK, "sh", &self.head.address]));
+        for node in &self.nodes {
+            let first = node.first.as_raw_pid().to_string();
+            let arguments = ["-ec", JOIN, "sh", &node.name, &first, &node.address];
+            run(self.in_head("sh").args(arguments));
+        }
+    }
+
+    /// Their number.
+    pub fn number(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| &node.name[..])
+    }
+
+    /// Gives the nodes other shares of the ranks than equal ones.
+    pub fn with_shares(self, shares: &[u32]) -> Self {
+        Nodes {
+            shares: Some(shares.to_vec()),
+            ..self
+        }
+    }
+
+    /// How many of so many ranks each node gets: as many as any other, or one less.
+    pub fn shares(&self, ranks: u32) -> Vec<u32> {
+        if let Some(shares) = &self.shares {
+            return shares.clone();
+        }
+        let number = self.nodes.len() as u32;
+        (0..number)
+            .map(|i| (ranks + number - 1 - i) / number)
+            .collect()
+    }
+
+    /// A program that takes the place of `ssh`.
+    pub fn shell(&self) -> PathBuf {
+        self.dir.path().join("shell")
+    }
+
+    /// A command on the head. It is a process of this machine: one that is killed like any other.
+    pub fn in_head(&self, program: &str) -> Command {
+        enter(&self.head, &["-m", "-u", "-i", "-n"], program)
+    }
+
+    /// A command on a node, counted from 0. It is a child of the process that starts.
+    pub fn on(&self, node: usize, program: &str) -> Command {
+        enter(&self.nodes[node], &["-m", "-u", "-i", "-n", "-p"], program)
+    }
+
+    /// Whether a process runs on a node.
+    pub fn has(&self, node: usize, process: Pid) -> bool {
+        let namespace = |pid: Pid| fs::read_link(format!("/proc/{}/ns/uts", pid.as_raw_pid()));
+        let wanted = namespace(self.nodes[node].first);
+        wanted.is_ok_and(|wanted| namespace(process).is_ok_and(|it| it == wanted))
+    }
+
+    /// Cuts a node off the network. It lives on.
+    pub fn cut(&self, node: usize) {
+        self.set_link(node, "down");
+    }
+
+    fn set_link(&self, node: usize, state: &str) {
+        let name = &self.nodes[node].name;
+        run(self.in_head("ip").args(["link", "set", name, state]));
+    }
+
+    /// All processes of a node are killed, at once. Nothing tells the others: the network is cut first, as if power had
+    /// failed.
+    pub fn kill(&mut self, node: usize) {
+        self.cut(node);
+        let node = &mut self.nodes[node];
+        fs::write(self.dir.path().join(format!("dead.{}", node.name)), "").unwrap();
+        node.end();
+    }
+}
+
+impl Node {
+    fn new(name: String, address: String, dir: &Path) -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--uts", "--ipc", "--net"]);
+        // Programs on the head see the processes of this machine, so that they find those of the nodes.
+        if name != HEAD {
+            unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        }
+        unshare.args(["sh", "-ec", FIRST, "sh", &name]);
+        unshare.arg(dir.join("hosts"));
+        unshare.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut unshare = unshare.spawn().unwrap();
+        let mut said = String::new();
+        let output = unshare.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut said).unwrap();
+        assert_eq!(said, "ready\n", "{name} could not be made");
+        let own = Pid::from_child(&unshare);
+        let first = if name == HEAD { own } else { child_of(own) };
+        let number = first.as_raw_pid().to_string();
+        fs::write(dir.join(format!("pid.{name}")), number).unwrap();
+        Node {
+            name,
+            address,
+            first,
+            unshare,
+        }
+    }
+
+    /// The kernel kills all processes of the node with the first one.
+    fn end(&mut self) {
+        let _ = self.unshare.kill();
+        // Reaped only here, so the number is no other's.
+        let _ = self.unshare.wait();
+        let first = format!("/proc/{}", self.first.as_raw_pid());
+        wait_until("the node is gone", || !Path::new(&first).exists());
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = kill_process(self.first, Signal::KILL);
+        let _ = self.unshare.kill();
+        let _ = self.unshare.wait();
+    }
+}
+
+fn address(node: u32) -> String {
+    format!("10.0.0.{}", node + 1)
+}
+
+fn enter(node: &Node, namespaces: &[&str], program: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &node.first.as_raw_pid().to_string()]);
+    command.args(namespaces).args(["--", program]);
+    command
+}
+
+#[track_caller]
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
+
+/// The one child of a process.
+fn child_of(parent: Pid) -> Pid {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name before it may have any characters.
+        let after = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        let number = after.and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        number == Some(parent.as_raw_pid())
+    };
+    pids.find(is_child).and_then(Pid::from_raw).unwrap()
+}
+
+/// The reason why there can be no nodes here.
+fn hindrance() -> Option<String> {
+    if !is_root() {
+        return Some("only root can make nodes of namespaces".to_owned());
+    }
+    for program in ["ip", "unshare", "nsenter"] {
+        if Command::new(program).arg("-V").output().is_err() {
+            return Some(format!("nodes need {program}, which is not installed"));
+        }
+    }
+    // Where one kind is missing, or forbidden, as in many containers; and where the kernel has no such network.
+    let try_all = "ip link add eth0 type bridge && ip link add test0 type veth peer name test1";
+    let mut all = Command::new("unshare");
+    all.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--fork"]);
+    let output = all.args(["--mount-proc", "sh", "-c", try_all]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    (!output.status.success()).then(|| format!("nodes cannot be made here: {}", said.trim()))
+}
