@@ -153,7 +153,8 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_CLOSED = 7,
     /**
-     * MPI is not initialised, is already finalised, or must not be called by this thread.
+     * MPI is not initialised, is already finalised, or must not be called by this thread; or the program runs
+     * another MPI than the one that the library was built for.
      */
     H5LOGFS_ERR_MPI = 8,
     /**

@@ -74,9 +74,23 @@ impl Mpi {
         }
     }
 
-    /// Whether its commands are there.
-    pub fn is_installed(self) -> bool {
-        Command::new(self.compiler).arg("-show").output().is_ok()
+    /// The one that the tests were not built with. `None`, with the reason, where it is not installed.
+    pub fn other() -> Option<Self> {
+        let other = if Self::of_build().is_mpich() {
+            Self::OPEN_MPI
+        } else {
+            Self::MPICH
+        };
+        let is_installed = Command::new(other.compiler).arg("-show").output().is_ok();
+        if !is_installed {
+            eprintln!("skipped: there is no {}", other.compiler);
+        }
+        is_installed.then_some(other)
+    }
+
+    /// What it calls itself.
+    pub fn name(self) -> &'static str {
+        if self.is_mpich() { "MPICH" } else { "Open MPI" }
     }
 
     /// Whether it is MPICH.

@@ -61,15 +61,20 @@ impl Installed {
         })
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.root.join(PREFIX.trim_start_matches('/')).join(below)
     }
 
     /// Compiles a program of C.
     pub(crate) fn compile(&self, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
+        self.compile_for(Mpi::of_build(), source, dir)
+    }
+
+    /// Compiles a program of C for one of several MPIs.
+    pub(crate) fn compile_for(&self, mpi: Mpi, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         let source = project().join(source);
         let program = dir.join(source.file_stem().unwrap());
-        run(Command::new(Mpi::of_build().command("mpicc"))
+        run(Command::new(mpi.command("mpicc"))
             .args(STRICT)
             .args(["-std=c99", "-g"])
             .arg(&source)

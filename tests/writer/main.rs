@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod kill;
 mod memory;
+mod other_mpi;
 mod port;
 mod random;
 mod reopening;

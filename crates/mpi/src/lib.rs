@@ -1,6 +1,8 @@
 //! The ranks of an MPI communicator: what `h5logfs-output` needs of MPI. The crate `mpi` has MPI-IO in its raw layer
 //! only.
 
+pub mod library;
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -209,13 +211,12 @@ impl MpiFile {
             }
             let mut raw = ffi::RSMPI_FILE_NULL;
             let mode = ffi::MPI_MODE_WRONLY as c_int;
-            let opened = ffi::MPI_File_open(
-                comm.as_raw(),
-                name.as_ptr().cast_mut(),
-                mode,
-                info,
-                &mut raw,
-            );
+            let group = if access.collective {
+                comm.as_raw()
+            } else {
+                ffi::RSMPI_COMM_SELF
+            };
+            let opened = ffi::MPI_File_open(group, name.as_ptr().cast_mut(), mode, info, &mut raw);
             if !pairs.is_empty() {
                 ffi::MPI_Info_free(&mut info);
             }

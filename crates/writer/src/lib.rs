@@ -65,7 +65,7 @@ use appends::{Appends, PlacedRows, Places, Rows, number_of_rows};
 use closing::Objects;
 use h5logfs_core::journal::Line;
 use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outline};
-use h5logfs_mpi::MpiRanks;
+use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::entries::{DatasetInfo, Section};
 use h5logfs_output::files::{Files, Written};
 use h5logfs_output::joining::JoinedSection;
@@ -905,9 +905,18 @@ fn begin(
     options: &Options,
     operation: &'static str,
 ) -> Result<(PathBuf, Ranks)> {
-    let ranks = Ranks::new(MpiRanks::duplicate(comm));
     // The program may change its directory before it closes the file.
     let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+    // The same on all ranks.
+    library::check()
+        .and_then(|()| library::check_launch())
+        .map_err(|reason| Error::Failed {
+            file: path.clone(),
+            operation,
+            rank: 0,
+            reason,
+        })?;
+    let ranks = Ranks::new(MpiRanks::duplicate(comm));
     let same = ranks.agree(check_same(given, options, &ranks));
     check_outcome(&path, operation, same)?;
     Ok((path, ranks))

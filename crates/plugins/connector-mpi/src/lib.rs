@@ -38,12 +38,18 @@ fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, String> {
     let Some(get) = library.function(c"H5Pget_fapl_mpio") else {
         return Ok(None);
     };
-    if !h5logfs_mpi::is_running() {
-        return Ok(None);
-    }
     // SAFETY: the function has this type where a library has it. It gives copies, or fails for a list without one.
     unsafe {
         let get = std::mem::transmute::<*const c_void, GetCommunicator>(get);
+        let (no_communicator, no_hints) = (std::ptr::null_mut(), std::ptr::null_mut());
+        if library.nested(|_| get(fapl, no_communicator, no_hints)) < 0 {
+            return Ok(None);
+        }
+        h5logfs_mpi::library::check()?;
+        if !h5logfs_mpi::is_running() {
+            return h5logfs_mpi::library::others_loaded().map_or(Ok(None), Err);
+        }
+        h5logfs_mpi::library::check_launch()?;
         let mut communicator = ffi::RSMPI_COMM_NULL;
         let mut hints = ffi::RSMPI_INFO_NULL;
         if library.nested(|_| get(fapl, &mut communicator, &mut hints)) < 0 {

@@ -11,7 +11,7 @@ use mpi::traits::*;
 
 use super::status::h5logfs_status::{H5LOGFS_ERR_FAILED, H5LOGFS_ERR_MPI};
 use super::status::{ApiError, Result};
-use h5logfs_mpi::check;
+use h5logfs_mpi::{check, library};
 
 /// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one
 /// thread at a time may call MPI, so the guard holds a lock.
@@ -42,13 +42,19 @@ impl MpiGuard {
 
 /// The level of thread support that MPI was initialised with.
 fn thread_level() -> Result<c_int> {
+    library::check().map_err(|e| mpi_error(&e))?;
     let (mut started, mut ended, mut level) = (0, 0, 0);
     // SAFETY: MPI allows the first two calls at any time, and the third one while it is running.
     unsafe {
         ffi::MPI_Initialized(&mut started);
         ffi::MPI_Finalized(&mut ended);
         if started == 0 {
-            return Err(mpi_error("MPI is not initialised: call MPI_Init first"));
+            let other = library::others_loaded();
+            let other = other.map(|other| format!(". {other}"));
+            return Err(mpi_error(&format!(
+                "MPI is not initialised: call MPI_Init first{}",
+                other.unwrap_or_default()
+            )));
         }
         if ended != 0 {
             return Err(mpi_error(

@@ -39,7 +39,8 @@ pub enum h5logfs_status {
     H5LOGFS_ERR_REFUSED = 6,
     /// The file or datatype of this handle was closed.
     H5LOGFS_ERR_CLOSED = 7,
-    /// MPI is not initialised, is already finalised, or must not be called by this thread.
+    /// MPI is not initialised, is already finalised, or must not be called by this thread; or the program runs
+    /// another MPI than the one that the library was built for.
     H5LOGFS_ERR_MPI = 8,
     /// An internal error of the library. The file of this call can only be abandoned. Flushed data are
     /// safe.

@@ -1,0 +1,224 @@
+//! Which MPI the process runs: handles of one are of no use to another, and a launcher starts only its own.
+//!
+//! Handles of Open MPI are pointers, those of MPICH and its like are numbers. A library that was compiled for one of them
+//! may come into a program of the other. The dynamic linker then gives it the functions of the program, so that the first
+//! call with a handle would crash. The functions that this module calls take none, and are the same in both.
+
+use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
+
+use mpi::ffi;
+
+/// The MPI that this was compiled for, as name and version. Empty where its compiler did not tell.
+const COMPILED_FOR: &str = env!("H5LOGFS_MPI");
+
+/// Its name as the bindings have it. They are not made anew where another MPI is chosen.
+const _: () = assert!(
+    match COMPILED_FOR.as_bytes() {
+        [b'O', ..] => matches!(Handles::compiled_for(), Handles::Pointers),
+        [b'M', ..] => matches!(Handles::compiled_for(), Handles::Numbers),
+        _ => true,
+    },
+    "what is built here was built for another MPI: give each MPI a target directory of its own (CARGO_TARGET_DIR)"
+);
+
+/// What handles of MPI are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handles {
+    /// As in Open MPI.
+    Pointers,
+    /// As in MPICH.
+    Numbers,
+}
+
+impl Handles {
+    /// Those that this was compiled for.
+    const fn compiled_for() -> Self {
+        if size_of::<ffi::MPI_Comm>() == size_of::<c_int>() {
+            Handles::Numbers
+        } else {
+            Handles::Pointers
+        }
+    }
+
+    /// Those of an MPI that calls itself `version`. `None`: one that is not known.
+    fn of(version: &str) -> Option<Self> {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| version.contains(name));
+        if is_one_of(&["Open MPI", "Spectrum MPI"]) {
+            Some(Handles::Pointers)
+        } else if is_one_of(&["MPICH", "MVAPICH", "Intel(R) MPI"]) {
+            Some(Handles::Numbers)
+        } else {
+            None
+        }
+    }
+
+    /// The MPI with which most programs have them.
+    fn name(self) -> &'static str {
+        match self {
+            Handles::Pointers => "Open MPI",
+            Handles::Numbers => "MPICH",
+        }
+    }
+}
+
+/// Fails where the process runs another MPI than the one that this was compiled for. Callable at any time.
+pub fn check() -> Result<(), String> {
+    static CHECKED: OnceLock<Result<(), String>> = OnceLock::new();
+    CHECKED.get_or_init(|| compare(&version())).clone()
+}
+
+/// Fails where `version` has other handles.
+fn compare(version: &str) -> Result<(), String> {
+    let own = Handles::compiled_for();
+    match Handles::of(version) {
+        Some(found) if found != own => Err(format!(
+            "h5logfs was built for {}, and this program runs {}: use an h5logfs that was built for that MPI (the variable \
+             MPICC names its compiler: MPICC=… make build-writer)",
+            compiled_for(),
+            short(version)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Name and version of the MPI that this was compiled for.
+fn compiled_for() -> &'static str {
+    match COMPILED_FOR {
+        "" => Handles::compiled_for().name(),
+        name => name,
+    }
+}
+
+/// What the MPI of the process calls itself.
+fn version() -> String {
+    // MPICH asks for 8192 bytes, Open MPI for 256.
+    const MOST: usize = 16384;
+    let mut text = vec![0u8; MOST];
+    let mut len: c_int = 0;
+    // SAFETY: the buffer is larger than any MPI wants it. All allow the call at any time.
+    unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
+    text.truncate(len.max(0) as usize);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Name and version, of a text that may have pages more.
+fn short(version: &str) -> String {
+    let line = version.lines().next().unwrap_or_default();
+    let words = line
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    words
+        .filter(|word| *word != "Version:")
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Why MPI may not run in this process though the program has begun it: libraries of another MPI that are loaded, in words.
+pub fn others_loaded() -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.split_once('/').map(|(_, path)| path));
+    let other = paths.into_iter().find(|path| is_of_other(path))?;
+    Some(format!(
+        "h5logfs was built for {}, and the process has /{other}, too: if it runs that MPI, use an h5logfs that was \
+         built for that MPI",
+        compiled_for()
+    ))
+}
+
+/// Whether a file is the library of an MPI with other handles than those that this was compiled for.
+fn is_of_other(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match Handles::compiled_for() {
+        // Intel's, and MPICH as its makers install it, have the second name.
+        Handles::Pointers => name.starts_with("libmpich.so.") || name.starts_with("libmpi.so.12"),
+        Handles::Numbers => name.starts_with("libmpi.so.40"),
+    }
+}
+
+/// Fails where a launcher has started several processes, and each of them is alone: then it is one of another MPI, and all
+/// of them would take themselves for the first rank of the same job. MPI runs.
+pub fn check_launch() -> Result<(), String> {
+    let mut size = 0;
+    // SAFETY: MPI runs.
+    unsafe { ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &mut size) };
+    if size != 1 {
+        return Ok(());
+    }
+    // What Open MPI, MPICH and MVAPICH tell the processes that they start.
+    let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"];
+    for variable in variables {
+        let value = std::env::var(variable).ok();
+        let started: Option<u64> = value.and_then(|value| value.parse().ok());
+        if let Some(started) = started.filter(|started| *started > 1) {
+            return Err(format!(
+                "{started} processes were started together ({variable}={started}), but for MPI each of them is alone: the \
+                 program runs {}, and was started by the mpirun of another MPI. Start it by that of its own. If each \
+                 process is meant to be alone, unset {variable}",
+                short(&version())
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN_MPI: &str =
+        "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022";
+    const MPICH: &str =
+        "MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\n";
+    const OTHERS: [(&str, Handles); 4] = [
+        (
+            "Intel(R) MPI Library 2021.10 for Linux* OS\n",
+            Handles::Numbers,
+        ),
+        ("MVAPICH2 Version      :\t2.3.7\n", Handles::Numbers),
+        (
+            "MPI VERSION    : CRAY MPICH version 8.1.27.26 (ANL base 3.4a2)\n",
+            Handles::Numbers,
+        ),
+        ("IBM Spectrum MPI v10.4.0.3", Handles::Pointers),
+    ];
+
+    #[test]
+    fn the_mpi_that_this_was_compiled_for_is_known() {
+        let name = Handles::compiled_for().name();
+        assert!(compiled_for().starts_with(name), "{COMPILED_FOR}");
+        assert!(
+            compiled_for().len() > name.len(),
+            "no version: {COMPILED_FOR}"
+        );
+        assert_eq!(check(), Ok(()));
+        assert_eq!(others_loaded(), None);
+    }
+
+    #[test]
+    fn an_mpi_with_other_handles_is_refused() {
+        let (own, other) = match Handles::compiled_for() {
+            Handles::Pointers => (OPEN_MPI, MPICH),
+            Handles::Numbers => (MPICH, OPEN_MPI),
+        };
+        assert_eq!(compare(own), Ok(()));
+        let refused = compare(other).unwrap_err();
+        assert!(refused.contains(compiled_for()), "{refused}");
+        for (version, handles) in OTHERS {
+            assert_eq!(Handles::of(version), Some(handles), "{version}");
+            assert_eq!(compare(version).is_ok(), handles == Handles::compiled_for());
+        }
+        assert_eq!(compare("Some MPI of the future"), Ok(()));
+    }
+
+    #[test]
+    fn versions_are_shortened() {
+        assert_eq!(short(OPEN_MPI), "Open MPI v4.1.4");
+        assert_eq!(short(MPICH), "MPICH 4.0.2");
+        assert_eq!(short(""), "");
+    }
+}
