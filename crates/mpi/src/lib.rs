@@ -155,7 +155,8 @@ impl ranks::Communicator for MpiRanks {
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, String> {
         // Ranks that write by themselves open the file by themselves. Where several nodes open one together, Open MPI 4.1
-        // makes a further file beside it, and does not come back if that cannot be made.
+        // makes a further file beside it, and does not come back if that cannot be made. MPICH holds a lock until all ranks
+        // are there, so that threads with files of their own could wait for one another for ever.
         let alone = SimpleCommunicator::self_comm();
         let comm = if access.collective { &self.0 } else { &alone };
         Ok(Box::new(MpiFile::open(comm, path, file, access)?))
