@@ -1,13 +1,13 @@
 //! The program `h5logfs`: parses the command line and calls [`h5logfs::cli`].
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::helper;
-use h5logfs::cli::output::{plain, print_error};
+use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
     check, compact, examples, export, inspect, ls, pages, recover, report, scan_server, settle,
@@ -100,16 +100,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Logs the library's messages to standard error if `RUST_LOG` asks for them. The output of a command
-/// is not among them.
 fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let filter = env_logger::Env::default().default_filter_or("off");
-    let mut logger = env_logger::Builder::from_env(filter);
-    logger.format(|line, record| {
-        let message = record.args().to_string();
-        writeln!(line, "[{}] {}", record.level(), plain(&message))
-    });
-    logger.init();
+    log_to_stderr();
     command()
 }
 

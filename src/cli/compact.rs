@@ -1,4 +1,6 @@
-//! `h5logfs compact`: makes an ordinary, small HDF5 file of a log.
+//! `h5logfs compact`: makes an ordinary, small HDF5 file of a log. [`ranks`] does it with the ranks of a job.
+
+pub mod ranks;
 
 use std::io;
 use std::num::NonZeroU16;
@@ -8,9 +10,10 @@ use clap::Args;
 
 use super::output::Output;
 use super::target::{FromTo, Unordered};
-use super::{ViewArgs, progress};
+use super::{Scanned, ViewArgs, progress};
 use h5logfs_convert::compact::metadata::Metadata;
-use h5logfs_convert::compact::threads::{self, Compacted};
+use h5logfs_convert::compact::sequence::Compacted;
+use h5logfs_convert::compact::threads;
 use h5logfs_convert::compact::verify::verify;
 use h5logfs_convert::compact::{Source, left_out::LeftOut};
 use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
@@ -80,9 +83,18 @@ impl FilterArgs {
     }
 }
 
+/// What is known of a log before its elements are read.
+struct Scans {
+    log: Scanned,
+    /// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
+    other: Option<Scanned>,
+}
+
 pub fn run(args: CompactArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
-    let source = source(&args)?;
+    let scanner = args.view.scanner()?;
+    let scans = args.scans(|choice| scanner.scan(&args.paths.file, choice))?;
+    let source = args.source(scans)?;
     let written = target.create_unordered().and_then(|output| {
         let compacted = write(&args, &source, &output)?;
         output.finish(compacted.file.len)?;
@@ -90,35 +102,33 @@ pub fn run(args: CompactArgs) -> Result<()> {
     });
     let left_out = written.with_context(|| format!("cannot write {}", target.name()))?;
     report(&left_out)?;
-    let count: u64 = left_out.iter().map(|left_out| left_out.count).sum();
-    ensure!(
-        left_out.is_empty(),
-        "{count} parts of datasets cannot be read, and are not in {}",
-        target.name()
-    );
+    let count = count(&left_out);
+    ensure!(count == 0, "{}", incomplete(count, &target.name()));
     Ok(())
 }
 
-/// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
-fn source(args: &CompactArgs) -> Result<Source> {
-    let choice = Choice::only(args.dataset.iter().map(String::as_str));
-    let scanner = args.view.scanner()?;
-    let log = scanner.scan(&args.paths.file, choice.clone())?;
-    let Some(filters) = args.filters.chosen() else {
+impl CompactArgs {
+    fn scans<E>(&self, scan: impl Fn(Choice) -> Result<Scanned, E>) -> Result<Scans, E> {
+        let choice = Choice::only(self.dataset.iter().map(String::as_str));
+        let filters = self.filters.chosen();
+        let other = filters.map(|filters| choice.with_filters(filters));
+        Ok(Scans {
+            log: scan(choice)?,
+            other: other.map(scan).transpose()?,
+        })
+    }
+
+    fn source(&self, scans: Scans) -> Result<Source> {
+        let Scans { mut log, other } = scans;
+        let other = other.map(|other| Metadata::of_scan(&mut log.snapshot, other.snapshot));
+        let other = other.transpose()?;
         let view = log.open()?;
-        return Ok(Source {
-            metadata: Metadata::of_view(&view)?,
-            skips_damaged: args.skip_damaged,
+        Ok(Source {
+            metadata: other.map_or_else(|| Metadata::of_view(&view), Ok)?,
+            skips_damaged: self.skip_damaged,
             view,
-        });
-    };
-    let mut log = log;
-    let other = scanner.scan(&args.paths.file, choice.with_filters(filters))?;
-    Ok(Source {
-        metadata: Metadata::of_scan(&mut log.snapshot, other.snapshot)?,
-        skips_damaged: args.skip_damaged,
-        view: log.open()?,
-    })
+        })
+    }
 }
 
 fn write(args: &CompactArgs, source: &Source, output: &Unordered<'_>) -> Result<Compacted> {
@@ -137,6 +147,15 @@ fn write(args: &CompactArgs, source: &Source, output: &Unordered<'_>) -> Result<
         bar.finish_and_clear();
     }
     Ok(compacted)
+}
+
+fn count(left_out: &[LeftOut]) -> u64 {
+    left_out.iter().map(|left_out| left_out.count).sum()
+}
+
+/// The error where a file lacks what cannot be read.
+fn incomplete(count: u64, name: &str) -> String {
+    format!("{count} parts of datasets cannot be read, and are not in {name}")
 }
 
 /// Lists what is not in the file.

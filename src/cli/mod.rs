@@ -170,6 +170,22 @@ impl ViewArgs {
         })
     }
 
+    /// What another process, maybe on another node, has found in the same log file.
+    fn scanned_elsewhere(&self, file: &Path, snapshot: &[u8]) -> anyhow::Result<Scanned> {
+        descriptors::raise_limit();
+        let (dir, _) = SourceDir::of_file(file)?;
+        let dir = dir.with_further(&self.settings()?.log_dirs)?;
+        let budget = Arc::new(Budget::new(self.memory()));
+        let snapshot = Snapshot::from_bytes(&budget.task(None), snapshot);
+        let (mut snapshot, _memory) = snapshot.map_err(anyhow::Error::msg)?.into_parts();
+        snapshot.take_devices(&dir)?;
+        Ok(Scanned {
+            dir,
+            snapshot,
+            budget,
+        })
+    }
+
     fn memory(&self) -> MemoryLimits {
         MemoryLimits {
             cache_size: self.cache_size,

@@ -119,6 +119,17 @@ pub fn fail_with_last(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
     Err(last)
 }
 
+/// Logs the library's messages to standard error if `RUST_LOG` asks for them. The output of a command is not among them.
+pub fn log_to_stderr() {
+    let filter = env_logger::Env::default().default_filter_or("off");
+    let mut logger = env_logger::Builder::from_env(filter);
+    logger.format(|line, record| {
+        let message = record.args().to_string();
+        writeln!(line, "[{}] {}", record.level(), plain(&message))
+    });
+    logger.init();
+}
+
 /// Prints the error that ends `program`. Those of a configuration file have a line each.
 pub fn print_error(program: &str, error: &anyhow::Error) {
     match error.downcast_ref::<ConfigErrors>() {

@@ -55,6 +55,12 @@ pub fn run(args: PagesArgs, command: Command) -> Result<()> {
         .try_for_each(|c| write_page(c, &dir, &others))
 }
 
+/// The manual page of another program.
+pub fn of_program(args: &PagesArgs, command: &Command) -> Result<()> {
+    let others = ["h5logfs-compact(1)".to_owned(), "mpirun(1)".to_owned()];
+    write_page(command, &args.dir.join("man/man1"), &others)
+}
+
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|c| !c.is_hide_set())
 }

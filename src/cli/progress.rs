@@ -1,8 +1,10 @@
-//! How far a command is, for a person at a terminal.
+//! How far a command is, for a person at a terminal, or in the output of a job.
 
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 /// A bar over so many bytes, with the rate and the time left. Hidden where standard error is no terminal.
 pub fn bytes(len: u64) -> ProgressBar {
@@ -13,4 +15,67 @@ pub fn bytes(len: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(len).with_style(style)
+}
+
+/// The time between two lines.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Progress of a job, whose standard error is a file or goes to the program that has started it: a line now and then.
+pub struct Lines {
+    program: &'static str,
+    len: u64,
+    begun: Instant,
+    /// When the last line was printed.
+    last: Mutex<Instant>,
+}
+
+impl Lines {
+    /// Over so many bytes.
+    pub fn new(program: &'static str, len: u64) -> Self {
+        let begun = Instant::now();
+        Lines {
+            program,
+            len,
+            begun,
+            last: Mutex::new(begun),
+        }
+    }
+
+    pub fn set_position(&self, done: u64) {
+        let mut last = self.last.lock();
+        if last.elapsed() >= INTERVAL {
+            *last = Instant::now();
+            eprintln!(
+                "{}: {}",
+                self.program,
+                self.line(done, self.begun.elapsed())
+            );
+        }
+    }
+
+    fn line(&self, done: u64, took: Duration) -> String {
+        let rate = done as f64 / took.as_secs_f64();
+        let left = self.len.saturating_sub(done) as f64 / rate;
+        // A rate of nothing takes forever.
+        let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
+        format!(
+            "{} of {}, {}/s, {} left",
+            HumanBytes(done),
+            HumanBytes(self.len),
+            HumanBytes(rate as u64),
+            HumanDuration(left)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_rate_and_the_time_left() {
+        let lines = Lines::new("p", 3 << 30);
+        let line = lines.line(1 << 30, Duration::from_secs(8));
+        assert_eq!(line, "1.00 GiB of 3.00 GiB, 128.00 MiB/s, 16 seconds left");
+    }
 }

@@ -2,6 +2,7 @@
 //! anything is written, and no file of a log that is read is ever written over.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use h5logfs_core::scan::overwrite::{Originals, check_target};
 
 /// The name of standard output.
 const STDOUT: &str = "-";
+/// How the names of temporary files begin.
+const UNFINISHED: &str = ".h5logfs-unfinished-";
 /// Zeros written at once where a hole cannot be left.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -43,17 +46,34 @@ pub struct FromTo {
 impl FromTo {
     /// Fails where the file must not be made.
     pub fn target(&self, settings: &Settings) -> Result<Target> {
+        Target::new(&self.wish(settings), self.originals(settings)?)
+    }
+
+    /// Whether the user wants the result on standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.out == Path::new(STDOUT)
+    }
+
+    /// The same for a file alone.
+    pub fn new_file(&self, settings: &Settings) -> Result<NewFile> {
+        NewFile::new(&self.wish(settings), self.originals(settings)?)
+    }
+
+    fn originals(&self, settings: &Settings) -> Result<Originals> {
         ensure!(
             self.file != Path::new(STDOUT) || self.file.exists(),
             "-: a log is read in no order, and may have several files: give its path, not a pipe"
         );
-        let wish = Wish {
+        originals(&self.file, settings)
+    }
+
+    fn wish<'a>(&'a self, settings: &'a Settings) -> Wish<'a> {
+        Wish {
             out: &self.out,
             force: self.force,
             settings,
             form: "HDF5",
-        };
-        Target::new(&wish, originals(&self.file, settings)?)
+        }
     }
 }
 
@@ -92,9 +112,7 @@ impl Target {
         if wish.out == Path::new(STDOUT) {
             return stdout(wish.form, &originals).map(Target::Stdout);
         }
-        let file = NewFile::new(wish, originals)?;
-        file.check()?;
-        Ok(Target::File(file))
+        NewFile::new(wish, originals).map(Target::File)
     }
 
     /// Its name, for messages.
@@ -148,6 +166,7 @@ fn stdout(form: &str, originals: &Originals) -> Result<File> {
 }
 
 impl NewFile {
+    /// Fails where the file must not be made.
     fn new(wish: &Wish<'_>, originals: Originals) -> Result<Self> {
         let path = wish.out.to_owned();
         let Some(name) = path.file_name() else {
@@ -160,13 +179,15 @@ impl NewFile {
         let name = PathBuf::from(name);
         // Its real path: the names of directories on it may say whose file this is.
         let parent = parent.canonicalize().map_err(|e| Error::io(parent, e))?;
-        Ok(NewFile {
+        let file = NewFile {
             dir: SourceDir::open(&parent)?.with_further(&wish.settings.log_dirs)?,
             name,
             path,
             replaces: wish.force,
             originals,
-        })
+        };
+        file.check()?;
+        Ok(file)
     }
 
     /// Fails where the file must not be made.
@@ -197,14 +218,32 @@ impl NewFile {
         Ok(())
     }
 
-    /// A rename works within one file system only, so the temporary file lies in the same directory.
     fn temporary(&self) -> Result<NamedTempFile> {
+        let name = TemporaryName::new();
+        remove_at_signal(self.path_of(&name))?;
+        self.create(&name)
+    }
+
+    /// A rename works within one file system only, so the temporary file lies in the same directory.
+    pub fn path_of(&self, name: &TemporaryName) -> PathBuf {
+        self.dir.path().join(&name.0)
+    }
+
+    /// Makes the temporary file. Dropped, it is removed.
+    pub fn create(&self, name: &TemporaryName) -> Result<NamedTempFile> {
         let temporary = tempfile::Builder::new()
-            .prefix(".h5logfs-unfinished-")
+            .prefix(&name.0)
+            .rand_bytes(0)
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
             .tempfile_in(self.dir.path())?;
-        remove_at_signal(temporary.path().to_owned())?;
         Ok(temporary)
+    }
+
+    /// The file is complete and has so many bytes.
+    pub fn finish(&self, temporary: NamedTempFile, len: u64) -> Result<()> {
+        temporary.as_file().set_len(len)?;
+        temporary.as_file().sync_all()?;
+        self.name(temporary)
     }
 
     /// Gives the complete file its name.
@@ -281,17 +320,14 @@ impl Unordered<'_> {
 
     /// The file is complete and has so many bytes.
     pub fn finish(self, len: u64) -> Result<()> {
-        self.file().set_len(len)?;
         match self {
             Unordered::Stdout(mut out, mut file) => {
+                file.set_len(len)?;
                 file.rewind()?;
                 io::copy(&mut file, &mut out)?;
                 Ok(())
             }
-            Unordered::File(place, file) => {
-                file.as_file().sync_all()?;
-                place.name(file)
-            }
+            Unordered::File(place, file) => place.finish(file, len),
         }
     }
 }
@@ -303,8 +339,19 @@ fn unnamed() -> Result<File> {
     file.with_context(|| format!("no file for it in {}, which TMPDIR names", dir.display()))
 }
 
-/// An interrupted command leaves no file behind.
-fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
+/// The name of a file that does not exist yet.
+pub struct TemporaryName(String);
+
+impl TemporaryName {
+    pub fn new() -> Self {
+        // Its hash is as random as its keys, which the standard library draws.
+        let number = RandomState::new().hash_one(std::process::id());
+        TemporaryName(format!("{UNFINISHED}{number:016x}"))
+    }
+}
+
+/// An interrupted command leaves no file behind. `temporary` may still have to be made.
+pub fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {

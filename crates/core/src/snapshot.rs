@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::error::Error;
 use crate::filters::Filter;
 use crate::log::arrangement::Arrangement;
-use crate::log::source_dir::SourcePath;
+use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::Identity;
 use crate::log::{Logged, Tables};
 use crate::memory::Reserved;
@@ -291,6 +292,17 @@ impl Snapshot {
             return Ok(());
         }
         Err("addresses of objects out of order".into())
+    }
+
+    /// Takes over the device numbers that the files have here. A snapshot of another node has those that they have there.
+    pub fn take_devices(&mut self, dir: &SourceDir) -> Result<(), Error> {
+        for source in self.sources.iter_mut().chain(&mut self.journal) {
+            let place = &source.place;
+            let found = dir.of(place).and_then(|dir| dir.stat(&place.path));
+            let found = found.map_err(|e| Error::io(dir.full_path(&place.path), e))?;
+            source.identity.device = Identity::from(&found).device;
+        }
+        Ok(())
     }
 
     /// Whether data of the log are known to be missing, so that the view shows what is left.

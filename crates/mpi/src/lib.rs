@@ -124,6 +124,26 @@ impl ranks::Communicator for MpiRanks {
         values
     }
 
+    fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let lens = self.gather(bytes.len() as u64);
+        if self.0.rank() != 0 {
+            let root = self.0.process_at_rank(0);
+            bytes
+                .chunks(MAX_REQUEST_BYTES)
+                .for_each(|part| root.send(part));
+            return Vec::new();
+        }
+        let received = (1..).zip(&lens[1..]).map(|(rank, len)| {
+            let mut received = vec![0; *len as usize];
+            let sender = self.0.process_at_rank(rank);
+            for part in received.chunks_mut(MAX_REQUEST_BYTES) {
+                sender.receive_into(part);
+            }
+            received
+        });
+        std::iter::once(bytes.to_vec()).chain(received).collect()
+    }
+
     fn broadcast(&self, from: u32, value: &mut [u8]) {
         let sender = self.0.process_at_rank(from as i32);
         for part in value.chunks_mut(MAX_REQUEST_BYTES) {

@@ -1,5 +1,6 @@
 //! The processes that write a log together: sums over ranks, agreement on errors, and a shared file.
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -34,6 +35,9 @@ pub trait Communicator: Send + Sync {
 
     /// The values of all ranks on the first rank. Empty on the others.
     fn gather(&self, value: u64) -> Vec<u64>;
+
+    /// The bytes of all ranks on the first rank, any number of them. Empty on the others.
+    fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
 
     /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
     fn broadcast(&self, from: u32, value: &mut [u8]);
@@ -126,6 +130,27 @@ pub enum GlobalOutcome {
     Failed { rank: u32, reason: String },
 }
 
+/// An error that all ranks know, in the same words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct JobError(String);
+
+impl JobError {
+    /// The caller ensures that all ranks say the same.
+    pub fn new(reason: impl Into<String>) -> Self {
+        JobError(reason.into())
+    }
+
+    /// The same with what failed in front of it.
+    pub fn about(self, what: impl Display) -> Self {
+        JobError(format!("{what}: {self}"))
+    }
+
+    fn of_rank(rank: u32, reason: &str) -> Self {
+        JobError(format!("rank {rank}: {reason}"))
+    }
+}
+
 /// The processes that write a log, and what they agree on.
 pub struct Ranks(Box<dyn Communicator>);
 
@@ -200,6 +225,11 @@ impl Ranks {
         self.0.gather(value)
     }
 
+    /// The bytes of all ranks on the first rank, any number of them. Empty on the others. Collective.
+    pub fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.0.gather_bytes(bytes)
+    }
+
     /// Sends the first rank's value to all ranks. Collective.
     pub fn broadcast(&self, value: &mut [u8]) {
         self.0.broadcast(0, value);
@@ -262,6 +292,38 @@ impl Ranks {
         GlobalOutcome::Failed {
             rank: 0,
             reason: self.broadcast_text(0, result.err().unwrap_or_default()),
+        }
+    }
+
+    /// The own result where all ranks have succeeded, or else the error of the first that has not. A rank that is here
+    /// sooner leaves its processor to the others. Collective.
+    pub fn all<T, E: Display>(&self, own: Result<T, E>) -> Result<T, JobError> {
+        self.wait();
+        let outcome = match &own {
+            Ok(_) => LocalOutcome::Good,
+            Err(e) => LocalOutcome::Failed(format!("{e:#}")),
+        };
+        match (self.agree(outcome), own) {
+            (GlobalOutcome::Good, Ok(value)) => Ok(value),
+            (GlobalOutcome::Good, Err(e)) => Err(JobError::of_rank(self.rank(), &format!("{e:#}"))),
+            (
+                GlobalOutcome::Failed { rank, reason } | GlobalOutcome::Refused { rank, reason },
+                _,
+            ) => Err(JobError::of_rank(rank, &reason)),
+        }
+    }
+
+    /// What the first rank has done alone: `own` there, and elsewhere whatever the others go on with. Fails with the error
+    /// of the first rank. The others leave their processors to it until it is here. Collective.
+    pub fn led<T, E: Display>(&self, own: Result<T, E>) -> Result<T, JobError> {
+        self.wait();
+        let outcome = own.as_ref().map(drop).map_err(|e| format!("{e:#}"));
+        match (self.follow_root(outcome), own) {
+            (GlobalOutcome::Good, Ok(value)) => Ok(value),
+            (GlobalOutcome::Good, Err(e)) => Err(JobError(format!("{e:#}"))),
+            (GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. }, _) => {
+                Err(JobError(reason))
+            }
         }
     }
 
@@ -357,6 +419,10 @@ impl Communicator for OneRank {
 
     fn gather(&self, value: u64) -> Vec<u64> {
         vec![value]
+    }
+
+    fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        vec![bytes.to_vec()]
     }
 
     fn broadcast(&self, _from: u32, _value: &mut [u8]) {}

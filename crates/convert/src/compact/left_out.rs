@@ -3,9 +3,10 @@
 use std::fmt;
 
 use h5logfs_core::error::Error;
+use serde::{Deserialize, Serialize};
 
 /// Chunks that follow each other and cannot be read for the same reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Number of the dataset in the snapshot.
     pub number: usize,

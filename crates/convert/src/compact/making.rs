@@ -1,11 +1,15 @@
 //! The stored bytes of one part.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use h5logfs_core::error::Error as LogError;
 use h5logfs_core::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
 use h5logfs_core::task::Task;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::left_out::LeftOut;
@@ -20,10 +24,19 @@ const LONGEST_SPARE: usize = 4 << 20;
 /// A part as it is stored.
 #[derive(Debug, Default)]
 pub struct Made {
-    /// Number of the dataset.
-    pub number: usize,
+    /// All but its bytes.
+    pub outline: Outline,
     /// Its bytes, in order.
     pub pieces: Vec<Vec<u8>>,
+}
+
+/// What has to be known of a part to place it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outline {
+    /// Number of the dataset.
+    pub number: usize,
+    /// Bytes that it takes in the file.
+    pub len: u64,
     /// Its chunks, in order, as far as they can be read.
     pub chunks: Vec<MadeChunk>,
     /// What cannot be read.
@@ -33,7 +46,7 @@ pub struct Made {
 }
 
 /// A chunk as it is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeChunk {
     /// In the chunk grid of its dataset.
     pub number: u64,
@@ -79,17 +92,19 @@ struct Filtered {
 }
 
 impl Made {
-    /// Bytes of all pieces.
-    pub fn len(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len() as u64).sum()
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+    /// Writes it at its place. Its buffers serve for parts to come.
+    pub fn write(self, file: &File, offset: u64, spare: &Spare) -> io::Result<()> {
+        let mut at = offset;
+        for piece in self.pieces {
+            file.write_all_at(&piece, at)?;
+            at += piece.len() as u64;
+            spare.give(piece);
+        }
+        Ok(())
     }
 
     fn push(&mut self, bytes: Vec<u8>) {
+        self.outline.len += bytes.len() as u64;
         match self.pieces.last_mut() {
             Some(last) if last.len() + bytes.len() <= WORTH_A_WRITE => last.extend(bytes),
             _ => self.pieces.push(bytes),
@@ -100,21 +115,20 @@ impl Made {
 impl Source {
     /// Makes a part.
     pub fn make(&self, task: &Task, part: &Part, spare: &Spare) -> Result<Made> {
-        let mut made = Made {
-            number: part.number,
-            ..Made::default()
-        };
+        let mut made = Made::default();
+        made.outline.number = part.number;
         match &part.what {
             What::Chunks(chunks) => {
                 let last = chunks.last().map_or(0, |last| last + 1);
-                made.passed = self.raw_len(part.number).saturating_mul(last);
+                made.outline.passed = self.raw_len(part.number).saturating_mul(last);
                 for chunk in chunks {
                     self.make_chunk(task, *chunk, &mut made, spare)?;
                 }
             }
             What::Piece { offset, len } => {
-                made.passed = offset + len;
-                let piece = self.piece(part.number, *offset, *len, &mut made.left_out)?;
+                made.outline.passed = offset + len;
+                let left_out = &mut made.outline.left_out;
+                let piece = self.piece(part.number, *offset, *len, left_out)?;
                 made.push(piece);
             }
         }
@@ -122,18 +136,19 @@ impl Source {
     }
 
     fn make_chunk(&self, task: &Task, chunk: u64, made: &mut Made, spare: &Spare) -> Result<()> {
-        let filtered = match self.filtered(task, made.number, chunk, spare) {
+        let number = made.outline.number;
+        let filtered = match self.filtered(task, number, chunk, spare) {
             Ok(filtered) => filtered,
             Err(Error::Log(e @ LogError::BadData { .. })) if self.skips_damaged => {
-                LeftOut::of(made.number, e)?.add_to(&mut made.left_out);
+                LeftOut::of(number, e)?.add_to(&mut made.outline.left_out);
                 return Ok(());
             }
             Err(e) => return Err(e),
         };
         let size = u32::try_from(filtered.bytes.len());
-        made.chunks.push(MadeChunk {
+        made.outline.chunks.push(MadeChunk {
             number: chunk,
-            size: size.map_err(|_| self.about(made.number, "a chunk of more than 4 GiB"))?,
+            size: size.map_err(|_| self.about(number, "a chunk of more than 4 GiB"))?,
             filter_mask: filtered.mask,
         });
         made.push(filtered.bytes);
@@ -192,7 +207,7 @@ impl Source {
 }
 
 /// Applies a pipeline. As libhdf5 does, it stores a chunk without an optional deflate that does not make it shorter.
-fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> std::io::Result<Filtered> {
+fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> io::Result<Filtered> {
     let mut bytes = Cow::Owned(raw);
     let mut left_out = mask(pipeline);
     for (place, one) in pipeline.iter().enumerate() {

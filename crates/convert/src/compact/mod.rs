@@ -11,7 +11,9 @@
 //! * [`parts`]: all there is to store, in order, cut into parts.
 //! * [`making`]: the stored bytes of one part.
 //! * [`placing`]: the addresses of parts, and what the file gets when all have one.
+//! * [`sequence`]: parts in their order, as they are placed.
 //! * [`threads`]: all of it in one process.
+//! * [`ranks`]: all of it in several processes.
 //! * [`left_out`]: what could not be read.
 //! * [`verify`]: reads the file back.
 
@@ -20,6 +22,8 @@ pub mod making;
 pub mod metadata;
 pub mod parts;
 pub mod placing;
+pub mod ranks;
+pub mod sequence;
 pub mod threads;
 pub mod verify;
 

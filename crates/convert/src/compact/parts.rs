@@ -13,7 +13,7 @@ const PART: u64 = 4 << 20;
 const MOST_CHUNKS: usize = 4096;
 
 /// Chunks of one dataset, or a piece of one that has none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Number of the dataset.
     pub number: usize,
@@ -22,7 +22,7 @@ pub struct Part {
 }
 
 /// What a part is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum What {
     /// Chunks, by ascending number.
     Chunks(Vec<u64>),

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use h5logfs_core::image::Image;
 
-use super::making::Made;
+use super::making::Outline;
 use super::{Layout, Source};
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 use crate::error::{Error, Result};
@@ -60,17 +60,17 @@ impl<'a> Placer<'a> {
     }
 
     /// The offset in the file of a part. Parts have to come in their order.
-    pub fn place(&mut self, made: &Made) -> Result<u64> {
-        let number = made.number;
+    pub fn place(&mut self, part: &Outline) -> Result<u64> {
+        let number = part.number;
         if self.source.layout(number) != Layout::Chunks && self.datasets[number].start.is_none() {
             self.align()?;
             // Nothing is there where its one chunk cannot be read.
-            self.datasets[number].start = (!made.is_empty()).then_some(self.end);
+            self.datasets[number].start = (part.len > 0).then_some(self.end);
         }
-        let start = self.take(made.len())?;
+        let start = self.take(part.len)?;
         if self.source.layout(number) == Layout::Chunks {
             let mut address = start;
-            for chunk in &made.chunks {
+            for chunk in &part.chunks {
                 self.datasets[number].chunks.push(StoredChunk {
                     number: chunk.number,
                     address,

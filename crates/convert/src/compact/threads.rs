@@ -6,31 +6,20 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::Source;
-use super::left_out::LeftOut;
 use super::making::{Made, Spare};
 use super::parts::{Part, Parts};
-use super::placing::{Complete, Placer};
+use super::sequence::{Compacted, Sequence};
 use crate::error::{Error, Result};
 
 /// Parts in work or waiting, for each thread.
 const PARTS_EACH: u64 = 4;
 /// Buffers that wait for parts to come, for each thread.
 const SPARE_EACH: usize = 2;
-
-/// A file that was written.
-#[derive(Debug)]
-pub struct Compacted {
-    /// The file.
-    pub file: Complete,
-    /// What is not in it.
-    pub left_out: Vec<LeftOut>,
-}
 
 /// Writes the file of `source` with so many threads. `progress` hears how many of [`Source::total`] bytes are done.
 pub fn write(
@@ -48,13 +37,10 @@ pub fn write(
         moved: Condvar::new(),
         state: Mutex::new(State {
             parts: Parts::new(source),
-            placer: Placer::new(source),
+            sequence: Sequence::new(source),
             next: 0,
             turn: 0,
             waiting: BTreeMap::new(),
-            left_out: Vec::new(),
-            dataset: 0,
-            before: 0,
             outcome: Outcome::Going,
         }),
     };
@@ -74,14 +60,7 @@ pub fn write(
         return Err(error);
     }
     source.view.check_sources()?;
-    let mut left_out = state.parts.left_out;
-    left_out.extend(state.left_out);
-    // Stable: chunks of a dataset stay in order.
-    left_out.sort_by_key(|left_out| left_out.number);
-    Ok(Compacted {
-        file: state.placer.finish(file)?,
-        left_out,
-    })
+    state.sequence.finish(state.parts, file)
 }
 
 struct Work<'a> {
@@ -98,17 +77,13 @@ struct Work<'a> {
 
 struct State<'a> {
     parts: Parts<'a>,
-    placer: Placer<'a>,
+    sequence: Sequence<'a>,
     /// The ticket of the next part.
     next: u64,
     /// The ticket of the part that is placed next.
     turn: u64,
     /// Parts that were made before their turn.
     waiting: BTreeMap<u64, Made>,
-    left_out: Vec<LeftOut>,
-    /// The dataset that parts are placed of, and the bytes of elements of those before.
-    dataset: usize,
-    before: u64,
     outcome: Outcome,
 }
 
@@ -145,12 +120,7 @@ impl Work<'_> {
         let task = self.source.view.task(None);
         let made = self.source.make(&task, &ticket.part, &self.spare)?;
         for placed in self.pass(ticket.number, made)? {
-            let mut at = placed.offset;
-            for piece in placed.made.pieces {
-                self.file.write_all_at(&piece, at)?;
-                at += piece.len() as u64;
-                self.spare.give(piece);
-            }
+            placed.made.write(self.file, placed.offset, &self.spare)?;
         }
         Ok(())
     }
@@ -196,16 +166,9 @@ impl Work<'_> {
             let Some(mut made) = state.waiting.remove(&turn) else {
                 break;
             };
-            let offset = state.placer.place(&made)?;
+            let offset = state.sequence.add(&mut made.outline)?;
             state.turn += 1;
-            for left_out in made.left_out.drain(..) {
-                left_out.add_to(&mut state.left_out);
-            }
-            while state.dataset < made.number {
-                state.before += self.source.elements_len(state.dataset);
-                state.dataset += 1;
-            }
-            (self.progress)(state.before.saturating_add(made.passed));
+            (self.progress)(state.sequence.done());
             placed.push(Placed { made, offset });
         }
         self.moved.notify_all();

@@ -14,7 +14,8 @@ use h5logfs_core::image::{HeaderBytes, Image};
 
 use super::left_out::LeftOut;
 use super::parts::{Part, Parts, What};
-use super::threads::Compacted;
+use super::placing::Complete;
+use super::sequence::Compacted;
 use super::{Layout, Source};
 use crate::chunk_index::StoredChunk;
 use crate::error::{Error, Result};
@@ -25,6 +26,16 @@ struct Written<'a> {
     file: &'a File,
     user_block: u64,
     len: u64,
+}
+
+impl<'a> Written<'a> {
+    fn new(source: &Source, file: &'a File, len: u64) -> Self {
+        Written {
+            file,
+            user_block: source.view.snapshot().user_block,
+            len,
+        }
+    }
 }
 
 impl HeaderBytes for Written<'_> {
@@ -50,12 +61,67 @@ pub fn verify(
     jobs: usize,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let written = Written {
-        file,
-        user_block: source.view.snapshot().user_block,
-        len: compacted.file.len,
-    };
-    check_metadata(&written, &compacted.file.image)?;
+    check_metadata(source, file, &compacted.file)?;
+    let compared = compare(source, file, compacted.file.len, Share::ALL, jobs, progress)?;
+    compared.check(&compacted.left_out)
+}
+
+/// Which of the parts are compared: every so many, from the one of this number on.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// The first.
+    pub first: u64,
+    /// The distance to the next.
+    pub step: u64,
+}
+
+impl Share {
+    /// All parts.
+    pub const ALL: Share = Share { first: 0, step: 1 };
+
+    fn has(&self, part: u64) -> bool {
+        part % self.step == self.first
+    }
+}
+
+/// What was compared, and is the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared {
+    /// Chunks that the file has.
+    pub stored: u64,
+    /// Chunks of the share that the file and the log have.
+    pub found: u64,
+    /// Chunks of the share that cannot be read from the log.
+    pub left_out: u64,
+}
+
+impl Compared {
+    /// Fails where the file has chunks that the log does not have, or other ones were left out. This is the sum of all
+    /// shares.
+    pub fn check(&self, left_out: &[LeftOut]) -> Result<()> {
+        if self.left_out == count(left_out) && self.found >= self.stored {
+            return Ok(());
+        }
+        Err(Error::Other(
+            "the new file has other chunks than the log".into(),
+        ))
+    }
+}
+
+fn count(list: &[LeftOut]) -> u64 {
+    list.iter().map(|left_out| left_out.count).sum()
+}
+
+/// Compares a share of the parts of a file of `len` bytes with the log.
+pub fn compare(
+    source: &Source,
+    file: &File,
+    len: u64,
+    share: Share,
+    jobs: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Compared> {
+    let written = Written::new(source, file, len);
     let image = Image::new(&written);
     let places = (0..source.metadata.datasets.len())
         .map(|number| place(source, &image, &written, number).map_err(|e| source.about(number, e)));
@@ -66,7 +132,11 @@ pub fn verify(
         found: AtomicU64::new(0),
         done: AtomicU64::new(0),
         progress,
-        parts: Mutex::new(Some(Parts::new(source))),
+        parts: Mutex::new(Some(Shared {
+            parts: Parts::new(source),
+            next: 0,
+            share,
+        })),
         failed: Mutex::new(None),
         left_out: Mutex::new(Vec::new()),
     };
@@ -81,15 +151,16 @@ pub fn verify(
         }
         check.run();
     });
-    check.finish(compacted)
+    check.finish()
 }
 
-/// The user block and the metadata are those that were written.
-fn check_metadata(written: &Written<'_>, image: &[u8]) -> Result<()> {
-    let mut found = vec![0; image.len()];
+/// Fails where the metadata are not those that were written.
+pub fn check_metadata(source: &Source, file: &File, complete: &Complete) -> Result<()> {
+    let written = Written::new(source, file, complete.len);
+    let mut found = vec![0; complete.image.len()];
     written.read(0, &mut found)?;
-    let size = written.file.metadata()?.len();
-    if found != image || size < written.len {
+    let size = file.metadata()?.len();
+    if found != complete.image || size < complete.len {
         return Err(Error::Other(
             "the metadata are not those that were written".into(),
         ));
@@ -130,6 +201,27 @@ fn place(
     })
 }
 
+/// The parts of a share.
+struct Shared<'a> {
+    parts: Parts<'a>,
+    /// The number of the next part of all.
+    next: u64,
+    share: Share,
+}
+
+impl Shared<'_> {
+    fn next_part(&mut self) -> Result<Option<Part>> {
+        loop {
+            let part = self.parts.next_part()?;
+            let number = self.next;
+            self.next += 1;
+            if part.is_none() || self.share.has(number) {
+                return Ok(part);
+            }
+        }
+    }
+}
+
 struct Check<'a> {
     source: &'a Source,
     written: &'a Written<'a>,
@@ -141,7 +233,7 @@ struct Check<'a> {
     done: AtomicU64,
     progress: &'a (dyn Fn(u64) + Sync),
     /// `None` when all were taken.
-    parts: Mutex<Option<Parts<'a>>>,
+    parts: Mutex<Option<Shared<'a>>>,
     failed: Mutex<Option<Error>>,
     left_out: Mutex<Vec<LeftOut>>,
 }
@@ -168,7 +260,10 @@ impl Check<'_> {
         };
         let part = all.next_part()?;
         if part.is_none() {
-            self.left_out.lock().append(&mut all.left_out);
+            // Datasets that cannot be read at all count once.
+            if all.share.first == 0 {
+                self.left_out.lock().append(&mut all.parts.left_out);
+            }
             *parts = None;
         }
         Ok(part)
@@ -277,8 +372,8 @@ impl Check<'_> {
         (self.progress)(before + bytes);
     }
 
-    /// Fails where something differs, or where the file has chunks that the log does not have.
-    fn finish(self, compacted: &Compacted) -> Result<()> {
+    /// Fails where something differs.
+    fn finish(self) -> Result<Compared> {
         if let Some(error) = self.failed.into_inner() {
             return Err(error);
         }
@@ -287,15 +382,11 @@ impl Check<'_> {
             Place::Chunks(chunks) => chunks.len() as u64,
             Place::Piece(_) => 0,
         });
-        let stored: u64 = stored.sum();
-        let count = |list: &[LeftOut]| list.iter().map(|left_out| left_out.count).sum::<u64>();
-        let is_same = count(&self.left_out.into_inner()) == count(&compacted.left_out);
-        if is_same && self.found.into_inner() >= stored {
-            return Ok(());
-        }
-        Err(Error::Other(
-            "the new file has other chunks than the log".into(),
-        ))
+        Ok(Compared {
+            stored: stored.sum(),
+            found: self.found.into_inner(),
+            left_out: count(&self.left_out.into_inner()),
+        })
     }
 }
 

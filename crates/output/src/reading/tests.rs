@@ -68,6 +68,9 @@ impl Communicator for FirstRank {
     fn gather(&self, value: u64) -> Vec<u64> {
         vec![value]
     }
+    fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        vec![bytes.to_vec()]
+    }
     fn broadcast(&self, _: u32, _: &mut [u8]) {}
     fn wait(&self) {}
     fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {

@@ -1,0 +1,87 @@
+//! The program `h5logfs-compact-mpi`: `h5logfs compact` by all processes of an MPI job. It is a program of its own, so that
+//! `h5logfs` needs no MPI.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, run};
+use h5logfs::cli::output::{log_to_stderr, print_error};
+use h5logfs::cli::{pages, scan_server};
+use h5logfs_mpi::MpiRanks;
+use h5logfs_output::ranks::Ranks;
+use mpi::Threading;
+use mpi::traits::Communicator;
+
+/// What the program does beside its job.
+#[derive(Debug, Parser)]
+enum Hidden {
+    /// The first rank starts it.
+    ScanZygote(scan_server::ScanArgs),
+    /// `make install-writer` starts it.
+    ManualPage(pages::PagesArgs),
+}
+
+/// The names of [`Hidden`].
+const HIDDEN: [&str; 2] = ["scan-zygote", "manual-page"];
+
+/// The exit status where the command line cannot be understood.
+const MISUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let first = std::env::args_os().nth(1);
+    if first.is_some_and(|first| HIDDEN.iter().any(|name| first == *name)) {
+        return ended(match Hidden::parse() {
+            Hidden::ScanZygote(args) => scan_server::zygote(&args),
+            Hidden::ManualPage(args) => pages::of_program(&args, &JobArgs::command()),
+        });
+    }
+    let args = JobArgs::try_parse();
+    if let Err(help) = &args
+        && !help.use_stderr()
+    {
+        help.exit();
+    }
+    log_to_stderr();
+    // Only the main thread calls MPI.
+    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+        return ended(Err(anyhow::anyhow!("MPI runs already")));
+    };
+    let world = universe.world();
+    let job = || in_job(args, &Ranks::new(MpiRanks::duplicate(&world)));
+    // The others would wait for a rank that has ended by a panic.
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| world.abort(1))
+}
+
+/// All ranks end with the same status. The first one tells why.
+fn in_job(args: Result<JobArgs, clap::Error>, ranks: &Ranks) -> ExitCode {
+    let outcome = check_arguments(ranks).and_then(|()| match &args {
+        Ok(args) => run(args, ranks).map(|()| ExitCode::SUCCESS),
+        Err(misuse) => {
+            if ranks.is_root() {
+                // What cannot be printed cannot be told either.
+                let _ = misuse.print();
+            }
+            Ok(ExitCode::from(MISUSED))
+        }
+    });
+    let status = outcome.unwrap_or_else(|error| {
+        if ranks.is_root() {
+            print_error(NAME, &error.into());
+        }
+        ExitCode::FAILURE
+    });
+    // mpirun may end the others as soon as one has failed.
+    ranks.wait();
+    status
+}
+
+fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(NAME, &error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The command of a job: its ranks share the chunks. The program `h5logfs-compact-mpi` calls it, which alone has MPI.
+//!
+//! What one rank does alone, and what all do, ends with a call by which all know how it went. So no rank waits for another
+//! that has given up.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::Parser;
+use tempfile::NamedTempFile;
+
+use super::{CompactArgs, count, incomplete, report};
+use crate::cli::{LogScanner, Scanned};
+use crate::cli::progress::Lines;
+use crate::cli::target::{NewFile, TemporaryName, remove_at_signal};
+use h5logfs_convert::compact::Source;
+use h5logfs_convert::compact::ranks;
+use h5logfs_convert::compact::sequence::Compacted;
+use h5logfs_core::scan::Choice;
+use h5logfs_output::ranks::{JobError, Ranks};
+
+/// The name of the program.
+pub const NAME: &str = "h5logfs-compact-mpi";
+
+/// Make an ordinary, small HDF5 file of a log, with all processes of an MPI job
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = NAME,
+    version,
+    mut_arg("out", |out| out.help("The file to write, which appears when it is complete")),
+    mut_arg("jobs", |jobs| jobs.help("Threads of each process that read and compress; one if not given")),
+)]
+pub struct JobArgs {
+    #[command(flatten)]
+    pub compact: CompactArgs,
+}
+
+/// Fails where the processes of a job were not all started alike. Collective.
+pub fn check_arguments(ranks: &Ranks) -> Result<(), JobError> {
+    let mut hasher = DefaultHasher::new();
+    let arguments = std::env::args_os().skip(1);
+    arguments.for_each(|argument| argument.hash(&mut hasher));
+    let hash = hasher.finish();
+    if ranks.largest(hash) == !ranks.largest(!hash) {
+        return Ok(());
+    }
+    Err(JobError::new(
+        "the processes of the job have different arguments",
+    ))
+}
+
+/// Makes the file. Collective.
+pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
+    let args = &args.compact;
+    let job = Job {
+        args,
+        ranks,
+        jobs: args.jobs.map_or(1, |jobs| jobs.get().into()),
+    };
+    let place = job.place()?;
+    let source = job.source()?;
+    let name = args.paths.out.display().to_string();
+    let written = job.write(&source, place.as_ref());
+    let compacted = written.map_err(|e| e.about(format!("cannot write {name}")))?;
+    let left_out = compacted.map_or_else(Vec::new, |compacted| compacted.left_out);
+    ranks.led(report(&left_out))?;
+    match ranks.sum(count(&left_out)) {
+        0 => Ok(()),
+        count => Err(JobError::new(incomplete(count, &name))),
+    }
+}
+
+struct Job<'a> {
+    args: &'a CompactArgs,
+    ranks: &'a Ranks,
+    /// Threads of each rank.
+    jobs: usize,
+}
+
+impl Job<'_> {
+    /// Where the file is to be, on the first rank.
+    fn place(&self) -> Result<Option<NewFile>, JobError> {
+        if self.args.paths.is_stdout() {
+            return Err(JobError::new(
+                "several processes cannot write to standard output: give the name of a file, or use h5logfs compact",
+            ));
+        }
+        let place = || self.args.paths.new_file(&self.args.view.settings()?);
+        let place = self.ranks.is_root().then(place);
+        self.ranks.led(place.transpose())
+    }
+
+    fn source(&self) -> Result<Source, JobError> {
+        let scanner = self.ranks.is_root().then(|| self.args.view.scanner());
+        let scanner = self.ranks.led(scanner.transpose())?;
+        let scans = self.args.scans(|choice| self.scan(scanner.as_ref(), choice))?;
+        self.ranks.all(self.args.source(scans))
+    }
+
+    /// The first rank scans for all, and has the scanner.
+    fn scan(&self, scanner: Option<&LogScanner<'_>>, choice: Choice) -> Result<Scanned, JobError> {
+        let view = &self.args.view;
+        let file = &self.args.paths.file;
+        let own = scanner.map(|scanner| scanner.scan(file, choice));
+        let own = self.ranks.led(own.transpose())?;
+        let bytes = own.as_ref().map(|own| own.snapshot.to_bytes());
+        let bytes = self.ranks.led(bytes.transpose())?;
+        let bytes = self.ranks.broadcast_bytes(0, bytes.unwrap_or_default());
+        let elsewhere = || view.scanned_elsewhere(file, &bytes);
+        self.ranks.all(own.map_or_else(elsewhere, Ok))
+    }
+
+    /// Returns what was written on the first rank.
+    fn write(
+        &self,
+        source: &Source,
+        place: Option<&NewFile>,
+    ) -> Result<Option<Compacted>, JobError> {
+        let shared = self.create(place)?;
+        let progress = self.progress(source);
+        let compacted = ranks::write(source, self.ranks, &shared.file, self.jobs, &progress)?;
+        if self.args.verify {
+            self.verify(source, &shared, compacted.as_ref())?;
+        }
+        let finish = || -> Result<()> {
+            match (place, shared.temporary, &compacted) {
+                (Some(place), Some(temporary), Some(compacted)) => {
+                    place.finish(temporary, compacted.file.len)
+                }
+                _ => Ok(()),
+            }
+        };
+        self.ranks.led(finish())?;
+        Ok(compacted)
+    }
+
+    /// The temporary file. All ranks know its name before there is one: whichever of them are left when one dies remove it.
+    fn create(&self, place: Option<&NewFile>) -> Result<Shared, JobError> {
+        let name = TemporaryName::new();
+        let path = place.map(|place| place.path_of(&name).into_os_string().into_vec());
+        let path = self.ranks.broadcast_bytes(0, path.unwrap_or_default());
+        let path = PathBuf::from(OsString::from_vec(path));
+        self.ranks.all(remove_at_signal(path.clone()))?;
+        let temporary = place.map(|place| place.create(&name)).transpose();
+        let temporary = self.ranks.led(temporary)?;
+        // For writing only: NFS would read a page to change a part of it, and write all of it, over what another node has
+        // written there.
+        let file = open(&path, File::options().write(true));
+        Ok(Shared {
+            file: self.ranks.all(file)?,
+            path,
+            temporary,
+        })
+    }
+
+    fn verify(
+        &self,
+        source: &Source,
+        shared: &Shared,
+        compacted: Option<&Compacted>,
+    ) -> Result<(), JobError> {
+        // Other nodes see what was written before they open the file.
+        let synced = compacted.map_or(Ok(()), |_| shared.file.sync_data());
+        self.ranks.led(synced)?;
+        let file = self
+            .ranks
+            .all(open(&shared.path, File::options().read(true)))?;
+        let progress = self.progress(source);
+        ranks::verify(source, self.ranks, &file, compacted, self.jobs, &progress)
+    }
+
+    /// The first rank tells how far the job is.
+    fn progress(&self, source: &Source) -> impl Fn(u64) + Sync {
+        let is_root = self.ranks.is_root();
+        let lines = is_root.then(|| Lines::new(NAME, source.total()));
+        move |done| {
+            if let Some(lines) = &lines {
+                lines.set_position(done);
+            }
+        }
+    }
+}
+
+/// The file that all ranks write.
+struct Shared {
+    path: PathBuf,
+    file: File,
+    /// On the first rank. Dropped, it is removed.
+    temporary: Option<NamedTempFile>,
+}
+
+/// Opens the file that the first rank has made.
+fn open(path: &Path, how: &OpenOptions) -> Result<File> {
+    let path_shown = path.display();
+    how.open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => anyhow!(
+            "{path_shown} is not here, but the first rank has made it: all nodes of the job have to share its directory"
+        ),
+        _ => anyhow!("{path_shown}: {e}"),
+    })
+}
