@@ -20,6 +20,8 @@ PROFILE ?= release
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
 PROGRAM := $(BUILT)/h5logfs
+# The program for MPI jobs.
+COMPACT_MPI := h5logfs-compact-mpi
 
 # The writer library: programs that were linked to it look for its name with the first number.
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -84,8 +86,8 @@ help:
 	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
 	@echo "              TARGETS='journal snapshot' for some of them"
 	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
-	@echo 'make build-writer   the same for what needs MPI: the C library of the writer, and the VOL connector for'
-	@echo '              parallel programs'
+	@echo 'make build-writer   the same for what needs MPI: the C library of the writer, the VOL connector for parallel'
+	@echo '              programs, and h5logfs-compact-mpi'
 	@echo 'make python   build the wheel of the Python package in $(TARGET_DIR)/python/wheels, with an HDF5 of its'
 	@echo '              own, and install it into .venv'
 	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
@@ -101,6 +103,7 @@ build: setup-build
 
 build-writer: setup-mpi
 	$(CARGO) build -p h5logfs-writer -p h5logfs-plugin-connector-mpi --profile $(PROFILE) --locked
+	$(CARGO) build -p h5logfs --features mpi --bin $(COMPACT_MPI) --profile $(PROFILE) --locked
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 python: setup-python
@@ -209,13 +212,15 @@ ifneq ($(SBINDIR),)
 endif
 
 install-writer:
-	@set -e; for file in $(BUILT)/$(WRITER_FILE) $(CONNECTOR_MPI_FILE); do \
+	@set -e; for file in $(BUILT)/$(WRITER_FILE) $(CONNECTOR_MPI_FILE) $(BUILT)/$(COMPACT_MPI); do \
 		test -e $$file || { echo "make install-writer: $$file is not there; run make build-writer first" >&2; exit 1; }; \
 	done
 	install -D -m 755 $(BUILT)/$(WRITER_FILE) $(DESTDIR)$(LIBDIR)/$(WRITER_FILE)
 	ln -sf $(WRITER_FILE) $(DESTDIR)$(LIBDIR)/$(WRITER_SONAME)
 	ln -sf $(WRITER_SONAME) $(DESTDIR)$(LIBDIR)/$(WRITER)
 	umask 022 && install -D -m 644 $(CONNECTOR_MPI_FILE) $(DESTDIR)$(PLUGINDIR)/$(CONNECTOR_MPI)
+	install -D -m 755 $(BUILT)/$(COMPACT_MPI) $(DESTDIR)$(BINDIR)/$(COMPACT_MPI)
+	umask 022 && $(BUILT)/$(COMPACT_MPI) manual-page $(DESTDIR)$(DATADIR)
 	install -D -m 644 include/h5logfs_writer.h $(DESTDIR)$(PREFIX)/include/h5logfs_writer.h
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)/examples
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
@@ -226,7 +231,7 @@ install-writer:
 
 # Directories that others use, too, stay.
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
+	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(DESTDIR)$(BINDIR)/$(COMPACT_MPI) $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
 	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man7/h5logfs_driver.7 \
 		man/man7/h5logfs_connector.7 man/man8/mount.h5logfs.8 \
 		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
@@ -258,6 +263,8 @@ deb-writer: setup-deb
 	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
 		DOCDIR=/usr/share/doc/h5logfs-writer
 	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE) $(STAGE)-writer/usr/lib/h5logfs/plugins/*
+	strip $(STAGE)-writer/usr/bin/$(COMPACT_MPI)
+	gzip -9n $(STAGE)-writer/usr/share/man/man?/*
 	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
 setup-build:

@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, run};
+use clap::{FromArgMatches, Parser};
+use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, command_line, run};
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::{pages, scan_server};
 use h5logfs_mpi::MpiRanks;
@@ -33,10 +33,11 @@ fn main() -> ExitCode {
     if first.is_some_and(|first| HIDDEN.iter().any(|name| first == *name)) {
         return ended(match Hidden::parse() {
             Hidden::ScanZygote(args) => scan_server::zygote(&args),
-            Hidden::ManualPage(args) => pages::of_program(&args, &JobArgs::command()),
+            Hidden::ManualPage(args) => pages::of_program(&args, &command_line()),
         });
     }
-    let args = JobArgs::try_parse();
+    let matches = command_line().try_get_matches();
+    let args = matches.and_then(|matches| JobArgs::from_arg_matches(&matches));
     if let Err(help) = &args
         && !help.use_stderr()
     {

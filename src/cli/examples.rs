@@ -2,6 +2,8 @@
 
 use clap::Command;
 
+use super::compact::ranks;
+
 /// One call of a command.
 pub struct Example {
     /// What it does.
@@ -160,25 +162,45 @@ const EXAMPLES: [(&str, &[Example]); 12] = [
     ),
 ];
 
+/// Those of the program for MPI jobs.
+const OF_JOBS: (&str, &[Example]) = (
+    ranks::NAME,
+    &[
+        example(
+            "A compressed HDF5 file, by four processes:",
+            "mpirun -n 4 h5logfs-compact-mpi --deflate 4 --shuffle steps.h5 small.h5",
+        ),
+        example(
+            "By two processes with two threads each:",
+            "mpirun -n 2 h5logfs-compact-mpi --jobs 2 --verify steps.h5 small.h5",
+        ),
+    ],
+);
+
 /// The examples of a command; empty if it has none.
 pub fn of(command: &str) -> &'static [Example] {
-    let found = EXAMPLES.iter().find(|(name, _)| *name == command);
+    let mut all = EXAMPLES.iter().chain([&OF_JOBS]);
+    let found = all.find(|(name, _)| *name == command);
     found.map_or(&[], |(_, examples)| examples)
 }
 
 /// Adds the examples to the long help of each command.
 pub fn add_to(command: Command) -> Command {
-    EXAMPLES.iter().fold(command, |command, (name, examples)| {
-        command.mut_subcommand(name, |command| {
-            let mut help = match command.get_after_help() {
-                Some(help) => format!("{help}\n\n"),
-                None => String::new(),
-            };
-            help += "Examples:";
-            for Example { purpose, call } in *examples {
-                help += &format!("\n  {purpose}\n    {call}");
-            }
-            command.after_long_help(help)
-        })
+    let names = EXAMPLES.iter().map(|(name, _)| name);
+    names.fold(command, |command, name| {
+        command.mut_subcommand(name, add_own_to)
     })
+}
+
+/// Adds the examples of a command to its long help.
+pub fn add_own_to(command: Command) -> Command {
+    let mut help = match command.get_after_help() {
+        Some(help) => format!("{help}\n\n"),
+        None => String::new(),
+    };
+    help += "Examples:";
+    for Example { purpose, call } in of(command.get_name()) {
+        help += &format!("\n  {purpose}\n    {call}");
+    }
+    command.after_long_help(help)
 }

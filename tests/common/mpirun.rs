@@ -349,12 +349,23 @@ impl Job {
 
     /// The process of a rank, which has the number `own` on its node.
     pub fn rank(&self, rank: u32, own: i32) -> Option<Pid> {
-        // As Open MPI calls it, and MPICH.
-        let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-        let variables = names.map(|name| format!("{name}={rank}").into_bytes());
+        let variables = rank_variables(rank);
         let is_rank = |pid| variables.iter().any(|v| has_variable(pid, v));
         let is_it = |pid: &Pid| own_number(*pid) == Some(own) && is_rank(*pid);
         self.processes().into_iter().find(is_it)
+    }
+
+    /// The process of a rank that runs `program`. It may have started itself again, with the first argument `not`.
+    pub fn rank_of(&self, program: &Path, rank: u32, not: &str) -> Option<Pid> {
+        let variables = rank_variables(rank);
+        let is_rank = |pid: &Pid| {
+            let about = |what: &str| PathBuf::from(format!("/proc/{}/{what}", pid.as_raw_pid()));
+            let arguments = fs::read(about("cmdline")).unwrap_or_default();
+            fs::read_link(about("exe")).is_ok_and(|runs| runs == program)
+                && arguments.split(|b| *b == 0).nth(1) != Some(not.as_bytes())
+                && variables.iter().any(|v| has_variable(*pid, v))
+        };
+        self.processes().into_iter().find(is_rank)
     }
 
     /// The processes of the job that live.
@@ -365,6 +376,11 @@ impl Job {
         let ours = |pid: &Pid| has_variable(*pid, &wanted);
         pids.filter_map(Pid::from_raw).filter(ours).collect()
     }
+}
+
+/// What a rank has in its environment: as Open MPI says it, and MPICH.
+fn rank_variables(rank: u32) -> [Vec<u8>; 2] {
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}").into_bytes())
 }
 
 /// Whether a process has a variable, with its value, in its environment.

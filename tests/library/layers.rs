@@ -104,7 +104,7 @@ const CRATES: [(&str, &[&str]); 15] = [
             "h5logfs-connector",
         ],
     ),
-    ("h5logfs-convert", &["h5logfs-core"]),
+    ("h5logfs-convert", &["h5logfs-core", "h5logfs-output"]),
     ("h5logfs-output", &["h5logfs-core"]),
     ("h5logfs-mpi", &["h5logfs-core", "h5logfs-output"]),
     (
@@ -127,7 +127,7 @@ const CRATES: [(&str, &[&str]); 15] = [
             "h5logfs-output",
             "h5logfs-mpi",
             "h5logfs-writer",
-            // With the feature `mpi`, so that it is built for the tests.
+            // With the feature `mpi`, so that it is built for the tests; the one for MPI also for h5logfs-compact-mpi.
             "h5logfs-plugin-connector-mpi",
             "h5logfs-connector",
             "h5logfs-driver",

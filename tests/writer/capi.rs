@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::COMPACT_MPI;
 use crate::common::PROGRAM;
 use crate::common::make::{built_library, make};
 use crate::common::mpirun::{Job, Mpi, program};
@@ -43,7 +44,8 @@ impl Installed {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
             let (root, library) = (shared_dir("capi"), built_library());
-            once(&root, &[&library, &project().join(HEADER)], || {
+            let inputs = [&library, &project().join(HEADER), Path::new(COMPACT_MPI)];
+            once(&root, &inputs, || {
                 // What `make build-writer` leaves there: cargo has built it for the tests.
                 let built = Path::new(PROGRAM).parent().unwrap();
                 let version = env!("CARGO_PKG_VERSION");
@@ -228,6 +230,8 @@ fn everything_is_in_its_place() {
     }
     for file in [
         "bin/h5logfs",
+        "bin/h5logfs-compact-mpi",
+        "share/man/man1/h5logfs-compact-mpi.1",
         HEADER,
         "lib/h5logfs/plugins/libh5logfs_connector_mpi.so",
     ] {
@@ -408,6 +412,8 @@ fn the_debian_package_has_the_library() {
     let list = run(Command::new("dpkg-deb").arg("--contents").arg(made.path()));
     let version = env!("CARGO_PKG_VERSION");
     for path in [
+        "bin/h5logfs-compact-mpi",
+        "share/man/man1/h5logfs-compact-mpi.1.gz",
         "include/h5logfs_writer.h",
         "lib/libh5logfs_writer.so -> libh5logfs_writer.so.0",
         &format!("lib/libh5logfs_writer.so.0 -> libh5logfs_writer.so.{version}"),

@@ -3,7 +3,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+/// The program for MPI jobs.
+const COMPACT_MPI: &str = env!("CARGO_BIN_EXE_h5logfs-compact-mpi");
+
 mod capi;
+mod compact;
 mod creation;
 mod examples;
 mod faults;

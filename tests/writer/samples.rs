@@ -12,6 +12,7 @@ mod place;
 use std::fs;
 use std::process::{Command, Output};
 
+use crate::COMPACT_MPI;
 use crate::common::mpirun::Mpi;
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, can_mount};
@@ -115,21 +116,23 @@ fn examples_of_the_commands_succeed() {
     if !can_run() {
         return;
     }
-    let help = |arguments: &[&str]| {
-        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    let help = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let commands = help(&["--help"]);
+    let commands = help(PROGRAM, &["--help"]);
     let (_, commands) = commands.split_once("Commands:\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
     let lines = commands.lines().filter(|line| !line.starts_with("   "));
     let names = lines.filter_map(|line| line.split_whitespace().next());
-    for name in names.filter(|name| *name != "help") {
-        let help = help(&[name, "--help"]);
-        let (_, examples) = help.split_once("Examples:\n").expect(name);
+    let names = names.filter(|name| *name != "help");
+    let helps = names.map(|name| help(PROGRAM, &[name, "--help"]));
+    for help in helps.chain([help(COMPACT_MPI, &["--help"])]) {
+        let (_, examples) = help.split_once("Examples:\n").expect(&help);
+        let is_call = |line: &&str| line.starts_with("h5logfs ") || line.starts_with("mpirun ");
         let calls = examples.lines().map(str::trim);
-        let calls: Vec<&str> = calls.filter(|line| line.starts_with("h5logfs ")).collect();
-        assert!(!calls.is_empty(), "{name}");
+        let calls: Vec<&str> = calls.filter(is_call).collect();
+        assert!(!calls.is_empty(), "{help}");
         for call in calls {
             let place = Place::of(call);
             let output = place.run(&format!("set -e -o pipefail\n{call}"));

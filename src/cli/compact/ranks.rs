@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
 use tempfile::NamedTempFile;
 
 use super::{CompactArgs, count, incomplete, report};
-use crate::cli::{LogScanner, Scanned};
+use crate::cli::examples;
 use crate::cli::progress::Lines;
 use crate::cli::target::{NewFile, TemporaryName, remove_at_signal};
+use crate::cli::{LogScanner, Scanned};
 use h5logfs_convert::compact::Source;
 use h5logfs_convert::compact::ranks;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -28,6 +29,9 @@ use h5logfs_output::ranks::{JobError, Ranks};
 pub const NAME: &str = "h5logfs-compact-mpi";
 
 /// Make an ordinary, small HDF5 file of a log, with all processes of an MPI job
+///
+/// It does what h5logfs compact does, and makes the same file. mpirun, or whatever starts the jobs of the MPI that it was
+/// built with, starts it: all processes share the chunks. They have to reach the log and the directory of OUT.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = NAME,
@@ -38,6 +42,11 @@ pub const NAME: &str = "h5logfs-compact-mpi";
 pub struct JobArgs {
     #[command(flatten)]
     pub compact: CompactArgs,
+}
+
+/// The command line, with the examples.
+pub fn command_line() -> Command {
+    examples::add_own_to(JobArgs::command())
 }
 
 /// Fails where the processes of a job were not all started alike. Collective.
@@ -98,7 +107,9 @@ impl Job<'_> {
     fn source(&self) -> Result<Source, JobError> {
         let scanner = self.ranks.is_root().then(|| self.args.view.scanner());
         let scanner = self.ranks.led(scanner.transpose())?;
-        let scans = self.args.scans(|choice| self.scan(scanner.as_ref(), choice))?;
+        let scans = self
+            .args
+            .scans(|choice| self.scan(scanner.as_ref(), choice))?;
         self.ranks.all(self.args.source(scans))
     }
 

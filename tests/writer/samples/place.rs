@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::guide_program;
+use crate::COMPACT_MPI;
 use crate::common::make::{built_connector, built_driver};
 use crate::common::mpirun::{self, Mpi, program};
 use crate::common::readers::{Python, project, said};
@@ -63,7 +64,10 @@ impl Place {
             fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        symlink(PROGRAM, place.path("bin/h5logfs")).unwrap();
+        for program in [PROGRAM, COMPACT_MPI] {
+            let name = Path::new(program).file_name().unwrap();
+            symlink(program, place.path("bin").join(name)).unwrap();
+        }
         fs::create_dir(place.path("plugins")).unwrap();
         for plugin in [built_driver(), built_connector()] {
             let name = plugin.file_name().unwrap();
