@@ -18,8 +18,8 @@ readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py pytho
 packing=(binutils dpkg-dev)
 # HDF5 is compiled for the Python package.
 python=(binutils make python3 python3-venv)
-# autofs mounts on demand; systemd checks the units.
-administration=(autofs systemd)
+# autofs mounts on demand; systemd checks the units, and runs them in a container, where it needs dbus for users' services.
+administration=(autofs dbus systemd)
 # Nodes are made of network namespaces, and others.
 nodes=(iproute2 util-linux)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.

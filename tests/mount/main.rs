@@ -5,6 +5,8 @@
 mod common;
 
 mod admin {
+    mod booted;
+    mod container;
     mod install;
     mod mounting;
     mod setup;

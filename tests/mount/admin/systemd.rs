@@ -1,7 +1,7 @@
 //! The units that ship, as far as they can be tried where systemd does not run: systemd's own checks of
 //! them, what the daemon tells a service manager, and the daemon with the rights that the unit leaves it.
 //!
-//! No test boots a systemd: its services would work on the system that the tests run on.
+//! `booted` tries them under a systemd.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
