@@ -162,6 +162,12 @@ typedef enum h5logfs_status {
      * safe.
      */
     H5LOGFS_ERR_PANIC = 9,
+    /**
+     * A close is complete, but the log could not be settled, as the option `settle` asks for. It is the log
+     * that it would be without the option, nothing of it is lost, and `h5logfs settle` can be run later. The
+     * message says why.
+     */
+    H5LOGFS_ERR_NOT_SETTLED = 10,
 } h5logfs_status;
 
 /**
@@ -223,6 +229,12 @@ typedef struct h5logfs_options {
      * `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
      */
     int discard_unclosed;
+    /**
+     * 1: when the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank
+     * does it, and the others wait. It waits until the file is on the disk, whatever `fsync` says. Not with
+     * subfiles. 0 (default): the file is a log.
+     */
+    int settle;
 } h5logfs_options;
 
 /**
@@ -476,10 +488,10 @@ int h5logfs_attribute_texts(h5logfs_id file,
 int h5logfs_flush(h5logfs_id file);
 
 /**
- * Flushes, and turns the file into an HDF5 file in the Log VOL layout. After H5LOGFS_OK and
- * H5LOGFS_ERR_REFUSED the handles of the file and its datasets are closed. After any other error the
- * file is still open: repeat the call, or abandon the file. The program may use lent buffers again,
- * whatever this returns. Collective.
+ * Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` it becomes an
+ * ordinary HDF5 file then. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED the handles of
+ * the file and its datasets are closed. After any other error the file is still open: repeat the call, or
+ * abandon the file. The program may use lent buffers again, whatever this returns. Collective.
  */
 int h5logfs_close(h5logfs_id file);
 

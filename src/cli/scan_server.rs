@@ -1,12 +1,15 @@
 //! `h5logfs scan-zygote`, the process that forks scan workers, `h5logfs scan-worker`, one worker without it, and `h5logfs
 //! close-log`, which closes a log. Readers and writers of logs start them by themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_core::error::Error;
 use h5logfs_scan::closing::{How, recover};
 use h5logfs_scan::worker::{self, Confinement};
+
+use super::THIS_PROGRAM;
 
 /// Serves scans for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
@@ -39,6 +42,9 @@ pub struct CloseArgs {
     /// Whether to wait until it is on the disk
     #[arg(long)]
     fsync: Fsync,
+    /// Make the closed log an ordinary HDF5 file
+    #[arg(long)]
+    settle: bool,
     #[command(flatten)]
     caller: CallerArgs,
 }
@@ -108,7 +114,21 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
         Some(reason) => Err(Error::bad_file(&args.path, reason)),
         None => worker::end_with_parent().and_then(|()| recover(&args.path, how)),
     };
-    Ok(worker::tell(closed.map(drop))?)
+    let is_closed = closed.is_ok();
+    worker::tell(closed.map(drop))?;
+    if is_closed && args.settle {
+        worker::tell(settle(&args.path))?;
+    }
+    Ok(())
+}
+
+fn settle(log: &Path) -> Result<(), Error> {
+    let limits = Limits {
+        workers: 1,
+        program: THIS_PROGRAM.into(),
+        ..Limits::default()
+    };
+    h5logfs_convert::settle::settle(log, &WorkerPool::start(limits)?)
 }
 
 fn parse_user(text: &str) -> Result<(u32, u32), String> {

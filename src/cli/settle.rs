@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,12 +10,8 @@ use serde::Serialize;
 
 use super::output::{Output, fail_with_last};
 use super::{ViewArgs, progress, with_log_file};
-use h5logfs_convert::settle::{self, Held, Intent, Log, Plan};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::Error;
-use h5logfs_core::image::Added;
+use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_core::parallel::cores;
-use h5logfs_core::scan::Settings;
 use h5logfs_core::view::View;
 
 /// Make a log an ordinary HDF5 file where it is, without moving chunks that the log has as they are needed
@@ -80,23 +75,17 @@ fn undo(file: &Path, out: &mut Output<impl Write>) -> Result<()> {
 }
 
 fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<()> {
-    let Some(ready) = Ready::of(file, view, Intent::Change)? else {
+    let Some(ready) = ready(file, view, Intent::Change)? else {
         writeln!(out, "{}: {ALREADY}, nothing to do", file.display())?;
         return Ok(());
     };
-    let Ready {
-        log,
-        view,
-        image,
-        plan,
-        notes,
-    } = ready;
-    for note in notes {
+    for note in ready.notes() {
         writeln!(out, "{}: {note}", file.display())?;
     }
+    let plan = ready.plan();
     let (in_place, appended) = (plan.in_place(), plan.appended());
     let progress = progress::bytes(plan.bytes());
-    let settled = log.settle(&view, image, plan, &|done| progress.set_position(done))?;
+    let settled = ready.settle(&|done| progress.set_position(done))?;
     progress.finish_and_clear();
     writeln!(
         out,
@@ -109,53 +98,15 @@ fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<
 
 const ALREADY: &str = "settled already";
 
-/// A log that is ready to be settled.
-struct Ready {
-    log: Log,
-    view: Arc<View>,
-    image: Added,
-    plan: Plan,
-    /// What a user should know of the file that it becomes.
-    notes: Vec<Diagnostic>,
-}
-
-impl Ready {
-    /// `None` for a file that is settled already.
-    fn of(file: &Path, args: &ViewArgs, intent: Intent) -> Result<Option<Self>> {
-        let log = Log::new(Held::open(file, intent)?, intent)?;
-        let settings = Settings {
-            image_at: Some(log.image_at()),
-            ..args.settings()?
-        };
-        let held = log.held();
-        let scanned = args
-            .scanner()
-            .and_then(|scanner| scanner.scan_in(held.dir(), held.name(), &settings));
-        let (mut snapshot, budget) =
-            match scanned.map_err(|e| (e.downcast_ref().is_some_and(is_no_log), e)) {
-                Ok(scanned) => scanned,
-                Err((true, _)) if settle::is_settled(held)? => return Ok(None),
-                Err((true, _)) => {
-                    return Err(held.refused("it is an ordinary HDF5 file already").into());
-                }
-                Err((_, e)) => return Err(e),
-            };
-        let image = log.take_image(&mut snapshot)?;
-        let notes = snapshot.diagnostics.clone();
-        let view = View::open(held.dir(), snapshot, budget, None)?;
-        let plan = log.plan(&view)?;
-        Ok(Some(Ready {
-            log,
-            view,
-            image,
-            plan,
-            notes,
-        }))
-    }
-}
-
-fn is_no_log(error: &Error) -> bool {
-    matches!(error, Error::NotALog { .. })
+/// The log, scanned in a process without rights.
+fn ready(file: &Path, args: &ViewArgs, intent: Intent) -> Result<Option<Ready>> {
+    let scanner = args.scanner()?;
+    let how = How {
+        scanner: &scanner.pool,
+        settings: args.settings()?,
+        memory: args.memory(),
+    };
+    Ok(Ready::of(file, intent, how)?)
 }
 
 /// What settling a log would do.
@@ -186,7 +137,7 @@ struct DatasetForecast {
 
 impl Forecast {
     fn of(file: &Path, args: &ViewArgs) -> Result<Self> {
-        let ready = Ready::of(file, args, Intent::Look)?;
+        let ready = ready(file, args, Intent::Look)?;
         let mut forecast = Forecast {
             file: file.display().to_string(),
             is_settled: ready.is_none(),
@@ -197,17 +148,11 @@ impl Forecast {
             datasets: Vec::new(),
         };
         if let Some(ready) = ready {
-            let Ready {
-                log,
-                view,
-                image,
-                plan,
-                ..
-            } = ready;
+            let (view, plan) = (ready.view(), ready.plan());
             forecast.in_place = plan.in_place();
             forecast.appended = plan.appended();
-            forecast.bytes = log.growth(&image, &plan);
-            forecast.seconds = seconds(&view, &plan, forecast.bytes);
+            forecast.bytes = ready.growth();
+            forecast.seconds = seconds(view, plan, forecast.bytes);
             let datasets = view.snapshot().datasets.iter().zip(&plan.datasets);
             forecast.datasets = datasets
                 .map(|(dataset, plan)| DatasetForecast {

@@ -4,7 +4,10 @@
  */
 #include "common.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static int rank, ranks;
 static const char *folder;
@@ -250,6 +253,42 @@ static void creations(void)
     REQUIRE(file == 0);
 }
 
+/* A close settles the file, or says that it is a log. */
+static void settling(void)
+{
+    const uint64_t dims = (uint64_t)ranks, start = (uint64_t)rank, one = 1;
+    const int32_t number = 7 * rank;
+    h5logfs_options options;
+    CHECK(h5logfs_options_init(&options, sizeof options));
+    REQUIRE(!options.settle);
+    options.settle = 1;
+    for (int locked = 0; locked < 2; locked++) {
+        const char *path = in_folder(locked ? "locked.h5" : "settled.h5");
+        h5logfs_id file = created(path, &options);
+        h5logfs_id dataset = plain(file, "/d", H5LOGFS_INT32, 1, &dims);
+        CHECK(h5logfs_write_block(dataset, &start, &one, &number, sizeof number));
+        if (!locked) {
+            CHECK(h5logfs_close(file));
+            continue;
+        }
+        /* As a program has it that reads the file. */
+        const int reader = open(path, O_RDONLY);
+        REQUIRE(reader >= 0 && !flock(reader, LOCK_SH));
+        REFUSED(H5LOGFS_ERR_NOT_SETTLED, "locked.h5` can be run later", h5logfs_close(file));
+        REQUIRE(strstr(h5logfs_last_error(), "locked.h5: closed, but not settled: another program"));
+        close(reader);
+        REFUSED(H5LOGFS_ERR_CLOSED, "file is closed", h5logfs_close(file));
+        REFUSED(H5LOGFS_ERR_CLOSED, "file of this dataset is closed", h5logfs_write(dataset, "", 1));
+    }
+    h5logfs_id file;
+    options.subfiles = H5LOGFS_SUBFILES_PER_NODE;
+    REFUSED(H5LOGFS_ERR_FAILED, "`settle` is for a log in one file",
+            h5logfs_create(MPI_COMM_WORLD, in_folder("x"), &options, &file));
+    options.settle = 2;
+    REFUSED(H5LOGFS_ERR_INVALID_ARGUMENT, "settle has no value 2",
+            h5logfs_create(MPI_COMM_WORLD, in_folder("x"), &options, &file));
+}
+
 /* A log that was not closed is replaced only if both options say so. */
 static void replacements(void)
 {
@@ -362,6 +401,7 @@ int main(int argc, char **argv)
     writes(file, dataset);
     creations();
     replacements();
+    settling();
     full_buffer();
     disagreement();
     messages_of_threads(file);

@@ -1,42 +1,58 @@
-//! Logs that are settled in this process.
+//! Logs that are settled.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::process::{Command, Stdio};
 
-use h5logfs_convert::settle::{Held, Intent, Log, Settled, undo};
+use h5logfs_convert::settle::{Held, How, Intent, Ready, Settled, undo};
 use h5logfs_core::error::Result;
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
-use h5logfs_scan::scan;
+use h5logfs_core::scan::Settings;
+use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_scan::InProcess;
 
+use super::PROGRAM;
 use super::encoder::BUDGET;
+use super::readers::said;
 
 /// How many chunks stay where they lie, how many are appended, and what was done.
 pub type Outcome = (u64, u64, Settled);
 
 /// Makes the log at `path` an ordinary file.
 pub fn settle(path: &Path) -> Result<Outcome> {
-    let intent = Intent::Change;
-    let log = Log::new(Held::open(path, intent)?, intent)?;
-    let settings = Settings {
-        image_at: Some(log.image_at()),
-        ..Settings::default()
+    let how = How {
+        scanner: &InProcess::default(),
+        settings: Settings::default(),
+        memory: MemoryLimits::each(BUDGET),
     };
-    let held = log.held();
-    let mut snapshot = scan(ScanRequest::alone(held.dir(), held.name(), &settings))?;
-    let image = log.take_image(&mut snapshot)?;
-    let budget = Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
-    let view = View::open(held.dir(), snapshot, budget, None)?;
-    let plan = log.plan(&view)?;
-    let counts = (plan.in_place(), plan.appended());
-    let growth = log.growth(&image, &plan);
-    let settled = log.settle(&view, image, plan, &|_| ())?;
+    let ready = Ready::of(path, Intent::Change, how)?.expect("a log that is not settled");
+    let counts = (ready.plan().in_place(), ready.plan().appended());
+    let growth = ready.growth();
+    let settled = ready.settle(&|_| ())?;
     assert!(settled.after - settled.before <= growth);
     Ok((counts.0, counts.1, settled))
+}
+
+/// What `h5logfs settle` says of a file that it can settle, or that is settled.
+#[track_caller]
+pub fn settle_by_command(path: &Path) -> String {
+    let output = Command::new(PROGRAM).arg("settle").arg(path).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    said(&output)
 }
 
 /// Makes the file at `path` a log again.
 pub fn unsettle(path: &Path) -> Result<()> {
     undo(&Held::open(path, Intent::Change)?)
+}
+
+/// `h5dump` reads all of a file without a complaint.
+pub fn is_silent(path: &Path) -> Result<(), String> {
+    let dumped = Command::new("h5dump")
+        .arg(path)
+        .stdout(Stdio::null())
+        .output();
+    match dumped {
+        Ok(dumped) if !dumped.status.success() || !dumped.stderr.is_empty() => Err(said(&dumped)),
+        _ => Ok(()),
+    }
 }

@@ -18,6 +18,7 @@
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
+//! | `settling` | closes that make ordinary files of logs |
 //!
 //! `twice` runs a program with and without the connector, and compares what it leaves.
 
@@ -39,5 +40,6 @@ mod programs;
 mod random;
 mod reading;
 mod refusals;
+mod settling;
 mod suite;
 mod twice;

@@ -62,6 +62,7 @@ fn a_bad_option_in_the_environment_is_told() {
         ("H5LOGFS_SUBFILES", "0"),
         ("H5LOGFS_SHARE_SELECTIONS", "maybe"),
         ("H5LOGFS_ENCODE_SELECTIONS", "2"),
+        ("H5LOGFS_SETTLE", "later"),
     ] {
         let mut variables = connector.used();
         variables.push((variable, value.into()));

@@ -10,11 +10,19 @@ use crate::twice::{Twice, by_ranks};
 /// Programs of several sessions that write the same files, each by so many ranks; 0 is a program without MPI.
 #[track_caller]
 fn programs(sessions: &[u32], usual: usize) {
+    let twice = Twice::new();
+    if run(&twice, sessions, usual) {
+        twice.compare();
+    }
+}
+
+/// `false` where they cannot be run here.
+#[track_caller]
+fn run(twice: &Twice, sessions: &[u32], usual: usize) -> bool {
     let Some(hdf5) = Hdf5::find() else {
-        return;
+        return false;
     };
     let program = hdf5.compiled_from("random", &["-lhdf5", "-lz"]);
-    let twice = Twice::new();
     let ranks: Vec<String> = sessions.iter().map(u32::to_string).collect();
     let seeds = [first_seed() as usize, cases(usual)].map(|number| number.to_string());
     twice.run(|dir, variables| {
@@ -28,7 +36,7 @@ fn programs(sessions: &[u32], usual: usize) {
             by_ranks(*ranks_of, &program, &arguments, variables);
         }
     });
-    twice.compare();
+    true
 }
 
 #[test]
@@ -64,4 +72,14 @@ fn programs_on_more_and_fewer_ranks() {
 #[test]
 fn programs_without_mpi_that_go_on_with_it() {
     programs(&[0, 3], 8);
+}
+
+/// Each close settles the files. A session that goes on with one has an ordinary file, so these are programs without MPI:
+/// parallel HDF5 writes only to datasets that have all of their chunks.
+#[test]
+fn programs_whose_files_are_settled() {
+    let twice = Twice::with(vec![("H5LOGFS_SETTLE", "yes".into())]);
+    if run(&twice, &[0, 0], 10) {
+        twice.compare_settled();
+    }
 }

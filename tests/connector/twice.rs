@@ -22,10 +22,17 @@ pub type Variable = (&'static str, OsString);
 pub struct Twice {
     dir: TempDir,
     connector: Connector,
+    /// Of the run with the connector.
+    options: Vec<Variable>,
 }
 
 impl Twice {
     pub fn new() -> Self {
+        Twice::with(Vec::new())
+    }
+
+    /// With these options of the connector.
+    pub fn with(options: Vec<Variable>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["native", "logged", "exported"] {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -33,6 +40,7 @@ impl Twice {
         Twice {
             dir,
             connector: Connector::new(),
+            options,
         }
     }
 
@@ -49,7 +57,9 @@ impl Twice {
     /// Lets it run: with the directory for its files, and its environment.
     pub fn run(&self, mut program: impl FnMut(&Path, &[Variable])) {
         program(&self.native(), &[]);
-        program(&self.logged(), &self.connector.used());
+        let mut variables = self.connector.used();
+        variables.extend(self.options.iter().cloned());
+        program(&self.logged(), &variables);
     }
 
     /// All files are logs, and read as the program meant them.
@@ -82,6 +92,24 @@ impl Twice {
             check("mounted", &python, mounted.path());
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    /// All files are ordinary ones, and read as the program meant them, by libhdf5 alone.
+    #[track_caller]
+    pub fn compare_settled(&self) {
+        for name in names_in(&self.native()) {
+            let mut inspect = Command::new(PROGRAM);
+            let output = inspect
+                .arg("inspect")
+                .arg(self.logged().join(&name))
+                .output();
+            let said = said(&output.unwrap());
+            assert!(said.contains("not a log file: plain HDF5"), "{said}");
+        }
+        if let Some(python) = Python::new() {
+            let mut tool = python.tool("samefiles.py");
+            succeed(tool.arg(self.logged()).arg(self.native()));
+        }
     }
 
     #[track_caller]

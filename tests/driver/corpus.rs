@@ -8,7 +8,7 @@ use crate::common::pnetcdf::{Case, ELSEWHERE, case, compare, lay_out};
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
 use crate::common::shadow::Made;
 use crate::common::unclosed::Log;
-use h5logfs_catalog::direct::{self, Options};
+use h5logfs_catalog::direct::{self, Close, Options};
 use serde_json::Value;
 
 fn reads_as_expected(corpus: &Path) {
@@ -146,6 +146,6 @@ fn a_log_of_an_hdf5_program_reads_as_meant() {
     python.same_with(&[], &path, &made.native).unwrap();
     let mut options = Options::parse("index_dir=none".as_ref()).unwrap();
     options.scans.program = PROGRAM.into();
-    direct::close_log(&path, false, &options).unwrap();
+    direct::close_log(&path, Close::default(), &options).unwrap();
     python.same_with(&[], &path, &made.native).unwrap();
 }

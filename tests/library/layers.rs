@@ -111,6 +111,7 @@ const CRATES: [(&str, &[&str]); 15] = [
         "h5logfs-writer",
         &[
             "h5logfs-core",
+            "h5logfs-convert",
             "h5logfs-mpi",
             "h5logfs-output",
             "h5logfs-scan",

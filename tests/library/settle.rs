@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::*;
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
-use crate::common::settled::{settle, unsettle};
+use crate::common::settled::{is_silent, settle, unsettle};
 use crate::common::unclosed;
 use crate::common::ways::numbers;
 use crate::common::{Mounted, PROGRAM, User, can_mount, wait_until};
@@ -57,18 +57,6 @@ fn settled_logs_are_what_was_expected_and_come_back() {
         let back = fs::read(path).unwrap() == log;
         back.then_some(()).ok_or("not the log that it was".into())
     });
-}
-
-/// `h5dump` reads all of a file without a complaint.
-fn is_silent(path: &Path) -> Result<(), String> {
-    let dumped = Command::new("h5dump")
-        .arg(path)
-        .stdout(Stdio::null())
-        .output();
-    match dumped {
-        Ok(dumped) if !dumped.status.success() || !dumped.stderr.is_empty() => Err(said(&dumped)),
-        _ => Ok(()),
-    }
 }
 
 /// Reads a file with a reader that is not libhdf5.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use h5logfs_catalog::direct::{self, Opened, Options};
+use h5logfs_catalog::direct::{self, Close, Opened, Options};
 use h5logfs_core::error::Error;
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_core::journal::{Line, extent, path_of};
@@ -220,7 +220,7 @@ fn the_program_closes_logs_for_hosts() {
     let (dir, path) = (temp.path(), temp.path().join("log.h5"));
     let mut log = ShadowLog::begin(&path);
     flush(&mut log, dir, 1);
-    let close = |options: &Options| direct::close_log(&path, false, options);
+    let close = |options: &Options| direct::close_log(&path, Close::default(), options);
     let running = close(&options()).unwrap_err().to_string();
     assert!(
         running.contains("the job that writes it is still running"),
@@ -240,7 +240,11 @@ fn the_program_closes_logs_for_hosts() {
     assert_eq!(shown(&path), after(1));
     assert!(!path_of(&path).exists());
     // Again, and with a wait for the disk.
-    direct::close_log(&path, true, &options()).unwrap();
+    let how = Close {
+        sync: true,
+        ..Close::default()
+    };
+    direct::close_log(&path, how, &options()).unwrap();
 }
 
 /// Thresholds of zero put all links and attributes of the root group into heaps.

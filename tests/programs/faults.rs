@@ -7,6 +7,7 @@
 //! rank and column.
 
 mod creation;
+mod settling;
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -59,6 +60,7 @@ fn main() {
         "dies-before-its-file" => creation::die(&job, 4096),
         "in-use" => creation::in_use(&job),
         "taken-away" => creation::taken_away(&job),
+        "settling" => settling::run(&job),
         other => panic!("no scenario {other}"),
     }
 }
@@ -151,7 +153,11 @@ impl Job {
 
     /// Opens such a file again.
     fn open(&self, name: &str) -> Result<Rows<'_>> {
-        let mut file = Writer::open(self.path(name), &self.world, Options::default())?;
+        self.open_with(name, Options::default())
+    }
+
+    fn open_with(&self, name: &str, options: Options) -> Result<Rows<'_>> {
+        let mut file = Writer::open(self.path(name), &self.world, options)?;
         let rows = file.open_dataset::<u64>("/rows")?;
         let flushes = file.dims(rows)?[0] / u64::from(self.ranks);
         Ok(Rows {

@@ -2,7 +2,7 @@
 //! defines something now and then, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
-//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle]]]
 //! ```
 //!
 //! SUBFILES is their number, 0 for none, or `node` for one a node.
@@ -43,7 +43,7 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
-        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS]]");
+        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle]]]");
     };
     let subfiles = match rest.first().map(String::as_str) {
         None | Some("0") => Subfiles::None,
@@ -61,6 +61,7 @@ fn main() {
     acknowledge("ready");
     let options = Options {
         subfiles,
+        settle: rest.get(2).is_some_and(|word| word == "settle"),
         ..Options::default()
     };
     let plan = Plan {

@@ -305,9 +305,10 @@ fn faults_are_told_on_all_ranks_and_harm_nothing() {
     let shown = bench.shown("kept.h5");
     let abandoned = bench.shown("abandoned.h5");
     let full = bench.shown("full.h5");
+    let (settled, locked) = (bench.path("settled.h5"), bench.shown("locked.h5"));
     let check = "
 import sys, h5py
-kept, abandoned, full = (h5py.File(path, 'r') for path in sys.argv[1:])
+kept, abandoned, full, settled, locked = (h5py.File(path, 'r') for path in sys.argv[1:])
 assert sorted(kept) == ['lent', 'numbers', 'there'], list(kept)
 assert kept['lent'][:].tolist() == [5] * len(kept['lent'])
 assert kept['numbers'][:].tolist() == [1, 2] * (len(kept['numbers']) // 2)
@@ -315,9 +316,11 @@ assert not kept.attrs
 assert list(abandoned) == ['same']
 assert dict(abandoned['same'].attrs) == {'started': '10:00:00'}
 assert full['d'][:].tolist() == [1] + [0] * 99
+for file in settled, locked:
+    assert list(file) == ['d'] and file['d'][:].tolist() == [7 * rank for rank in range(len(file['d']))]
 ";
     for python in Python::all() {
-        python.run(check, &[&shown, &abandoned, &full]);
+        python.run(check, &[&shown, &abandoned, &full, &settled, &locked]);
     }
 }
 

@@ -18,3 +18,4 @@ mod port;
 mod random;
 mod reopening;
 mod samples;
+mod settling;

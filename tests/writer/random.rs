@@ -4,40 +4,40 @@
 //! first of them.
 
 use crate::common::Mounted;
-use crate::common::jobs::random::programs_on;
+use crate::common::jobs::random::{Mode, programs_on};
 use crate::common::mpirun::{Job, cases, program};
 use crate::common::nodes::Place;
 use crate::common::readers::Python;
 
 #[test]
 fn random_programs_on_one_rank() {
-    programs_on(&Place::Here, 1, cases(8), false);
+    programs_on(&Place::Here, 1, cases(8), Mode::Usual);
 }
 
 #[test]
 fn random_programs_on_two_ranks() {
-    programs_on(&Place::Here, 2, cases(8), false);
+    programs_on(&Place::Here, 2, cases(8), Mode::Usual);
 }
 
 #[test]
 fn random_programs_on_three_ranks() {
-    programs_on(&Place::Here, 3, cases(8), false);
+    programs_on(&Place::Here, 3, cases(8), Mode::Usual);
 }
 
 #[test]
 fn random_programs_on_four_ranks() {
-    programs_on(&Place::Here, 4, cases(8), false);
+    programs_on(&Place::Here, 4, cases(8), Mode::Usual);
 }
 
 #[test]
 fn random_programs_on_seven_ranks() {
-    programs_on(&Place::Here, 7, cases(8), false);
+    programs_on(&Place::Here, 7, cases(8), Mode::Usual);
 }
 
 /// What was flushed is there although no rank came to its end.
 #[test]
 fn a_job_that_kills_itself_leaves_its_flushes() {
-    programs_on(&Place::Here, 4, 20, true);
+    programs_on(&Place::Here, 4, 20, Mode::Abort);
 }
 
 /// One flush of more bytes than MPI can count, lent and copied. It needs the room: twice as many bytes

@@ -30,6 +30,7 @@ use shared::{Remembered, Shared};
 pub use fork_gate::{Broken, Inside, enter};
 
 pub use crate::options::ReadOptions as Options;
+pub use crate::workers::one_close::{Close, Closed};
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -122,11 +123,11 @@ pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> 
 }
 
 /// Closes the log at `path`, which a job has written: makes valid HDF5 of it, and removes its journal. The job must have
-/// given up the lock of the journal. With `sync`, waits until all is on the disk. A log that is closed is no error. If this
-/// fails, it can be repeated, and until then the log is what it was.
-pub fn close_log(path: &Path, sync: bool, options: &ReadOptions) -> Result<()> {
+/// given up the lock of the journal. A log that is closed is no error. If this fails, it can be repeated, and until then the
+/// log is what it was.
+pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Closed> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
-    one_close::close(&program(options), &log, sync)
+    one_close::close(&program(options), &log, how)
 }
 
 /// Does something with the log at `path`, again if it changes meanwhile. `None` where there is no log.

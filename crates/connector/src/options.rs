@@ -38,7 +38,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -93,6 +93,14 @@ const ROWS: [Row; 6] = [
         variable: "H5LOGFS_ENCODE_SELECTIONS",
         set: |options, value| {
             options.output.encode_selections = yes_or_no(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "settle",
+        variable: "H5LOGFS_SETTLE",
+        set: |options, value| {
+            options.output.settle = yes_or_no(value)?;
             Ok(())
         },
     },

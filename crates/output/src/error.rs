@@ -64,6 +64,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// The file is closed, and is the log that it would be without the option `settle`: it could not be made an ordinary
+    /// HDF5 file. Nothing is lost, and `h5logfs settle` can be run later.
+    #[error(
+        "{}: closed, but not settled: {}. The log is whole, and `h5logfs settle {}` can be run later",
+        file.display(),
+        without(file, reason),
+        file.display()
+    )]
+    NotSettled { file: PathBuf, reason: String },
+
     /// The file was closed, or could not be created.
     #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
@@ -74,6 +84,14 @@ impl Error {
         Error::Closed {
             file: file.to_owned(),
         }
+    }
+
+    /// A refusal, with what has failed besides. Any other error stays as it is.
+    pub fn with(mut self, other: &Error) -> Self {
+        if let Error::Refused { reason, .. } = &mut self {
+            *reason = format!("{reason}. Besides, {other}");
+        }
+        self
     }
 }
 
@@ -184,6 +202,14 @@ mod tests {
                     reason: "a write that rank 3 refused: dataset /d: too many elements".into(),
                 },
                 "/scratch/run.h5: flushed without a write that rank 3 refused: dataset /d: too many elements",
+            ),
+            (
+                Error::NotSettled {
+                    file: file(),
+                    reason: "/scratch/run.h5: No space left on device".into(),
+                },
+                "/scratch/run.h5: closed, but not settled: No space left on device. The log is whole, and `h5logfs settle \
+                 /scratch/run.h5` can be run later",
             ),
             (
                 Error::closed(&file()),

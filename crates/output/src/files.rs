@@ -63,7 +63,9 @@ impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
     pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
         let mut id = FileId::default();
-        let chosen = check_hints(&options.hints).and_then(|()| {
+        let checked = options.check_settle(options.subfiles != Subfiles::None);
+        let chosen = checked.and_then(|()| check_hints(&options.hints));
+        let chosen = chosen.and_then(|()| {
             if ranks.is_root() {
                 random(&mut id.0).map_err(|e| format!("/dev/urandom: {e}"))
             } else {

@@ -49,6 +49,9 @@ pub struct Options {
     /// ranks does not: if the disk is full, the write seems to succeed, or never returns. No flush is
     /// safe then.
     pub collective: bool,
+    /// When the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it, and the
+    /// others wait. It waits until the file is on the disk, whatever `fsync` says. Not with subfiles.
+    pub settle: bool,
     /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
@@ -64,6 +67,7 @@ impl Default for Options {
             encode_selections: true,
             fsync: Fsync::Close,
             collective: false,
+            settle: false,
             hints: Vec::new(),
         }
     }
@@ -71,7 +75,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 9] {
+    pub fn texts(&self) -> [(&'static str, String); 10] {
         let Options {
             overwrite,
             discard_unclosed,
@@ -81,6 +85,7 @@ impl Options {
             encode_selections,
             fsync,
             collective,
+            settle,
             hints,
         } = self;
         [
@@ -92,7 +97,20 @@ impl Options {
             ("encode_selections", encode_selections.to_string()),
             ("fsync", format!("{fsync:?}")),
             ("collective", collective.to_string()),
+            ("settle", settle.to_string()),
             ("hints", format!("{hints:?}")),
         ]
+    }
+
+    /// Fails where a log cannot be settled when it is closed, because it has subfiles.
+    pub(crate) fn check_settle(&self, has_subfiles: bool) -> Result<(), String> {
+        if self.settle && has_subfiles {
+            return Err(
+                "the option `settle` is for a log in one file. Of a log with subfiles its data lie in other files: leave \
+                 the option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 }

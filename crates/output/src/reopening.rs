@@ -68,6 +68,7 @@ impl Prepared {
                 e
             }
         })?;
+        options.check_settle(base.subfiles > 0)?;
         check_files(path, &base)?;
         let config = config_of(options) | base.config;
         let header = Header {

@@ -66,16 +66,18 @@ use layout_objects::LayoutObjects;
 use sources::Sources;
 use tree::Original;
 
-/// Scans trusted files with the libhdf5 of this process, one file at a time.
+/// Scans trusted files with the libhdf5 of this process, one file at a time. What plug-ins that may load stays as it is.
 #[derive(Debug, Default)]
 pub struct InProcess(Mutex<()>);
 
 impl Scanner for InProcess {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
         let _one_at_a_time = self.0.lock();
+        let path = || request.dir.full_path(request.relative);
+        let plugins = h5::PluginState::keep();
+        let _plugins = plugins.map_err(|reason| Error::bad_file(path(), reason))?;
         let snapshot = scan(request)?;
         let reservation = task.reserve(snapshot.bytes() as u64);
-        let path = || request.dir.full_path(request.relative);
         let reservation = reservation.map_err(|reason| Error::no_memory(path(), reason))?;
         Ok(Reserved::new(snapshot, reservation))
     }

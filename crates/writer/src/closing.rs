@@ -1,4 +1,6 @@
-//! The close of a log: makes HDF5 files of the data files, and removes the journal.
+//! The close of a log: makes HDF5 files of the data files, and removes the journal. Then the log may become an ordinary file.
+
+use std::path::Path;
 
 use h5logfs_core::error::Result as CoreResult;
 use h5logfs_core::journal::definition::{Defined, Definition};
@@ -7,7 +9,8 @@ use h5logfs_core::journal::sync;
 use h5logfs_core::log::window::Piece;
 use h5logfs_output::files::{Files, sync_names};
 use h5logfs_output::flushed::Flushed;
-use h5logfs_output::{Fsync, LocalOutcome, Ranks, Result, check_outcome};
+use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
+use h5logfs_scan::InProcess;
 use h5logfs_scan::closing::{Role, write_front, write_objects};
 
 /// The objects of a log.
@@ -55,6 +58,24 @@ pub fn close(
 
     let closed = finish_master(files, objects, fsync);
     finished(LocalOutcome::of(closed.map_err(|e| e.to_string())).0)
+}
+
+/// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
+/// Collective.
+pub fn settle(path: &Path, ranks: &Ranks) -> Result<()> {
+    ranks.wait();
+    let settled = if ranks.is_root() {
+        h5logfs_convert::settle::settle(path, &InProcess::default())
+    } else {
+        Ok(())
+    };
+    match ranks.follow_root(settled.map_err(|e| e.to_string())) {
+        GlobalOutcome::Good => Ok(()),
+        GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. } => {
+            let file = path.to_owned();
+            Err(Error::NotSettled { file, reason })
+        }
+    }
 }
 
 /// On the first rank of the job: closes a log to which it has appended. The ranks do not know the entries of earlier jobs,

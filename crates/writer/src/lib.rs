@@ -791,8 +791,9 @@ impl Writer {
         self.refused = None;
     }
 
-    /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. After
-    /// [`Error::Refused`] the file is closed. After any other error it is still open. Collective.
+    /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. With the option `settle`
+    /// it becomes an ordinary HDF5 file then. After [`Error::Refused`] and [`Error::NotSettled`] the file is closed. After
+    /// any other error it is still open. Collective.
     pub fn close(&mut self) -> Result<()> {
         let flushed = self.flush();
         self.finish(flushed)
@@ -815,10 +816,19 @@ impl Writer {
         let entries = self.section.section().in_file();
         let entries = entries.ok_or_else(|| Error::closed(&self.path))?;
         closing::close(files, ranks, entries, objects, self.options.fsync)?;
-        if let Some(Open { files, .. }) = self.open.take() {
-            files.close();
+        let Some(Open { ranks, files }) = self.open.take() else {
+            return flushed;
+        };
+        files.close();
+        if !self.options.settle {
+            return flushed;
         }
-        flushed
+        let settled = closing::settle(&self.path, &ranks);
+        match (flushed, settled) {
+            (flushed, Ok(())) => flushed,
+            (Ok(()), not_settled) => not_settled,
+            (Err(refused), Err(not_settled)) => Err(refused.with(&not_settled)),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use crate::common::mpirun::{Job, program};
 use crate::common::nodes::Place;
 use crate::common::readers::said;
+use crate::common::settled::{is_silent, settle_by_command};
 use crate::common::{Mounted, PROGRAM, User, can_mount, errno, is_root, names_in};
 
 const RANKS: u64 = 4;
@@ -87,7 +88,13 @@ impl Run {
     #[track_caller]
     fn shows_of(&self, ranks: u64, name: &str, flushes: u64) {
         let mounted = Mounted::new(&self.dir, "");
-        let file = hdf5::File::open(mounted.join(name)).unwrap();
+        Self::holds(&mounted.join(name), ranks, flushes);
+    }
+
+    /// Whether an HDF5 file holds so many flushes of so many ranks, and nothing else.
+    #[track_caller]
+    fn holds(path: &Path, ranks: u64, flushes: u64) {
+        let file = hdf5::File::open(path).unwrap();
         let rows = file.dataset("rows").unwrap();
         assert_eq!(rows.shape(), [(flushes * ranks) as usize, COLUMNS as usize]);
         let values = rows.read_raw::<u64>().unwrap();
@@ -95,6 +102,7 @@ impl Run {
             let (flush, rank) = (row as u64 / ranks + 1, row as u64 % ranks);
             let wanted = (0..COLUMNS).map(|i| flush * 1_000_003 + rank * 10_007 + i * 31);
             let same = values.iter().copied().eq(wanted);
+            let name = path.display();
             assert!(same, "{name}: other values of rank {rank} in flush {flush}");
         }
     }
@@ -112,6 +120,16 @@ impl Run {
         assert!(said.contains(": good") && !said.contains("note"), "{said}");
         // It is HDF5 by itself.
         hdf5::File::open(self.path(name)).unwrap();
+    }
+
+    /// Whether a file is an ordinary one that holds so many flushes, without a mount.
+    #[track_caller]
+    pub fn is_settled(&self, name: &str, flushes: u64) {
+        assert!(!self.journal(name).exists(), "{name} still has its journal");
+        let path = self.path(name);
+        assert!(settle_by_command(&path).contains("settled already"));
+        Self::holds(&path, RANKS, flushes);
+        is_silent(&path).unwrap();
     }
 
     pub fn journal(&self, name: &str) -> PathBuf {

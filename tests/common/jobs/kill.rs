@@ -27,6 +27,21 @@ pub struct Pattern {
 impl Pattern {
     /// Starts one with so many flushes in so many sessions.
     pub fn start(place: &Place, flushes: u64, subfiles: u32, sessions: u64) -> Self {
+        Self::start_with(place, flushes, subfiles, sessions, None)
+    }
+
+    /// Starts one that settles its file when it closes it.
+    pub fn start_settling(place: &Place, flushes: u64) -> Self {
+        Self::start_with(place, flushes, 0, 1, Some("settle"))
+    }
+
+    fn start_with(
+        place: &Place,
+        flushes: u64,
+        subfiles: u32,
+        sessions: u64,
+        option: Option<&str>,
+    ) -> Self {
         let places = Places::new();
         let log = places.log();
         let subfiles_text = match subfiles {
@@ -37,6 +52,7 @@ impl Pattern {
         let notes = places.notes.path().to_str().unwrap();
         let mut arguments = vec![log.to_str().unwrap(), notes];
         arguments.extend(numbers.iter().map(String::as_str));
+        arguments.extend(option);
         let job = Job::start_at(place, RANKS, &program("writer-pattern"), &arguments);
         Pattern {
             victim: Victim { job, places },
@@ -88,6 +104,19 @@ impl Pattern {
         }
         let output = command.output().unwrap();
         Shown::by(&output)
+    }
+
+    /// Waits until the log is closed, which is right before it is settled.
+    pub fn wait_until_closed(&mut self) {
+        self.victim.wait_for("closing");
+        while self.has_journal() && !self.victim.job.has_ended() {}
+    }
+
+    /// What an ordinary file shows by itself.
+    pub fn read(&self, python: &Python) -> Shown {
+        let mut command = python.tool("pattern.py");
+        command.arg(self.places().log()).arg(RANKS.to_string());
+        Shown::by(&command.output().unwrap())
     }
 
     /// Starts a recovery and kills it; whether it had come to its end.

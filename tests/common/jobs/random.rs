@@ -13,7 +13,28 @@ use tempfile::TempDir;
 use crate::common::mpirun::{Job, first_seed, program};
 use crate::common::nodes::Place;
 use crate::common::readers::{Python, said};
+use crate::common::settled::{is_silent, settle_by_command};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
+
+/// How a job writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Usual,
+    /// It ends at the first program that leaves its file open after two flushes.
+    Abort,
+    /// The last close settles the file, where it has no subfiles.
+    Settle,
+}
+
+impl Mode {
+    fn argument(self) -> Option<&'static str> {
+        match self {
+            Mode::Usual => None,
+            Mode::Abort => Some("--abort"),
+            Mode::Settle => Some("--settle"),
+        }
+    }
+}
 
 /// What a job wrote, and what it should have written.
 struct Written {
@@ -29,6 +50,7 @@ struct Written {
 struct Case {
     seed: u64,
     closed: bool,
+    has_subfiles: bool,
     /// Complete ones.
     flushes: usize,
     /// Of an unclosed file: a flush before the last one. None if the file was closed before: its flushes then have other
@@ -39,9 +61,8 @@ struct Case {
 }
 
 impl Written {
-    /// Has a job write the programs of some seeds. With `abort` it ends at the first one that
-    /// leaves its file open after two flushes.
-    fn by(place: &Place, ranks: u32, number: usize, abort: bool) -> Self {
+    /// Has a job write the programs of some seeds.
+    fn by(place: &Place, ranks: u32, number: usize, mode: Mode) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let logs = dir.path().join("logs");
         fs::create_dir(&logs).unwrap();
@@ -49,7 +70,7 @@ impl Written {
         let first = first_seed();
         let (from, many) = (first.to_string(), number.to_string());
         let mut arguments = vec![logs.to_str().unwrap(), &from, &many];
-        arguments.extend(abort.then_some("--abort"));
+        arguments.extend(mode.argument());
         let mut job = Job::start_at(place, ranks, &program("writer-random"), &arguments);
         let status = job.wait();
         let mut written = Written {
@@ -63,7 +84,8 @@ impl Written {
                 written.cases.push(case);
             }
         }
-        let aborted = abort && written.cases.iter().any(|c| !c.closed && c.flushes >= 2);
+        let aborted =
+            mode == Mode::Abort && written.cases.iter().any(|c| !c.closed && c.flushes >= 2);
         assert_eq!(status.success(), !aborted, "{}", job.said());
         assert!(aborted || written.cases.len() == number);
         written
@@ -195,6 +217,7 @@ impl Case {
         Case {
             seed,
             closed,
+            has_subfiles: program["subfiles"] != 0,
             flushes,
             earlier,
             numbered,
@@ -240,14 +263,14 @@ fn copy_log(from: &Path, to: &Path) {
 }
 
 /// Writes programs, and looks at what they left in every way there is.
-pub fn programs_on(place: &Place, ranks: u32, number: usize, abort: bool) {
+pub fn programs_on(place: &Place, ranks: u32, number: usize, mode: Mode) {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;
     };
     if !can_mount(User::Caller) {
         return;
     }
-    let written = Written::by(place, ranks, number, abort);
+    let written = Written::by(place, ranks, number, mode);
     written.make_meant(&python);
     written.check_through_a_mount(false);
     written.check_by_commands();
@@ -256,4 +279,35 @@ pub fn programs_on(place: &Place, ranks: u32, number: usize, abort: bool) {
     written.check_through_a_mount(true);
     let flags = written.check_layout(&python, true);
     eprint!("{ranks} ranks, {} programs, {flags}", written.cases.len());
+}
+
+/// With the option `settle` the close leaves an ordinary file, which reads like the view of the log that it leaves without
+/// the option.
+pub fn settled_programs_on(place: &Place, ranks: &[u32], number: usize) {
+    let pythons = Python::all();
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut jobs = Vec::new();
+    let mut files = Vec::new();
+    for ranks in ranks {
+        let logs = Written::by(place, *ranks, number, Mode::Usual);
+        let settled = Written::by(place, *ranks, number, Mode::Settle);
+        let mounted = Mounted::new(logs.dir.path(), "");
+        let cases = settled.cases.iter();
+        for Case { seed, .. } in cases.filter(|case| case.closed && !case.has_subfiles) {
+            let view = mounted.join(format!("logs/{seed}.h5"));
+            files.push([logs.program(*seed), settled.log(*seed), view]);
+        }
+        jobs.push((mounted, logs, settled));
+    }
+    assert!(!files.is_empty());
+    for python in &pythons {
+        succeed(python.tool("meant.py").args(files.iter().flatten()));
+    }
+    for [_, file, _] in &files {
+        is_silent(file).unwrap();
+        assert!(settle_by_command(file).contains("settled already"));
+    }
+    eprintln!("{} files", files.len());
 }

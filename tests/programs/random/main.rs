@@ -1,13 +1,13 @@
 //! Random programs of the writer, under `mpirun`:
 //!
 //! ```text
-//! writer-random FOLDER FIRST-SEED NUMBER [--abort]
+//! writer-random FOLDER FIRST-SEED NUMBER [--abort|--settle]
 //! ```
 //!
 //! Each seed stands for a program, which every rank draws by itself. It writes `SEED.h5`, and what it
 //! means to `SEED.json`, of which `tests/tools/serial.py` makes the file that libhdf5 would have
 //! written. With `--abort` the processes kill themselves as soon as a program with two flushes would leave its
-//! file open.
+//! file open. With `--settle` the last close settles the file, where it has no subfiles.
 
 mod element;
 mod program;
@@ -23,7 +23,7 @@ use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 
 use element::Element;
-use program::{Appends, Content, NewDataset, Program, Step, Writes};
+use program::{Appends, Content, NewDataset, Program, Round, Step, Writes};
 
 fn main() {
     // Else a rank that fails would wait for the others in MPI_Finalize.
@@ -33,10 +33,15 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [dir, first, number, rest @ ..] = &arguments[..] else {
-        panic!("writer-random FOLDER FIRST-SEED NUMBER [--abort]");
+        panic!("writer-random FOLDER FIRST-SEED NUMBER [--abort|--settle]");
     };
     let (first, number): (u64, u64) = (first.parse().unwrap(), number.parse().unwrap());
-    let abort = rest == ["--abort"];
+    let mode = match rest {
+        [] => Mode::Usual,
+        [mode] if mode == "--abort" => Mode::Abort,
+        [mode] if mode == "--settle" => Mode::Settle,
+        _ => panic!("{rest:?}"),
+    };
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     for seed in first..first + number {
@@ -46,13 +51,27 @@ fn main() {
             let json = File::create(path.with_extension("json")).unwrap();
             serde_json::to_writer(BufWriter::new(json), &program).unwrap();
         }
-        let written = write(&program, &path, &world, abort);
+        let written = write(&program, &path, &world, mode);
         written.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }
 
-fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool) -> Result<()> {
-    let file = Writer::create(path, world, options(program))?;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Usual,
+    Abort,
+    Settle,
+}
+
+fn write(program: &Program, path: &Path, world: &SimpleCommunicator, mode: Mode) -> Result<()> {
+    let is_reopened = |round: &Round| matches!(round.steps.first(), Some(Step::Reopen { .. }));
+    let last_opened = program.rounds.iter().rposition(is_reopened);
+    let settles = mode == Mode::Settle && program.closed && program.subfiles == 0;
+    let options = |round: Option<usize>| Options {
+        settle: settles && round == last_opened,
+        ..options(program)
+    };
+    let file = Writer::create(path, world, options(None))?;
     let mut running = Some(Running::new(file, world));
     let mut datasets = Vec::new();
     for (number, round) in program.rounds.iter().enumerate() {
@@ -67,7 +86,10 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool
                 Color::undefined()
             };
             running = match world.split_by_color(color) {
-                Some(writers) => Some(reopen(program, path, &writers, &datasets, left)?),
+                Some(writers) => {
+                    let options = options(Some(number));
+                    Some(reopen(options, path, &writers, &datasets, left)?)
+                }
                 None => None,
             };
         }
@@ -87,7 +109,7 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, abort: bool
     }
     if program.closed {
         running.map(|r| r.leave(true)).transpose()?;
-    } else if abort && program.rounds.len() > 2 {
+    } else if mode == Mode::Abort && program.rounds.len() > 2 {
         // All are to come this far: mpirun ends the others with the first.
         world.barrier();
         let own = rustix::process::getpid();
@@ -123,7 +145,7 @@ fn options(program: &Program) -> Options {
 
 /// Opens the file again, with these datasets. `left`: the extents that this rank knows.
 fn reopen(
-    program: &Program,
+    options: Options,
     path: &Path,
     writers: &SimpleCommunicator,
     datasets: &[&NewDataset],
@@ -131,7 +153,7 @@ fn reopen(
 ) -> Result<Running> {
     let options = Options {
         subfiles: Subfiles::None,
-        ..options(program)
+        ..options
     };
     let mut running = Running::new(Writer::open(path, writers, options)?, writers);
     for new in datasets {

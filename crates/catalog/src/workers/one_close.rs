@@ -16,19 +16,42 @@ const SUBCOMMAND: &str = "close-log";
 /// The most bytes of an answer, which is a message for a person.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// Closes the log at an absolute path, whose journal no process may have locked. With `sync`, waits until it is on the
-/// disk. Fails with what the program says.
-pub fn close(program: &Path, log: &Path, sync: bool) -> Result<()> {
+/// How a log is closed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Close {
+    /// Wait until it is on the disk.
+    pub sync: bool,
+    /// Then make it an ordinary HDF5 file, as `h5logfs settle` does.
+    pub settle: bool,
+}
+
+/// What has become of a log that was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closed {
+    /// What was asked for.
+    Done,
+    /// A closed log, for the reason that the program says, and no ordinary HDF5 file.
+    NotSettled(String),
+}
+
+impl Close {
+    fn arguments(self) -> Vec<&'static str> {
+        let fsync = if self.sync {
+            "--fsync=close"
+        } else {
+            "--fsync=none"
+        };
+        let settle = self.settle.then_some("--settle");
+        [fsync].into_iter().chain(settle).collect()
+    }
+}
+
+/// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
+pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
     let bad = |reason: String| Error::bad_file(log, reason);
-    let fsync = if sync {
-        "--fsync=close"
-    } else {
-        "--fsync=none"
-    };
-    let mut arguments = [SUBCOMMAND, fsync, &hidden_program::release(), "--"]
-        .map(OsString::from)
-        .to_vec();
-    arguments.push(log.into());
+    let mut arguments = vec![SUBCOMMAND.into()];
+    arguments.extend(how.arguments().into_iter().map(OsString::from));
+    arguments.extend([hidden_program::release().into(), "--".into(), log.into()]);
     let (child, socket) = hidden_program::start(program, arguments).map_err(|e| {
         let program = program.display();
         bad(format!(
@@ -37,13 +60,25 @@ pub fn close(program: &Path, log: &Path, sync: bool) -> Result<()> {
         ))
     })?;
     let channel = Channel::new(socket, Forever);
-    let answer = channel.receive(LARGEST_ANSWER, &mut Task::unlimited().reservation());
+    let answer = || match channel.receive(LARGEST_ANSWER, &mut Task::unlimited().reservation()) {
+        Ok((Request::Done(outcome), _)) => Some(outcome.into_result().map(drop)),
+        _ => None,
+    };
+    let closed = answer();
+    let is_to_settle = how.settle && matches!(closed, Some(Ok(())));
+    let settled = is_to_settle.then(answer);
     let signal = child.end(EXIT_TIMEOUT);
-    match (answer, signal) {
-        (Ok((Request::Done(outcome), _)), _) => outcome.into_result().map(drop),
-        (_, Some(signal)) => Err(bad(format!(
-            "the program that closes it was killed by signal {signal}"
-        ))),
-        _ => Err(bad("the program that closes it ended without a word".into())),
-    }
+    let or_died = |answer: Option<Result<()>>| {
+        answer.unwrap_or_else(|| match signal {
+            Some(signal) => Err(bad(format!(
+                "the program that closes it was killed by signal {signal}"
+            ))),
+            None => Err(bad("the program that closes it ended without a word".into())),
+        })
+    };
+    or_died(closed)?;
+    Ok(match settled.map(or_died) {
+        Some(Err(reason)) => Closed::NotSettled(reason.to_string()),
+        _ => Closed::Done,
+    })
 }

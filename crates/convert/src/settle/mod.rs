@@ -4,11 +4,12 @@
 //! chunk indexes are appended. When all of that is on the disk, one write replaces the superblock. Before it the file is the
 //! log, whatever lies behind its end; after it, it is an ordinary file.
 //!
-//! [`Held`] is the open file. [`undo()`] makes a log of it again.
+//! [`Ready`] is the one way from a path to a settled file. [`Held`] is the open file. [`undo()`] makes a log of it again.
 
 mod append;
 mod held;
 mod plan;
+mod ready;
 mod record;
 mod undo;
 
@@ -26,12 +27,14 @@ use crate::chunk_index::{ChunkIndex, StoredChunk};
 use append::Appender;
 pub use held::{Held, Intent};
 pub use plan::{DatasetPlan, Plan};
+pub use ready::{How, Ready, settle};
 use record::{Mark, Record, Superblock};
-pub use undo::{is_settled, undo};
+use undo::is_settled;
+pub use undo::undo;
 
 /// A log that is to be settled.
 #[derive(Debug)]
-pub struct Log {
+struct Log {
     held: Held,
     /// Its length.
     len: u64,
@@ -50,7 +53,7 @@ pub struct Settled {
 
 impl Log {
     /// The log in an open file. Removes what an interrupted attempt to settle it has left, unless it is only looked at.
-    pub fn new(held: Held, intent: Intent) -> Result<Self> {
+    fn new(held: Held, intent: Intent) -> Result<Self> {
         let mut len = held.identity()?.size;
         if let Some(mark) = held.interrupted()? {
             len = mark.old_len;
@@ -64,17 +67,17 @@ impl Log {
     }
 
     /// The open file.
-    pub fn held(&self) -> &Held {
+    fn held(&self) -> &Held {
         &self.held
     }
 
     /// Where its image has to lie: [`Snapshot::image_at`].
-    pub fn image_at(&self) -> u64 {
+    fn image_at(&self) -> u64 {
         self.start + Mark::SIZE as u64 - self.held.user_block()
     }
 
     /// Takes the image out of the snapshot of the log. Fails with the reason where the log cannot be settled.
-    pub fn take_image(&self, snapshot: &mut Snapshot) -> Result<Added> {
+    fn take_image(&self, snapshot: &mut Snapshot) -> Result<Added> {
         self.check(snapshot)?;
         let image = std::mem::take(&mut snapshot.image);
         let image = Added::from_bytes(image, SUPERBLOCK, self.image_at());
@@ -122,7 +125,7 @@ impl Log {
     }
 
     /// Plans what becomes of the chunks of the log. `view` is that of the snapshot without its image.
-    pub fn plan(&self, view: &View) -> Result<Plan> {
+    fn plan(&self, view: &View) -> Result<Plan> {
         if let Some(fault) = view.diagnostics()?.first() {
             return Err(self.held.refused(format!("{fault}. {DAMAGED}")));
         }
@@ -131,7 +134,7 @@ impl Log {
 
     /// Settles the log. `progress` is told how many bytes of [`Plan::bytes`] were appended. Where this fails, the file is
     /// the log that it was, unless the error says otherwise.
-    pub fn settle(
+    fn settle(
         &self,
         view: &View,
         image: Added,
@@ -165,7 +168,7 @@ impl Log {
     }
 
     /// Bytes by which the file grows at most.
-    pub fn growth(&self, image: &Added, plan: &Plan) -> u64 {
+    fn growth(&self, image: &Added, plan: &Plan) -> u64 {
         // Each index begins at a multiple of 8, and so do the parts between the chunks of all datasets.
         let aligned = 8 * (plan.datasets.len() as u64 + 3);
         let own = Mark::SIZE + image.rest().len() + Record::SIZE;

@@ -147,7 +147,7 @@ pub fn look(
             foreign,
         });
     }
-    let may_be_log = may_be_log(source)?;
+    let may_be_log = may_be_log(&files, source)?;
     let mut foreign = ForeignFiles::default();
     if may_be_log {
         for path in [journal::path_of(relative), subfile_dir(relative)] {
@@ -162,12 +162,13 @@ pub fn look(
 }
 
 /// Whether a scan may find a log in a file that is no netCDF classic file.
-fn may_be_log(source: &SourceFile) -> Result<bool> {
+pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
     let Some(signature) = find_signature(source)? else {
         return extent::is_unclosed(source);
     };
-    // Of a file that our writer made, the journal decides.
-    let may_be_log = extent::file_id(source)?.is_some() || !plain::is_certain(source, signature);
+    // Of a file that our writer made, the journal decides. One that was settled has none.
+    let may_be_log =
+        !plain::is_certain(source, signature) || journal::may_belong_to(files, source)?;
     if !may_be_log {
         log::debug!("{}: passed through: plain HDF5", source.path().display());
     }

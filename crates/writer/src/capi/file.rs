@@ -9,7 +9,7 @@ use super::environment::{DuplicateComm, MpiGuard};
 use super::input;
 use super::options::{self, h5logfs_options};
 use super::registry::{self, File, FileState, h5logfs_id};
-use super::status::h5logfs_status::H5LOGFS_ERR_REFUSED;
+use super::status::h5logfs_status::{H5LOGFS_ERR_NOT_SETTLED, H5LOGFS_ERR_REFUSED};
 use super::status::{ApiError, Result, to_status};
 use crate::{Batch, Options, Writer, elements_value};
 use h5logfs_core::journal::value::Value;
@@ -291,16 +291,17 @@ pub extern "C" fn h5logfs_flush(file: h5logfs_id) -> c_int {
     to_status(|| collective(file, |lent| lent.flush()))
 }
 
-/// Flushes, and turns the file into an HDF5 file in the Log VOL layout. After H5LOGFS_OK and
-/// H5LOGFS_ERR_REFUSED the handles of the file and its datasets are closed. After any other error the
-/// file is still open: repeat the call, or abandon the file. The program may use lent buffers again,
-/// whatever this returns. Collective.
+/// Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` it becomes an
+/// ordinary HDF5 file then. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED the handles of
+/// the file and its datasets are closed. After any other error the file is still open: repeat the call, or
+/// abandon the file. The program may use lent buffers again, whatever this returns. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_close(file: h5logfs_id) -> c_int {
     to_status(|| {
         let closed = collective(file, |lent| lent.close());
-        let is_refusal = |error: &ApiError| error.code == H5LOGFS_ERR_REFUSED;
-        if closed.as_ref().err().is_none_or(is_refusal) {
+        let complete = [H5LOGFS_ERR_REFUSED, H5LOGFS_ERR_NOT_SETTLED];
+        let is_complete = |error: &ApiError| complete.contains(&error.code);
+        if closed.as_ref().err().is_none_or(is_complete) {
             // Another thread may have abandoned the file already.
             let _ = registry::remove_file(file);
         }

@@ -55,6 +55,10 @@ pub struct h5logfs_options {
     /// 1, together with `overwrite`: replace a log that was not closed, too. Its flushes are lost, which
     /// `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
     pub discard_unclosed: c_int,
+    /// 1: when the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank
+    /// does it, and the others wait. It waits until the file is on the disk, whatever `fsync` says. Not with
+    /// subfiles. 0 (default): the file is a log.
+    pub settle: c_int,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -93,6 +97,7 @@ fn defaults(size: usize) -> h5logfs_options {
         hint_keys: std::ptr::null(),
         hint_values: std::ptr::null(),
         discard_unclosed: default.discard_unclosed.into(),
+        settle: default.settle.into(),
     }
 }
 
@@ -114,6 +119,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         share_selections: input::flag(given.share_selections, "share_selections")?,
         encode_selections: input::flag(given.encode_selections, "encode_selections")?,
         collective: input::flag(given.collective, "collective")?,
+        settle: input::flag(given.settle, "settle")?,
         fsync: match given.fsync {
             H5LOGFS_FSYNC_NONE => Fsync::None,
             H5LOGFS_FSYNC_CLOSE => Fsync::Close,
@@ -185,6 +191,7 @@ mod tests {
             share_selections: 0,
             encode_selections: 0,
             collective: 1,
+            settle: 1,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -198,6 +205,7 @@ mod tests {
             share_selections: false,
             encode_selections: false,
             collective: true,
+            settle: true,
             fsync: Fsync::Flush,
             hints: vec![("cb_nodes".into(), "2".into())],
         };
@@ -250,6 +258,7 @@ mod tests {
                 collective: 2,
                 ..good
             },
+            h5logfs_options { settle: 2, ..good },
             h5logfs_options { hints: 1, ..good },
             h5logfs_options { size: 0, ..good },
         ];

@@ -45,6 +45,10 @@ pub enum h5logfs_status {
     /// An internal error of the library. The file of this call can only be abandoned. Flushed data are
     /// safe.
     H5LOGFS_ERR_PANIC = 9,
+    /// A close is complete, but the log could not be settled, as the option `settle` asks for. It is the log
+    /// that it would be without the option, nothing of it is lost, and `h5logfs settle` can be run later. The
+    /// message says why.
+    H5LOGFS_ERR_NOT_SETTLED = 10,
 }
 
 use h5logfs_status::*;
@@ -87,6 +91,7 @@ impl From<Error> for ApiError {
             Error::BufferFull { .. } => H5LOGFS_ERR_BUFFER_FULL,
             Error::Failed { .. } => H5LOGFS_ERR_FAILED,
             Error::Refused { .. } => H5LOGFS_ERR_REFUSED,
+            Error::NotSettled { .. } => H5LOGFS_ERR_NOT_SETTLED,
             Error::Closed { .. } => H5LOGFS_ERR_CLOSED,
         };
         ApiError::new(code, error.to_string())

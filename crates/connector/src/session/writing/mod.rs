@@ -36,14 +36,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use h5logfs_catalog::direct;
+use h5logfs_catalog::direct::{self, Close, Closed};
 use h5logfs_core::journal::Line;
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_host::types::Id;
 use h5logfs_output::files::{Files, Written};
 use h5logfs_output::joining::JoinedSection;
 use h5logfs_output::reading::Reader;
-use h5logfs_output::{Blocks, Fsync, GlobalOutcome, LocalOutcome, Options, Ranks, check_outcome};
+use h5logfs_output::{
+    Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, Options, Ranks, check_outcome,
+};
 use parking_lot::Mutex;
 
 use crate::info::Info;
@@ -305,17 +307,25 @@ impl State {
         registry::grow_version();
         flushed?;
         let closed = if is_root {
-            let sync = state.options.fsync != Fsync::None;
-            direct::close_log(&state.path, sync, &direct::Options::default())
+            let how = Close {
+                sync: state.options.fsync != Fsync::None,
+                settle: state.options.settle,
+            };
+            direct::close_log(&state.path, how, &direct::Options::default())
         } else {
-            Ok(())
+            Ok(Closed::Done)
         };
         ranks.wait();
-        closed.map_err(|reason| {
-            format!(
+        match closed {
+            Ok(Closed::Done) => Ok(()),
+            Ok(Closed::NotSettled(reason)) => {
+                let file = state.path.clone();
+                Err(Error::NotSettled { file, reason }.to_string())
+            }
+            Err(reason) => Err(format!(
                 "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
-            )
-        })
+            )),
+        }
     }
 
     fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {

@@ -5,9 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use h5logfs_core::error::Error;
 use h5logfs_core::journal::extent::file_id;
+use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::scan::companions;
 use h5logfs_host::types::{FAILURE, Id, access};
 use h5logfs_output::files::Files;
 use h5logfs_output::{Options, Ranks};
@@ -155,13 +158,15 @@ fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<Opened, Str
     })
 }
 
-/// Whether a file is one that our writers have made.
+/// Whether a file is a log that our writers have made. One that was settled is an ordinary file.
 fn is_ours(path: &Path) -> bool {
-    let id = || {
-        let (dir, name) = SourceDir::of_file(path).ok()?;
-        file_id(&SourceFile::open(&dir, &name).ok()?).ok()?
+    let is_ours = || -> Result<bool, Error> {
+        let (dir, name) = SourceDir::of_file(path)?;
+        let source = SourceFile::open(&dir, &name)?;
+        let files = LogFiles::of(&dir, &name, &source);
+        Ok(file_id(&source)?.is_some() && companions::may_be_log(&files, &source)?)
     };
-    path.is_file() && id().is_some()
+    path.is_file() && is_ours().unwrap_or(false)
 }
 
 /// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, without pages

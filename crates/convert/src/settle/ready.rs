@@ -1,0 +1,107 @@
+//! From the path of a log to all that it takes to settle it. Programs differ in who scans the log for them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::held::{Held, Intent};
+use super::{Log, Plan, Settled, is_settled};
+use h5logfs_core::diagnostic::Diagnostic;
+use h5logfs_core::error::{Error, Result};
+use h5logfs_core::image::Added;
+use h5logfs_core::scan::{Scanner, Settings, scan_file};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+
+/// How a log is read that is to be settled.
+#[derive(Debug)]
+pub struct How<'a> {
+    /// Makes its objects.
+    pub scanner: &'a dyn Scanner,
+    /// The user's options.
+    pub settings: Settings,
+    /// For what is known of it, and for chunks in the making.
+    pub memory: MemoryLimits,
+}
+
+/// A log that is ready to be settled.
+#[derive(Debug)]
+pub struct Ready {
+    log: Log,
+    view: Arc<View>,
+    image: Added,
+    plan: Plan,
+    notes: Vec<Diagnostic>,
+}
+
+impl Ready {
+    /// The log at `path`; symbolic links are followed. `None` for a file that is settled already. Fails with the reason
+    /// where it cannot be settled. With [`Intent::Change`] it is locked from now on.
+    pub fn of(path: &Path, intent: Intent, how: How<'_>) -> Result<Option<Self>> {
+        let log = Log::new(Held::open(path, intent)?, intent)?;
+        let held = log.held();
+        let settings = Settings {
+            image_at: Some(log.image_at()),
+            ..how.settings
+        };
+        let budget = Arc::new(Budget::new(how.memory));
+        let task = budget.task(None);
+        let scanned = scan_file(&task, how.scanner, held.dir(), held.name(), &settings);
+        let mut snapshot = match scanned {
+            Err(Error::NotALog { .. }) if is_settled(held)? => return Ok(None),
+            Err(Error::NotALog { .. }) => {
+                return Err(held.refused("it is an ordinary HDF5 file already"));
+            }
+            scanned => scanned?.into_parts().0,
+        };
+        let image = log.take_image(&mut snapshot)?;
+        let notes = snapshot.diagnostics.clone();
+        let view = View::open(held.dir(), snapshot, budget, None)?;
+        let plan = log.plan(&view)?;
+        Ok(Some(Ready {
+            log,
+            view,
+            image,
+            plan,
+            notes,
+        }))
+    }
+
+    /// The log as it reads.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What becomes of its chunks.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What a user should know of the file that it becomes.
+    pub fn notes(&self) -> &[Diagnostic] {
+        &self.notes
+    }
+
+    /// Bytes by which the file grows at most.
+    pub fn growth(&self) -> u64 {
+        self.log.growth(&self.image, &self.plan)
+    }
+
+    /// Settles the log. `progress` is told how many bytes of [`Plan::bytes`] were appended. Where this fails, the file is
+    /// the log that it was, unless the error says otherwise.
+    pub fn settle(self, progress: &dyn Fn(u64)) -> Result<Settled> {
+        self.log.settle(&self.view, self.image, self.plan, progress)
+    }
+}
+
+/// Settles the log at `path` for the program that has just closed it, as `h5logfs settle` does without options.
+pub fn settle(path: &Path, scanner: &dyn Scanner) -> Result<()> {
+    let how = How {
+        scanner,
+        settings: Settings::default(),
+        memory: MemoryLimits::default(),
+    };
+    match Ready::of(path, Intent::Change, how)? {
+        Some(ready) => ready.settle(&|_| ()).map(drop),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! The option `settle` of the connector: the close leaves an ordinary HDF5 file, or the log and words that say why.
+//! `random.rs` compares files of random programs.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::PROGRAM;
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::hosts::Hdf5;
+use crate::common::mpirun::Job;
+use crate::common::readers::{Python, said};
+use crate::common::settled::{is_silent, settle_by_command};
+
+/// Makes a file with datasets whose chunks stay in their place, and others.
+const MAKE: &str = "
+import fcntl, resource, sys
+import h5py, numpy as np
+path, hindrance = sys.argv[1:]
+with h5py.File(path, 'w') as f:
+    whole = f.create_dataset('whole', (100, 50), 'f8', chunks=(10, 50))
+    for row in range(0, 100, 10):
+        whole[row:row + 10] = row
+    packed = f.create_dataset('group/packed', (100, 50), 'f8', chunks=(10, 50), compression='gzip')
+    packed[5:95] = np.arange(50)
+    f.create_dataset('rows', (0,), 'i4', maxshape=(None,), chunks=(8,)).resize((20,))
+    f['rows'][:] = range(20)
+    f['text'], f.attrs['x'] = 'text', 1
+    f.flush()
+    if hindrance == 'lock':
+        lock = open(path)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    if hindrance.isdigit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(hindrance), resource.RLIM_INFINITY))
+";
+
+/// Runs the program with these options of the connector.
+fn make(connector: &Connector, options: &str, path: &Path, hindrance: &str) -> Option<Output> {
+    let python = Python::new()?.with_variables(connector.used_as(options));
+    let mut command = python.command();
+    command.args(["-c", MAKE]).arg(path).arg(hindrance);
+    Some(command.output().unwrap())
+}
+
+#[test]
+fn a_close_settles_the_file() {
+    let (connector, driver) = (Connector::new(), Driver::new());
+    let dir = tempfile::tempdir().unwrap();
+    let (log, file) = (dir.path().join("log.h5"), dir.path().join("file.h5"));
+    for (path, options) in [(&log, "h5logfs"), (&file, "h5logfs settle=yes")] {
+        let Some(made) = make(&connector, options, path, "none") else {
+            return;
+        };
+        assert!(
+            made.status.success() && made.stderr.is_empty(),
+            "{}",
+            said(&made)
+        );
+    }
+    assert!(settle_by_command(&file).contains("settled already"));
+    is_silent(&file).unwrap();
+    let view = dir.path().join("view.h5");
+    let mut export = Command::new(PROGRAM);
+    let exported = export.arg("export").args([&log, &view]).output().unwrap();
+    assert!(exported.status.success(), "{}", said(&exported));
+    for python in Python::all() {
+        python.same(&file, &view).unwrap();
+    }
+    // Programs with the connector or the driver read and write it as any other file.
+    let change = "
+import sys, h5py
+path = sys.argv[1]
+with h5py.File(path) as f:
+    assert f['rows'][19] == 19
+if len(sys.argv) > 2:
+    with h5py.File(path, 'r+') as f:
+        f['rows'].resize((40,))
+        f['rows'][20:] = 7
+        f['new'] = [1, 2]
+    with h5py.File(path) as f:
+        assert f['rows'][19:21].tolist() == [19, 7] and f['whole'][99, 0] == 90
+";
+    let Some(python) = Python::new() else { return };
+    let by_driver = python.with_variables(driver.used());
+    by_driver.run(change, &[&file]);
+    let by_connector = python.with_variables(connector.used());
+    by_connector.run(change, &[&file, Path::new("write")]);
+    let read = "import sys, h5py; print(h5py.File(sys.argv[1])['rows'][:].sum())";
+    assert_eq!(python.run(read, &[&file]).trim(), "330");
+}
+
+#[test]
+fn a_log_that_cannot_be_settled_stays_a_log() {
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
+    if make(&connector, "h5logfs", &log, "none").is_none() {
+        return;
+    }
+    // No file gets longer than the log.
+    let most = (log.metadata().unwrap().len() + 64).to_string();
+    let locked = "another program has it open, as its lock shows";
+    let killed = "the program that closes it was killed by signal 25";
+    for (hindrance, words) in [("lock", locked), (&most, killed)] {
+        let path = dir.path().join(hindrance);
+        let Some(made) = make(&connector, "h5logfs settle=yes", &path, hindrance) else {
+            return;
+        };
+        let said = said(&made);
+        let name = path.display();
+        let first = format!("h5logfs: {name}: closed, but not settled: {words}");
+        let last = format!("The log is whole, and `h5logfs settle {name}` can be run later");
+        assert!(made.status.success(), "{said}");
+        assert!(said.contains(&first) && said.contains(&last), "{said}");
+        assert!(settle_by_command(&path).contains(": settled: "));
+        let read = "import sys, h5py; print(h5py.File(sys.argv[1])['rows'][:].sum())";
+        for python in Python::all() {
+            assert_eq!(python.run(read, &[&path]).trim(), "190");
+        }
+    }
+    let path = dir.path().join("parts.h5");
+    let options = "h5logfs settle=yes;subfiles=2";
+    let Some(made) = make(&connector, options, &path, "none") else {
+        return;
+    };
+    assert!(!made.status.success(), "made");
+    let words = "the option `settle` is for a log in one file";
+    assert!(said(&made).contains(words), "{}", said(&made));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+/// The first rank settles the file of all.
+#[test]
+fn the_file_of_several_ranks_is_settled() {
+    let (connector, Some(hdf5)) = (Connector::new(), Hdf5::find()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    for ranks in [2, 4] {
+        let mut mpirun = Command::new("mpirun");
+        mpirun
+            .args(["-n", &ranks.to_string()])
+            .arg(hdf5.compiled("connector", "flushes"))
+            .args([path.as_path(), dir.path()])
+            // They close the file once.
+            .args(["7", "7"])
+            .envs(connector.used_as("h5logfs settle=yes"));
+        Job::launch(mpirun).succeed();
+        assert!(settle_by_command(&path).contains("settled already"));
+        is_silent(&path).unwrap();
+        for python in Python::all() {
+            let shown = python.tool("flushes.py").arg(&path).output().unwrap();
+            assert_eq!(said(&shown), "7\n");
+        }
+    }
+}
