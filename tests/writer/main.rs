@@ -7,6 +7,7 @@ mod common;
 const COMPACT_MPI: &str = env!("CARGO_BIN_EXE_h5logfs-compact-mpi");
 
 mod capi;
+mod collectives;
 mod compact;
 mod creation;
 mod examples;
