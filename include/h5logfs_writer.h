@@ -235,6 +235,12 @@ typedef struct h5logfs_options {
      * subfiles. 0 (default): the file is a log.
      */
     int settle;
+    /**
+     * 1: each extent has a checksum of its data. While the log is not closed, readers on other nodes then show
+     * a flush when they see all of it, and the one before until then: for file systems that show late what
+     * other nodes write, such as NFS. 0 (default): no checksums.
+     */
+    int64_t checksums;
 } h5logfs_options;
 
 /**

@@ -57,6 +57,11 @@ fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
         ("MPI_File_write_at", raw(false)),
         ("writer", writer(|_| (), false)),
         ("writer, lent data", writer(|_| (), true)),
+        ("writer, checksums", writer(|o| o.checksums = true, false)),
+        (
+            "writer, lent data, checksums",
+            writer(|o| o.checksums = true, true),
+        ),
         ("writer, collective", writer(|o| o.collective = true, false)),
         (
             "writer, a subfile a rank",

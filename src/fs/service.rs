@@ -303,7 +303,7 @@ impl Service {
             }
             Ok(Lookup::Known(_)) => stats.opens_of_plain_files.count(),
             // The kernel looks the file up again.
-            Err(error) if is_stale(error) => {}
+            Err(error) if error.is_stale() => {}
             Err(_) => stats.failed_opens.count(),
         }
         stats.open_time.record(start.elapsed());
@@ -616,10 +616,6 @@ fn asked_by(user: Option<u32>) {
     if let Some(user) = user.filter(|user| !is_administrator(*user)) {
         messages::asked_by(user);
     }
-}
-
-fn is_stale(error: &Error) -> bool {
-    matches!(error, Error::Io { cause, .. } if Os::from_io_error(cause) == Some(Os::STALE))
 }
 
 fn is_gone(error: &Error) -> bool {

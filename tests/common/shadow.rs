@@ -77,7 +77,7 @@ impl ShadowLog {
             ..Header::new(&ID, 1, 0, 0)
         };
         let ends = vec![end];
-        let commit = Line::Commit(Commit { flush, ends });
+        let commit = Line::Commit(Commit::new(flush, ends));
         let lines = [begin, vec![commit]].concat();
         let journal = Journal::create_with(&path_of(path), &header, &lines, true).unwrap();
         let mut data = fs::read(path).unwrap();
@@ -139,6 +139,7 @@ impl ShadowLog {
             entries: entries.len() as u64,
             data: bytes.len() as u64,
             entries_crc: extent::crc32(&entries),
+            seal: None,
         };
         data.extend(header.to_bytes());
         data.extend(entries);
@@ -148,10 +149,8 @@ impl ShadowLog {
 
     pub fn flush(&mut self) {
         self.flush += 1;
-        self.lines.push(Line::Commit(Commit {
-            flush: self.flush,
-            ends: self.ends(),
-        }));
+        self.lines
+            .push(Line::Commit(Commit::new(self.flush, self.ends())));
         let lines = std::mem::take(&mut self.lines);
         self.journal.append_lines(&lines, false).unwrap();
     }

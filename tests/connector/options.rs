@@ -63,6 +63,7 @@ fn a_bad_option_in_the_environment_is_told() {
         ("H5LOGFS_SHARE_SELECTIONS", "maybe"),
         ("H5LOGFS_ENCODE_SELECTIONS", "2"),
         ("H5LOGFS_SETTLE", "later"),
+        ("H5LOGFS_CHECKSUMS", "on"),
     ] {
         let mut variables = connector.used();
         variables.push((variable, value.into()));

@@ -48,7 +48,7 @@ fn with_journal(path: &Path, flushes: u64) {
     let mut journal = Journal::create(&path_of(path), &header, false).unwrap();
     let commit = |flush| {
         let ends = vec![extent::FRONT];
-        Line::Commit(Commit { flush, ends })
+        Line::Commit(Commit::new(flush, ends))
     };
     let lines: Vec<Line> = (1..=flushes).map(commit).collect();
     journal.append_lines(&lines, false).unwrap();

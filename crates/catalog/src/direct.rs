@@ -148,6 +148,7 @@ fn of_log<T>(
     for _ in 1..SCAN_ATTEMPTS {
         match once() {
             Err(Error::Changed { .. }) => {}
+            Err(error) if error.is_stale() => {}
             outcome => return outcome,
         }
     }

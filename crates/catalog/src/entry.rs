@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Presented;
+use h5logfs_core::diagnostic::Severity;
 use h5logfs_core::error::Error;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
@@ -23,6 +24,9 @@ use h5logfs_core::view::cache::Generation;
 /// How long a failure is remembered. Many readers of a broken file cause one scan in this time. A file whose
 /// cause is mended elsewhere, such as by a subfile that arrives late, is tried again after it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a log counts of which not all can be seen yet. What is missing comes without a change of any time or size.
+const LATE_LIFETIME: Duration = Duration::from_secs(1);
 
 /// How long a comparison of all files of a log counts when only hidden names are asked for. A listing asks for
 /// each file of the log, and would compare all of them each time.
@@ -54,6 +58,8 @@ pub struct CatalogEntry {
     /// Of a view: the names in the directory of the main file that lead to other files of the log, and are not listed.
     pub hidden: HashSet<OsString>,
     pub presented: Presented,
+    /// How long the entry counts for files that have not changed; `None`: always.
+    lifetime: Option<Duration>,
     /// The system refused an operation, which says nothing about the file. The next request tries again.
     is_transient: bool,
     since: Instant,
@@ -83,6 +89,7 @@ impl CatalogEntry {
             files,
             companions: companions.companions.map(Mutex::new),
             hidden,
+            lifetime: None,
             is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
             presented,
             since,
@@ -134,7 +141,22 @@ impl CatalogEntry {
             len: view.len(),
             grows: snapshot.journal.is_some(),
         };
-        Self::new(since, files, companions, presented, Arc::downgrade(view))
+        let is_lost = || {
+            snapshot
+                .diagnostics
+                .iter()
+                .any(|d| d.severity > Severity::Note)
+        };
+        CatalogEntry {
+            lifetime: snapshot.is_late.then(|| {
+                if is_lost() {
+                    FAILURE_LIFETIME
+                } else {
+                    LATE_LIFETIME
+                }
+            }),
+            ..Self::new(since, files, companions, presented, Arc::downgrade(view))
+        }
     }
 
     /// Generation and length of the view of a closed log, if `snapshot` is of the same state of the same files. Two scans
@@ -175,7 +197,9 @@ impl CatalogEntry {
             // A file that kills a worker is not scanned again until it changes.
             Presented::Broken(e) if matches!(**e, Error::ScanDied { .. }) => true,
             Presented::Broken(_) => !self.is_transient && self.since.elapsed() <= FAILURE_LIFETIME,
-            _ => true,
+            _ => self
+                .lifetime
+                .is_none_or(|lifetime| self.since.elapsed() <= lifetime),
         }
     }
 

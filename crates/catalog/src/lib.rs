@@ -135,9 +135,9 @@ pub enum Presented {
 }
 
 impl Presented {
-    /// Whether the file changed while it was scanned.
+    /// Whether the file changed while it was scanned, or another one took its place.
     fn has_changed(&self) -> bool {
-        matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }))
+        matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }) || e.is_stale())
     }
 }
 
@@ -427,6 +427,7 @@ impl Catalog {
     fn current(&self, relative: &Path, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
         let entry = self.entries.get(relative)?;
         if !entry.is_valid() {
+            self.supersede(relative, &entry);
             return None;
         }
         let is_unchanged = |file: &Source| {

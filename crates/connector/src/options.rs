@@ -38,7 +38,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -101,6 +101,14 @@ const ROWS: [Row; 7] = [
         variable: "H5LOGFS_SETTLE",
         set: |options, value| {
             options.output.settle = yes_or_no(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "checksums",
+        variable: "H5LOGFS_CHECKSUMS",
+        set: |options, value| {
+            options.output.checksums = yes_or_no(value)?;
             Ok(())
         },
     },

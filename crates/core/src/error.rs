@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -108,6 +110,15 @@ impl Error {
             path: path.into(),
             reason: reason.to_string(),
         }
+    }
+
+    /// Whether a file server knows an open file no longer, for example because another node has removed or replaced it. To
+    /// open the path again may help.
+    pub fn is_stale(&self) -> bool {
+        let Error::Io { cause, .. } = self else {
+            return false;
+        };
+        Errno::from_io_error(cause) == Some(Errno::STALE)
     }
 
     /// The same error with short texts, for a cache: reasons may quote a file, at any length.

@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub journal: Option<Source>,
     /// The number of complete flushes of a log that was not closed.
     pub flushes: u64,
+    /// The journal has more than can be seen of the log: a file system may show late what another node has written.
+    pub is_late: bool,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// Where the record tables and the data of the log lie.
@@ -439,6 +441,7 @@ mod tests {
             sources: vec![source.clone(), source],
             journal: None,
             flushes: 0,
+            is_late: false,
             user_block: 3,
             image: vec![8; 1000],
             datasets,

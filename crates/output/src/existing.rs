@@ -452,7 +452,7 @@ mod tests {
                 Journal::create(&journal::path_of(&self.log()), &header, false).unwrap();
             for flush in 1..=flushes {
                 let ends = vec![FRONT + flush];
-                let commit = Line::Commit(Commit { flush, ends });
+                let commit = Line::Commit(Commit::new(flush, ends));
                 journal.append_lines(&[commit], false).unwrap();
             }
             journal

@@ -1,6 +1,7 @@
 //! The files of a log: creates them, places and writes flushes, and keeps the journal.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
-use h5logfs_core::journal::extent::{ExtentHeader, FRONT, MOST_EXTENTS, check_id, crc32};
+use h5logfs_core::journal::extent::{
+    ExtentHeader, FRONT, MOST_EXTENTS, Seal, check_id, crc32, data_sum,
+};
 use h5logfs_core::journal::{
     self, Append, Commit, FileId, Header, HeldFile, Job, Journal, Line, Recorded,
 };
@@ -47,6 +50,23 @@ pub struct Files {
     /// On the first rank only.
     journal: Option<Journal>,
     spill: Spill,
+    /// The extents of this rank since the last flush; `None` where extents have no seals.
+    tags: Option<Tags>,
+}
+
+/// The tags of the extents of a rank that the next commit is about.
+#[derive(Debug, Default)]
+struct Tags {
+    /// The sum of those that were spilled.
+    spilled: u64,
+    /// What this rank adds to the commit: on the last rank of a data file the sum over all of them, on others nothing.
+    total: u64,
+}
+
+impl Tags {
+    fn of(options: &Options) -> Option<Self> {
+        options.checksums.then(Tags::default)
+    }
 }
 
 type StringResult<T = ()> = std::result::Result<T, String>;
@@ -117,6 +137,7 @@ impl Files {
             is_first: true,
             journal,
             spill: Spill::default(),
+            tags: Tags::of(options),
         })
     }
 
@@ -200,6 +221,7 @@ impl Files {
             is_first: true,
             journal,
             spill: Spill::default(),
+            tags: Tags::of(options),
         })
     }
 
@@ -227,7 +249,8 @@ impl Files {
     /// Fails if one more flush would exceed the limits of readers.
     fn check_room(&self) -> StringResult {
         let extents = (self.flushes + 1).saturating_mul(u64::from(self.file_ranks.size()));
-        let ends = (self.flushes + 1).saturating_mul(self.ends.len() as u64);
+        let numbers = self.ends.len() * if self.tags.is_some() { 2 } else { 1 };
+        let ends = (self.flushes + 1).saturating_mul(numbers as u64);
         if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
             return Err(format!(
                 "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
@@ -255,17 +278,22 @@ impl Files {
         let about = |e: io::Error| format!("{}: {e}", self.data_path.display());
         let offset = self.spill.place(self.end(), len).map_err(about)?;
         section.set_base(offset + ExtentHeader::SIZE + entries);
-        let header = extent_header(rank, self.flushes + 1, section, data_len).to_bytes();
+        let header = extent_header(rank, self.flushes + 1, section, data_len);
+        let seal = self.tags.is_some().then(|| seal(data));
+        let bytes = ExtentHeader { seal, ..header }.to_bytes();
         let gap = extent_header(
             rank,
             self.flushes + 1,
             &Section::new(false, false),
             len - ExtentHeader::SIZE,
         );
-        let mut pieces: Vec<&[u8]> = vec![&header, section.pending()];
+        let mut pieces: Vec<&[u8]> = vec![&bytes, section.pending()];
         pieces.extend(data);
         let written = self.spill.write(offset, &pieces, &gap.to_bytes());
         written.map_err(about)?;
+        if let Some((tags, seal)) = self.tags.as_mut().zip(seal) {
+            tags.spilled = tags.spilled.wrapping_add(seal.tag);
+        }
         section.set_flushed();
         Ok(())
     }
@@ -324,7 +352,8 @@ impl Files {
         };
         let waiting = self.spill.waiting();
         let closed_gaps = self.spill.close_gaps();
-        let offset = self.place(waiting + len);
+        let seal = (self.tags.is_some() && len > 0).then(|| seal(pieces));
+        let offset = self.place(waiting + len, seal.map_or(0, |seal| seal.tag));
         let moved = self.spill.move_to(offset);
         let offset = offset + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
@@ -332,7 +361,8 @@ impl Files {
             // What this rank spills next lies in another file than these entries.
             section.forget_selections();
         }
-        let header = extent_header(rank, self.flushes + 1, section, data).to_bytes();
+        let header = extent_header(rank, self.flushes + 1, section, data);
+        let header = ExtentHeader { seal, ..header }.to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
         if len > 0 {
             extent.extend([&header[..], section.pending()]);
@@ -366,9 +396,21 @@ impl Files {
         }
     }
 
-    /// The offset in the data file for `len` bytes of this rank. Collective.
-    fn place(&self, len: u64) -> u64 {
-        self.begin_of_flush() + self.file_ranks.sum_before(len)
+    /// The offset in the data file for `len` bytes of this rank, with an extent of this tag. Collective.
+    fn place(&mut self, len: u64, tag: u64) -> u64 {
+        let begin = self.begin_of_flush();
+        let Some(tags) = &mut self.tags else {
+            return begin + self.file_ranks.sum_before(len);
+        };
+        let own = tags.spilled.wrapping_add(tag);
+        let sums = self.file_ranks.sums_before(&[len, own]);
+        let is_last = self.file_ranks.rank() + 1 == self.file_ranks.size();
+        tags.total = if is_last {
+            sums[1].wrapping_add(own)
+        } else {
+            0
+        };
+        begin + sums[0]
     }
 
     /// The end of what is flushed, and of what ranks have spilled since. Collective where ranks may spill.
@@ -379,10 +421,21 @@ impl Files {
         self.file_ranks.largest(self.end().max(self.spill.end()))
     }
 
-    /// The ends of the data files if this rank's file ends at `end`. Other ranks may know larger ends.
+    /// The ends of the data files if this rank's file ends at `end`, and behind them the sums of tags where extents have
+    /// seals. Other ranks may know larger numbers: those of a flush are the largest ones.
     pub fn ends_with(&self, end: u64) -> Vec<u64> {
         let mut ends = self.ends.clone();
         ends[self.file_number] = end;
+        if let Some(tags) = &self.tags {
+            let sum = |number| {
+                if number == self.file_number {
+                    tags.total
+                } else {
+                    0
+                }
+            };
+            ends.extend((0..self.ends.len()).map(sum));
+        }
         ends
     }
 
@@ -398,15 +451,18 @@ impl Files {
         written.and(synced).map_err(about)
     }
 
-    /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`. Only the first rank
-    /// has anything to do.
+    /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`: see
+    /// [`Files::ends_with`]. Only the first rank has anything to do.
     pub fn commit(&mut self, ends: &[u64], mut lines: Vec<Line>, fsync: Fsync) -> StringResult {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
-        let ends = ends.to_vec();
-        let flush = self.flushes + 1;
-        lines.push(Line::Commit(Commit { flush, ends }));
+        let (ends, tags) = ends.split_at(self.ends.len());
+        lines.push(Line::Commit(Commit {
+            flush: self.flushes + 1,
+            ends: ends.to_vec(),
+            tags: tags.to_vec(),
+        }));
         let sync_now = fsync == Fsync::Flush;
         // The journal is useless if its name, or that of a data file, gets lost.
         if sync_now && self.is_first {
@@ -417,8 +473,12 @@ impl Files {
     }
 
     /// Takes note of a committed flush.
-    pub fn set_committed(&mut self, ends: Vec<u64>) {
+    pub fn set_committed(&mut self, mut ends: Vec<u64>) {
+        ends.truncate(self.ends.len());
         self.ends = ends;
+        if let Some(tags) = &mut self.tags {
+            *tags = Tags::default();
+        }
         self.flushes += 1;
         self.is_first = false;
         self.spill.set_committed();
@@ -554,6 +614,16 @@ fn extent_header(rank: u32, flush: u64, section: &Section, data: u64) -> ExtentH
         entries: pending.len() as u64,
         data,
         entries_crc: crc32(pending),
+        seal: None,
+    }
+}
+
+/// The seal of an extent with these data.
+fn seal(data: &[&[u8]]) -> Seal {
+    Seal {
+        data: data_sum(data),
+        // Each has other random keys.
+        tag: RandomState::new().hash_one(0u8),
     }
 }
 
@@ -698,9 +768,11 @@ mod tests {
     use crate::entries::DatasetInfo;
     use h5logfs_core::journal::extent::sections;
     use h5logfs_core::journal::of_file;
+    use h5logfs_core::journal::visible::first_unseen;
     use h5logfs_core::log::log_files::LogFiles;
     use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::log::source_file::SourceFile;
+    use std::os::unix::fs::FileExt;
 
     /// Logs four bytes, and writes them now or with the next flush.
     fn log(files: &mut Files, section: &mut Section, spill: bool) -> Vec<u8> {
@@ -766,5 +838,39 @@ mod tests {
         let again = Files::append(&path, &ranks, &options, base);
         let refused = again.err().unwrap().to_string();
         assert!(refused.contains("another job writes it"), "{refused}");
+    }
+
+    #[test]
+    fn a_commit_is_about_the_extents_of_its_flush() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.h5");
+        let options = Options {
+            checksums: true,
+            ..Options::default()
+        };
+        let mut files = Files::create(&path, &Ranks::one(), &options).unwrap();
+        files.allow_spill().unwrap();
+        let mut section = Section::new(true, true);
+        let seen = || {
+            let (recorded, file) = recorded(&path);
+            assert_eq!(recorded.commits.last().unwrap().tags.len(), 1);
+            first_unseen(&recorded, &[file], u64::MAX)
+        };
+        log(&mut files, &mut section, true);
+        let data = log(&mut files, &mut section, false);
+        // An attempt that fails.
+        let written = files.write_extent(0, &mut section, Some(&[&data]), Fsync::None);
+        written.written.unwrap();
+        files.cut();
+        flush(&mut files, &mut section, &data);
+        assert_eq!(seen(), None);
+        let data = log(&mut files, &mut section, false);
+        flush(&mut files, &mut section, &data);
+        // Nothing is a flush, too.
+        flush(&mut files, &mut section, &[]);
+        assert_eq!(seen(), None);
+        let end = files.end();
+        files.local().write_all_at(&[8], end - 1).unwrap();
+        assert_eq!(seen().map(|unseen| unseen.flush), Some(2));
     }
 }

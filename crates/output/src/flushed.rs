@@ -169,6 +169,7 @@ mod tests {
                 entries: entries.len() as u64,
                 data: 3,
                 entries_crc: crc32(entries),
+                seal: None,
             };
             file.write_all(&header.to_bytes()).unwrap();
             file.write_all(entries).unwrap();

@@ -52,6 +52,10 @@ pub struct Options {
     /// When the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it, and the
     /// others wait. It waits until the file is on the disk, whatever `fsync` says. Not with subfiles.
     pub settle: bool,
+    /// Give each extent a checksum of its data. While the log is not closed, readers on other nodes then show a flush when
+    /// they see all of it, and the one before until then. For file systems that show late what other nodes write, such as
+    /// NFS.
+    pub checksums: bool,
     /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
@@ -68,6 +72,7 @@ impl Default for Options {
             fsync: Fsync::Close,
             collective: false,
             settle: false,
+            checksums: false,
             hints: Vec::new(),
         }
     }
@@ -75,7 +80,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 10] {
+    pub fn texts(&self) -> [(&'static str, String); 11] {
         let Options {
             overwrite,
             discard_unclosed,
@@ -86,6 +91,7 @@ impl Options {
             fsync,
             collective,
             settle,
+            checksums,
             hints,
         } = self;
         [
@@ -98,6 +104,7 @@ impl Options {
             ("fsync", format!("{fsync:?}")),
             ("collective", collective.to_string()),
             ("settle", settle.to_string()),
+            ("checksums", checksums.to_string()),
             ("hints", format!("{hints:?}")),
         ]
     }

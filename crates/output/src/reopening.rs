@@ -96,10 +96,7 @@ impl Prepared {
             mut lines,
             ..
         } = self.base;
-        lines.push(Line::Commit(Commit {
-            flush,
-            ends: ends.clone(),
-        }));
+        lines.push(Line::Commit(Commit::new(flush, ends.clone())));
         let replace = self.existing.has_journal();
         let journal_path = journal::path_of(&self.path);
         let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);

@@ -202,6 +202,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         sources,
         journal: None,
         flushes: 0,
+        is_late: false,
         user_block,
         image: shown.image,
         image_at: settings.image_at,

@@ -1,6 +1,8 @@
 //! A log that was not closed, or is still written: has its objects in memory, from the definitions or the shadow in the
 //! journal, and walks them like those of any other log.
 
+use std::time::{Duration, SystemTime};
+
 use super::layout_objects::LayoutObjects;
 use super::logvol::LogVolObjects;
 use super::shadow::ShadowObjects;
@@ -11,29 +13,39 @@ use crate::hdf5_sys as h5;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
-use h5logfs_core::journal::{Recorded, Torn};
+use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
+use h5logfs_core::journal::{Cause, Recorded, Torn};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::{self, Extent};
 use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::scan::incomplete::{self, INCOMPLETE};
 use h5logfs_core::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_core::snapshot::{Snapshot, Source};
 
-/// Scans the log up to its last complete flush.
+/// Scans the log up to its last complete flush of which all can be seen.
 pub fn scan(
     request: ScanRequest<'_>,
     master: SourceFile,
     journal_place: SourcePath,
-    mut journal: Recorded,
+    journal: Recorded,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
     let bad = |e: String| Error::bad_file(&path, e);
     let mut diagnostics = Vec::new();
+    let is_recent = is_recent(&journal.identity);
+    let Seen {
+        mut journal,
+        unseen,
+    } = Seen::of(request, &master, &journal_place, journal)?;
     diagnostics.push(state(&journal));
-    diagnostics.extend(journal.torn.map(torn));
+    let late = unseen.map(|unseen| not_seen(&unseen, is_recent));
+    let hole = journal.torn.filter(|torn| torn.cause == Cause::Missing);
+    let is_late = late.is_some() || hole.is_some();
+    diagnostics.extend(late);
+    diagnostics.extend(journal.torn.map(|found| torn(found, is_recent)));
     let objects = Objects::of(&mut journal).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
@@ -64,6 +76,7 @@ pub fn scan(
             arrangement: Arrangement::Whole,
         }),
         flushes: journal.flushes(),
+        is_late,
         user_block: 0,
         image: shown.image,
         image_at: None,
@@ -119,14 +132,100 @@ fn state(journal: &Recorded) -> Diagnostic {
     Diagnostic::note(text)
 }
 
-/// What is to be said about a line that is not valid. A flush that did not return is no loss.
-fn torn(torn: Torn) -> Diagnostic {
-    let severity = if torn.hides_flushes() {
+/// What is to be said about a line that is not valid. A flush that did not return is no loss, and what is not there yet
+/// may come.
+fn torn(torn: Torn, is_recent: bool) -> Diagnostic {
+    let may_come = torn.cause == Cause::Missing && is_recent;
+    let severity = if torn.hides_flushes() && !may_come {
         Severity::Lost
     } else {
         Severity::Note
     };
     Diagnostic::new(severity, torn.to_string())
+}
+
+/// What is to be said about a flush that cannot be seen wholly.
+fn not_seen(unseen: &Unseen, is_recent: bool) -> Diagnostic {
+    let Unseen { flush, reason } = unseen;
+    let (severity, why) = if is_recent {
+        (
+            Severity::Note,
+            "The file system may show late what other nodes write",
+        )
+    } else {
+        (
+            Severity::Lost,
+            "The last flush is so long ago that it is damaged, rather than late",
+        )
+    };
+    let what = format!("not all of flush {flush} can be read here: {reason}. {why}");
+    Diagnostic::new(severity, what)
+}
+
+/// How long a file system may take to show what another node has written. Those that wait longest keep attributes for a
+/// minute, and nodes write their pages back within another one.
+const LATEST: Duration = Duration::from_secs(600);
+
+/// Whether a journal was changed so short a time ago that not all nodes need see it. The clocks of nodes differ, so a time
+/// to come is recent.
+fn is_recent(journal: &Identity) -> bool {
+    let seconds = u64::try_from(journal.modified.0).unwrap_or(0);
+    let age = (SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+        .and_then(|modified| modified.elapsed().ok());
+    age.is_none_or(|age| age < LATEST)
+}
+
+/// The journal up to the last flush that can be seen wholly.
+struct Seen {
+    journal: Recorded,
+    unseen: Option<Unseen>,
+}
+
+impl Seen {
+    fn of(
+        request: ScanRequest<'_>,
+        master: &SourceFile,
+        place: &SourcePath,
+        journal: Recorded,
+    ) -> Result<Self> {
+        let unseen = if is_sealed(&journal) {
+            let files = sealed_files(request, master, &journal)?;
+            first_unseen(&journal, &files, MOST_DATA)
+        } else {
+            None
+        };
+        let Some(unseen) = unseen else {
+            return Ok(Seen {
+                journal,
+                unseen: None,
+            });
+        };
+        let files = LogFiles::of(request.dir, request.relative, master);
+        let before = Recorded::read_until(&files.open(place)?, unseen.flush.saturating_sub(1))?;
+        Ok(Seen {
+            // What was read first decides whether the journal has changed.
+            journal: Recorded {
+                identity: journal.identity,
+                torn: journal.torn,
+                ..before
+            },
+            unseen: Some(unseen),
+        })
+    }
+}
+
+/// The data files, opened once more: those of the view show only what a view needs of them.
+fn sealed_files(
+    request: ScanRequest<'_>,
+    master: &SourceFile,
+    journal: &Recorded,
+) -> Result<Vec<SourceFile>> {
+    let files = LogFiles::of(request.dir, request.relative, master);
+    let subfiles = journal.header.subfiles_of(&files)?;
+    if subfiles.is_empty() {
+        return Ok(vec![SourceFile::open(request.dir, request.relative)?]);
+    }
+    subfiles.iter().map(|place| files.open(place)).collect()
 }
 
 /// Adds the attribute that says what is missing. A program's own attribute of this name has another one in the

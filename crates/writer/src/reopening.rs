@@ -84,7 +84,7 @@ mod tests {
         let path = dir.path().join("journal");
         let mut lines = image_lines(&[], &[1; 10]).unwrap();
         let ends = vec![9000];
-        lines.push(Line::Commit(Commit { flush: 1, ends }));
+        lines.push(Line::Commit(Commit::new(1, ends)));
         let header = Header::new(&FileId([7; 16]), 1, 0, 0);
         Journal::create_with(&path, &header, &lines, false).unwrap();
         let (below, name) = SourceDir::of_file(&path).unwrap();

@@ -134,6 +134,7 @@ fn options(program: &Program) -> Options {
             _ => Fsync::None,
         },
         collective: program.seed.is_multiple_of(3),
+        checksums: program.seed.is_multiple_of(2),
         hints: if program.seed.is_multiple_of(5) {
             vec![("cb_nodes".into(), "1".into())]
         } else {

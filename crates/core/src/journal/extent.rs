@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::FileId;
 use crate::diagnostic::Diagnostic;
@@ -52,6 +53,14 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     Ok(bytes == *UNCLOSED)
 }
 
+/// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.
+pub fn is_hollow(file: &SourceFile) -> Result<bool> {
+    let mut bytes = [1; UNCLOSED.len()];
+    let len = file.len().min(bytes.len() as u64) as usize;
+    file.read_exact_at(&mut bytes[..len], 0)?;
+    Ok(len > 0 && bytes[..len].iter().all(|byte| *byte == 0))
+}
+
 /// The identifier of a file; `None` where this writer did not make it.
 pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
     let mut bytes = [0; 32];
@@ -89,12 +98,26 @@ pub struct ExtentHeader {
     pub data: u64,
     /// CRC-32 of the entries.
     pub entries_crc: u32,
+    /// With what a reader tells that all of the extent is there. Not all writers give it.
+    pub seal: Option<Seal>,
+}
+
+/// What tells a whole extent from one that a file system shows in part, or from older bytes in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// [`data_sum`] of the data.
+    pub data: u64,
+    /// A random number. The commit has the sum of those of all extents of a flush, so it is about these extents and no
+    /// others that were in their place before: of a job that died, or of an attempt to flush that failed.
+    pub tag: u64,
 }
 
 impl ExtentHeader {
     /// Bytes of the header.
     pub const SIZE: u64 = 64;
     const MAGIC: &[u8; 8] = b"h5lgxtnt";
+    /// In a header that has a seal.
+    const SEALED: u32 = 1;
 
     /// Bytes of the whole extent; `None` where they overflow.
     pub fn extent(&self) -> Option<u64> {
@@ -110,6 +133,11 @@ impl ExtentHeader {
         bytes[16..24].copy_from_slice(&self.flush.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.entries.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.data.to_le_bytes());
+        if let Some(seal) = self.seal {
+            bytes[40..48].copy_from_slice(&seal.data.to_le_bytes());
+            bytes[48..56].copy_from_slice(&seal.tag.to_le_bytes());
+            bytes[56..60].copy_from_slice(&Self::SEALED.to_le_bytes());
+        }
         let crc = crc32(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -128,6 +156,10 @@ impl ExtentHeader {
             flush: u64_at(16),
             entries: u64_at(24),
             data: u64_at(32),
+            seal: (u32_at(56) & Self::SEALED != 0).then(|| Seal {
+                data: u64_at(40),
+                tag: u64_at(48),
+            }),
         })
     }
 }
@@ -137,6 +169,13 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
     crc.update(bytes);
     crc.sum()
+}
+
+/// The checksum of the data of an extent, which lie in these pieces.
+pub fn data_sum(pieces: &[&[u8]]) -> u64 {
+    let mut sum = Xxh3::new();
+    pieces.iter().for_each(|piece| sum.update(piece));
+    sum.digest()
 }
 
 /// What the extents of a data file hold.
@@ -320,18 +359,82 @@ impl<'a> Extents<'a> {
     }
 }
 
-fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
+/// What a flush adds to a data file, as its commit says.
+#[derive(Debug, Clone)]
+pub struct FlushRange {
+    /// Number of the flush.
+    pub flush: u64,
+    /// Its bytes.
+    pub bytes: Range<u64>,
+    /// The sum of the tags of its extents.
+    pub tags: u64,
+}
+
+/// Fails where not all of a flush is in the file: extents that are not those of the commit, entries or data that do not
+/// match their checksums. Of the data it reads those of extents from the offset `data_from` on.
+pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<(), String> {
+    let flush = range.flush;
+    let mut extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
+    let mut tags = 0u64;
+    while let Some((at, header)) = extents.next()? {
+        let entries = Piece {
+            offset: at + ExtentHeader::SIZE,
+            len: header.entries,
+        };
+        check_entries(file, entries, header.entries_crc)?;
+        let Some(seal) = header.seal else {
+            continue;
+        };
+        tags = tags.wrapping_add(seal.tag);
+        let data = Piece {
+            offset: entries.offset + entries.len,
+            len: header.data,
+        };
+        if at >= data_from {
+            check_data(file, data, seal.data)?;
+        }
+    }
+    if tags == range.tags {
+        Ok(())
+    } else {
+        Err(format!(
+            "the extents from byte {} on are not those of flush {flush}",
+            range.bytes.start
+        ))
+    }
+}
+
+/// Shows `visit` a range of bytes, piece by piece.
+fn each_piece(file: &SourceFile, range: Piece, mut visit: impl FnMut(&[u8])) -> Result<(), String> {
     const STEP: u64 = 1 << 20;
-    let mut sum = Crc::new();
-    let mut buffer = vec![0; STEP.min(piece.len) as usize];
+    let mut buffer = vec![0; STEP.min(range.len) as usize];
     let mut at = 0;
-    while at < piece.len {
-        let part = &mut buffer[..STEP.min(piece.len - at) as usize];
-        let read = file.read_exact_at(part, piece.offset + at);
+    while at < range.len {
+        let part = &mut buffer[..STEP.min(range.len - at) as usize];
+        let read = file.read_exact_at(part, range.offset + at);
         read.map_err(|e| e.to_string())?;
-        sum.update(part);
+        visit(part);
         at += part.len() as u64;
     }
+    Ok(())
+}
+
+fn check_data(file: &SourceFile, data: Piece, wanted: u64) -> Result<(), String> {
+    let mut sum = Xxh3::new();
+    each_piece(file, data, |part| sum.update(part))?;
+    if sum.digest() == wanted {
+        Ok(())
+    } else {
+        Err(format!(
+            "the {} bytes of data at byte {} do not match their checksum",
+            data.len, data.offset
+        ))
+    }
+}
+
+fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
+    let mut sum = Crc::new();
+    each_piece(file, piece, |part| sum.update(part))?;
     if sum.sum() == crc {
         Ok(())
     } else {
@@ -358,6 +461,7 @@ mod tests {
                 entries: entries.len() as u64,
                 data: 5,
                 entries_crc: crc32(entries),
+                seal: None,
             };
             bytes.extend(header.to_bytes());
             bytes.extend_from_slice(entries);
@@ -428,7 +532,20 @@ mod tests {
             entries: 52,
             data: u64::MAX / 2,
             entries_crc: 0xdead_beef,
+            seal: Some(Seal {
+                data: u64::MAX - 7,
+                tag: 1 << 63,
+            }),
         };
+        let unsealed = ExtentHeader {
+            seal: None,
+            ..header
+        };
+        assert_eq!(
+            ExtentHeader::from_bytes(&unsealed.to_bytes()),
+            Some(unsealed)
+        );
+        assert_eq!(unsealed.to_bytes()[40..60], [0; 20]);
         let bytes = header.to_bytes();
         assert_eq!(ExtentHeader::from_bytes(&bytes), Some(header));
         for i in 0..bytes.len() {

@@ -6,6 +6,7 @@
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`state`] describes all of it at once, for an append.
 //! * [`extent`] describes the contents of data files before they are HDF5.
+//! * [`visible`] tells which flushes a file system shows wholly.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
@@ -22,6 +23,7 @@ pub mod scales;
 pub mod shadow;
 pub mod state;
 pub mod value;
+pub mod visible;
 pub mod words;
 
 use std::ffi::OsString;
@@ -174,6 +176,21 @@ pub struct Commit {
     pub flush: u64,
     /// Byte offset at which the log ends in each data file.
     pub ends: Vec<u64>,
+    /// For each data file the sum of the tags of the flush's extents, modulo 2^64. Empty where the writer gives its
+    /// extents no [`Seal`](extent::Seal).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<u64>,
+}
+
+impl Commit {
+    /// A commit of extents without seals.
+    pub fn new(flush: u64, ends: Vec<u64>) -> Self {
+        Commit {
+            flush,
+            ends,
+            tags: Vec::new(),
+        }
+    }
 }
 
 /// Appends the text of a line, with its checksum in front, to `out`. `sum` becomes the checksum of all lines so far.
@@ -336,6 +353,8 @@ pub enum Cause {
     Damaged,
     /// Its checksum is right: a later version of the writer wrote it.
     Unknown,
+    /// It has bytes that were never written, or that the file system does not show yet.
+    Missing,
 }
 
 impl Torn {
@@ -350,6 +369,7 @@ impl Display for Torn {
         let what = match self.cause {
             Cause::Interrupted => "is torn: a flush that did not return",
             Cause::Damaged => "is damaged: flushes that follow it cannot be shown",
+            Cause::Missing => "is not all there: flushes from there on cannot be shown",
             Cause::Unknown => {
                 "is of a kind that only a later version of h5logfs knows: flushes that follow it cannot be shown"
             }
@@ -414,13 +434,15 @@ impl Recorded {
             None => commit.ends.iter().all(|e| *e >= extent::FRONT),
         };
         let files = self.header.data_files() as usize;
-        if Some(commit.flush) != number || commit.ends.len() != files || !grows {
+        let has_tags = commit.tags.is_empty() || commit.tags.len() == files;
+        if Some(commit.flush) != number || commit.ends.len() != files || !has_tags || !grows {
             return Err(format!(
                 "flush {} at {:?} cannot follow",
                 commit.flush, commit.ends
             ));
         }
-        if self.commits.len().saturating_mul(files) > MOST_ENDS {
+        let numbers = commit.ends.len() + commit.tags.len();
+        if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
             return Err("more flushes than can be kept in mind".into());
         }
         for line in pending.drain(..) {
@@ -551,6 +573,8 @@ impl<'a> Lines<'a> {
             let rest = rest.map_err(|e| Error::io(self.source.path(), e))?;
             let cause = match (json, rest) {
                 (Some(_), _) => Cause::Unknown,
+                // A hole. No line of a journal has such bytes.
+                (None, _) if text.contains(&0) => Cause::Missing,
                 (None, []) => Cause::Interrupted,
                 (None, _) => Cause::Damaged,
             };
@@ -593,6 +617,10 @@ impl io::Read for Reader<'_> {
 /// Fails where the file is not closed and has no journal.
 pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
     let Some(id) = extent::file_id(file)? else {
+        if lacks_front(files, file)? {
+            let reason = "it has a journal, but its first bytes cannot be seen here yet";
+            return Err(Error::bad_file(file.path(), reason));
+        }
         return Ok(None);
     };
     let place = SourcePath::below(path_of(files.log()));
@@ -622,6 +650,16 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
         Err(e) => return missing(e.to_string()),
     };
     Ok(Some((place, recorded)))
+}
+
+/// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.
+pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    let has_journal = || {
+        files
+            .check(&SourcePath::below(path_of(files.log())))
+            .is_ok()
+    };
+    Ok(extent::is_hollow(file)? && has_journal())
 }
 
 /// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
@@ -659,10 +697,7 @@ mod tests {
     }
 
     fn commit(flush: u64, end: u64) -> Line {
-        Line::Commit(Commit {
-            flush,
-            ends: vec![end],
-        })
+        Line::Commit(Commit::new(flush, vec![end]))
     }
 
     fn read(path: &Path) -> Result<Recorded> {
@@ -791,11 +826,16 @@ mod tests {
         assert!(attempt(&[commit(1, 9000), commit(2, 8999)]).is_err());
         assert!(attempt(&[commit(1, 100)]).is_err());
         assert!(attempt(&[group("/a"), group("/a"), commit(1, 9000)]).is_err());
-        let two = Line::Commit(Commit {
-            flush: 1,
-            ends: vec![9000, 9000],
-        });
+        let two = Line::Commit(Commit::new(1, vec![9000, 9000]));
         assert!(attempt(&[two]).is_err());
+        let tags = |tags| {
+            Line::Commit(Commit {
+                tags,
+                ..Commit::new(1, vec![9000])
+            })
+        };
+        assert_eq!(attempt(&[tags(vec![7])]).unwrap(), 1);
+        assert!(attempt(&[tags(vec![7, 7])]).is_err());
     }
 
     /// A header of a journal that continues a log of `flush` flushes.

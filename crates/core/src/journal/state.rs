@@ -123,10 +123,7 @@ mod tests {
         let record = |name: &str, definitions: Vec<Definition>| {
             let path = dir.path().join(name);
             let mut lines: Vec<Line> = definitions.into_iter().map(Line::Define).collect();
-            lines.push(Line::Commit(Commit {
-                flush: 1,
-                ends: vec![9000],
-            }));
+            lines.push(Line::Commit(Commit::new(1, vec![9000])));
             let header = Header::new(&FileId([7; 16]), 1, 0, 0);
             Journal::create_with(&path, &header, &lines, false).unwrap();
             let (dir, name) = SourceDir::of_file(&path).unwrap();

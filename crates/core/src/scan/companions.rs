@@ -164,7 +164,7 @@ pub fn look(
 /// Whether a scan may find a log in a file that is no netCDF classic file.
 pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
     let Some(signature) = find_signature(source)? else {
-        return extent::is_unclosed(source);
+        return Ok(extent::is_unclosed(source)? || journal::lacks_front(files, source)?);
     };
     // Of a file that our writer made, the journal decides. One that was settled has none.
     let may_be_log =

@@ -89,6 +89,7 @@ mod tests {
             }],
             journal: None,
             flushes: 0,
+            is_late: false,
             datasets: Vec::new(),
             log: Default::default(),
             addresses: Vec::new(),

@@ -618,6 +618,7 @@ fn write_extent(path: &Path, files: &Files, rank: usize, process: &mut Process, 
         entries,
         data: data.len() as u64,
         entries_crc: crc32(section.pending()),
+        seal: None,
     };
     let extent = [&header.to_bytes()[..], section.pending(), data].concat();
     let file = data_file(path, *file, files);

@@ -14,6 +14,7 @@ use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
+use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_core::journal::{self, FileId, Recorded, Torn};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::log_files::LogFiles;
@@ -76,6 +77,9 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
     }
     let flushes = all.flushes();
     let kept = choose_flushes(path, &files, all, last)?;
+    if !how.is_own {
+        check_whole(path, &files, &kept)?;
+    }
     // First all reads, because they can fail, then the writes.
     let data_files = read_data_files(&files, &kept)?;
     let objects = Objects::of(path, &kept)?;
@@ -261,14 +265,35 @@ fn choose_flushes(
     }
 }
 
-fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataFile>> {
-    let subfiles = journal.header.subfiles_of(files)?;
-    let sources = if subfiles.is_empty() {
-        vec![SourceFile::open(files.dir(), files.log())?]
-    } else {
-        let open = |place| files.open(place);
-        subfiles.iter().map(open).collect::<Result<_>>()?
+/// Fails where not all of a flush that is kept can be read, as far as readers compare it.
+fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<()> {
+    if !is_sealed(journal) {
+        return Ok(());
+    }
+    let sources = data_sources(files, journal)?;
+    let Some(unseen) = first_unseen(journal, &sources, MOST_DATA) else {
+        return Ok(());
     };
+    let Unseen { flush, reason } = unseen;
+    let before = flush.saturating_sub(1);
+    let reason = format!(
+        "not all of flush {flush} can be read here: {reason}. Where another node wrote it a short time ago, wait, or \
+         recover the log there. If it is damaged, `--last-flush {before}` drops it"
+    );
+    Err(Error::bad_file(path, reason))
+}
+
+fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
+    let subfiles = journal.header.subfiles_of(files)?;
+    if subfiles.is_empty() {
+        Ok(vec![SourceFile::open(files.dir(), files.log())?])
+    } else {
+        subfiles.iter().map(|place| files.open(place)).collect()
+    }
+}
+
+fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataFile>> {
+    let sources = data_sources(files, journal)?;
     let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
         if file_id(&source)? != Some(journal.id) {

@@ -95,6 +95,7 @@ fn present(
         sources: sources.describe(),
         journal: None,
         flushes: 0,
+        is_late: false,
         user_block: 0,
         image: made.image,
         image_at: None,

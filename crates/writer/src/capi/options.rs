@@ -59,6 +59,10 @@ pub struct h5logfs_options {
     /// does it, and the others wait. It waits until the file is on the disk, whatever `fsync` says. Not with
     /// subfiles. 0 (default): the file is a log.
     pub settle: c_int,
+    /// 1: each extent has a checksum of its data. While the log is not closed, readers on other nodes then show
+    /// a flush when they see all of it, and the one before until then: for file systems that show late what
+    /// other nodes write, such as NFS. 0 (default): no checksums.
+    pub checksums: i64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -98,6 +102,7 @@ fn defaults(size: usize) -> h5logfs_options {
         hint_values: std::ptr::null(),
         discard_unclosed: default.discard_unclosed.into(),
         settle: default.settle.into(),
+        checksums: default.checksums.into(),
     }
 }
 
@@ -120,6 +125,8 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         encode_selections: input::flag(given.encode_selections, "encode_selections")?,
         collective: input::flag(given.collective, "collective")?,
         settle: input::flag(given.settle, "settle")?,
+        // It has 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
+        checksums: input::flag(c_int::try_from(given.checksums).unwrap_or(-1), "checksums")?,
         fsync: match given.fsync {
             H5LOGFS_FSYNC_NONE => Fsync::None,
             H5LOGFS_FSYNC_CLOSE => Fsync::Close,
@@ -192,6 +199,7 @@ mod tests {
             encode_selections: 0,
             collective: 1,
             settle: 1,
+            checksums: 1,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -206,6 +214,7 @@ mod tests {
             encode_selections: false,
             collective: true,
             settle: true,
+            checksums: true,
             fsync: Fsync::Flush,
             hints: vec![("cb_nodes".into(), "2".into())],
         };
@@ -221,7 +230,20 @@ mod tests {
             ..initialised()
         };
         let read = read_back(&options).unwrap();
-        assert!(read.overwrite && !read.discard_unclosed);
+        assert!(read.overwrite && !read.discard_unclosed && !read.checksums);
+        let second = h5logfs_options {
+            size: 80,
+            checksums: 7,
+            ..options
+        };
+        assert!(
+            !read_back(&h5logfs_options {
+                discard_unclosed: 1,
+                ..second
+            })
+            .unwrap()
+            .checksums
+        );
     }
 
     #[test]
@@ -259,6 +281,10 @@ mod tests {
                 ..good
             },
             h5logfs_options { settle: 2, ..good },
+            h5logfs_options {
+                checksums: 1 << 32,
+                ..good
+            },
             h5logfs_options { hints: 1, ..good },
             h5logfs_options { size: 0, ..good },
         ];

@@ -1,0 +1,171 @@
+//! Which flushes of a log can be seen wholly.
+//!
+//! A file system may show late what another node has written, and in another order: the commit of a flush before its data,
+//! the size of a file before its bytes. Where the extents have [seals](extent::Seal), a reader tells: it goes through the
+//! flushes in their order, up to the first one that is not all there.
+
+use super::Recorded;
+use super::extent::{self, FRONT, FlushRange};
+use crate::log::source_file::SourceFile;
+
+/// The most data of a log, in bytes, that are compared with their checksums before it is shown: the last ones of each data
+/// file. Of what is in front of them only the extents and their entries are compared.
+pub const MOST_DATA: u64 = 1 << 30;
+
+/// A flush that is in the journal and not wholly in the data files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// Number of the flush.
+    pub flush: u64,
+    /// What is not there.
+    pub reason: String,
+}
+
+/// The first flush that cannot be seen wholly; `None` where all can. `files`: the data files. Flushes without seals count as
+/// seen. Of the data `most` bytes are compared.
+pub fn first_unseen(journal: &Recorded, files: &[SourceFile], most: u64) -> Option<Unseen> {
+    let share = most / files.len().max(1) as u64;
+    let mut begins = vec![FRONT; files.len()];
+    for commit in &journal.commits {
+        for (number, tags) in commit.tags.iter().enumerate() {
+            let (file, end) = (&files[number], commit.ends[number]);
+            let range = FlushRange {
+                flush: commit.flush,
+                bytes: begins[number]..end,
+                tags: *tags,
+            };
+            let data_from = journal.end(number).saturating_sub(share);
+            if let Err(reason) = check(file, &range, data_from) {
+                return Some(Unseen {
+                    flush: commit.flush,
+                    reason: format!("{}: {reason}", file.path().display()),
+                });
+            }
+        }
+        begins.clone_from(&commit.ends);
+    }
+    None
+}
+
+/// Whether any flush can be told from one that is not all there.
+pub fn is_sealed(journal: &Recorded) -> bool {
+    journal.commits.iter().any(|commit| !commit.tags.is_empty())
+}
+
+fn check(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<(), String> {
+    let len = file.metadata().map_err(|e| e.to_string())?.len();
+    let end = range.bytes.end;
+    if len < end {
+        return Err(format!("it has {len} bytes of {end}"));
+    }
+    extent::check_flush(file, range, data_from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::extent::{ExtentHeader, Seal, crc32, data_sum, unclosed_front};
+    use super::super::{Commit, FileId, Header, Journal, Line};
+    use super::*;
+    use crate::log::source_dir::SourceDir;
+
+    const ID: FileId = FileId([7; 16]);
+    const DATA: usize = 5000;
+
+    fn extent(flush: u64, rank: u32, tag: u64) -> Vec<u8> {
+        let (entries, data) = (b"entries", vec![flush as u8; DATA]);
+        let header = ExtentHeader {
+            rank,
+            flush,
+            entries: entries.len() as u64,
+            data: DATA as u64,
+            entries_crc: crc32(entries),
+            seal: Some(Seal {
+                data: data_sum(&[&data[..7], &data[7..]]),
+                tag,
+            }),
+        };
+        [&header.to_bytes()[..], entries, &data].concat()
+    }
+
+    /// The log of three flushes with two extents each: its bytes, where flushes end, its journal.
+    fn log(dir: &Path) -> (Vec<u8>, Vec<u64>, Recorded) {
+        let mut bytes = unclosed_front(&ID);
+        let (mut ends, mut lines) = (Vec::new(), Vec::new());
+        for flush in 1..=3 {
+            bytes.extend(extent(flush, 0, u64::MAX - 1));
+            bytes.extend(extent(flush, 1, flush));
+            ends.push(bytes.len() as u64);
+            lines.push(Line::Commit(Commit {
+                // Modulo 2^64.
+                tags: vec![flush.wrapping_sub(2)],
+                ..Commit::new(flush, vec![bytes.len() as u64])
+            }));
+        }
+        let path = dir.join("journal");
+        let header = Header::new(&ID, 2, 0, 0);
+        drop(Journal::create_with(&path, &header, &lines, true).unwrap());
+        let journal = Recorded::read(&source(&path)).unwrap();
+        (bytes, ends, journal)
+    }
+
+    fn source(path: &Path) -> SourceFile {
+        let (dir, name) = SourceDir::of_file(path).unwrap();
+        SourceFile::open(&dir, &name).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_all_there_is_not_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bytes, ends, journal) = log(dir.path());
+        assert!(is_sealed(&journal));
+        let path = dir.path().join("data");
+        let unseen = |bytes: &[u8], most| {
+            fs::write(&path, bytes).unwrap();
+            first_unseen(&journal, &[source(&path)], most).map(|unseen| unseen.flush)
+        };
+        assert_eq!(unseen(&bytes, MOST_DATA), None);
+        // Each byte of a flush counts, as a hole and as something else.
+        for at in (FRONT as usize..bytes.len()).step_by(97) {
+            let mut other = bytes.clone();
+            other[at] ^= 0x5a;
+            let flush = ends.iter().filter(|end| **end <= at as u64).count() as u64 + 1;
+            assert_eq!(unseen(&other, MOST_DATA), Some(flush), "byte {at}");
+        }
+        for (end, flush) in ends.iter().zip(1..) {
+            let short = &bytes[..*end as usize - 1];
+            assert_eq!(unseen(short, MOST_DATA), Some(flush));
+        }
+        // Another extent was in the same place, with checksums of its own.
+        let mut other = bytes.clone();
+        let len = extent(2, 1, 0).len();
+        let end = ends[1] as usize;
+        other[end - len..end].copy_from_slice(&extent(2, 1, 77));
+        assert_eq!(unseen(&other, MOST_DATA), Some(2));
+        // Two faults: the first counts. Far from the end only the data are not compared.
+        let mut other = bytes.clone();
+        other[ends[0] as usize - 1] = 0;
+        other[ends[1] as usize - 1] = 0;
+        assert_eq!(unseen(&other, MOST_DATA), Some(1));
+        assert_eq!(unseen(&other, 3 * len as u64), Some(2));
+        assert_eq!(unseen(&other, 0), None);
+        other[FRONT as usize] = 0;
+        assert_eq!(unseen(&other, 0), Some(1));
+    }
+
+    #[test]
+    fn flushes_without_seals_are_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, _, mut journal) = log(dir.path());
+        journal
+            .commits
+            .iter_mut()
+            .for_each(|commit| commit.tags.clear());
+        let path = dir.path().join("data");
+        fs::write(&path, "").unwrap();
+        assert!(!is_sealed(&journal));
+        assert_eq!(first_unseen(&journal, &[source(&path)], MOST_DATA), None);
+    }
+}

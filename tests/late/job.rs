@@ -1,0 +1,233 @@
+//! A job that writes a log with the code of the writer: ranks on several nodes, many flushes, attempts that fail.
+
+use std::path::PathBuf;
+use std::thread;
+
+use h5logfs_core::journal::datatype::Datatype;
+use h5logfs_core::journal::definition::{DatasetLayout, Definition};
+use h5logfs_core::journal::{Line, Recorded};
+use h5logfs_output::entries::{DatasetInfo, Section};
+use h5logfs_output::files::{Files, Written};
+use h5logfs_output::{Base, Blocks, GlobalOutcome, LocalOutcome, Options, Ranks};
+
+use super::team::team;
+
+/// Elements of each rank in a row. The extents of ranks share pages.
+pub const WIDTH: u64 = 700;
+
+/// Element `column` after flush `flush`; never zero.
+pub fn element(flush: u64, column: u64) -> f64 {
+    (flush * 1_000_000 + column) as f64
+}
+
+/// The log has a row for each flush, `/rows`, and `/now`, which each flush writes over.
+pub struct Job {
+    ranks: Vec<Rank>,
+    options: Options,
+    pub flushes: u64,
+}
+
+struct Rank {
+    number: u32,
+    ranks: Ranks,
+    files: Files,
+    section: Section,
+    data: Vec<u8>,
+}
+
+/// How a flush goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Course {
+    /// Ranks write a part before the flush.
+    pub spills: bool,
+    /// The first attempt fails when all ranks have written.
+    pub fails_first: bool,
+}
+
+impl Job {
+    /// Creates the log. `paths`: where each rank sees it.
+    pub fn create(paths: &[PathBuf], options: &Options) -> Self {
+        Self::begin(paths, options, |path, ranks| {
+            Files::create(path, ranks, options)
+        })
+    }
+
+    /// Opens the log again, after a job that died.
+    pub fn append(paths: &[PathBuf], options: &Options) -> Self {
+        let base = |recorded: Option<&Recorded>| {
+            let recorded = recorded.unwrap();
+            let state = recorded.state().into_iter().map(Line::Define);
+            Base::of_journal(recorded, state.collect())
+        };
+        Self::begin(paths, options, |path, ranks| {
+            Files::append(path, ranks, options, base)
+        })
+    }
+
+    fn begin(
+        paths: &[PathBuf],
+        options: &Options,
+        open: impl Fn(&std::path::Path, &Ranks) -> h5logfs_output::Result<Files> + Sync,
+    ) -> Self {
+        let members = team(paths.len() as u32).into_iter();
+        let ranks: Vec<Rank> = thread::scope(|scope| {
+            let begun: Vec<_> = members
+                .zip(paths)
+                .zip(0..)
+                .map(|((member, path), number)| {
+                    let open = &open;
+                    scope.spawn(move || {
+                        let ranks = Ranks::new(member);
+                        let mut files = open(path, &ranks).unwrap();
+                        files.allow_spill().unwrap();
+                        Rank {
+                            number,
+                            ranks,
+                            files,
+                            section: Section::new(true, true),
+                            data: Vec::new(),
+                        }
+                    })
+                })
+                .collect();
+            begun.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        Job {
+            flushes: ranks[0].files.flushes(),
+            ranks,
+            options: options.clone(),
+        }
+    }
+
+    fn on_all<T: Send>(&mut self, act: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
+        thread::scope(|scope| {
+            let act = &act;
+            let acting: Vec<_> = self
+                .ranks
+                .iter_mut()
+                .map(|rank| scope.spawn(move || act(rank)))
+                .collect();
+            acting
+                .into_iter()
+                .map(|rank| rank.join().unwrap())
+                .collect()
+        })
+    }
+
+    /// Writes the next row, and flushes.
+    pub fn flush(&mut self, course: Course) {
+        let total = self.ranks.len() as u64 * WIDTH;
+        let (flush, options) = (self.flushes + 1, self.options.clone());
+        self.on_all(|rank| {
+            rank.write(flush, total, course.spills);
+            if course.fails_first {
+                assert!(!rank.try_flush(Vec::new(), &options, rank.number == 0));
+                rank.log(1, &[total], &[0], &[], &[]);
+                rank.write(flush, total, false);
+            }
+            let lines = rank.lines(flush, total);
+            assert!(rank.try_flush(lines, &options, false));
+        });
+        self.flushes = flush;
+    }
+
+    /// All ranks write, and the job dies before the commit.
+    pub fn die(mut self) {
+        let total = self.ranks.len() as u64 * WIDTH;
+        let (flush, options) = (self.flushes + 1, self.options.clone());
+        self.on_all(|rank| {
+            rank.write(flush + 1000, total, true);
+            rank.write(flush + 1000, total, false);
+            assert!(!rank.try_flush(Vec::new(), &options, true));
+        });
+    }
+}
+
+impl Rank {
+    fn log(&mut self, dataset: u32, dims: &[u64], start: &[u64], count: &[u64], values: &[f64]) {
+        if values.is_empty() {
+            return;
+        }
+        let max: Vec<_> = dims.iter().map(|_| None).collect();
+        let info = DatasetInfo::new(dataset, dims, &max);
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let at = self.data.len() as u64;
+        self.section
+            .push(info, &Blocks::one(start, count), at, bytes.len() as u64);
+        self.data.extend(bytes);
+    }
+
+    fn write(&mut self, flush: u64, total: u64, spills: bool) {
+        let begin = u64::from(self.number) * WIDTH;
+        let values: Vec<f64> = (begin..begin + WIDTH)
+            .map(|column| element(flush, column))
+            .collect();
+        let row = flush - 1;
+        self.log(0, &[flush, total], &[row, begin], &[1, WIDTH], &values);
+        if spills {
+            let data = std::mem::take(&mut self.data);
+            self.files
+                .spill(self.number, &mut self.section, &[&data])
+                .unwrap();
+        }
+        self.log(1, &[total], &[begin], &[WIDTH], &values);
+    }
+
+    fn lines(&self, flush: u64, total: u64) -> Vec<Line> {
+        if self.number > 0 {
+            return Vec::new();
+        }
+        let dataset = |path: &str, dims: &[u64], chunk: &[u64]| Definition::Dataset {
+            path: path.into(),
+            layout: Box::new(DatasetLayout {
+                max_dims: vec![None; dims.len()],
+                chunk: Some(chunk.to_vec()),
+                ..DatasetLayout::fixed(Datatype::float(8), dims)
+            }),
+        };
+        let mut lines = Vec::new();
+        if flush == 1 {
+            lines.push(dataset("/rows", &[0, total], &[1, total]));
+            lines.push(dataset("/now", &[total], &[total]));
+        }
+        lines.push(Definition::Extent {
+            dataset: 0,
+            dims: vec![flush, total],
+        });
+        lines.into_iter().map(Line::Define).collect()
+    }
+
+    /// Writes the extent of this rank, and the first rank commits it. Returns whether the flush is complete.
+    fn try_flush(&mut self, lines: Vec<Line>, options: &Options, fails: bool) -> bool {
+        let Rank {
+            number,
+            ranks,
+            files,
+            section,
+            data,
+        } = self;
+        let pieces = [&data[..]];
+        let Written { end, written } =
+            files.write_extent(*number, section, Some(&pieces), options.fsync);
+        let written = if fails {
+            Err("the test wants it".into())
+        } else {
+            written
+        };
+        let mut largest = files.ends_with(end);
+        let agreed = ranks.agree_on(LocalOutcome::of(written).0, 0, &mut largest);
+        if !matches!(agreed.outcome, GlobalOutcome::Good) {
+            files.cut();
+            return false;
+        }
+        let committed = ranks.follow_root(files.commit(&largest, lines, options.fsync));
+        assert!(matches!(committed, GlobalOutcome::Good), "{committed:?}");
+        files.set_committed(largest);
+        section.set_flushed();
+        data.clear();
+        true
+    }
+}

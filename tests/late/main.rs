@@ -1,0 +1,394 @@
+//! Logs on file systems that show late, and in another order, what other nodes write: a job on some nodes, readers on
+//! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen.
+//!
+//! `H5LOGFS_TEST_LATE_ROUNDS` is the number of random jobs.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod job;
+mod model;
+mod node;
+mod team;
+
+use std::ffi::OsStr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
+use h5logfs_catalog::Catalog;
+use h5logfs_catalog::direct::{self, Opened};
+use h5logfs_core::diagnostic::Severity;
+use h5logfs_core::error::Result;
+use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_core::view::View;
+use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_output::{Fsync, Options, Subfiles};
+use h5logfs_scan::{InProcess, scan};
+use job::{Course, Job, WIDTH, element};
+use model::{Cluster, Mode};
+use node::Node;
+
+const NAME: &str = "log.h5";
+
+/// A file system of several nodes. The last one is that of readers.
+struct Place {
+    cluster: Arc<Mutex<Cluster>>,
+    nodes: Vec<Node>,
+}
+
+impl Place {
+    fn new(nodes: usize, mode: Mode, seed: u64) -> Self {
+        let cluster = Arc::new(Mutex::new(Cluster::new(nodes, mode, seed)));
+        let nodes = (1..=nodes).map(|number| Node::new(&cluster, number));
+        Place {
+            nodes: nodes.collect(),
+            cluster,
+        }
+    }
+
+    /// Where so many ranks see the log, one on each node but that of readers.
+    fn paths(&self, ranks: usize) -> Vec<PathBuf> {
+        let writers = &self.nodes[..self.nodes.len() - 1];
+        let writers = writers.iter().cycle().take(ranks);
+        writers.map(|node| node.path().join(NAME)).collect()
+    }
+
+    fn reader(&self) -> &Path {
+        self.nodes[self.nodes.len() - 1].path()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.reader().join(NAME)
+    }
+
+    fn settle(&self) {
+        self.cluster.lock().unwrap().settle();
+    }
+}
+
+fn open(path: &Path) -> Result<Arc<View>> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::default()))?;
+    let budget = Budget::new(MemoryLimits::each(64 << 20));
+    View::open(&dir, snapshot, Arc::new(budget), None)
+}
+
+/// The flush that a reader sees; `None` where elements are not those of one flush. Fails where something cannot be read.
+type Shown = Result<Option<u64>>;
+
+fn shown(view: &View, ranks: usize) -> Shown {
+    let snapshot = view.snapshot();
+    let worst = snapshot.diagnostics.iter().map(|d| d.severity).max();
+    assert!(worst <= Some(Severity::Note), "{:?}", snapshot.diagnostics);
+    let flushes = snapshot.flushes;
+    if flushes == 0 {
+        assert!(snapshot.datasets.is_empty());
+        return Ok(Some(0));
+    }
+    let total = ranks as u64 * WIDTH;
+    let mut is_whole = true;
+    for (name, dims) in [("/rows", vec![flushes, total]), ("/now", vec![total])] {
+        let mut datasets = snapshot.datasets.iter();
+        let number = datasets.position(|dataset| dataset.name == name).unwrap();
+        assert_eq!(snapshot.datasets[number].dims, dims);
+        for chunk in 0..view.grid(number).len() {
+            let flush = if name == "/rows" { chunk + 1 } else { flushes };
+            let bytes = view.chunk(number, chunk)?;
+            let elements = bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b));
+            is_whole &= is_row(flush, elements);
+        }
+    }
+    Ok(is_whole.then_some(flushes))
+}
+
+fn is_row(flush: u64, row: impl Iterator<Item = f64>) -> bool {
+    let mut columns = 0..;
+    row.zip(&mut columns)
+        .all(|(value, column)| value == element(flush, column))
+}
+
+/// What one reader has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    last: u64,
+    reads: u64,
+    /// Reads that showed an older flush than the last one that had returned.
+    behind: u64,
+    refused: u64,
+    mixed: u64,
+}
+
+impl Seen {
+    /// Takes note of a read while so many flushes had returned.
+    fn add(&mut self, found: Shown, flushes: u64) {
+        self.reads += 1;
+        match found {
+            Ok(Some(flush)) => {
+                assert!(flush >= self.last, "flush {flush} after {}", self.last);
+                assert!(flush <= flushes);
+                self.behind += u64::from(flush < flushes);
+                self.last = flush;
+            }
+            Ok(None) => self.mixed += 1,
+            Err(error) => {
+                let said = error.to_string();
+                // The journal of an append has taken the place of the one before.
+                let is_replaced = said.contains("a journal without a first line");
+                let may_be = self.last == 0 || is_replaced || self.mixed > 0;
+                assert!(may_be, "after flush {}: {said}", self.last);
+                self.refused += 1;
+            }
+        }
+    }
+
+    fn add_all(&mut self, other: &Seen) {
+        self.reads += other.reads;
+        self.behind += other.behind;
+        self.refused += other.refused;
+        self.mixed += other.mixed;
+    }
+}
+
+/// How a job writes, by its number.
+fn options(number: u64) -> Options {
+    Options {
+        checksums: true,
+        subfiles: match number % 3 {
+            0 => Subfiles::None,
+            1 => Subfiles::PerNode,
+            _ => Subfiles::Number(2),
+        },
+        fsync: match number % 2 {
+            0 => Fsync::Close,
+            _ => Fsync::Flush,
+        },
+        ..Options::default()
+    }
+}
+
+fn course(number: u64) -> Course {
+    Course {
+        spills: number.is_multiple_of(3),
+        fails_first: number % 4 == 1,
+    }
+}
+
+fn rounds(usual: u64) -> u64 {
+    let given = std::env::var("H5LOGFS_TEST_LATE_ROUNDS");
+    given.map_or(usual, |rounds| rounds.parse().unwrap())
+}
+
+/// Readers that open the log again and again, one with a catalog and one without, while a job writes it. The job dies
+/// once, and another one goes on.
+fn run(number: u64, mode: Mode) -> Seen {
+    let ranks = 1 + (number % 4) as usize;
+    let place = Place::new(ranks + 1, mode, number);
+    let options = options(number);
+    let mut job = Job::create(&place.paths(ranks), &options);
+    let dir = SourceDir::open(place.reader()).unwrap();
+    let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
+    let in_catalog = || {
+        catalog
+            .open(Path::new(NAME))
+            .and_then(|view| shown(&view, ranks))
+    };
+    let alone = || open(&place.path()).and_then(|view| shown(&view, ranks));
+    let (mut fresh, mut kept) = (Seen::default(), Seen::default());
+    for step in 0..12 {
+        if step == 8 {
+            job.die();
+            if mode == Mode::AnyTime {
+                // An append takes up what its node sees.
+                place.settle();
+            }
+            job = Job::append(&place.paths(ranks), &options);
+        }
+        job.flush(course(number + step));
+        for _ in 0..4 {
+            fresh.add(alone(), job.flushes);
+            // A catalog remembers for ten seconds that it could not open a log.
+            if fresh.last > 0 && kept.refused == 0 {
+                kept.add(in_catalog(), job.flushes);
+            }
+        }
+    }
+    place.settle();
+    let last = Some(job.flushes);
+    assert_eq!(alone().unwrap(), last);
+    if kept.refused == 0 {
+        wait_until("the catalog shows the last flush", || {
+            in_catalog().unwrap() == last
+        });
+    }
+    fresh.add_all(&kept);
+    fresh
+}
+
+fn whole_flushes(mode: Mode) {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut all = Seen::default();
+    (0..rounds(5)).for_each(|number| all.add_all(&run(number, mode)));
+    eprintln!("{mode:?}: {all:?}");
+    assert_eq!(all.mixed, 0);
+    assert!(all.behind > 0, "the file system shows everything at once");
+}
+
+#[test]
+fn a_reader_sees_whole_flushes_where_an_open_shows_what_was_closed() {
+    whole_flushes(Mode::CloseToOpen);
+}
+
+#[test]
+fn a_reader_sees_whole_flushes_where_anything_may_be_late() {
+    whole_flushes(Mode::AnyTime);
+}
+
+/// So the file system of these tests is as bad as it has to be.
+#[test]
+fn without_checksums_a_reader_may_see_what_was_never_written() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut mixed = 0;
+    for seed in 0..4 {
+        let place = Place::new(2, Mode::AnyTime, seed);
+        let mut job = Job::create(&place.paths(1), &Options::default());
+        for step in 0..6 {
+            job.flush(course(step));
+            for _ in 0..6 {
+                let found = open(&place.path()).and_then(|view| {
+                    // The tables are not all there, and the elements cannot be read.
+                    if view.snapshot().has_unreadable {
+                        return Ok(Some(0));
+                    }
+                    shown(&view, 1)
+                });
+                mixed += u32::from(matches!(found, Ok(None)));
+            }
+        }
+    }
+    eprintln!("{mixed} of 144 reads showed elements of no flush");
+    assert!(mixed > 0);
+}
+
+#[test]
+fn mounts_and_the_driver_show_whole_flushes() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let place = Place::new(2, Mode::AnyTime, 7);
+    let mut job = Job::create(&place.paths(1), &options(0));
+    job.flush(Course::default());
+    place.settle();
+    let mounted = Mounted::new(place.reader(), "");
+    let mut options = direct::Options::parse(OsStr::new("")).unwrap();
+    options.scans.program = PROGRAM.into();
+    let by_driver = || match direct::open(&place.path(), &options)? {
+        Opened::Log(log) => shown(log.view(), 1),
+        Opened::Plain => panic!("a plain file"),
+    };
+    let by_mount = || {
+        let file = hdf5::File::open(mounted.join(NAME)).unwrap();
+        let rows = file.dataset("rows").unwrap().read_raw::<f64>().unwrap();
+        let now = file.dataset("now").unwrap().read_raw::<f64>().unwrap();
+        let flushes = (rows.len() as u64) / WIDTH;
+        let rows = rows.chunks(WIDTH as usize).zip(1..);
+        let mut rows = rows.map(|(row, flush)| is_row(flush, row.iter().copied()));
+        let is_whole = rows.all(|good| good) && is_row(flushes, now.into_iter());
+        is_whole.then_some(flushes)
+    };
+    let (mut driver, mut mount) = (Seen::default(), Seen::default());
+    for step in 0..10 {
+        job.flush(course(step));
+        for _ in 0..3 {
+            driver.add(by_driver(), job.flushes);
+            mount.add(Ok(by_mount()), job.flushes);
+        }
+    }
+    assert_eq!((driver.mixed, mount.mixed), (0, 0));
+    assert!(driver.behind > 0 && mount.behind > 0);
+    place.settle();
+    let last = Some(job.flushes);
+    assert_eq!(by_driver().unwrap(), last);
+    wait_until("the mount shows the last flush", || by_mount() == last);
+}
+
+/// What a reader has open is gone on the file server.
+#[test]
+fn a_log_that_another_node_replaces_is_an_error_or_the_new_one() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let place = Place::new(2, Mode::CloseToOpen, 3);
+    let mut job = Job::create(&place.paths(1), &options(1));
+    (0..3).for_each(|_| job.flush(Course::default()));
+    place.settle();
+    let dir = SourceDir::open(place.reader()).unwrap();
+    let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
+    let old = catalog.open(Path::new(NAME)).unwrap();
+    job.die();
+    let options = Options {
+        overwrite: true,
+        discard_unclosed: true,
+        ..options(1)
+    };
+    let mut job = Job::create(&place.paths(1), &options);
+    job.flush(Course::default());
+    let stale = shown(&old, 1).unwrap_err().to_string();
+    assert!(stale.contains("Stale file handle"), "{stale}");
+    place.settle();
+    wait_until("the new log is shown", || {
+        let view = catalog.open(Path::new(NAME));
+        view.and_then(|view| shown(&view, 1)).ok() == Some(Some(1))
+    });
+}
+
+/// What stays away is not late, but lost.
+#[test]
+fn data_that_never_match_are_told_as_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    let mut job = Job::create(std::slice::from_ref(&path), &options(0));
+    (0..3).for_each(|_| job.flush(Course::default()));
+    drop(job);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.write_all_at(&[0; 100], len - 300).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(tested_program());
+        let output = command.args(arguments).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &messages(&output);
+        (output.status.success(), said)
+    };
+    let diagnostic = |severity| {
+        let view = open(&path).unwrap();
+        let snapshot = view.snapshot();
+        assert_eq!(snapshot.flushes, 2);
+        let mut found = snapshot.diagnostics.iter();
+        found.any(|d| d.severity == severity && d.to_string().contains("not all of flush 3"))
+    };
+    assert!(diagnostic(Severity::Note));
+    let (is_good, said) = run(&["check"]);
+    assert!(is_good && said.contains("may show late"), "{said}");
+    let journal = h5logfs_core::journal::path_of(&path);
+    let journal = std::fs::File::options().write(true).open(journal).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    journal.set_modified(long_ago).unwrap();
+    assert!(diagnostic(Severity::Lost));
+    let (is_good, said) = run(&["check"]);
+    assert!(
+        !is_good && said.contains("do not match their checksum"),
+        "{said}"
+    );
+    let (is_done, said) = run(&["recover"]);
+    assert!(!is_done && said.contains("--last-flush 2"), "{said}");
+    let (is_done, said) = run(&["recover", "--last-flush", "2"]);
+    assert!(is_done, "{said}");
+}
