@@ -2,14 +2,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::people::{copy, corpus};
 use crate::common::unclosed;
-use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages};
+use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages, names_in};
 
 /// The state of all files below a directory: their paths, inodes and bytes.
 type State = Vec<(PathBuf, u64, Vec<u8>)>;
@@ -370,4 +373,67 @@ fn a_pipe_may_be_closed() {
             messages(&output)
         );
     }
+}
+
+// --- signals -------------------------------------------------------------------------------------
+
+/// A log of 32 MB, which takes a while.
+fn long_log(path: &Path) {
+    let (rows, columns) = (64, 1 << 16);
+    let dataset = Dataset::new("d", 0, Type::F64, &[rows, columns]).chunked(&[1, columns]);
+    let row = |row: u64| {
+        let values = (0..columns).map(|n| (n * row % 1000) as f64);
+        let bytes = values.flat_map(f64::to_le_bytes).collect();
+        Entry::one(0, &[row, 0], &[1, columns], bytes)
+    };
+    LogFile::with(vec![dataset], (0..rows).map(row).collect()).write(path);
+}
+
+/// Waits until a command has begun to write its file in a directory.
+fn wait_for_unfinished(child: &mut Child, dir: &Path) {
+    let is_begun = || {
+        let names = names_in(dir);
+        let unfinished = names.iter().find(|n| n.starts_with(".h5logfs-unfinished-"));
+        unfinished.is_some_and(|name| dir.join(name).metadata().is_ok_and(|m| m.len() > 0))
+    };
+    while !is_begun() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "it ended before it could be interrupted");
+    }
+}
+
+/// Neither a temporary file nor a part of the result, and what was there stays.
+#[test]
+fn a_signal_leaves_nothing_of_a_result() {
+    let (logs, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let log = logs.path().join("log.h5");
+    long_log(&log);
+    let old = dir.path().join("old.h5");
+    fs::write(&old, "a file of the user").unwrap();
+    let before = state(dir.path());
+    for command in COMMANDS {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            for target in [&old, &dir.path().join("new.h5")] {
+                let mut child = make(command, &[&log, target])
+                    .arg(REPLACE)
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                wait_for_unfinished(&mut child, dir.path());
+                kill_process(Pid::from_child(&child), signal).unwrap();
+                let status = child.wait().unwrap();
+                let about = format!("{command} and {signal:?}: {status}");
+                assert_eq!(status.signal(), Some(signal.as_raw()), "{about}");
+                assert!(state(dir.path()) == before, "{about}");
+            }
+        }
+    }
+    // Without a signal it comes to its end.
+    assert!(
+        make("export", &[&log, &old])
+            .arg(REPLACE)
+            .status()
+            .unwrap()
+            .success()
+    );
 }
