@@ -20,8 +20,8 @@ packing=(binutils dpkg-dev)
 python=(binutils make python3 python3-venv)
 # autofs mounts on demand; systemd checks the units, and runs them in a container, where it needs dbus for users' services.
 administration=(autofs dbus systemd)
-# Nodes are made of network namespaces, and others.
-nodes=(iproute2 util-linux)
+# Nodes are made of network namespaces, and others. What readers ask a disk for is counted by strace.
+nodes=(iproute2 util-linux strace)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
 compiling=(cmake make gfortran zlib1g-dev)
 case $purpose in

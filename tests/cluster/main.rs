@@ -10,4 +10,5 @@ mod deaths;
 mod faults;
 mod kill;
 mod random;
+mod readers;
 mod subfiles;

@@ -54,6 +54,7 @@ fn each_node_has_its_own(shares: &[u32]) {
 }
 
 #[test]
+#[ignore = "takes long: make test-cluster"]
 fn two_nodes() {
     each_node_has_its_own(&[2, 2]);
 }

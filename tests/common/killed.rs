@@ -95,12 +95,17 @@ pub struct Victim {
 impl Victim {
     /// Waits until the job has come to a point; `false` where it ended before.
     pub fn wait_for(&mut self, line: &str) -> bool {
+        self.wait_long_for(line, Duration::from_secs(60))
+    }
+
+    /// The same where it may take longer.
+    pub fn wait_long_for(&mut self, line: &str, most: Duration) -> bool {
         let start = Instant::now();
         loop {
             if self.places.has(line) {
                 return true;
             }
-            let late = start.elapsed() > Duration::from_secs(60);
+            let late = start.elapsed() > most;
             assert!(!late, "no {line}: {}", self.job.said());
             if self.job.has_ended() {
                 return false;

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::common::clock::settle;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
@@ -482,6 +483,24 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
 }
 
 /// The messages of the daemon do not grow with the flushes of a job.
+/// A reader may come while a job makes the files of its log. It must not count as broken for longer than that.
+#[test]
+fn a_log_of_which_not_all_was_there_is_shown_when_it_is() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let log = Log::usual();
+    let journal = fs::read(log.journal_path()).unwrap();
+    fs::write(log.journal_path(), &journal[..20]).unwrap();
+    let mounted = Mounted::new(log.dir.path(), "");
+    let read = || fs::read(mounted.join("log.h5"));
+    read().unwrap_err();
+    fs::write(log.journal_path(), &journal).unwrap();
+    let start = Instant::now();
+    wait_until("the log is shown", || read().is_ok());
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
 #[test]
 fn all_states_of_a_growing_log_are_one_line() {
     if !can_mount(User::Caller) {

@@ -2,10 +2,12 @@
 //! defines something now and then, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
-//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle]]]
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS]]]
 //! ```
 //!
 //! SUBFILES is their number, 0 for none, or `node` for one a node.
+//!
+//! `settle` settles the file with the close; `pause` is the time between flushes, in milliseconds.
 //!
 //! With several sessions it leaves the file now and then, closed or not, and opens it again, without subfiles on another
 //! number of ranks. What a rank would write that has not opened the file is written by another one.
@@ -17,6 +19,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use h5logfs_writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
 use hdf5::H5Type;
@@ -43,7 +46,7 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
-        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle]]]");
+        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS]]]");
     };
     let subfiles = match rest.first().map(String::as_str) {
         None | Some("0") => Subfiles::None,
@@ -51,6 +54,10 @@ fn main() {
         Some(number) => Subfiles::Number(number.parse().unwrap()),
     };
     let sessions = rest.get(1).map_or(1, |n| n.parse().unwrap());
+    let pause = rest.get(2).and_then(|word| word.strip_prefix("pause="));
+    let pause = pause.map_or(Duration::ZERO, |ms| {
+        Duration::from_millis(ms.parse().unwrap())
+    });
     let flushes = flushes.parse().unwrap();
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
@@ -70,6 +77,7 @@ fn main() {
         subfiles,
         flushes,
         each: flushes.div_ceil(sessions).max(1),
+        pause,
     };
     let file = Writer::create(path, &world, options).unwrap();
     plan.run(file, &mut acknowledge).unwrap();
@@ -82,6 +90,8 @@ struct Plan<'a> {
     flushes: u64,
     /// Flushes of a session.
     each: u64,
+    /// Between flushes.
+    pause: Duration,
 }
 
 /// Says for all ranks that they have come to a point.
@@ -124,6 +134,7 @@ impl Plan<'_> {
                 }
             }
             acknowledge(&flush.to_string());
+            std::thread::sleep(self.pause);
         }
         // One more flush is that of the close.
         let last = self.flushes + 1;

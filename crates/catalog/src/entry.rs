@@ -28,8 +28,8 @@ const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
 /// How long a log counts of which not all can be seen yet. What is missing comes without a change of any time or size.
 const LATE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// How long a comparison of all files of a log counts when only hidden names are asked for. A listing asks for
-/// each file of the log, and would compare all of them each time.
+/// How long a comparison of all files of a log counts where not all of them matter: when only hidden names are asked for,
+/// since a listing asks for each file of the log; and for the data files of a job, since its flushes show in the journal.
 const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
 
 /// How long a file with the name of a companion file counts as one of another user. A change of its owner leaves no trace
@@ -203,8 +203,32 @@ impl CatalogEntry {
         }
     }
 
-    pub fn was_compared(&self) {
-        self.set_now(&self.compared);
+    /// Whether the files are still in the same state. A log that a job writes may have very many data files, and readers
+    /// that ask for new flushes all the time. So these files are compared once in a while, however many readers ask.
+    pub fn are_unchanged(&self, is_unchanged: impl Fn(&Source) -> bool) -> bool {
+        let grows = matches!(self.presented, Presented::View { grows: true, .. });
+        let of_all = !grows || self.begins_comparison();
+        let mut numbered = self.files.iter().enumerate();
+        let unchanged = numbered.all(|(number, file)| {
+            let may_skip = !of_all && number > 0 && file.grows;
+            may_skip || is_unchanged(file)
+        });
+        if unchanged && !grows {
+            self.set_now(&self.compared);
+        }
+        unchanged
+    }
+
+    /// Whether this thread has to compare all files, as none has done for a while.
+    fn begins_comparison(&self) -> bool {
+        let last = self.compared.load(Ordering::Relaxed);
+        let now = self.since.elapsed().as_millis() as u64;
+        let is_due = u128::from(now.saturating_sub(last)) >= COMPARISON_LIFETIME.as_millis();
+        let swap = || {
+            let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            self.compared.compare_exchange(last, now, set, failed)
+        };
+        is_due && swap().is_ok()
     }
 
     pub fn was_just_compared(&self) -> bool {

@@ -59,6 +59,7 @@ use rustix::fs::OFlags;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::index::store::Store;
+use h5logfs_core::journal;
 use h5logfs_core::log::log_files::may_hide;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_core::log::source_file::{Identity, SourceFile};
@@ -436,10 +437,9 @@ impl Catalog {
             let now = now.or_else(|| opening::identity(&self.dir, &file.place));
             now.is_some_and(|now| file.is_still(now))
         };
-        let is_current = entry.files.iter().all(is_unchanged)
+        let is_current = entry.are_unchanged(is_unchanged)
             && entry.has_same_companions(&self.dir, relative, &self.listings);
         if is_current {
-            entry.was_compared();
             Some(entry)
         } else {
             self.supersede(relative, &entry);
@@ -544,6 +544,7 @@ impl Catalog {
         messages::about(file.uid());
         let path = source.path().display();
         let states = companion_states(&self.dir, &look);
+        let journal = self.journal_of(relative);
         let opened = self.opener.open(Candidate {
             dir: &self.dir,
             relative,
@@ -552,7 +553,7 @@ impl Catalog {
             companions: &states,
             before: &|snapshot| before?.generation_of(snapshot),
         });
-        let companions = CompanionStates {
+        let mut companions = CompanionStates {
             companions: look.companions,
             states,
         };
@@ -581,11 +582,20 @@ impl Catalog {
                     // Each open of the file reports the error and logs it.
                     log::debug!("{error}");
                 }
+                // A job may only just have begun to make the log. Its first flush says that all files are there.
+                companions.states.extend(journal);
                 Presented::Broken(Arc::new(error.shortened()))
             }
         };
         let entry = self.entry_without_view(since, relative, &source, presented, companions);
         Ok((entry, None))
+    }
+
+    /// The journal of a log in its present state, where there is one.
+    fn journal_of(&self, relative: &Path) -> Option<Source> {
+        let place = SourcePath::below(journal::path_of(relative));
+        let identity = opening::identity(&self.dir, &place)?;
+        Some(source_without_log(place, identity))
     }
 
     /// The entry of a file that is presented without a view.

@@ -35,6 +35,12 @@ impl Pattern {
         Self::start_with(place, flushes, 0, 1, Some("settle"))
     }
 
+    /// Starts one with a pause between flushes, and a subfile for each node.
+    pub fn start_slowly(place: &Place, flushes: u64, pause: Duration) -> Self {
+        let pause = format!("pause={}", pause.as_millis());
+        Self::start_with(place, flushes, PER_NODE, 1, Some(&pause))
+    }
+
     fn start_with(
         place: &Place,
         flushes: u64,
