@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compact;
 mod deaths;
 mod faults;
 mod kill;

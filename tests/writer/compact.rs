@@ -5,69 +5,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::process::{Signal, pidfd_send_signal};
-use tempfile::TempDir;
 
 use crate::COMPACT_MPI;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
-use crate::common::mpirun::{Job, Mpi, Rank, cases, first_seed};
+use crate::common::jobs::compact::{self, Killed, by_threads, ended, others_than};
+use crate::common::mpirun::{Job, Mpi, cases, first_seed};
+use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
-use crate::common::readers::{check_all, corpus, said};
-use crate::common::{PROGRAM, wait_until};
+use crate::common::readers::{check_all, corpus};
 
-/// How the names of temporary files begin.
-const UNFINISHED: &str = ".h5logfs-unfinished-";
+fn program() -> &'static Path {
+    Path::new(COMPACT_MPI)
+}
 
 /// Starts the program, as many times as there are ranks.
 fn start(ranks: u32, log: &Path, out: &Path, options: &[&str]) -> Job {
-    let paths = [log, out].map(|path| path.to_str().unwrap());
-    Job::start(ranks, Path::new(COMPACT_MPI), &[options, &paths].concat())
-}
-
-/// The exit status, and what the job printed.
-fn ended(mut job: Job) -> (Option<i32>, String) {
-    let status = job.wait();
-    (status.code(), job.said())
-}
-
-/// The bytes of the file that threads make.
-fn by_threads(log: &Path, out: &Path, options: &[&str]) -> Vec<u8> {
-    let mut command = Command::new(PROGRAM);
-    command.args(["compact", "--force"]).args(options);
-    let output = command.args([log, out]).output().unwrap();
-    assert!(fs::exists(out).unwrap(), "{}", said(&output));
-    fs::read(out).unwrap()
+    compact::start(program(), &Place::Here, ranks, log, out, options)
 }
 
 /// Fails unless so many ranks make the same file as threads.
 fn makes_the_same(ranks: u32, log: &Path, dir: &Path, options: &[&str]) -> Result<(), String> {
-    let name = log.file_stem().unwrap().to_str().unwrap();
-    let out = |by: &str| dir.join(format!("{name}.{ranks}.{}.{by}", options.len()));
-    let expected = by_threads(log, &out("threads"), options);
-    let (status, said) = ended(start(ranks, log, &out("ranks"), options));
-    if status != Some(0) {
-        return Err(format!(
-            "{} by {ranks} ranks, {options:?}: {said}",
-            log.display()
-        ));
-    }
-    let same = fs::read(out("ranks")).unwrap() == expected;
-    same.then_some(()).ok_or_else(|| {
-        format!(
-            "{} by {ranks} ranks, {options:?}: other bytes",
-            log.display()
-        )
-    })
-}
-
-/// Names in a directory, but for this one.
-fn others_than(name: &str, dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap().flatten();
-    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
-    names.filter(|other| other != name).collect()
+    compact::makes_the_same(program(), &Place::Here, ranks, log, dir, options)
 }
 
 /// A log of more datasets than the ranks make parts in a round: each is a part of its own.
@@ -89,22 +47,6 @@ fn many_datasets(path: &Path) {
         lens.map(entry).collect(),
     )
     .write(path);
-}
-
-/// A log that takes a while to compress: 24 parts of a chunk each.
-fn large(path: &Path) {
-    const CHUNK: u64 = 4 << 20;
-    let pattern: Vec<u8> = Numbers(1).bytes(1 << 10);
-    let entry = |n| {
-        Entry::one(
-            0,
-            &[n * CHUNK],
-            &[CHUNK],
-            pattern.repeat(CHUNK as usize / pattern.len()),
-        )
-    };
-    let dataset = Dataset::new("d", 0, Type::U8, &[24 * CHUNK]).chunked(&[CHUNK]);
-    LogFile::with(vec![dataset], (0..24).map(entry).collect()).write(path);
 }
 
 /// Two datasets, of which the second has a chunk whose data are not in the file. With two ranks it is the second's.
@@ -236,85 +178,9 @@ fn what_cannot_be_is_refused_once() {
     assert_eq!(others_than("mine", dir.path()), ["damaged.h5"]);
 }
 
-/// Options that take a while.
-const SLOW: [&str; 3] = ["--deflate", "9", "--verify"];
-
-/// The log and the targets of jobs that lose a rank.
-struct Killed {
-    logs: TempDir,
-    outs: TempDir,
-    expected: Vec<u8>,
-    /// How long a job takes that loses none.
-    time: Duration,
-}
-
-/// What `out` has before a job.
-const OLD: &[u8] = b"an older file";
-
-impl Killed {
-    fn new() -> Self {
-        let logs = tempfile::tempdir().unwrap();
-        let log = logs.path().join("log.h5");
-        large(&log);
-        let begun = Instant::now();
-        makes_the_same(3, &log, logs.path(), &SLOW).unwrap();
-        Killed {
-            expected: fs::read(logs.path().join("log.3.3.ranks")).unwrap(),
-            time: begun.elapsed(),
-            outs: tempfile::tempdir().unwrap(),
-            logs,
-        }
-    }
-
-    fn out(&self) -> PathBuf {
-        self.outs.path().join("out.h5")
-    }
-
-    /// Whether there is a temporary file with something in it.
-    fn is_written(&self) -> bool {
-        let entries = fs::read_dir(self.outs.path()).unwrap().flatten();
-        let mut unfinished =
-            entries.filter(|e| e.file_name().to_str().unwrap().starts_with(UNFINISHED));
-        unfinished.any(|file| file.metadata().is_ok_and(|m| m.len() > 0))
-    }
-
-    /// Kills a rank at a moment of the seed.
-    fn kill(&self, victim: u32, seed: u64) {
-        let mut numbers = Numbers(seed);
-        fs::write(self.out(), OLD).unwrap();
-        let log = self.logs.path().join("log.h5");
-        let options = [&SLOW[..], &["--force"]].concat();
-        let mut job = start(3, &log, &self.out(), &options);
-        let program = Path::new(COMPACT_MPI);
-        let rank = || job.rank_of(program, victim, "scan-zygote");
-        wait_until("the rank has begun", || rank().is_some());
-        let rank = Rank::new(rank().unwrap());
-        // Mostly while there is a temporary file.
-        if !numbers.one_in(4) {
-            wait_until("elements are written", || self.is_written());
-        }
-        // The time is that of threads, too.
-        let most = self.time.as_micros() as u64 / 2;
-        thread::sleep(Duration::from_micros(numbers.below(most)));
-        let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
-        job.wait_for_killed();
-        let found = fs::read(self.out()).unwrap();
-        eprintln!("seed {seed} {}", if found == OLD { "old" } else { "new" });
-        assert!(
-            found == OLD || found == self.expected,
-            "seed {seed}: {}",
-            job.said()
-        );
-        // The other ranks are told to end, and remove it.
-        wait_until("there is no temporary file", || {
-            others_than("out.h5", self.outs.path()).is_empty()
-        });
-    }
-}
-
 #[test]
 fn a_killed_rank_leaves_the_old_file_or_the_new_one() {
-    let killed = Killed::new();
+    let killed = Killed::new(program(), Place::Here);
     for seed in (first_seed()..).take(cases(4)) {
         killed.kill((seed % 3) as u32, seed);
     }
