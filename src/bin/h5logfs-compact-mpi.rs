@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser};
 use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, command_line, run};
+use h5logfs::cli::compact::watch;
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::{pages, scan_server};
 use h5logfs_mpi::MpiRanks;
@@ -18,12 +19,14 @@ use mpi::traits::Communicator;
 enum Hidden {
     /// The first rank starts it.
     ScanZygote(scan_server::ScanArgs),
+    /// Each rank starts it.
+    RemoveAtEnd(watch::WatchArgs),
     /// `make install-writer` starts it.
     ManualPage(pages::PagesArgs),
 }
 
 /// The names of [`Hidden`].
-const HIDDEN: [&str; 2] = ["scan-zygote", "manual-page"];
+const HIDDEN: [&str; 3] = ["scan-zygote", watch::NAME, "manual-page"];
 
 /// The exit status where the command line cannot be understood.
 const MISUSED: u8 = 2;
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     if first.is_some_and(|first| HIDDEN.iter().any(|name| first == *name)) {
         return ended(match Hidden::parse() {
             Hidden::ScanZygote(args) => scan_server::zygote(&args),
+            Hidden::RemoveAtEnd(args) => watch::run(&args),
             Hidden::ManualPage(args) => pages::of_program(&args, &command_line()),
         });
     }

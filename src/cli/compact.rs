@@ -1,6 +1,7 @@
 //! `h5logfs compact`: makes an ordinary, small HDF5 file of a log. [`ranks`] does it with the ranks of a job.
 
 pub mod ranks;
+pub mod watch;
 
 use std::io;
 use std::num::NonZeroU16;

@@ -351,7 +351,7 @@ impl TemporaryName {
 }
 
 /// An interrupted command leaves no file behind. `temporary` may still have to be made.
-pub fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
+fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {

@@ -355,14 +355,15 @@ impl Job {
         self.processes().into_iter().find(is_it)
     }
 
-    /// The process of a rank that runs `program`. It may have started itself again, with the first argument `not`.
-    pub fn rank_of(&self, program: &Path, rank: u32, not: &str) -> Option<Pid> {
+    /// The process of a rank that runs `program`. It may have started itself again, with one of these first arguments.
+    pub fn rank_of(&self, program: &Path, rank: u32, again: &[&str]) -> Option<Pid> {
         let variables = rank_variables(rank);
         let is_rank = |pid: &Pid| {
             let about = |what: &str| PathBuf::from(format!("/proc/{}/{what}", pid.as_raw_pid()));
             let arguments = fs::read(about("cmdline")).unwrap_or_default();
+            let first = arguments.split(|b| *b == 0).nth(1).unwrap_or_default();
             fs::read_link(about("exe")).is_ok_and(|runs| runs == program)
-                && arguments.split(|b| *b == 0).nth(1) != Some(not.as_bytes())
+                && !again.iter().any(|name| name.as_bytes() == first)
                 && variables.iter().any(|v| has_variable(*pid, v))
         };
         self.processes().into_iter().find(is_rank)

@@ -14,10 +14,11 @@ use anyhow::{Result, anyhow};
 use clap::{Command, CommandFactory, Parser};
 use tempfile::NamedTempFile;
 
+use super::watch::Watch;
 use super::{CompactArgs, count, incomplete, report};
 use crate::cli::examples;
 use crate::cli::progress::Lines;
-use crate::cli::target::{NewFile, TemporaryName, remove_at_signal};
+use crate::cli::target::{NewFile, TemporaryName};
 use crate::cli::{LogScanner, Scanned};
 use h5logfs_convert::compact::Source;
 use h5logfs_convert::compact::ranks;
@@ -150,13 +151,13 @@ impl Job<'_> {
         Ok(compacted)
     }
 
-    /// The temporary file. All ranks know its name before there is one: whichever of them are left when one dies remove it.
+    /// The temporary file. Each rank has something that removes it, before there is one: whichever of them dies, it goes.
     fn create(&self, place: Option<&NewFile>) -> Result<Shared, JobError> {
         let name = TemporaryName::new();
         let path = place.map(|place| place.path_of(&name).into_os_string().into_vec());
         let path = self.ranks.broadcast_bytes(0, path.unwrap_or_default());
         let path = PathBuf::from(OsString::from_vec(path));
-        self.ranks.all(remove_at_signal(path.clone()))?;
+        let watch = self.ranks.all(Watch::start(&path))?;
         let temporary = place.map(|place| place.create(&name)).transpose();
         let temporary = self.ranks.led(temporary)?;
         // For writing only: NFS would read a page to change a part of it, and write all of it, over what another node has
@@ -166,6 +167,7 @@ impl Job<'_> {
             file: self.ranks.all(file)?,
             path,
             temporary,
+            _watch: watch,
         })
     }
 
@@ -203,6 +205,7 @@ struct Shared {
     file: File,
     /// On the first rank. Dropped, it is removed.
     temporary: Option<NamedTempFile>,
+    _watch: Watch,
 }
 
 /// Opens the file that the first rank has made.

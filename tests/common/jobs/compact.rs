@@ -109,6 +109,9 @@ pub struct Killed {
     time: Duration,
 }
 
+/// Ranks of these jobs.
+const RANKS: u32 = 3;
+
 /// What `out` has before a job.
 const OLD: &[u8] = b"an older file";
 
@@ -119,7 +122,7 @@ impl Killed {
         let log = logs.path().join("log.h5");
         large(&log);
         let begun = Instant::now();
-        makes_the_same(program, &place, 3, &log, logs.path(), &SLOW).unwrap();
+        makes_the_same(program, &place, RANKS, &log, logs.path(), &SLOW).unwrap();
         Killed {
             program,
             place,
@@ -134,13 +137,15 @@ impl Killed {
         self.outs.path().join("out.h5")
     }
 
-    /// Kills a rank at a moment of the seed.
-    pub fn kill(&self, victim: u32, seed: u64) {
+    /// Kills a rank at a moment of the seed, or all of them.
+    pub fn kill(&self, seed: u64) {
         let mut numbers = Numbers(seed);
         let mut job = self.start();
-        let rank = || job.rank_of(self.program, victim, "scan-zygote");
-        wait_until("the rank has begun", || rank().is_some());
-        let rank = Rank::new(rank().unwrap());
+        let victims = match numbers.below(u64::from(RANKS) + 1) as u32 {
+            RANKS => 0..RANKS,
+            one => one..one + 1,
+        };
+        let victims: Vec<Rank> = victims.map(|victim| self.rank(&job, victim)).collect();
         // Mostly while there is a temporary file.
         if !numbers.one_in(4) {
             self.wait_until_written();
@@ -148,7 +153,9 @@ impl Killed {
         // The time is that of threads, too.
         let most = self.time.as_micros() as u64 / 2;
         thread::sleep(Duration::from_micros(numbers.below(most)));
-        let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
+        for victim in victims {
+            let _ = pidfd_send_signal(&victim.handle, Signal::KILL);
+        }
         job.wait_for_killed();
         self.check(&job);
     }
@@ -166,11 +173,24 @@ impl Killed {
         self.check(&job);
     }
 
+    fn rank(&self, job: &Job, number: u32) -> Rank {
+        let rank = || job.rank_of(self.program, number, &["scan-zygote", "remove-at-end"]);
+        wait_until("the rank has begun", || rank().is_some());
+        Rank::new(rank().unwrap())
+    }
+
     fn start(&self) -> Job {
         fs::write(self.out(), OLD).unwrap();
         let log = self.logs.path().join("log.h5");
         let options = [&SLOW[..], &["--force"]].concat();
-        start(self.program, &self.place, 3, &log, &self.out(), &options)
+        start(
+            self.program,
+            &self.place,
+            RANKS,
+            &log,
+            &self.out(),
+            &options,
+        )
     }
 
     /// Whether there is a temporary file with something in it, or the file itself.
@@ -184,7 +204,7 @@ impl Killed {
         });
     }
 
-    /// There is the old file or the new one, and nothing else: ranks that are left are told to end, and remove it.
+    /// There is the old file or the new one, and nothing else.
     fn check(&self, job: &Job) {
         let found = fs::read(self.out()).unwrap();
         assert!(found == OLD || found == self.expected, "{}", job.said());
