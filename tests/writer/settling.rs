@@ -66,11 +66,10 @@ fn kill_settling(seed: u64, usual: Duration, python: &Python) -> &'static str {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(10);
     let mut pattern = Pattern::start_settling(&Place::Here, flushes);
-    let mut ranks = pattern.victim.ranks();
     pattern.wait_until_closed();
     let delay = usual.mul_f64(numbers.below(1100) as f64 / 1000.0);
     thread::sleep(delay);
-    pattern.victim.kill(&mut ranks, 0);
+    pattern.victim.job.kill();
     assert!(!pattern.has_journal());
     let wanted = Shown::Flush(flushes + 1);
     let about = format!("seed {seed}: killed {delay:?} after the close");
@@ -97,7 +96,8 @@ fn killed_while_it_settles_a_job_leaves_the_log_or_the_settled_file() {
     whole.wait_until_closed();
     let start = Instant::now();
     whole.victim.wait_for("closed");
-    let usual = start.elapsed();
+    // On a busy machine the job may be faster than this test.
+    let usual = start.elapsed().max(Duration::from_millis(20));
     whole.victim.job.wait();
     assert_eq!(whole.read(&python), Shown::Flush(16));
     let first = first_seed() + 50_000;
