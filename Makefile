@@ -144,6 +144,7 @@ test-cluster: export H5LOGFS_TEST_IGNORED = 1
 test-cluster: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test writer collectives::
+	CARGO="$(CARGO)" H5LOGFS_TEST_LATE_ROUNDS=100 scripts/test.sh --workspace --features mpi --locked --test late
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate

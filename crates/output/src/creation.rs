@@ -28,7 +28,8 @@ pub(crate) struct Creation {
     path: PathBuf,
     id: FileId,
     /// Sync each file when it is created. With fsync at each flush, readers need the front of every
-    /// file, even of one that no flush writes to.
+    /// file, even of one that no flush writes to. With checksums the file system may show writes late, and the ranks on
+    /// other nodes must find the front when they open the file.
     sync: bool,
     /// On the first rank. Its lock and its name keep other jobs away until all is done, or undone.
     journal: Option<Journal>,
@@ -44,7 +45,7 @@ impl Creation {
         Creation {
             path: path.to_owned(),
             id,
-            sync: options.fsync == Fsync::Flush,
+            sync: options.fsync == Fsync::Flush || options.checksums,
             journal: None,
             files: Vec::new(),
             dir: None,
