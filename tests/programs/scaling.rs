@@ -1,14 +1,15 @@
 //! What a job of many ranks and variables costs, by parts:
 //!
 //! ```text
-//! writer-scaling FILE VARIABLES BLOCKS FLUSHES shared|own
+//! writer-scaling FILE VARIABLES BLOCKS FLUSHES shared|own [leave]
 //! ```
 //!
 //! Each flush adds a record of so many variables, of which each rank writes so many blocks of [`WIDTH`] elements, between
 //! those of the others. Ranks find selections again that they have written before (`shared`), or store each (`own`). Each
 //! part ends with a call of `MPI_Pcontrol`, by its number, for `tests/c/counting.c`: 1 creation and definitions, 2 writes, 3
 //! flush, 4 close. The first rank prints figures, a line each: seconds of the last flush and of the close, KiB that it and
-//! the largest other rank grew by in the close, and bytes of the journal, of the data file before the close and behind it.
+//! the largest other rank grew by in the close, and bytes of the journal, of the data file before the close and behind it. With
+//! `leave` the log is not closed.
 
 use std::time::Instant;
 
@@ -25,9 +26,10 @@ fn main() {
         eprintln!("{why}");
         std::process::exit(1);
     }));
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let leaves = arguments.pop_if(|last| last == "leave").is_some();
     let [path, variables, blocks, flushes, kind] = &arguments[..] else {
-        panic!("writer-scaling FILE VARIABLES BLOCKS FLUSHES shared|own");
+        panic!("writer-scaling FILE VARIABLES BLOCKS FLUSHES shared|own [leave]");
     };
     let number = |text: &String| -> u64 { text.parse().unwrap() };
     let (variables, blocks, flushes) = (number(variables), number(blocks), number(flushes));
@@ -69,6 +71,9 @@ fn main() {
         end_of_part(3);
     }
     world.barrier();
+    if leaves {
+        return;
+    }
     let size_of = |path: &str| std::fs::metadata(path).map_or(0, |file| file.len());
     let journal = size_of(&format!("{path}.h5logfs-journal"));
     let before = size_of(path);

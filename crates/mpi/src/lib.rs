@@ -11,7 +11,7 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use h5logfs_output::ranks::{self, Access, Node, SharedFile};
+use h5logfs_output::ranks::{self, Access, Node, OwnFile, SharedFile};
 use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
@@ -174,9 +174,14 @@ impl ranks::Communicator for MpiRanks {
         file: File,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, String> {
-        // Ranks that write by themselves open the file by themselves. Where several nodes open one together, Open MPI 4.1
-        // makes a further file beside it, and does not come back if that cannot be made. MPICH holds a lock until all ranks
-        // are there, so that threads with files of their own could wait for one another for ever.
+        // What ranks write by themselves needs no MPI, unless the user has hints for it. To open a file together takes
+        // messages and memory for each rank; where several nodes do, Open MPI 4.1 makes a further file beside it, and does
+        // not come back if that cannot be made. MPICH holds a lock until all ranks are there, so that threads with files of
+        // their own could wait for one another for ever. And Open MPI makes and removes three files in the directory
+        // of each file that a rank opens for itself.
+        if !access.collective && access.hints.is_empty() {
+            return Ok(Box::new(OwnFile(file)));
+        }
         let alone = SimpleCommunicator::self_comm();
         let comm = if access.collective { &self.0 } else { &alone };
         Ok(Box::new(MpiFile::open(comm, path, file, access)?))

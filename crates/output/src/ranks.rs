@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use crate::spill::write_all;
 
 /// What this crate needs of a communicator. All calls but the first three are
 /// collective: all ranks make them, in the same order.
@@ -436,15 +437,16 @@ impl Communicator for OneRank {
     fn leak(self: Box<Self>) {}
 }
 
-/// A file that one process writes.
-struct OwnFile(File);
+/// A file that each process writes by itself.
+pub struct OwnFile(pub File);
 
 impl SharedFile for OwnFile {
     fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+        // The most that the system takes in one call (IOV_MAX).
+        const PIECES: usize = 1024;
         let mut at = offset;
-        for piece in pieces {
-            self.0.write_all_at(piece, at).map_err(|e| e.to_string())?;
-            at += piece.len() as u64;
+        for some in pieces.chunks(PIECES) {
+            at = write_all(&self.0, some, at).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -205,7 +205,7 @@ fn move_extent(from: &File, extent: &Range<u64>, to: &File, by: u64) -> io::Resu
 }
 
 /// Writes pieces one behind the other, and returns where they end. One system call, unless the system takes less at once.
-fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
+pub(crate) fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
     let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
     let mut done = rustix::io::pwritev(file, &slices, offset)? as u64;
     let mut at = offset;
