@@ -8,6 +8,7 @@ mod common;
 
 mod compact;
 mod deaths;
+mod disks;
 mod faults;
 mod kill;
 mod random;

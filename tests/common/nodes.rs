@@ -41,7 +41,8 @@ hostname "$1"
 mount --bind "$2" /etc/hosts
 mount -t tmpfs shm /dev/shm
 while read -r _ dir type _; do
-    case $type in fuse | fuse.*) umount -l "$dir" ;; esac
+    # Some are gone by now: a directory that is removed takes its mounts with it.
+    case $type in fuse | fuse.*) umount -l "$dir" 2>/dev/null || : ;; esac
 done </proc/self/mounts
 ip link set lo up
 echo ready

@@ -46,6 +46,7 @@ fn main() {
     match &scenario[..] {
         "full-disk" => full_disk(&job, Subfiles::None),
         "full-disk-subfiles" => full_disk(&job, Subfiles::Number(2)),
+        "disk-of-a-node" => disk_of_a_node(&job),
         "file-size" => file_size(&job),
         "swapped" => swapped(&job),
         "in-the-way" => in_the_way(&job),
@@ -284,6 +285,27 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
     rows.fill_and_flush();
     rows.close_with_ever_more_room("close-again");
     job.pause("closed-again");
+}
+
+/// One node's disk, where its subfile lies, is read-only at the creation, and full in two flushes.
+fn disk_of_a_node(job: &Job) {
+    let create = || job.create("own.h5", with_subfiles(Subfiles::PerNode));
+    job.pause("create");
+    job.failed(create(), "create", None, "Read-only file system");
+    job.pause("write");
+    let mut rows = create().unwrap();
+    rows.fill_and_flush();
+    job.pause("fill");
+    for _ in 0..2 {
+        rows.fill();
+        job.failed(rows.file.flush(), "flush", None, FULL);
+    }
+    job.pause("free");
+    rows.file.flush().unwrap();
+    job.pause("flushed");
+    rows.fill();
+    rows.file.close().unwrap();
+    job.pause("closed");
 }
 
 // --- one rank that cannot write ------------------------------------------------------------------

@@ -140,8 +140,8 @@ impl Run {
 // --- full disks ----------------------------------------------------------------------------------
 
 /// A small disk of its own, gone when dropped.
-struct Disk {
-    dir: TempDir,
+pub struct Disk {
+    pub dir: TempDir,
 }
 
 const BALLAST: &str = "ballast";
@@ -149,7 +149,7 @@ const PAGE: u64 = 4096;
 
 impl Disk {
     /// `None`, having said so, where the test may not mount one.
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if !is_root() {
             eprintln!("skipped: only root can mount a small disk");
             return None;
@@ -166,7 +166,7 @@ impl Disk {
     }
 
     /// Fills the disk up, but for so many pages.
-    fn fill(&self, left: u64) {
+    pub fn fill(&self, left: u64) {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true);
         let ballast = options.open(self.dir.path().join(BALLAST)).unwrap();
@@ -182,7 +182,7 @@ impl Disk {
         ballast.set_len(len.saturating_sub(left * PAGE)).unwrap();
     }
 
-    fn free(&self) {
+    pub fn free(&self) {
         fs::remove_file(self.dir.path().join(BALLAST)).unwrap();
     }
 }

@@ -1,0 +1,85 @@
+//! The disk of one node, where its subfile lies, is read-only or full; those of the others are not.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{UnmountFlags, mount_bind};
+
+use crate::common::jobs::faults::{Disk, Run};
+use crate::common::nodes::{Nodes, Place};
+use crate::common::{User, can_mount};
+
+/// A file that lies on another disk. Unmounted when dropped.
+struct Elsewhere(PathBuf);
+
+impl Elsewhere {
+    fn new(name: PathBuf, file: &Path) -> Self {
+        File::create(&name).unwrap();
+        mount_bind(file, &name).unwrap();
+        Elsewhere(name)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn the_disk_of_a_node_is_read_only_or_full() {
+    let Some(disk) = Disk::new().filter(|_| can_mount(User::Caller)) else {
+        return;
+    };
+    // Nodes see what was mounted before.
+    let Some(nodes) = Nodes::new(2) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let subfiles = dir.path().join("own.h5.subfiles");
+    fs::create_dir(&subfiles).unwrap();
+    let mount = |arguments: &[&str]| {
+        let mut mount = nodes.on(1, "mount");
+        let mounted = mount.args(arguments).arg(&subfiles).output().unwrap();
+        assert!(mounted.status.success(), "{mounted:?}");
+    };
+    mount(&["--bind", disk.dir.path().to_str().unwrap()]);
+    mount(&["-o", "remount,bind,ro"]);
+    let place = Place::Nodes(nodes);
+    let mut run = Run::start(&place, "disk-of-a-node", dir.path());
+    run.at("create");
+    run.go("create");
+    run.at("write");
+    // Nothing of the file is left on either node.
+    for dir in [dir.path(), &subfiles, disk.dir.path()] {
+        let left = fs::read_dir(dir).unwrap().flatten().map(|f| f.path());
+        let left: Vec<PathBuf> = left.filter(|path| *path != subfiles).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    let Place::Nodes(nodes) = &place else {
+        unreachable!()
+    };
+    let mut writable = nodes.on(1, "mount");
+    writable.args(["-o", "remount,bind,rw"]).arg(&subfiles);
+    assert!(writable.status().unwrap().success());
+    run.go("write");
+    run.at("fill");
+    // Where the reader is, each file is seen.
+    let own = disk.dir.path().join("own.h5.1");
+    let seen = Elsewhere::new(subfiles.join("own.h5.1"), &own);
+    run.shows("own.h5", 1);
+    disk.fill(1);
+    run.go("fill");
+    run.at("free");
+    run.shows("own.h5", 1);
+    disk.free();
+    run.go("free");
+    run.at("flushed");
+    run.shows("own.h5", 3);
+    run.go("flushed");
+    run.at("closed");
+    run.shows_closed("own.h5", 4);
+    run.go("closed");
+    run.job.succeed();
+    drop(seen);
+}
