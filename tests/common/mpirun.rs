@@ -150,6 +150,8 @@ impl Mpi {
         if self.is_mpich() {
             mpirun.args(["-hosts", &hosts, "-iface", CARD, "-launcher", "ssh"]);
             mpirun.arg("-launcher-exec").arg(shell);
+            // With the transports that UCX chooses by itself, ranks of two such nodes wait for each other for ever.
+            mpirun.args(["-genv", "UCX_TLS", "tcp,self"]);
         } else {
             mpirun.args(["--host", &hosts]);
             mpirun.args(["--mca", "plm_rsh_agent"]).arg(shell);
