@@ -237,12 +237,13 @@ impl MpiFile {
             }
             let mut raw = ffi::RSMPI_FILE_NULL;
             let mode = ffi::MPI_MODE_WRONLY as c_int;
-            let group = if access.collective {
-                comm.as_raw()
-            } else {
-                ffi::RSMPI_COMM_SELF
-            };
-            let opened = ffi::MPI_File_open(group, name.as_ptr().cast_mut(), mode, info, &mut raw);
+            let opened = ffi::MPI_File_open(
+                comm.as_raw(),
+                name.as_ptr().cast_mut(),
+                mode,
+                info,
+                &mut raw,
+            );
             if !pairs.is_empty() {
                 ffi::MPI_Info_free(&mut info);
             }
