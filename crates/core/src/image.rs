@@ -24,6 +24,9 @@ const MODIFICATION_TIME: u16 = 0x12;
 /// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
 pub const SUPERBLOCK: usize = 96;
 
+/// The largest rank of a dataspace (`H5S_MAX_RANK`).
+pub const MAX_RANK: usize = 32;
+
 /// More continuation blocks than any real header has. It ends chains that loop.
 const MOST_BLOCKS: usize = 4096;
 

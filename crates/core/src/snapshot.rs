@@ -7,6 +7,7 @@ use serde_bytes::Bytes;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::Error;
 use crate::filters::Filter;
+use crate::image::MAX_RANK;
 use crate::log::arrangement::Arrangement;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::Identity;
@@ -118,8 +119,7 @@ pub enum Storage {
     Chunked(Vec<u64>),
 }
 
-/// HDF5 has no more dimensions, and no more filters, in one dataset: a chunk's filter mask has 32 bits.
-const MOST_DIMS: usize = 32;
+/// HDF5 has no more filters in one dataset: a chunk's filter mask has 32 bits.
 const MOST_FILTERS: usize = 32;
 /// Bytes of one object reference.
 const REFERENCE: u64 = 8;
@@ -169,7 +169,7 @@ impl Dataset {
     /// Fails with the reason where its parts contradict each other, in a log of so many source files.
     fn check(&self, sources: usize) -> Result<(), String> {
         let rank = self.dims.len();
-        if rank > MOST_DIMS || self.max_dims.len() != rank {
+        if rank > MAX_RANK || self.max_dims.len() != rank {
             return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
         }
         if self.element_size == 0 {

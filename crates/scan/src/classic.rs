@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 
 use super::chunks::{self, Hdf5};
-use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
+use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
+use h5logfs_core::image::MAX_RANK;
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::{
     self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics,
@@ -60,7 +61,7 @@ impl LayoutObjects for ClassicObjects {
         if h5::dataset_space(dataset)?.rank() != Some(0) {
             return Err("an anchor that is no scalar".into());
         }
-        let dims = integers(DIMS, MOST_DIMS)?.unwrap_or_default();
+        let dims = integers(DIMS, MAX_RANK)?.unwrap_or_default();
         let dims = dims.into_iter().map(layout_objects::extent);
         let dims: Vec<u64> = dims.collect::<Result<_>>()?;
         Ok(Some(Anchor {
@@ -183,14 +184,14 @@ fn read_anchor(dataset: &Id) -> Result<Option<classic::Anchor>> {
     let names = h5::attribute_names(dataset)?;
     let integers = |wanted, most| layout_objects::integers(dataset, &names, wanted, most);
     let one = |wanted| Some(*integers(wanted, 1).ok()??.first()?);
-    let dims = integers(DIMS, MOST_DIMS);
+    let dims = integers(DIMS, MAX_RANK);
     let (Some(id), Ok(dims)) = (one(ID), dims) else {
         return Ok(None);
     };
     let rank = dims.map_or(0, |dims| dims.len());
     Ok(Some(classic::Anchor {
         id,
-        // At most MOST_DIMS.
+        // At most MAX_RANK.
         rank: rank as u8,
         first: one(FIRST),
     }))

@@ -10,9 +10,6 @@ use h5logfs_core::image::DatasetHeader;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The largest rank of a dataspace in HDF5.
-pub const MOST_DIMS: u64 = 32;
-
 /// Each form implements this in which HDF5 stores the objects of a log.
 pub trait LayoutObjects {
     /// The name of the copy of a link; `None` if the link belongs to the layout.
@@ -65,7 +62,7 @@ pub fn integers(
     dataset: &Id,
     attributes: &[CString],
     wanted: &str,
-    most: u64,
+    most: usize,
 ) -> Result<Option<Vec<i64>>> {
     let mut names = attributes.iter();
     let found = names.find(|n| n.as_bytes() == wanted.as_bytes());

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::ffi::CString;
 
-use super::layout_objects::{self, Anchor, LayoutObjects, MOST_DIMS, Owner};
+use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::filters::{Filter, OPTIONAL};
-use h5logfs_core::image::{DatasetHeader, HeaderSpace};
+use h5logfs_core::image::{DatasetHeader, HeaderSpace, MAX_RANK};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
@@ -21,7 +21,7 @@ use h5logfs_core::scan::ScanRequest;
 type Result<T> = std::result::Result<T, String>;
 
 /// The most values of a recorded filter pipeline.
-const MOST_PIPELINE_VALUES: u64 = 4096;
+const MOST_PIPELINE_VALUES: usize = 4096;
 
 /// The root attribute `_int_att`.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ impl LayoutObjects for LogVolObjects {
                 return Ok(None);
             };
             let values = found.integers.clone().ok_or("not plain integers")?;
-            if values.len() as u64 > most {
+            if values.len() > most {
                 return Err("too many values".into());
             }
             Ok(Some(values))
@@ -112,14 +112,14 @@ impl LayoutObjects for LogVolObjects {
 
 /// What the attributes of a dataset without elements say. `integers`: at most so many values of an attribute, if there is
 /// such an attribute.
-fn anchor(integers: impl Fn(&str, u64) -> Result<Option<Vec<i64>>>) -> Result<Option<Anchor>> {
-    let dims = integers(DIMS, MOST_DIMS)?;
-    let max = integers(MAX_DIMS, MOST_DIMS)?;
+fn anchor(integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>) -> Result<Option<Anchor>> {
+    let dims = integers(DIMS, MAX_RANK)?;
+    let max = integers(MAX_DIMS, MAX_RANK)?;
     let id = integers(ID, 1)?;
     let (Some(dims), Some(max), Some(id)) = (dims, max, id) else {
         return Ok(None);
     };
-    let chunk = integers(CHUNK, MOST_DIMS).transpose();
+    let chunk = integers(CHUNK, MAX_RANK).transpose();
     let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
     let rank = dims.len();
     if max.len() != rank || id.len() != 1 {

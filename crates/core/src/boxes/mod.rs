@@ -22,6 +22,15 @@ pub struct Bounds {
     pub end: Vec<u64>,
 }
 
+/// Fails where a coordinate, or the end of a block, does not fit into 63 bits.
+pub fn check_end(start: u64, count: u64) -> Result<(), String> {
+    let end = start
+        .checked_add(count)
+        .filter(|end| *end <= i64::MAX as u64);
+    end.map(drop)
+        .ok_or_else(|| "a block ends past 2^63-1".into())
+}
+
 impl Bounds {
     /// Number of dimensions.
     pub fn rank(&self) -> usize {

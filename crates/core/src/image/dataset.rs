@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::{
-    CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MODIFICATION_TIME, Message, lookup3,
+    CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MAX_RANK, MODIFICATION_TIME, Message,
+    lookup3,
 };
 
 type Result<T> = std::result::Result<T, String>;
@@ -16,9 +17,6 @@ const OLD_FILL_VALUE: u16 = 0x04;
 const PIPELINE: u16 = 0x0b;
 const ATTRIBUTE: u16 = 0x0c;
 const ATTRIBUTE_INFO: u16 = 0x15;
-
-/// More dimensions than HDF5 has.
-const MOST_DIMS: usize = 32;
 
 /// More messages, and bytes of a block of messages, than the header of a dataset has that others are like.
 const MOST_MESSAGES: usize = 4096;
@@ -228,7 +226,7 @@ fn space(data: &[u8]) -> Option<HeaderSpace> {
         0 => dims.clone(),
         _ => numbers.take(rank).collect(),
     };
-    let is_whole = rank <= MOST_DIMS && dims.len() == rank && max_dims.len() == rank;
+    let is_whole = rank <= MAX_RANK && dims.len() == rank && max_dims.len() == rank;
     is_whole.then_some(HeaderSpace::Simple { dims, max_dims })
 }
 

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::MAX_RANK;
+
 /// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which attributes may
 /// have. Sizes and offsets are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -264,9 +266,9 @@ impl Datatype {
                     .try_for_each(|m| m.datatype.check_nested(depth + 1))
             }
             Datatype::Array { base, dims } => {
-                if dims.is_empty() || dims.len() > 32 || dims.contains(&0) {
+                if dims.is_empty() || dims.len() > MAX_RANK || dims.contains(&0) {
                     return Err(format!(
-                        "an array type of shape {dims:?}: 1 to 32 dimensions are possible, and none is 0"
+                        "an array type of shape {dims:?}: 1 to {MAX_RANK} dimensions are possible, and none is 0"
                     ));
                 }
                 base.check_nested(depth + 1)

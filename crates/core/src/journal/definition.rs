@@ -6,10 +6,13 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
+use super::hex;
+use super::limits::{LARGEST_CHUNK, LARGEST_FILE, LARGEST_VALUE, LONGEST_NAME, LONGEST_PATH};
 use super::scales::Scales;
 use super::value::Value;
 use super::words::{dimensions, largest_extent, shortened};
 use crate::filters::Filter;
+use crate::image::MAX_RANK;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -120,47 +123,6 @@ impl DatasetLayout {
         }
     }
 }
-
-/// Bytes as text of two hexadecimal digits each, so that a person can read a journal.
-pub(super) mod hex {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&super::to_hex(bytes))
-    }
-
-    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(from)?;
-        super::from_hex(&text).ok_or_else(|| D::Error::custom("not hexadecimal"))
-    }
-}
-
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
-    digits.map(|d| char::from(DIGITS[usize::from(d)])).collect()
-}
-
-pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: &u8| char::from(*c).to_digit(16).map(|d| d as u8);
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    };
-    pairs.map(byte).collect()
-}
-
-/// The most bytes of a value. Attributes and fill values are messages of an object header, whose length has 16 bits.
-pub(super) const LARGEST_VALUE: u64 = 60_000;
-/// The most bytes of a name.
-pub(super) const LONGEST_NAME: usize = 1024;
-const LONGEST_PATH: usize = 16 << 10;
-/// The most bytes of all datasets in the canonical file, whose addresses have 63 bits.
-const LARGEST_FILE: u128 = 1 << 61;
-/// The most bytes of a chunk in HDF5.
-const LARGEST_CHUNK: u64 = u32::MAX as u64;
-pub(super) const MOST_DIMS: usize = 32;
 
 /// A dataset of an [`Outline`].
 #[derive(Debug, Clone)]
@@ -428,9 +390,9 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
             dimensions(max.len())
         ));
     }
-    if dims.len() > MOST_DIMS {
+    if dims.len() > MAX_RANK {
         let number = dims.len();
-        return Err(format!("{number} dimensions; HDF5 has {MOST_DIMS} at most"));
+        return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most"));
     }
     for (d, (dim, max)) in dims.iter().zip(max).enumerate() {
         if let Some(max) = max.filter(|max| dim > max) {
@@ -793,13 +755,5 @@ mod tests {
         for (definition, words) in cases {
             assert_eq!(outline.add(&definition).unwrap_err(), words);
         }
-    }
-
-    #[test]
-    fn hexadecimal_and_back() {
-        assert_eq!(to_hex(&[0, 0xab, 0xff]), "00abff");
-        assert_eq!(from_hex("00abFF"), Some(vec![0, 0xab, 0xff]));
-        assert_eq!(from_hex("0"), None);
-        assert_eq!(from_hex("zz"), None);
     }
 }

@@ -2,7 +2,7 @@
 //! definitions and complete flushes.
 //!
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
-//! * [`words`] says them in messages.
+//! * [`words`] says them in messages; `limits` has the most that there can be of them.
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`state`] describes all of it at once, for an append.
 //! * [`extent`] describes the contents of data files before they are HDF5.
@@ -18,7 +18,9 @@ pub mod datatype;
 pub mod definition;
 pub mod extent;
 pub mod held;
+mod hex;
 pub mod job;
+mod limits;
 pub mod scales;
 pub mod shadow;
 pub mod state;
@@ -42,10 +44,12 @@ use crate::log::log_files::LogFiles;
 use crate::log::logvol::names::find_subfiles;
 use crate::log::source_dir::SourcePath;
 use crate::log::source_file::{Identity, SourceFile};
-use definition::{Definition, Outline, from_hex, to_hex};
+use definition::{Definition, Outline};
+use hex::{from_hex, to_hex};
+use shadow::{ImagePart, LoggedDataset, Shadow};
+
 pub use held::{HeldFile, parent, sync};
 pub use job::{Job, JobState, lock};
-use shadow::{ImagePart, LoggedDataset, Shadow};
 
 /// The suffix of a journal behind the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::definition::{Defined, LONGEST_NAME, Outline};
+use super::definition::{Defined, Outline};
+use super::limits::LONGEST_NAME;
 use super::words::dimensions;
 
 type Result<T> = std::result::Result<T, String>;

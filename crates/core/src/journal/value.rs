@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::datatype::Datatype;
-use super::definition::{LARGEST_VALUE, LONGEST_NAME, MOST_DIMS, hex};
+use super::hex;
+use super::limits::{LARGEST_VALUE, LONGEST_NAME};
+use crate::image::MAX_RANK;
 
 /// The most bytes of an attribute message.
 const LARGEST_ATTRIBUTE: u64 = 65_000;
@@ -42,9 +44,9 @@ impl Value {
                 let wanted = dims
                     .iter()
                     .try_fold(u64::from(datatype.size()), |n, d| n.checked_mul(*d));
-                if dims.len() > MOST_DIMS {
+                if dims.len() > MAX_RANK {
                     let number = dims.len();
-                    return Err(format!("{number} dimensions; HDF5 has {MOST_DIMS} at most"));
+                    return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most"));
                 }
                 if wanted != Some(bytes.len() as u64) {
                     let wanted = wanted.map_or("more than 2^64".into(), |n| n.to_string());

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::datatype::Datatype;
-use super::definition::to_hex;
+use super::hex::to_hex;
 use super::value::Value;
 
 /// The same words as `inspect` prints of a dataset; compounds and enumerations with their members.

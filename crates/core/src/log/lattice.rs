@@ -4,8 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::model::check_end;
-use crate::boxes::Bounds;
+use crate::boxes::{Bounds, check_end};
 
 /// The elements `start[d] + k[d]·stride[d]` for all `k[d] < count[d]`, in row-major order of `k`. Elements that are
 /// contiguous along the last dimensions make one block.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::lattice::Lattice;
 use super::numbers::Conversion;
 use crate::boxes::packed::{PackedBoxes, Rows};
-use crate::boxes::{Bounds, Order};
+use crate::boxes::{Bounds, Order, check_end};
 use crate::buffers::with_room;
 use crate::memory::Reserved;
 use crate::task::Task;
@@ -239,15 +239,6 @@ impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, 
     fn value(&self, row: usize, _: usize) -> u64 {
         self.before[row]
     }
-}
-
-/// Fails where a coordinate, or the end of a block, does not fit into 63 bits.
-pub fn check_end(start: u64, count: u64) -> Result<(), String> {
-    let end = start
-        .checked_add(count)
-        .filter(|end| *end <= i64::MAX as u64);
-    end.map(drop)
-        .ok_or_else(|| "a block ends past 2^63-1".into())
 }
 
 /// The selections of one log that are in use, by numbers that its layout chooses. Entries share them, also

@@ -74,9 +74,11 @@ pub fn read_attribute(attribute: &Id) -> Result<Values> {
 }
 
 /// The integers of an attribute, of any width; at most `most` of them.
-pub fn read_integers(attribute: &Id, most: u64) -> Result<Vec<i64>> {
+pub fn read_integers(attribute: &Id, most: usize) -> Result<Vec<i64>> {
     let count = Space::of(&attribute_space(attribute)?)?.elements();
-    let count = count.filter(|n| *n <= most).ok_or("too many values")?;
+    let count = count
+        .filter(|n| *n <= most as u64)
+        .ok_or("too many values")?;
     let datatype = attribute_type(attribute)?;
     if type_class(&datatype) != H5T_class_t::H5T_INTEGER {
         return Err("not integers".into());

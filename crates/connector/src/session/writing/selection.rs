@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use h5logfs_core::image::MAX_RANK;
 use h5logfs_host::types::Id;
 use h5logfs_output::{Blocks, Selection};
 
@@ -14,31 +15,28 @@ const BLOCK: Id = 1;
 /// `H5S_PLIST`: the selection is in the data transfer property list.
 const PROPERTY_LIST: Id = 2;
 
-/// `H5S_MAX_RANK`.
-const MOST_DIMS: usize = 32;
-
 /// `H5S_sel_type`.
 mod kind {
     pub const POINTS: super::c_int = 1;
     pub const ALL: super::c_int = 3;
 }
 
-type Numbers = [u64; MOST_DIMS];
+type Numbers = [u64; MAX_RANK];
 
 /// Where libhdf5 puts the first and the last index of a selection in each dimension. It is kept, since programs make very
 /// many small writes. One value more than any dataspace has dimensions tells how many were put there.
 #[derive(Debug)]
 pub struct SelectionBounds {
-    first: [u64; MOST_DIMS + 1],
-    last: [u64; MOST_DIMS + 1],
+    first: [u64; MAX_RANK + 1],
+    last: [u64; MAX_RANK + 1],
     rank: usize,
 }
 
 impl Default for SelectionBounds {
     fn default() -> Self {
         SelectionBounds {
-            first: [0; MOST_DIMS + 1],
-            last: [0; MOST_DIMS + 1],
+            first: [0; MAX_RANK + 1],
+            last: [0; MAX_RANK + 1],
             rank: 0,
         }
     }
@@ -110,7 +108,7 @@ impl<'a> Space<'a> {
 
     /// The extent and its limits. A scalar and a null dataspace have no dimensions.
     pub fn extent(self) -> Result<(Vec<u64>, Vec<u64>), String> {
-        let (mut dims, mut max_dims): (Numbers, Numbers) = ([0; MOST_DIMS], [0; MOST_DIMS]);
+        let (mut dims, mut max_dims): (Numbers, Numbers) = ([0; MAX_RANK], [0; MAX_RANK]);
         // SAFETY: both have room for the most dimensions.
         let rank = unsafe {
             (self.f.H5Sget_simple_extent_dims)(self.id, dims.as_mut_ptr(), max_dims.as_mut_ptr())
@@ -199,7 +197,7 @@ impl<'a> Space<'a> {
         blocks: &mut Blocks,
     ) -> Result<(), String> {
         let rank = bounds.rank;
-        let mut terms = [[0u64; MOST_DIMS]; 4];
+        let mut terms = [[0u64; MAX_RANK]; 4];
         let [start, stride, count, block] = &mut terms;
         // SAFETY: all four have room for the most dimensions.
         let is_regular = unsafe {
@@ -275,7 +273,7 @@ impl<'a> Space<'a> {
 }
 
 fn checked_rank(rank: c_int) -> Result<usize, String> {
-    let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MOST_DIMS);
+    let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MAX_RANK);
     rank.ok_or_else(|| "a dataspace without an extent".into())
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::{Attribute, Dimension, Header, Type, Variable};
 use crate::error::{Error, Result};
+use crate::image::MAX_RANK;
 use crate::log::numbers::NumberType;
 use crate::log::source_file::SourceFile;
 
@@ -14,8 +15,6 @@ const LONGEST: u64 = 64 << 20;
 /// Bytes that are read at once, at first and at most.
 const FIRST_READ: u64 = 8 << 10;
 const LARGEST_READ: u64 = 1 << 20;
-/// HDF5 has no more dimensions in one dataset.
-const MOST_DIMS: u64 = 32;
 
 const DIMENSIONS: u32 = 10;
 const VARIABLES: u32 = 11;
@@ -131,8 +130,8 @@ impl Parser<'_> {
     fn shape(&mut self, dimensions: &[Dimension]) -> Result<Vec<usize>> {
         let at = self.at;
         let rank = self.count()?;
-        if rank > MOST_DIMS {
-            let text = format!("a variable of {rank} dimensions; HDF5 has at most {MOST_DIMS}");
+        if rank > MAX_RANK as u64 {
+            let text = format!("a variable of {rank} dimensions; HDF5 has at most {MAX_RANK}");
             return self.fail(at, text);
         }
         let mut shape = Vec::new();
