@@ -33,7 +33,7 @@ pub struct CompactArgs {
     #[command(flatten)]
     pub filters: FilterArgs,
 
-    /// Only these datasets or groups, and the groups above them; repeat the option for several
+    /// Only these datasets or groups, their dimension scales, and the groups above them; repeat the option for several
     #[arg(long, value_name = "PATH")]
     pub dataset: Vec<String>,
 

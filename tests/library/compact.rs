@@ -281,6 +281,30 @@ print('\\n'.join(sorted(found)))";
     );
 }
 
+/// netCDF refuses a file where a list of scales, or of their uses, has references to nothing.
+#[test]
+fn a_part_of_a_netcdf_file_has_its_dimensions() {
+    let Some(python) = Python::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let log = corpus().join("netcdf4_sub.log.h5");
+    let [mask, time] = ["MASK", "time"].map(|dataset| {
+        let out = dir.path().join(dataset);
+        compacted(&log, &out, &["--dataset", dataset]).unwrap();
+        out
+    });
+    let code = "
+import sys, xarray
+for path in sys.argv[1:]:
+    for engine in 'netcdf4', 'h5netcdf':
+        file = xarray.open_dataset(path, engine=engine).load()
+        print(*file.sizes.items(), *file.variables)";
+    let found = python.run(code, &[&mask, &time]);
+    let of_mask = "('south_north', 9) ('west_east', 11) MASK south_north west_east";
+    let of_time = "('time', 3) time";
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines, [of_mask, of_mask, of_time, of_time]);
+}
+
 /// A chunk whose data are not in the file, among sound ones.
 fn damaged(dir: &Path) -> PathBuf {
     let path = dir.join("damaged.h5");

@@ -13,6 +13,7 @@
 //!   `references` translates the references between objects.
 //! * `shown` makes the image of a view that way.
 //! * `shadow`: the objects of a log that a program writes through HDF5 itself.
+//! * `chosen`: which objects a copy of a part of a log has.
 //! * `chunks`: where the chunks of a log dataset lie.
 //! * `sources`: the open files of a log.
 //! * `window`: the bytes of a file, for reading object headers.
@@ -24,6 +25,7 @@
 //! * [`definitions`] opens a closed log again, for the writer.
 //! * [`worker`] serves scans in confined processes (feature `worker`).
 
+mod chosen;
 mod chunks;
 mod classic;
 pub mod closing;

@@ -43,6 +43,11 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// Whether the copy has the object that an object reference names.
+    pub fn has(&self, reference: &[u8]) -> bool {
+        read_u64(reference, 0).is_ok_and(|old| reference.len() == 8 && self.object(old).is_some())
+    }
+
     fn object(&self, old: u64) -> Option<u64> {
         self.objects.get(&old).copied()
     }

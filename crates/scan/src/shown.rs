@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::chosen::with_scales;
 use super::dataset::{NewLink, Template};
 use super::layout_objects::{Anchor, Owner};
 use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
@@ -46,9 +47,10 @@ pub fn image(
     at: Option<u64>,
 ) -> Result<ShownObjects> {
     let creation = original.creation_of_copy()?;
+    let choice = with_scales(original, choice)?;
     let mut shown = Shown {
         chooser,
-        choice,
+        choice: &choice,
         is_source,
         copied_bytes: 0,
         datasets: Vec::new(),

@@ -17,6 +17,9 @@ type Result<T> = std::result::Result<T, String>;
 /// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
 const LARGE_ATTRIBUTE: u64 = 64_000;
 
+/// The attribute of a dimension scale that lists the datasets that use it. A reader of netCDF wants all of them.
+const USES_OF_SCALE: &[u8] = b"REFERENCE_LIST";
+
 /// The file that is copied.
 #[derive(Clone, Copy)]
 pub struct Original<'a> {
@@ -107,6 +110,7 @@ pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) ->
         original,
         target: target.clone(),
         committed: HashMap::new(),
+        is_part: datasets.choice().is_some_and(|choice| !choice.has_all()),
         postponed: Vec::new(),
         chosen: HashSet::new(),
         out: Copied::default(),
@@ -158,6 +162,8 @@ pub struct Copier<'a> {
     target: Id,
     /// Committed types in the copy, by their addresses in the file.
     committed: HashMap<u64, Id>,
+    /// Not all objects are copied.
+    is_part: bool,
     /// References can be written only when all objects have their addresses.
     postponed: Vec<Postponed>,
     /// The paths of [`Datasets::choice`] that were met.
@@ -445,6 +451,12 @@ impl Copier<'_> {
     ) -> Result<()> {
         let mut values = h5::read_attribute(attribute)?;
         if let Some(translator) = translator {
+            if self.is_part && name == USES_OF_SCALE {
+                values.retain(&|reference| translator.has(reference))?;
+                if values.bytes().is_empty() {
+                    return Ok(());
+                }
+            }
             values.change_references(&mut |r| translator.translate(r))?;
         }
         let datatype = self.type_in_copy(values.datatype())?;

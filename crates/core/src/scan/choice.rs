@@ -33,6 +33,18 @@ impl Choice {
         }
     }
 
+    /// The same, and the objects of these paths.
+    pub fn with_objects(&self, paths: impl IntoIterator<Item = String>) -> Self {
+        let mut all = self.clone();
+        all.only.extend(paths);
+        all
+    }
+
+    /// Whether a copy has all objects.
+    pub fn has_all(&self) -> bool {
+        self.only.is_empty()
+    }
+
     /// Whether a copy has the object at this path: it is chosen, or it lies above or below one that is.
     pub fn has(&self, path: &str) -> bool {
         let is_near =

@@ -78,6 +78,27 @@ impl Values {
         Ok(sequences)
     }
 
+    /// Keeps the elements of a list all of whose references `keeps` allows. They have no pointers.
+    pub fn retain(&mut self, keeps: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+        if self.shape.has_pointers() || !self.shape.has_references() {
+            return Ok(());
+        }
+        let mut kept = Vec::new();
+        for element in self.bytes.chunks_exact_mut(self.size) {
+            let mut is_kept = true;
+            change_in(&self.shape, element, &mut |reference| {
+                is_kept &= keeps(reference);
+                Ok(())
+            })?;
+            if is_kept {
+                kept.extend_from_slice(element);
+            }
+        }
+        self.space = Space::fixed(&[(kept.len() / self.size) as u64]).create()?;
+        self.bytes = kept;
+        Ok(())
+    }
+
     /// Calls `change` with every reference: 8 bytes for an object reference, 12 for a region reference.
     pub fn change_references(
         &mut self,
