@@ -14,8 +14,22 @@ const CREATION: u32 = 1;
 const WRITES: u32 = 2;
 const FLUSH: u32 = 3;
 const CLOSE: u32 = 4;
+const OPENING: u32 = 5;
+const CLOSE_AGAIN: u32 = 6;
 
 const FLUSHES: u64 = 3;
+
+/// Extents that a close of a log that was opened again shares out at once, in a build for tests.
+const AT_ONCE: u64 = 16;
+
+/// A job of so many ranks.
+struct Counted {
+    ranks: u64,
+    /// Subfiles; 0 for none.
+    subfiles: u64,
+    /// Datasets to which rows are appended.
+    appends: u64,
+}
 
 /// Calls and bytes by the name of the call.
 type Calls = BTreeMap<String, (u64, u64)>;
@@ -33,89 +47,189 @@ fn counting() -> PathBuf {
     library
 }
 
-/// What each rank asked of MPI in each part of a job: each call of a part by itself.
-fn counted(ranks: u32, path: &Path) -> BTreeMap<(u32, u32), Vec<Calls>> {
-    let with_library = format!(
-        "LD_PRELOAD=\"{} $LD_PRELOAD\" exec \"$@\"",
-        counting().display()
-    );
-    let mut mpirun = Mpi::of_build().run(ranks, Path::new("/bin/sh"));
-    mpirun.args(["-c", &with_library, "sh"]);
-    mpirun.arg(program("writer-scaling")).arg(path);
-    mpirun.args(["5", "20", &FLUSHES.to_string(), "shared"]);
-    let said = Job::launch(mpirun).succeed();
-    let mut counted: BTreeMap<(u32, u32), Vec<Calls>> = BTreeMap::new();
-    for line in said.lines().filter_map(|line| line.strip_prefix("calls ")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [part, rank, name, calls, bytes] = words[..] else {
-            panic!("{line}");
-        };
-        let parts = counted.entry((part.parse().unwrap(), rank.parse().unwrap()));
-        let parts = parts.or_default();
-        let figures = (calls.parse().unwrap(), bytes.parse().unwrap());
-        // A part that comes again begins with a name that is there already.
-        if parts.last().is_none_or(|calls| calls.contains_key(name)) {
-            parts.push(Calls::new());
-        }
-        parts.last_mut().unwrap().insert(name.to_owned(), figures);
-    }
-    counted
-}
+/// What each rank asked of MPI in each part of a job, by part and rank: each call of a part by itself.
+type Parts = BTreeMap<(u32, u64), Vec<Calls>>;
 
 fn calls<const N: usize>(expected: [(&str, u64, u64); N]) -> Calls {
-    let calls = expected.into_iter();
+    let calls = expected.into_iter().filter(|(_, number, _)| *number > 0);
     calls
         .map(|(name, calls, bytes)| (name.to_owned(), (calls, bytes)))
         .collect()
 }
 
-/// Checks a job of so many ranks.
-fn check(ranks: u32) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("log.h5");
-    let counted = counted(ranks, &path);
-    let of = |part, rank| counted.get(&(part, rank)).cloned().unwrap_or_default();
-    // The three texts that the ranks compare and share: lengths and bytes.
-    let texts = |created: &Calls| created["Bcast"].1;
-    let first = of(CREATION, 0).remove(0);
-    for rank in 0..ranks {
-        let created = of(CREATION, rank).remove(0);
-        let expected = [
-            ("Allreduce", 6, 6 * 24),
-            ("Bcast", 3, texts(&first)),
+impl Counted {
+    fn run(&self, path: &Path) -> Parts {
+        let with_library = format!(
+            "LD_PRELOAD=\"{} $LD_PRELOAD\" exec \"$@\"",
+            counting().display()
+        );
+        let mut mpirun = Mpi::of_build().run(self.ranks as u32, Path::new("/bin/sh"));
+        mpirun.args(["-c", &with_library, "sh"]);
+        mpirun.arg(program("writer-scaling")).arg(path);
+        mpirun.args(["5", "20", &FLUSHES.to_string(), "shared", "again"]);
+        mpirun.arg(format!("subfiles={}", self.subfiles));
+        mpirun.arg(format!("appends={}", self.appends));
+        let said = Job::launch(mpirun).succeed();
+        let mut counted = Parts::new();
+        for line in said.lines().filter_map(|line| line.strip_prefix("calls ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [part, rank, name, calls, bytes] = words[..] else {
+                panic!("{line}");
+            };
+            let parts = counted.entry((part.parse().unwrap(), rank.parse().unwrap()));
+            let parts = parts.or_default();
+            let figures = (calls.parse().unwrap(), bytes.parse().unwrap());
+            // A part that comes again begins with a name that is there already.
+            if parts.last().is_none_or(|calls| calls.contains_key(name)) {
+                parts.push(Calls::new());
+            }
+            parts.last_mut().unwrap().insert(name.to_owned(), figures);
+        }
+        counted
+    }
+
+    /// Data files.
+    fn files(&self) -> u64 {
+        self.subfiles.max(1)
+    }
+
+    /// The ranks that share a data file with this one.
+    fn sharing(&self, rank: u64) -> Vec<u64> {
+        let file = |rank: u64| rank * self.files() / self.ranks;
+        let sharing = (0..self.ranks).filter(|other| file(*other) == file(rank));
+        sharing.collect()
+    }
+
+    /// The creation of a log, or its second opening, which broadcast so often: texts that the ranks compare and share, with
+    /// so many bytes.
+    fn opening(&self, texts: u64, bytes: u64) -> Calls {
+        // Which node each rank runs on.
+        let nodes = u64::from(self.subfiles > 1);
+        calls([
+            ("Allreduce", 6 + nodes, 6 * 24 + 8 * nodes),
+            ("Bcast", texts + nodes, bytes),
             ("Comm_dup", 1, 0),
             ("Comm_split", 1, 0),
-        ];
-        assert_eq!(created, calls(expected), "creation, rank {rank} of {ranks}");
-        assert!(
-            of(WRITES, rank).is_empty(),
-            "writes, rank {rank} of {ranks}"
-        );
+            ("Comm_split_type", nodes, 0),
+            ("Exscan", nodes, 8 * nodes),
+            ("Comm_free", nodes, 0),
+        ])
+    }
 
-        let flush = [("Exscan", 1, 8), ("Allreduce", 1, 40), ("Bcast", 1, 1)];
-        let flushes = of(FLUSH, rank);
-        assert_eq!(flushes.len() as u64, FLUSHES);
-        for made in flushes {
-            assert_eq!(made, calls(flush), "flush, rank {rank} of {ranks}");
+    /// A flush in which so many datasets of rows are counted from the beginning. With each other one it begins again.
+    fn flush(&self, counted: u64) -> Calls {
+        let mut all = [0; 4];
+        for counted in counted..=self.appends {
+            let scans = 1 + u64::from(counted > 0);
+            let round = [scans, 8 + 8 * counted, 1, self.agreed(counted)];
+            all.iter_mut().zip(round).for_each(|(sum, n)| *sum += n);
         }
-
-        // A flush; then place, length and steps of the table, the lengths of its sections, and three agreements.
-        let close = [
-            ("Exscan", 2, 8 + 8),
-            ("Allreduce", 6, 40 + 8 + 8 + 3 * 24),
+        let [scans, scanned, reductions, reduced] = all;
+        calls([
+            ("Exscan", scans, scanned),
+            ("Allreduce", reductions, reduced),
             ("Bcast", 1, 1),
-            (
-                "Gather",
-                1,
-                if rank == 0 { 8 * u64::from(ranks) } else { 8 },
-            ),
+        ])
+    }
+
+    /// Bytes of the reduction of a flush.
+    fn agreed(&self, counted: u64) -> u64 {
+        8 * (4 + self.files() + counted)
+    }
+
+    /// A flush; then place, length and steps of the table, the lengths of its sections, and three agreements.
+    fn close(&self, rank: u64) -> Calls {
+        let sharing = self.sharing(rank);
+        let is_first = sharing[0] == rank;
+        let gathered = if is_first {
+            8 * sharing.len() as u64
+        } else {
+            8
+        };
+        let rows = u64::from(self.appends > 0);
+        calls([
+            ("Exscan", 2 + rows, 8 + 8 + 8 * self.appends),
+            ("Allreduce", 6, self.agreed(self.appends) + 8 + 8 + 3 * 24),
+            ("Bcast", 1, 1),
+            ("Gather", 1, gathered),
             ("Ibarrier", 3, 0),
             ("Comm_free", 2, 0),
-        ];
-        let closed = of(CLOSE, rank).remove(0);
-        assert_eq!(closed, calls(close), "close, rank {rank} of {ranks}");
+        ])
     }
-    assert!(fs::metadata(path).unwrap().len() > 0);
+
+    /// A flush; then the steps of the table, the numbers of the ranks and the lengths of their entries, what the first rank
+    /// has found, the places of their entries, the entries of earlier jobs, and three agreements.
+    fn close_again(&self, rank: u64) -> Calls {
+        let sharing = self.sharing(rank);
+        let (number, is_first) = (sharing.len() as u64, sharing[0] == rank);
+        let gathered = if is_first { 2 * 8 * number } else { 2 * 8 };
+        let earlier = FLUSHES * number;
+        let turns = earlier.div_ceil(AT_ONCE);
+        let places = 8 + 8 * (number + 1);
+        let shared_out = 8 * (turns + 1) + 24 * earlier;
+        let rows = u64::from(self.appends > 0);
+        calls([
+            ("Exscan", 1 + rows, 8 + 8 * self.appends),
+            ("Allreduce", 5, self.agreed(self.appends) + 8 + 3 * 24),
+            ("Gather", 2, gathered),
+            (
+                "Bcast",
+                1 + 1 + 2 + 2 * turns + 1,
+                1 + 1 + places + shared_out,
+            ),
+            ("Ibarrier", 4, 0),
+            ("Comm_free", 2, 0),
+        ])
+    }
+
+    fn check(&self) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.h5");
+        let counted = self.run(&path);
+        let of = |part, rank| counted.get(&(part, rank)).cloned().unwrap_or_default();
+        let Counted {
+            ranks,
+            subfiles,
+            appends,
+        } = self;
+        let job = format!("{ranks} ranks, {subfiles} subfiles, {appends} datasets of rows");
+        let texts = |part| of(part, 0)[0]["Bcast"].1;
+        let created = self.opening(3, texts(CREATION));
+        let opened = self.opening(6, texts(OPENING));
+        for rank in 0..*ranks {
+            assert_eq!(
+                of(CREATION, rank)[0],
+                created,
+                "creation, rank {rank}: {job}"
+            );
+            assert!(of(WRITES, rank).is_empty(), "writes, rank {rank}: {job}");
+            let flushes = of(FLUSH, rank);
+            assert_eq!(flushes.len() as u64, 2 * FLUSHES);
+            for (number, made) in (0..).zip(flushes) {
+                // The first one of each job finds out which datasets get rows.
+                let counted = if number % FLUSHES == 0 { 0 } else { *appends };
+                assert_eq!(made, self.flush(counted), "flush, rank {rank}: {job}");
+            }
+            let closed = of(CLOSE, rank).remove(0);
+            assert_eq!(closed, self.close(rank), "close, rank {rank}: {job}");
+            assert_eq!(of(OPENING, rank)[0], opened, "opening, rank {rank}: {job}");
+            let closed = of(CLOSE_AGAIN, rank).remove(0);
+            let expected = self.close_again(rank);
+            assert_eq!(closed, expected, "second close, rank {rank}: {job}");
+        }
+        assert!(fs::metadata(path).unwrap().len() > 0);
+    }
+}
+
+fn check(ranks: u64) {
+    for (subfiles, appends) in [(0, 0), (2, 3)] {
+        let job = Counted {
+            ranks,
+            subfiles,
+            appends,
+        };
+        job.check();
+    }
 }
 
 #[test]

@@ -8,8 +8,12 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::mpirun::{Job, program};
+use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, project, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, is_root};
+
+/// Bytes in front of the data of a log.
+const FRONT: usize = 8192;
 
 /// A directory for one test, with a log in it.
 struct Place(TempDir);
@@ -64,8 +68,12 @@ impl Place {
 
     /// All files, with what they hold.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        Self::files_in(self.dir())
+    }
+
+    fn files_in(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
-        let mut dirs = vec![self.dir().to_owned()];
+        let mut dirs = vec![dir.to_owned()];
         while let Some(dir) = dirs.pop() {
             for path in fs::read_dir(dir)
                 .unwrap()
@@ -130,6 +138,76 @@ fn a_log_goes_on_where_earlier_jobs_ended() {
     assert!(output.unwrap().status.success());
     for python in Python::all() {
         python.run(CONTINUED, &[&shown]);
+    }
+}
+
+/// Fails where files are not those of a log that another process has closed.
+fn same_but_times(files: &[(PathBuf, Vec<u8>)], others: &[(PathBuf, Vec<u8>)], about: &str) {
+    assert_eq!(files.len(), others.len(), "{about}");
+    for ((path, bytes), (_, others)) in files.iter().zip(others) {
+        let about = format!("{about}: {}", path.display());
+        assert_eq!(bytes.len(), others.len(), "{about}");
+        let differ = (0..bytes.len()).filter(|at| bytes[*at] != others[*at]);
+        let differ: Vec<usize> = differ.collect();
+        // The times of `_ld_0` and `_md_0`, of 4 bytes, are in the front.
+        let times = differ.len() <= 8 && differ.iter().all(|at| *at < FRONT);
+        assert!(times, "{about} at {differ:?}");
+    }
+}
+
+/// What a crash may leave of a file in which a close has begun: a front, and any sectors of a part of what lies behind the
+/// data.
+fn half_closed(before: &[u8], closed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
+    let mut left = before.to_vec();
+    if numbers.one_in(2) {
+        left[..FRONT].copy_from_slice(&closed[..FRONT]);
+    }
+    let end = before.len() + numbers.index(closed.len() - before.len() + 1);
+    left.extend(&closed[before.len()..end]);
+    for sector in left[before.len()..].chunks_mut(512) {
+        if numbers.one_in(3) {
+            sector.fill(0);
+        }
+    }
+    left
+}
+
+/// All ranks of a job close a log to which earlier jobs have written: to files of which each has several ranks, one, or none.
+#[test]
+fn ranks_close_a_log_as_one_process_does() {
+    let mut numbers = Numbers(7);
+    for (ranks, what) in [
+        (4, "again"),
+        (7, "again"),
+        (4, "again-subfiles"),
+        (7, "again-subfiles"),
+    ] {
+        let place = Place::new();
+        place.start(ranks, what).succeed();
+        assert!(!place.journal().exists());
+        assert!(place.h5logfs("check").contains("good"));
+        // The files as they were before the close.
+        let copy = Place(tempfile::tempdir().unwrap());
+        let before = Place::files_in(&place.dir().join("copy"));
+        fs::remove_dir_all(place.dir().join("copy")).unwrap();
+        let closed = place.files();
+        for turn in 0..6 {
+            for (path, bytes) in &before {
+                let name = path.strip_prefix(place.dir().join("copy")).unwrap();
+                let path = copy.dir().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let closed = closed.iter().find(|(path, _)| path.ends_with(name));
+                let left = match closed {
+                    Some((_, closed)) if turn > 0 => half_closed(bytes, closed, &mut numbers),
+                    _ => bytes.clone(),
+                };
+                fs::write(path, left).unwrap();
+            }
+            assert!(copy.h5logfs("check").contains("good"));
+            assert!(copy.h5logfs("recover").contains("recovered 12 flushes"));
+            let about = format!("{what} of {ranks} ranks, turn {turn}");
+            same_but_times(&copy.files(), &closed, &about);
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::Base;
 use crate::check_outcome;
 use crate::creation::Creation;
+use crate::earlier;
 use crate::entries::Section;
 use crate::error::{Error, Result};
 use crate::flushed::Flushed;
@@ -24,7 +26,7 @@ use h5logfs_core::journal::{
 };
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
-use h5logfs_core::log::logvol::{ENCODED, SHARED};
+use h5logfs_core::log::logvol::{ENCODED, SHARED, table_head};
 use h5logfs_core::log::window::Piece;
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.
@@ -40,6 +42,10 @@ pub struct Files {
     held: Vec<HeldFile>,
     /// The number of the data file.
     file_number: usize,
+    /// Data files to which no rank of this job writes, and which this rank closes.
+    unwritten: Range<u32>,
+    /// Where the extents of earlier jobs end in the data file.
+    begin: u64,
     /// The ranks that share the data file.
     file_ranks: Ranks,
     /// The end of the last complete flush in each data file.
@@ -70,6 +76,16 @@ impl Tags {
 }
 
 type StringResult<T = ()> = std::result::Result<T, String>;
+
+/// A data file with its table.
+pub struct Tabled {
+    /// Its path.
+    pub path: PathBuf,
+    /// Where its extents end.
+    pub end: u64,
+    /// Where its table lies.
+    pub table: Piece,
+}
 
 /// The extent of this rank in a flush.
 pub struct Written {
@@ -104,12 +120,12 @@ impl Files {
         let (outcome, master) = LocalOutcome::of(begun);
         creation.keep_if(ranks.agree(outcome), ranks)?;
 
-        let file_number = data_file_of(ranks, &header);
-        let file_ranks = ranks.split(file_number);
+        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
+        let file_ranks = ranks.split(own);
         let mut data_path = path.to_owned();
         let mut subfile_created = Ok(None);
         if header.subfiles > 0 {
-            data_path = subfile(path, file_number);
+            data_path = subfile(path, own);
             if file_ranks.is_root() {
                 subfile_created = creation.create_file(&data_path).map(Some);
             }
@@ -130,7 +146,9 @@ impl Files {
             data_file,
             local,
             held,
-            file_number: file_number as usize,
+            file_number: own as usize,
+            unwritten,
+            begin: FRONT,
             file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
@@ -165,11 +183,11 @@ impl Files {
             append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
         };
-        let file_number = data_file_of(ranks, &header);
-        let file_ranks = ranks.split(file_number);
+        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
+        let file_ranks = ranks.split(own);
         let data_path = match header.subfiles {
             0 => path.to_owned(),
-            _ => subfile(path, file_number),
+            _ => subfile(path, own),
         };
         let probed = probe(&data_path).and_then(|file| {
             check_id(&file, &state.id)?;
@@ -214,7 +232,9 @@ impl Files {
             data_file: data_file.ok_or_else(|| Error::closed(path))?,
             local,
             held: [held, held_subfile].into_iter().flatten().collect(),
-            file_number: file_number as usize,
+            file_number: own as usize,
+            unwritten,
+            begin: state.ends.get(own as usize).copied().unwrap_or(FRONT),
             file_ranks,
             ends: state.ends,
             flushes: state.flush,
@@ -303,11 +323,6 @@ impl Files {
         self.spill.is_allowed() && self.spill.own().is_none()
     }
 
-    /// Whether the log was there before, and other jobs have written to its data files.
-    pub fn is_append(&self) -> bool {
-        self.header.append.is_some()
-    }
-
     /// Complete flushes, those of earlier jobs included.
     pub fn flushes(&self) -> u64 {
         self.flushes
@@ -325,7 +340,7 @@ impl Files {
 
     /// Begin and end of the extents that this rank has spilled since the last flush: in its data file, or in
     /// [`Files::own_file`].
-    pub fn spilled(&self) -> &[std::ops::Range<u64>] {
+    pub fn spilled(&self) -> &[Range<u64>] {
         self.spill.extents()
     }
 
@@ -490,15 +505,38 @@ impl Files {
     }
 
     /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
-    /// data file. They are copied in steps. Collective over the ranks that share the file.
-    pub fn write_table(&self, entries: &Flushed) -> (Piece, StringResult) {
+    /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. Returns the data
+    /// files whose fronts this rank has to write. Collective over the ranks that share the file.
+    pub fn write_tables(&self, rank: u32, entries: &Flushed) -> (Vec<Tabled>, StringResult) {
+        let (table, written) = match &self.header.append {
+            None => self.write_table(entries),
+            Some(append) => self.write_whole_table(rank, entries, append.flush),
+        };
+        let written = written.map_err(|e| format!("{}: {e}", self.data_path.display()));
+        if !self.file_ranks.is_root() {
+            return (Vec::new(), written);
+        }
+        let own = Tabled {
+            path: self.data_path.clone(),
+            end: self.end(),
+            table,
+        };
+        let unwritten = self.unwritten.clone().map(|file| self.table_of(file));
+        let unwritten: StringResult<Vec<Tabled>> = unwritten.collect();
+        match written.and(unwritten) {
+            Ok(unwritten) => ([own].into_iter().chain(unwritten).collect(), Ok(())),
+            Err(e) => (Vec::new(), Err(e)),
+        }
+    }
+
+    fn write_table(&self, entries: &Flushed) -> (Piece, StringResult) {
         let len = entries.len();
         let before = self.file_ranks.sum_before(len);
         let total = self.file_ranks.sum(len);
         let steps = self.file_ranks.largest(len.div_ceil(Flushed::step()));
         let lens = self.file_ranks.gather(len);
         let mut table = Piece {
-            offset: self.ends[self.file_number],
+            offset: self.end(),
             len: 0,
         };
         if total == 0 {
@@ -509,10 +547,63 @@ impl Files {
         let mut to = table.offset + head + before;
         let mut words = Vec::new();
         if self.file_ranks.is_root() {
-            words = table_head(head, &lens);
+            words = table_head(lens.into_iter());
             to = table.offset;
         }
         (table, self.copy(entries, words, to, steps))
+    }
+
+    /// The same where earlier jobs have written up to this flush.
+    fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, StringResult) {
+        let file = earlier::DataFile {
+            path: &self.data_path,
+            file: &self.local,
+            ranks: &self.file_ranks,
+            flush,
+            begin: self.begin,
+            end: self.end(),
+        };
+        let steps = self
+            .file_ranks
+            .largest(entries.len().div_ceil(Flushed::step()));
+        let own = earlier::Own {
+            rank,
+            entries: entries.len(),
+        };
+        match file.plan(own) {
+            Ok(plan) => {
+                let (table, to) = (plan.table, plan.own);
+                let copied = file.copy(plan);
+                // Collective: a rank that has failed must take part, too.
+                let written = self.copy(entries, Vec::new(), to, steps);
+                (table, copied.and(written))
+            }
+            Err(e) => {
+                let (offset, len) = (self.end(), 0);
+                (Piece { offset, len }, Err(e))
+            }
+        }
+    }
+
+    /// Writes the table of a data file to which only earlier jobs have written.
+    fn table_of(&self, file: u32) -> StringResult<Tabled> {
+        let path = subfile(&self.path, file);
+        let about = |e: String| format!("{}: {e}", path.display());
+        let opened = probe(&path).and_then(|file| check_id(&file, &self.id).map(|()| file));
+        let opened = Arc::new(opened.map_err(|e| about(e.to_string()))?);
+        let end = self.ends.get(file as usize).copied().unwrap_or(FRONT);
+        let file = earlier::DataFile {
+            path: &path,
+            file: &opened,
+            ranks: &Ranks::one(),
+            flush: self.flushes,
+            begin: end,
+            end,
+        };
+        let plan = file.plan(earlier::Own::default()).map_err(about)?;
+        let table = plan.table;
+        file.copy(plan).map_err(about)?;
+        Ok(Tabled { path, end, table })
     }
 
     /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,
@@ -555,13 +646,8 @@ impl Files {
         &self.data_path
     }
 
-    /// Whether this is the first rank of those that share the data file.
-    pub fn is_first_of_data_file(&self) -> bool {
-        self.file_ranks.is_root()
-    }
-
     /// The end of the last complete flush in the data file.
-    pub fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.ends[self.file_number]
     }
 
@@ -592,17 +678,6 @@ impl Files {
         self.data_file.leak();
         self.file_ranks.leak();
     }
-}
-
-/// The front of a table: the number of sections, and where each ends. `head`: bytes of it.
-fn table_head(head: u64, sections: &[u64]) -> Vec<u8> {
-    let mut words = (sections.len() as u64).to_le_bytes().to_vec();
-    let mut at = head;
-    for len in sections {
-        at += len;
-        words.extend_from_slice(&at.to_le_bytes());
-    }
-    words
 }
 
 /// The header of an extent with the pending entries of a section.
@@ -712,19 +787,39 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     }
 }
 
-/// The number of this rank's data file. As many files as nodes are one for each node, wherever its ranks are in the order:
-/// not every file system lets several nodes write to one file. Other numbers follow the rule of the layout (section 10 of
-/// the format page). Readers need neither. Collective.
-fn data_file_of(ranks: &Ranks, header: &Header) -> u32 {
-    let files = header.data_files();
-    if files == 1 {
-        return 0;
+/// The data files that a rank looks after.
+struct DataFiles {
+    /// That which it writes to.
+    own: u32,
+    /// Those to which no rank of the job writes, up to the next one's. Only a job that opens a log again can have fewer
+    /// ranks than the log has files.
+    unwritten: Range<u32>,
+}
+
+impl DataFiles {
+    /// As many files as nodes are one for each node, wherever its ranks are in the order: not every file system lets several
+    /// nodes write to one file. Other numbers follow the rule of the layout (section 10 of the format page). Readers need
+    /// neither. Collective.
+    fn of(ranks: &Ranks, header: &Header) -> Self {
+        let files = header.data_files();
+        let only = |own: u32| DataFiles {
+            own,
+            unwritten: 0..0,
+        };
+        if files == 1 {
+            return only(0);
+        }
+        let node = ranks.node();
+        if node.of == files {
+            return only(node.number);
+        }
+        let of = |rank: u32| u64::from(rank) * u64::from(files) / u64::from(ranks.size());
+        let own = of(ranks.rank()) as u32;
+        DataFiles {
+            own,
+            unwritten: own + 1..of(ranks.rank() + 1) as u32,
+        }
     }
-    let node = ranks.node();
-    if node.of == files {
-        return node.number;
-    }
-    (u64::from(ranks.rank()) * u64::from(files) / u64::from(ranks.size())) as u32
 }
 
 /// The config bits of the layout.

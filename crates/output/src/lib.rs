@@ -17,6 +17,7 @@
 //! | [`options`], [`error`] | those of users |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
+//! | `earlier` | its close: the entries of earlier jobs |
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
 
@@ -35,6 +36,7 @@ pub mod stored;
 mod aside;
 mod covered;
 mod creation;
+mod earlier;
 mod existing;
 mod reopening;
 mod sharing;

@@ -7,7 +7,7 @@ use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sync;
 use h5logfs_core::log::window::Piece;
-use h5logfs_output::files::{Files, sync_names};
+use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::flushed::Flushed;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
 use h5logfs_scan::InProcess;
@@ -39,21 +39,13 @@ pub fn close(
         Fsync::None => Ok(()),
         Fsync::Close | Fsync::Flush => files.sync(),
     };
-    if files.is_append() {
-        finished(LocalOutcome::of(sync().map_err(about)).0)?;
-        let closed = close_again(files, fsync).map_err(|e| e.to_string());
-        return finished(LocalOutcome::of(closed).0);
-    }
-    let (table, written) = files.write_table(entries);
+    let (tabled, written) = files.write_tables(ranks.rank(), entries);
     // Collective: a rank whose write has failed must take part, too.
-    let written = written.and(sync());
-    finished(LocalOutcome::of(written.map_err(about)).0)?;
+    let written = written.and(sync().map_err(about));
+    finished(LocalOutcome::of(written).0)?;
 
-    let fronted = if files.is_first_of_data_file() {
-        write_log_front(files, table, objects.datasets.len(), fsync)
-    } else {
-        Ok(())
-    };
+    let front = |file| write_log_front(files, file, objects.datasets.len(), fsync);
+    let fronted = tabled.iter().try_for_each(front);
     finished(LocalOutcome::of(fronted.map_err(|e| e.to_string())).0)?;
 
     let closed = finish_master(files, objects, fsync);
@@ -78,37 +70,19 @@ pub fn settle(path: &Path, ranks: &Ranks) -> Result<()> {
     }
 }
 
-/// On the first rank of the job: closes a log to which it has appended. The ranks do not know the entries of earlier jobs,
-/// so that the first one takes all from the data files.
-fn close_again(files: &Files, fsync: Fsync) -> CoreResult<()> {
-    let Some(journal) = files.journal() else {
-        return Ok(());
-    };
-    journal.check_name()?;
-    let force = fsync != Fsync::None;
-    h5logfs_scan::closing::close_again(files.path(), files.flushes(), force)?;
-    if force {
-        sync_names(files.path(), files.header())?;
-    }
-    journal.remove()
-}
-
-/// On the first rank of each data file: the HDF5 metadata in front of the data.
-fn write_log_front(files: &Files, table: Piece, datasets: usize, fsync: Fsync) -> CoreResult<()> {
+/// Writes the HDF5 metadata in front of the data of a file.
+fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) -> CoreResult<()> {
     let data = Piece {
         offset: FRONT,
-        len: files.end() - FRONT,
+        len: file.end - FRONT,
     };
-    let role = Role::Log { data, table };
-    write_front(
-        files.data_path(),
-        files.header(),
-        files.id(),
-        datasets,
-        role,
-    )?;
+    let role = Role::Log {
+        data,
+        table: file.table,
+    };
+    write_front(&file.path, files.header(), files.id(), datasets, role)?;
     if fsync != Fsync::None {
-        sync(files.data_path())?;
+        sync(&file.path)?;
     }
     Ok(())
 }

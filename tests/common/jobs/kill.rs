@@ -172,10 +172,11 @@ impl Moment {
         }
     }
 
-    /// A job is killed when it leaves the file, when it opens it again, and a little later.
+    /// A job is killed when it leaves the file, when it opens it again, a little later, and when it closes it at last.
     fn of_sessions(seed: u64, flush: u64, pattern: &Pattern, numbers: &mut Numbers) -> Self {
         let session = 1 + numbers.below(pattern.sessions - 1);
         let (point, grown, delay) = match seed % 5 {
+            0 if numbers.one_in(2) => ("closing".to_owned(), None, 60_000),
             0 => (format!("leaving {session}"), None, 60_000),
             1 => (format!("opening {session}"), None, 10_000),
             2 => (format!("opening {session}"), None, 40_000),

@@ -5,6 +5,7 @@
 //! writer-port WHAT FILE
 //! ```
 
+mod again;
 mod appends;
 mod attributes;
 mod ghosts;
@@ -29,6 +30,8 @@ fn main() {
     let world = universe.world();
     let reopened = match what.as_str() {
         "reopening" => Some(reopening::write(path, &world)),
+        "again" => Some(again::write(path, &world, 0)),
+        "again-subfiles" => Some(again::write(path, &world, 4)),
         "open" => Some(reopening::open(path, &world)),
         "leave" => Some(reopening::leave(path, &world)),
         _ => None,

@@ -218,7 +218,8 @@ pub fn sections_after(
         }
         // The first commit of an append covers several flushes.
         let mut extents = Extents::new(file, start..end, before..flush);
-        if let Err(reason) = sections.add(&mut extents) {
+        let added = sections.add(&mut extents, |piece, crc| check_entries(file, piece, crc));
+        if let Err(reason) = added {
             let place = match flush - before {
                 0 | 1 => format!("flush {flush}"),
                 _ => format!("flushes {} to {flush}", before + 1),
@@ -250,14 +251,18 @@ struct Sections {
 }
 
 impl Sections {
-    /// Adds the entries of all extents.
-    fn add(&mut self, extents: &mut Extents<'_>) -> Result<(), String> {
+    /// Adds the entries of all extents. `check` gets their place and their checksum.
+    fn add(
+        &mut self,
+        extents: &mut Extents<'_>,
+        check: impl Fn(Piece, u32) -> Result<(), String>,
+    ) -> Result<(), String> {
         while let Some((at, header)) = extents.next()? {
             let piece = Piece {
                 offset: at + ExtentHeader::SIZE,
                 len: header.entries,
             };
-            check_entries(extents.file, piece, header.entries_crc)?;
+            check(piece, header.entries_crc)?;
             if piece.len > 0 {
                 self.push(header.rank, piece)?;
             } else {
@@ -275,6 +280,18 @@ impl Sections {
         self.by_rank.entry(rank).or_default().push(piece);
         Ok(())
     }
+}
+
+/// Where the entries of the extents in a range of bytes lie, by the rank that wrote them: those of the flushes up to
+/// `last`. Reads headers alone, so the entries are not compared with their checksums.
+pub fn entries_by_rank(
+    file: &SourceFile,
+    range: Range<u64>,
+    last: u64,
+) -> Result<BTreeMap<u32, Vec<Piece>>, String> {
+    let mut sections = Sections::default();
+    sections.add(&mut Extents::new(file, range, 0..last), |_, _| Ok(()))?;
+    Ok(sections.by_rank)
 }
 
 /// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails

@@ -16,7 +16,7 @@ mod stored;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{How, Recovered, close_again, recover};
+pub use recover::{How, Recovered, recover};
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -18,8 +18,8 @@ use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed}
 use h5logfs_core::journal::{self, FileId, Recorded, Torn};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::Section;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
+use h5logfs_core::log::logvol::{Section, table_head};
+use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::log::window::Piece;
 
@@ -102,29 +102,6 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
         torn: kept.torn,
         diagnostics,
     }))
-}
-
-/// Closes a log to which the caller has appended: its earlier entries are in the data files only. The caller has the lock
-/// of the journal, which has so many flushes, and removes it. With `force` all is on the disk then. If it is interrupted,
-/// it can be repeated.
-pub fn close_again(path: &Path, flushes: u64, force: bool) -> Result<()> {
-    let (dir, name) = SourceDir::of_file(path)?;
-    let master = SourceFile::open(&dir, &name)?;
-    let files = LogFiles::of(&dir, &name, &master);
-    let Some((_, journal)) = journal::of_file(&files, &master)? else {
-        return Err(Error::bad_file(path, "its journal is not there"));
-    };
-    if journal.flushes() != flushes {
-        let there = journal.flushes();
-        let reason = format!("its journal was damaged: it has {there} flushes, and had {flushes}");
-        return Err(Error::bad_file(path, reason));
-    }
-    let data_files = read_data_files(&files, &journal)?;
-    Objects::of(path, &journal)?.write_closed(path, &data_files)?;
-    if force {
-        sync_all(path, &data_files)?;
-    }
-    Ok(())
 }
 
 /// Forces what was written to the disk.
@@ -342,24 +319,17 @@ fn write_table(data_file: &DataFile, id: &FileId) -> io::Result<Piece> {
             len: 0,
         });
     }
-    // The number of sections, and where each ends.
-    let head_len = 8 * (sections.len() as u64 + 1);
-    let mut head = vec![sections.len() as u64];
-    let mut at = head_len;
-    for section in sections {
-        at += section.pieces.iter().map(|p| p.len).sum::<u64>();
-        head.push(at);
-    }
-    let head: Vec<u8> = head.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let len = |section: &Section| section.pieces.iter().map(|piece| piece.len).sum();
+    let head = table_head(sections.iter().map(len));
     file.write_all_at(&head, end)?;
-    let mut to = end + head_len;
+    let mut to = end + head.len() as u64;
     for piece in sections.iter().flat_map(|s| &s.pieces) {
         copy(&file, *piece, to)?;
         to += piece.len;
     }
     Ok(Piece {
         offset: end,
-        len: at,
+        len: to - end,
     })
 }
 

@@ -32,6 +32,7 @@ use crate::task::Task;
 use decode::Decoder;
 pub use growing::GrowingTable;
 use table::EntryTable;
+pub use table::table_head;
 
 /// Name of the root attribute that makes a file a log (section 1).
 pub const MARK: &str = "_int_att";

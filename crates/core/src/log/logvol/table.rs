@@ -17,6 +17,18 @@ use crate::task::Task;
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
+/// The front of a table of sections with so many bytes: their number, and where each ends.
+pub fn table_head(sections: impl ExactSizeIterator<Item = u64>) -> Vec<u8> {
+    let number = sections.len() as u64;
+    let mut head = number.to_le_bytes().to_vec();
+    let mut at = 8 * (number + 1);
+    for len in sections {
+        at += len;
+        head.extend(at.to_le_bytes());
+    }
+    head
+}
+
 /// The header of an entry, and its record number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryHeader {

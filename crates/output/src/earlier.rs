@@ -1,0 +1,271 @@
+//! The table of a data file to which earlier jobs have written (`docs/formats/journal.md`, section 5).
+//!
+//! A rank knows the entries that it has written itself. Those of earlier jobs are found in the file: the first of the ranks
+//! that share it reads the headers of their extents, finds the place of each section, and tells all ranks which entries go
+//! where. Each rank copies a share of them. So one process reads headers, 64 bytes an extent, and all copy entries.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use h5logfs_core::journal::extent::{FRONT, entries_by_rank};
+use h5logfs_core::log::logvol::table_head;
+use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_core::log::window::Piece;
+
+use crate::flushed::Flushed;
+use crate::ranks::Ranks;
+
+type StringResult<T = ()> = Result<T, String>;
+
+/// Extents whose entries are shared out at once. Few in tests, so that they meet the limit.
+const AT_ONCE: usize = if cfg!(debug_assertions) { 16 } else { 1 << 16 };
+
+/// A data file that was there when this job opened its log.
+pub(crate) struct DataFile<'a> {
+    pub path: &'a Path,
+    pub file: &'a Arc<File>,
+    /// The ranks of this job that share it.
+    pub ranks: &'a Ranks,
+    /// The last flush of earlier jobs, and where their extents end.
+    pub flush: u64,
+    pub begin: u64,
+    /// Where all extents end.
+    pub end: u64,
+}
+
+/// What a rank of this job has written to the file.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Own {
+    /// Its number in the job.
+    pub rank: u32,
+    /// Bytes of its entries.
+    pub entries: u64,
+}
+
+/// The table that a data file gets.
+pub(crate) struct Plan {
+    pub table: Piece,
+    /// Where the entries go that this rank has written.
+    pub own: u64,
+    /// On the first rank: by the number of the rank that wrote them.
+    sections: BTreeMap<u32, Section>,
+}
+
+impl DataFile<'_> {
+    /// Writes the head of the table, and finds the places of all entries. Fails on all ranks or on none. Collective.
+    pub fn plan(&self, own: Own) -> StringResult<Plan> {
+        let ranks = self.ranks.gather(own.rank.into());
+        let entries = self.ranks.gather(own.entries);
+        let owns = ranks.into_iter().zip(entries);
+        let owns = owns.map(|(rank, entries)| Own {
+            rank: rank as u32,
+            entries,
+        });
+        let owns: Vec<Own> = owns.collect();
+        let begun = self.ranks.is_root().then(|| self.begin(&owns)).transpose();
+        let begun = self.ranks.led(begun).map_err(|e| e.to_string())?;
+        let (sections, len) = begun.unwrap_or_default();
+
+        let of = |own: &Own| sections.get(&own.rank).map_or(0, Section::own);
+        let numbers = [len].into_iter().chain(owns.iter().map(of));
+        let numbers = self.ranks.broadcast_bytes(0, to_bytes(numbers));
+        let number = |at: usize| {
+            numbers
+                .as_chunks()
+                .0
+                .get(at)
+                .copied()
+                .map(u64::from_le_bytes)
+        };
+        let numbers = number(0).zip(number(1 + self.ranks.rank() as usize));
+        let (len, own) = numbers.ok_or("the first rank did not say where entries go")?;
+        Ok(Plan {
+            table: Piece {
+                offset: self.end,
+                len,
+            },
+            own,
+            sections,
+        })
+    }
+
+    /// On the first rank: writes the head of the table. Returns the sections, and the bytes of the table.
+    fn begin(&self, owns: &[Own]) -> StringResult<(BTreeMap<u32, Section>, u64)> {
+        let file = self.file.try_clone();
+        let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()));
+        let file = file.map_err(|e| e.to_string())?;
+        let mut sections = BTreeMap::<u32, Section>::new();
+        for (rank, pieces) in entries_by_rank(&file, FRONT..self.begin, self.flush)? {
+            sections.entry(rank).or_default().earlier = pieces;
+        }
+        for own in owns.iter().filter(|own| own.entries > 0) {
+            sections.entry(own.rank).or_default().own_len = own.entries;
+        }
+        if sections.is_empty() {
+            return Ok((sections, 0));
+        }
+        let head = table_head(sections.values().map(Section::len));
+        let written = self.file.write_all_at(&head, self.end);
+        written.map_err(|e| e.to_string())?;
+        let mut at = self.end + head.len() as u64;
+        for section in sections.values_mut() {
+            section.at = at;
+            at += section.len();
+        }
+        Ok((sections, at - self.end))
+    }
+
+    /// Copies the entries of earlier jobs into the table, each rank a share of them. Collective.
+    pub fn copy(&self, plan: Plan) -> StringResult {
+        let mut moves = plan.sections.into_values().flat_map(Section::moves);
+        let mut copied = Ok(());
+        loop {
+            let some = moves.by_ref().take(AT_ONCE).flat_map(Move::numbers);
+            let some = self.ranks.broadcast_bytes(0, to_bytes(some));
+            let some: Vec<Move> = some.as_chunks().0.iter().map(Move::from_bytes).collect();
+            if some.is_empty() {
+                return copied;
+            }
+            let own = share(&some, self.ranks.rank(), self.ranks.size());
+            // Collective: a rank that has failed must take part in the rest, too.
+            copied = copied.and_then(|()| self.copy_share(&own));
+        }
+    }
+
+    fn copy_share(&self, moves: &[Move]) -> StringResult {
+        let mut buffer = Vec::new();
+        for run in moves.chunk_by(|one, next| one.to + one.len == next.to) {
+            let mut entries = Flushed::new(Arc::clone(self.file));
+            run.iter().for_each(|part| entries.add(part.from, part.len));
+            let (mut reader, mut to) = (entries.reader(), run[0].to);
+            loop {
+                reader.next(&mut buffer)?;
+                if buffer.is_empty() {
+                    break;
+                }
+                let written = self.file.write_all_at(&buffer, to);
+                written.map_err(|e| e.to_string())?;
+                to += buffer.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of one rank number in the table: first those of earlier jobs, then those of this one.
+#[derive(Default)]
+struct Section {
+    earlier: Vec<Piece>,
+    own_len: u64,
+    /// Where it begins in the file.
+    at: u64,
+}
+
+impl Section {
+    fn earlier_len(&self) -> u64 {
+        self.earlier.iter().map(|piece| piece.len).sum()
+    }
+
+    fn len(&self) -> u64 {
+        self.earlier_len() + self.own_len
+    }
+
+    /// Where the entries of this job go.
+    fn own(&self) -> u64 {
+        self.at + self.earlier_len()
+    }
+
+    fn moves(self) -> impl Iterator<Item = Move> {
+        self.earlier.into_iter().scan(self.at, |to, piece| {
+            let part = Move {
+                from: piece.offset,
+                len: piece.len,
+                to: *to,
+            };
+            *to += piece.len;
+            Some(part)
+        })
+    }
+}
+
+/// Entries of one extent that go into the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Move {
+    from: u64,
+    len: u64,
+    to: u64,
+}
+
+impl Move {
+    fn numbers(self) -> [u64; 3] {
+        [self.from, self.len, self.to]
+    }
+
+    fn from_bytes(bytes: &[u8; 24]) -> Self {
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(number)
+        };
+        Move {
+            from: number(0),
+            len: number(8),
+            to: number(16),
+        }
+    }
+}
+
+fn to_bytes(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+    numbers.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Those that a rank of so many copies: about as many bytes as each of the others, one behind the other.
+fn share(moves: &[Move], rank: u32, ranks: u32) -> Vec<Move> {
+    let all: u128 = moves.iter().map(|part| u128::from(part.len)).sum();
+    let mut before = 0;
+    let is_own = |part: &&Move| {
+        let copied_by = before * u128::from(ranks) / all;
+        before += u128::from(part.len);
+        copied_by == rank.into()
+    };
+    moves.iter().filter(is_own).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moves(lens: &[u64]) -> Vec<Move> {
+        let part = |(from, len): (u64, &u64)| Move {
+            from,
+            len: *len,
+            to: from,
+        };
+        (0..).zip(lens).map(part).collect()
+    }
+
+    #[test]
+    fn each_part_is_copied_once_and_ranks_have_about_as_much() {
+        for lens in [&[5; 40][..], &[1], &[100, 1, 1], &[1, u64::MAX, 1], &[]] {
+            let moves = moves(lens);
+            for ranks in [1, 2, 3, 7, 50] {
+                let shares = (0..ranks).map(|rank| share(&moves, rank, ranks));
+                let shares: Vec<_> = shares.collect();
+                assert_eq!(shares.concat(), moves);
+                let most = shares.iter().map(Vec::len).max().unwrap();
+                assert!(lens.len() < 40 || most <= 40usize.div_ceil(ranks as usize));
+            }
+        }
+    }
+
+    #[test]
+    fn moves_survive() {
+        let moves = moves(&[1, u64::MAX / 2, 3]);
+        let bytes = to_bytes(moves.iter().copied().flat_map(Move::numbers));
+        let read: Vec<_> = bytes.as_chunks().0.iter().map(Move::from_bytes).collect();
+        assert_eq!(read, moves);
+    }
+}
