@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
-use h5logfs_core::log::source_file::Identity;
+use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};
@@ -72,8 +72,7 @@ impl<'a> PermissionCheck<'a> {
         for (place, file) in view.files() {
             // One file may be several sources.
             if last.replace(place) != Some(place) {
-                self.held_open(file.path(), file)?;
-                self.check_path(walk.as_mut(), place, file)?;
+                self.source(walk.as_mut(), place, file)?;
             }
         }
         if let Some(journal) = &view.snapshot().journal {
@@ -90,6 +89,23 @@ impl<'a> PermissionCheck<'a> {
             self.check_path(walk.as_mut(), place, opened)?;
         }
         Ok(())
+    }
+
+    /// Checks one of these files, again where it had to be opened again: a file server may have started anew.
+    fn source<'p>(
+        &self,
+        mut walk: Option<&mut PathWalk<'_, 'p>>,
+        place: &'p SourcePath,
+        file: &SourceFile,
+    ) -> Result<()> {
+        let mut check = || {
+            self.held_open(file.path(), file)?;
+            self.check_path(walk.as_deref_mut(), place, file)
+        };
+        match check() {
+            Err(error) if error.is_stale() => file.metadata().and_then(|_| check()),
+            checked => checked,
+        }
     }
 
     /// Checks the directories of a path for the calling user. For the user of this process the system checks them

@@ -170,6 +170,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
     };
     let read = &options.read;
     let dir = dir.with_further(&read.settings.log_dirs)?;
+    let dir = dir.covered_by(mount_point);
     let scanner = WorkerPool::start(read.scan_limits())?;
     let mut catalog = Catalog::new(dir, read.memory, scanner).with_settings(read.settings.clone());
     // Before the mount, which may cover its directory.

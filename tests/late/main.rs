@@ -9,6 +9,7 @@ mod common;
 mod job;
 mod model;
 mod node;
+mod stale;
 mod team;
 
 use std::ffi::OsStr;
@@ -341,8 +342,8 @@ fn a_log_that_another_node_replaces_is_an_error_or_the_new_one() {
     };
     let mut job = Job::create(&place.paths(1), &options);
     job.flush(Course::default());
-    let stale = shown(&old, 1).unwrap_err().to_string();
-    assert!(stale.contains("Stale file handle"), "{stale}");
+    let changed = shown(&old, 1).unwrap_err().to_string();
+    assert!(changed.contains("changed since it was opened"), "{changed}");
     place.settle();
     wait_until("the new log is shown", || {
         let view = catalog.open(Path::new(NAME));

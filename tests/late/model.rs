@@ -7,7 +7,7 @@
 //! All chance comes from the seed, the node, the item, and how often the node has looked at it. So a test that fails once
 //! fails again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
@@ -117,6 +117,14 @@ pub struct Cluster {
     inodes: BTreeMap<u64, Inode>,
     names: BTreeMap<(u64, Vec<u8>), Item<Option<u64>>>,
     next: u64,
+    /// Numbers of files that are gone, for new ones.
+    free: BTreeSet<u64>,
+    /// How often each node has lost what it had open.
+    lost: Vec<u64>,
+    /// The files that a node has to look up before it can use them.
+    forgotten: BTreeSet<(usize, u64)>,
+    /// The nodes that the server does not know for now.
+    away: BTreeSet<usize>,
 }
 
 const SERVER: usize = 0;
@@ -130,6 +138,10 @@ impl Cluster {
             inodes: BTreeMap::new(),
             names: BTreeMap::new(),
             next: ROOT,
+            free: BTreeSet::new(),
+            lost: vec![0; nodes + 1],
+            forgotten: BTreeSet::new(),
+            away: BTreeSet::new(),
         };
         cluster.add_inode(true, 0o755, (0, 0));
         cluster
@@ -148,8 +160,10 @@ impl Cluster {
             pages: BTreeMap::new(),
             removed_by: None,
         };
-        let number = self.next;
-        self.next += 1;
+        let number = self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
         self.inodes.insert(number, inode);
         number
     }
@@ -197,8 +211,48 @@ impl Cluster {
         }
     }
 
+    /// The server has started anew: a node has to look up all files again, and what it has open is of no use.
+    pub fn lose(&mut self, node: usize) {
+        self.lost[node] += 1;
+        let all = self.inodes.keys().filter(|number| **number != ROOT);
+        self.forgotten.extend(all.map(|number| (node, *number)));
+    }
+
+    /// All requests of a node fail, or no longer.
+    pub fn set_away(&mut self, node: usize, is_away: bool) {
+        if is_away {
+            self.away.insert(node);
+        } else {
+            self.away.remove(&node);
+        }
+    }
+
+    /// New files get the numbers of those that were removed.
+    pub fn free_removed(&mut self) {
+        let is_removed = |(number, inode): (&u64, &Inode)| inode.removed_by.map(|_| *number);
+        self.free.extend(self.inodes.iter().filter_map(is_removed));
+        self.inodes.retain(|_, inode| inode.removed_by.is_none());
+    }
+
+    /// Whether the server knows what a node has.
+    fn check_known(&self, node: usize, number: u64) -> Answer<()> {
+        if self.away.contains(&node) || self.forgotten.contains(&(node, number)) {
+            return Err(Refusal::Stale);
+        }
+        Ok(())
+    }
+
+    fn check_handle(&self, node: usize, handle: u64) -> Answer<()> {
+        if handle == self.lost[node] {
+            Ok(())
+        } else {
+            Err(Refusal::Stale)
+        }
+    }
+
     /// A node that may use the file: not one on which the file was removed elsewhere.
     fn inode(&mut self, node: usize, number: u64) -> Answer<&mut Inode> {
+        self.check_known(node, number)?;
         let inode = self.inodes.get_mut(&number).ok_or(Refusal::Stale)?;
         match inode.removed_by {
             Some(by) if by != node => Err(Refusal::Stale),
@@ -227,6 +281,7 @@ impl Cluster {
     }
 
     pub fn look_up(&mut self, node: usize, parent: u64, name: &[u8]) -> Answer<u64> {
+        self.check_known(node, parent)?;
         let (mode, seed) = (self.mode, self.seed);
         let (key, observers) = ((parent, name.to_vec()), self.observers);
         let item = self.names.entry(key.clone());
@@ -242,7 +297,9 @@ impl Cluster {
             // The kernel asks again where a name leads to a file that is gone.
             item.advance(node, None);
         }
-        (*item.get(node)).ok_or(Refusal::NoEntry)
+        let found = (*item.get(node)).ok_or(Refusal::NoEntry)?;
+        self.forgotten.remove(&(node, found));
+        Ok(found)
     }
 
     pub fn names(&mut self, node: usize, parent: u64) -> Vec<(u64, Vec<u8>)> {
@@ -315,9 +372,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// What a node gets that opens a file.
+    pub fn handle(&self, node: usize) -> u64 {
+        self.lost[node]
+    }
+
     /// A node opens a file.
-    pub fn open(&mut self, node: usize, number: u64) -> Answer<()> {
-        let mode = self.mode;
+    pub fn open(&mut self, node: usize, number: u64) -> Answer<u64> {
+        let (mode, handle) = (self.mode, self.handle(node));
         let inode = self.inode(node, number)?;
         if mode == Mode::CloseToOpen {
             inode.each(
@@ -325,6 +387,14 @@ impl Cluster {
                 |item| item.advance(node, Some(SERVER)),
             );
         }
+        Ok(handle)
+    }
+
+    /// A node syncs a file that it has open.
+    pub fn sync_open(&mut self, node: usize, number: u64, handle: u64) -> Answer<()> {
+        self.check_handle(node, handle)?;
+        self.check_known(node, number)?;
+        self.sync(number);
         Ok(())
     }
 
@@ -358,6 +428,17 @@ impl Cluster {
         Ok(())
     }
 
+    pub fn write_open(
+        &mut self,
+        (node, handle): (usize, u64),
+        number: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Answer<()> {
+        self.check_handle(node, handle)?;
+        self.write(node, number, offset, data)
+    }
+
     pub fn write(&mut self, node: usize, number: u64, offset: u64, data: &[u8]) -> Answer<()> {
         let observers = self.observers;
         let inode = self.inode(node, number)?;
@@ -376,6 +457,17 @@ impl Cluster {
         let size = inode.attributes.newest().size;
         inode.resized(node, size.max(offset + data.len() as u64));
         Ok(())
+    }
+
+    pub fn read_open(
+        &mut self,
+        (node, handle): (usize, u64),
+        number: u64,
+        offset: u64,
+        len: u64,
+    ) -> Answer<Vec<u8>> {
+        self.check_handle(node, handle)?;
+        self.read(node, number, offset, len)
     }
 
     pub fn read(&mut self, node: usize, number: u64, offset: u64, len: u64) -> Answer<Vec<u8>> {

@@ -213,7 +213,10 @@ impl Filesystem for Shown {
         reply: ReplyCreate,
     ) {
         match self.create_in(request, parent, name, false, mode) {
-            Ok(attributes) => reply.created(&TTL, &attributes, Generation(0), FileHandle(0), OPEN),
+            Ok(attributes) => {
+                let handle = FileHandle(self.cluster().handle(self.node));
+                reply.created(&TTL, &attributes, Generation(0), handle, OPEN);
+            }
             Err(refusal) => reply.error(refusal.into()),
         }
     }
@@ -261,7 +264,7 @@ impl Filesystem for Shown {
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.cluster().open(self.node, inode.0) {
-            Ok(()) => reply.opened(FileHandle(0), OPEN),
+            Ok(handle) => reply.opened(FileHandle(handle), OPEN),
             Err(refusal) => reply.error(refusal.into()),
         }
     }
@@ -270,14 +273,17 @@ impl Filesystem for Shown {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = self.cluster().read(self.node, inode.0, offset, size.into());
+        let opened = (self.node, handle.0);
+        let read = self
+            .cluster()
+            .read_open(opened, inode.0, offset, size.into());
         match read {
             Ok(bytes) => reply.data(&bytes),
             Err(refusal) => reply.error(refusal.into()),
@@ -288,7 +294,7 @@ impl Filesystem for Shown {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
@@ -296,7 +302,8 @@ impl Filesystem for Shown {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.cluster().write(self.node, inode.0, offset, data) {
+        let opened = (self.node, handle.0);
+        match self.cluster().write_open(opened, inode.0, offset, data) {
             Ok(()) => reply.written(data.len() as u32),
             Err(refusal) => reply.error(refusal.into()),
         }
@@ -319,9 +326,11 @@ impl Filesystem for Shown {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.cluster().sync(inode.0);
-        reply.ok();
+    fn fsync(&self, _: &Request, inode: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(
+            self.cluster().sync_open(self.node, inode.0, handle.0),
+            reply,
+        );
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

@@ -118,7 +118,7 @@ impl Error {
         let Error::Io { cause, .. } = self else {
             return false;
         };
-        Errno::from_io_error(cause) == Some(Errno::STALE)
+        is_stale(cause)
     }
 
     /// The same error with short texts, for a cache: reasons may quote a file, at any length.
@@ -166,6 +166,11 @@ fn shorten(reason: &mut String) {
         reason.push('…');
         reason.shrink_to_fit();
     }
+}
+
+/// The same of an error of the system.
+pub(crate) fn is_stale(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::STALE)
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::IntoRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::{DupFlags, dup3};
 
 /// A file or directory that stays open for long. A program that closes all descriptors that it does not know closes this
 /// one, too, and its number may then lead to a file of that program: that one is never closed from here.
@@ -12,27 +15,55 @@ use std::os::unix::fs::MetadataExt;
 pub(crate) struct HeldFile {
     /// `None` only while it is dropped.
     file: Option<File>,
-    /// Device and inode number.
-    identity: (u64, u64),
+    inode: Inode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Inode {
+    device: (u32, u32),
+    number: u64,
+}
+
+impl Inode {
+    /// That of an open file, as this machine knows it: a file server may be away, or know the file no longer.
+    fn of(file: impl AsFd) -> io::Result<Self> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(file, "", flags, StatxFlags::INO)?;
+        Ok(Inode {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            number: found.stx_ino,
+        })
+    }
 }
 
 impl HeldFile {
     pub fn new(file: File) -> io::Result<Self> {
         Ok(HeldFile {
-            identity: identity(&file)?,
+            inode: Inode::of(&file)?,
             file: Some(file),
         })
     }
 
     /// Whether the descriptor still is that of the file that was opened.
     pub fn is_there(&self) -> bool {
-        identity(self).is_ok_and(|now| now == self.identity)
+        Inode::of(self.as_fd()).is_ok_and(|now| now == self.inode)
     }
-}
 
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino()))
+    /// Puts another opening of the same file in the place of this one, at once for all threads that use it. Fails where it
+    /// is another file.
+    pub fn replace_by(&self, again: File) -> io::Result<()> {
+        if Inode::of(&again)? != self.inode {
+            return Err(io::Error::other("another file has taken its name"));
+        }
+        if !self.is_there() {
+            return Err(io::Error::other("the program has closed its descriptor"));
+        }
+        // SAFETY: The number is that of an open file that belongs to `self`, and it is not closed here. `dup3` lets it refer
+        // to another one in one step, so that whoever borrows it meanwhile has an open file throughout.
+        let own = unsafe { OwnedFd::from_raw_fd(self.as_raw_fd()) };
+        dup3(&again, &mut ManuallyDrop::new(own), DupFlags::CLOEXEC)?;
+        Ok(())
+    }
 }
 
 impl Deref for HeldFile {
@@ -58,7 +89,7 @@ impl Drop for HeldFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::io::Read;
 
     use super::*;
 
@@ -71,5 +102,24 @@ mod tests {
         assert_eq!(std::fs::read_link(&link).unwrap(), file.path());
         drop(held);
         assert!(std::fs::read_link(&link).map_or(true, |now| now != file.path()));
+    }
+
+    #[test]
+    fn another_opening_of_the_file_takes_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        let held = HeldFile::new(File::open(&path).unwrap()).unwrap();
+        let number = held.as_raw_fd();
+        let mut begin = [0; 2];
+        (&*held).read_exact(&mut begin).unwrap();
+        held.replace_by(File::open(&path).unwrap()).unwrap();
+        (&*held).read_exact(&mut begin).unwrap();
+        // It is another opening, which has read nothing yet.
+        assert_eq!((&begin, held.as_raw_fd()), (b"te", number));
+        let other = dir.path().join("other");
+        std::fs::write(&other, "text").unwrap();
+        assert!(held.replace_by(File::open(&other).unwrap()).is_err());
+        assert!(held.is_there());
     }
 }

@@ -68,17 +68,29 @@ pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
         return Ok(None);
     }
     file.read_exact_at(&mut bytes, MARK_AT)?;
+    Ok(id_in(&bytes))
+}
+
+/// The same of an open file.
+pub(crate) fn id_of(file: &File) -> io::Result<Option<FileId>> {
+    let mut bytes = [0; 32];
+    match file.read_exact_at(&mut bytes, MARK_AT) {
+        Ok(()) => Ok(id_in(&bytes)),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn id_in(bytes: &[u8; 32]) -> Option<FileId> {
     let (mark, id) = bytes.split_at(16);
     let mut found = FileId::default();
     found.0.copy_from_slice(id);
-    Ok((mark == MARK).then_some(found))
+    (mark == MARK).then_some(found)
 }
 
 /// Fails where an open file does not have this identifier: another file has taken its name.
 pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
-    let mut bytes = [0; 32];
-    file.read_exact_at(&mut bytes, MARK_AT)?;
-    if bytes[..16] == *MARK && bytes[16..] == id.0 {
+    if id_of(file)? == Some(*id) {
         Ok(())
     } else {
         Err(io::Error::other("another file has taken its name"))

@@ -80,7 +80,9 @@ impl<'a> LogFiles<'a> {
         let path = self.full_path(place);
         let opened = self.open_file(place, OFlags::RDONLY);
         let opened = opened.and_then(|file| SourceFile::new(file, path.clone()));
-        opened.map_err(|e| failure(path, e))
+        let opened = opened.map_err(|e| failure(path.clone(), e))?;
+        let dir = self.dir.of(place).map_err(|e| Error::io(path, e))?;
+        Ok(opened.opened_at(dir, &place.path))
     }
 
     /// Opens the regular file at `place` with these flags. The error has a [`Foreign`] inside if the file does not

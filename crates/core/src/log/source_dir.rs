@@ -12,24 +12,30 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_stale};
+use crate::held_file::HeldFile;
 
 /// A directory held by descriptor. Every path below it is resolved relative to it and never leads out
 /// of it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
+///
+/// Where a file server knows the open directory no longer (ESTALE), its path is resolved again, and has to lead to the same
+/// directory.
 #[derive(Debug)]
 pub struct SourceDir {
     access: Access,
-    /// For messages, and for comparison with the paths that logs name.
+    /// For messages, for comparison with the paths that logs name, and to open the directory again.
     path: PathBuf,
+    /// Its path leads to a mount of this process, which would wait for itself there.
+    is_covered: bool,
     /// Other directories in which logs of the files below may lie.
     further: Vec<SourceDir>,
 }
 
 /// How this process reaches the files of a directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Access {
     /// It opens them itself.
-    Held(OwnedFd),
+    Held(Arc<HeldFile>),
     /// It may not open files. Another process opens them for it; the number is the directory's in
     /// [`SourcePath`].
     Remote(u16, Arc<dyn FileOpener>),
@@ -50,6 +56,7 @@ impl SourceDir {
         let dir = |(number, path)| SourceDir {
             access: Access::Remote(number, Arc::clone(&opener)),
             path,
+            is_covered: false,
             further: Vec::new(),
         };
         SourceDir {
@@ -60,17 +67,32 @@ impl SourceDir {
 
     /// The directory at `path`; symbolic links are followed.
     pub fn open(path: &Path) -> Result<Self> {
-        let fd = rustix::fs::open(
-            path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|e| Error::io(path, e.into()))?;
+        let held = open_directory(path).and_then(HeldFile::new);
+        let held = held.map_err(|e| Error::io(path, e))?;
         Ok(SourceDir {
-            access: Access::Held(fd),
+            access: Access::Held(Arc::new(held)),
             path: path.to_owned(),
+            is_covered: false,
             further: Vec::new(),
         })
+    }
+
+    /// The same directory without its further ones. Both share the descriptor.
+    pub(super) fn alone(&self) -> Self {
+        SourceDir {
+            access: self.access.clone(),
+            path: self.path.clone(),
+            is_covered: self.is_covered,
+            further: Vec::new(),
+        }
+    }
+
+    /// For a process that will serve a mount at `mount_point`: it never resolves a path that leads there.
+    pub fn covered_by(mut self, mount_point: &Path) -> Self {
+        self.is_covered = self.path.starts_with(mount_point);
+        let further = self.further.into_iter();
+        self.further = further.map(|dir| dir.covered_by(mount_point)).collect();
+        self
     }
 
     /// Adds directories in which logs of the files below this one may lie.
@@ -104,17 +126,36 @@ impl SourceDir {
         matches!(self.access, Access::Remote(..))
     }
 
-    /// The descriptor; fails in a process that has none.
-    fn held(&self) -> io::Result<BorrowedFd<'_>> {
-        match &self.access {
-            Access::Held(fd) => Ok(fd.as_fd()),
-            Access::Remote(..) => Err(io::ErrorKind::PermissionDenied.into()),
+    /// Does something with the descriptor, again where the directory had to be opened again. Fails in a process that has
+    /// no descriptor.
+    fn in_held<T>(&self, act: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let Access::Held(held) = &self.access else {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        match act(held.as_fd()) {
+            Err(e) if is_stale(&e) && self.reopen(held) => act(held.as_fd()),
+            outcome => outcome,
         }
+    }
+
+    /// Opens the directory again where a file server knows the open one no longer. Returns whether it is of use now.
+    fn reopen(&self, held: &HeldFile) -> bool {
+        match held.metadata() {
+            // Another thread has opened it again; or else only something below it is stale.
+            Ok(_) => return true,
+            Err(e) if self.is_covered || !is_stale(&e) => return false,
+            Err(_) => {}
+        }
+        let again = open_directory(&self.path).and_then(|again| held.replace_by(again));
+        if let Err(e) = &again {
+            log::debug!("{}: stale, and not opened again: {e}", self.path.display());
+        }
+        again.is_ok()
     }
 
     /// Space on the file system of the directory.
     pub fn space(&self) -> io::Result<StatVfs> {
-        Ok(rustix::fs::fstatvfs(self.held()?)?)
+        self.in_held(|held| Ok(rustix::fs::fstatvfs(held)?))
     }
 
     /// The directory that holds `file`, and the file's name in it; symbolic links are followed.
@@ -133,12 +174,14 @@ impl SourceDir {
 
     /// Opens a path below this directory. An empty path is the directory itself.
     pub fn open_below(&self, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let relative = if relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            relative
-        };
-        open_beneath(self.held()?, relative, flags)
+        if !relative.as_os_str().is_empty() {
+            return self.in_held(|held| open_beneath(held, relative, flags));
+        }
+        self.in_held(|held| {
+            // To open it tells nothing: that asks no file server.
+            rustix::fs::fstat(held)?;
+            open_beneath(held, Path::new("."), flags)
+        })
     }
 
     /// Opens a regular file for reading. Refuses anything else: opening a FIFO would block.
@@ -158,7 +201,7 @@ impl SourceDir {
     /// `stat` of whatever is at a path; a symbolic link is not followed.
     pub fn stat(&self, relative: &Path) -> io::Result<Stat> {
         if is_one_name(relative) {
-            return stat_in(self.held()?, relative.as_os_str());
+            return self.in_held(|held| stat_in(held, relative.as_os_str()));
         }
         let fd = self.open_below(relative, OFlags::PATH | OFlags::NOFOLLOW)?;
         Ok(rustix::fs::fstat(&fd)?)
@@ -182,6 +225,12 @@ impl SourceDir {
         let directory = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
         visit_open(directory, visit)
     }
+}
+
+/// The directory at a path; symbolic links are followed.
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// Opens a path below an open directory, without following symbolic links.

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::source_dir::{SourceDir, SourcePath};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_stale};
 use crate::held_file::HeldFile;
+use crate::journal::{FileId, extent};
 use crate::stats::Stats;
 
 /// Identifies a file in one state: files of the same identity have the same bytes and the same owner, which decides to
@@ -81,14 +82,27 @@ impl From<&Stat> for Identity {
 
 /// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
 /// holds several logs is one `SourceFile` for each of them.
+///
+/// Where a file server knows the open file no longer (ESTALE), for example because it has started anew, the file is opened
+/// again by its name, and has to be the same one.
 #[derive(Debug)]
 pub struct SourceFile {
     file: HeldFile,
     path: PathBuf,
+    origin: Option<Origin>,
     identity: Identity,
     grows: bool,
+    /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
+    id: Option<FileId>,
     arrangement: Arrangement,
     read: ReadCounter,
+}
+
+/// Where a file was opened.
+#[derive(Debug)]
+struct Origin {
+    dir: SourceDir,
+    relative: PathBuf,
 }
 
 impl SourceFile {
@@ -97,7 +111,8 @@ impl SourceFile {
         let path = dir.full_path(relative);
         let file = dir.open_file(relative);
         let file = file.and_then(|file| Self::new(file, path.clone()));
-        file.map_err(|e| Error::io(path, e))
+        let file = file.map_err(|e| Error::io(path, e))?;
+        Ok(file.opened_at(dir, relative))
     }
 
     /// An open file; `path` is its path as a user knows it.
@@ -106,10 +121,24 @@ impl SourceFile {
             identity: Identity::from(&file.metadata()?),
             file: HeldFile::new(file)?,
             path,
+            origin: None,
             grows: false,
+            id: None,
             arrangement: Arrangement::Whole,
             read: ReadCounter::default(),
         })
+    }
+
+    /// The same file, which was opened at `relative` below `dir`, and may be opened there again.
+    pub(super) fn opened_at(self, dir: &SourceDir, relative: &Path) -> Self {
+        let origin = Origin {
+            dir: dir.alone(),
+            relative: relative.to_owned(),
+        };
+        SourceFile {
+            origin: Some(origin),
+            ..self
+        }
     }
 
     /// The file at `place`, below `dir` or one of its further directories.
@@ -162,6 +191,9 @@ impl SourceFile {
             );
             return Err(Error::bad_file(&self.path, reason));
         }
+        if self.origin.is_some() {
+            self.id = self.with_file(extent::id_of)?;
+        }
         self.identity.size = len;
         self.grows = true;
         Ok(())
@@ -199,8 +231,48 @@ impl SourceFile {
 
     /// `fstat` of the file now.
     pub fn metadata(&self) -> Result<Metadata> {
-        let metadata = self.file.metadata();
-        metadata.map_err(|e| Error::io(&self.path, e))
+        self.with_file(File::metadata)
+    }
+
+    /// Does something with the open file, again where it had to be opened again.
+    fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
+        let outcome = match act(&self.file) {
+            Err(e) if is_stale(&e) => {
+                self.reopen(e)?;
+                act(&self.file)
+            }
+            outcome => outcome,
+        };
+        outcome.map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Opens the file again after the error `stale`. Fails with this error where it is not there, and with
+    /// [`Error::Changed`] where another file has its name, or it has other bytes by now.
+    fn reopen(&self, stale: io::Error) -> Result<()> {
+        let again = |origin: &Origin| origin.dir.open_file(&origin.relative).ok();
+        let Some(again) = self.origin.as_ref().and_then(again) else {
+            return Err(Error::io(&self.path, stale));
+        };
+        let is_same = self.is_same(&again);
+        if !is_same.map_err(|e| Error::io(&self.path, e))? {
+            return Err(self.changed());
+        }
+        log::debug!("{}: stale, opened again", self.path.display());
+        let replaced = self.file.replace_by(again);
+        replaced.map_err(|_| Error::io(&self.path, stale))
+    }
+
+    /// Whether another opening is one of this file, with these bytes.
+    fn is_same(&self, again: &File) -> io::Result<bool> {
+        let now = Identity::from(&again.metadata()?);
+        let has_id = !self.grows || self.id.is_some() && extent::id_of(again)? == self.id;
+        Ok(self.identity.is_still(now, self.grows) && has_id)
+    }
+
+    fn changed(&self) -> Error {
+        Error::Changed {
+            path: self.path.clone(),
+        }
     }
 
     /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes.
@@ -209,9 +281,7 @@ impl SourceFile {
         if self.identity.has_bytes_in(now, self.grows) {
             return Ok(());
         }
-        Err(Error::Changed {
-            path: self.path.clone(),
-        })
+        Err(self.changed())
     }
 
     /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.
@@ -269,15 +339,14 @@ impl SourceFile {
     /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is.
     pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.add(buf.len());
-        self.file.read_exact_at(buf, offset).map_err(|e| {
-            let e = match e.kind() {
+        self.with_file(|file| {
+            file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(
                     e.kind(),
                     format!("the file ends before {} bytes from {offset}", buf.len()),
                 ),
                 _ => e,
-            };
-            Error::io(&self.path, e)
+            })
         })
     }
 }

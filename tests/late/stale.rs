@@ -1,0 +1,213 @@
+//! A file server that does not know any more what its clients have open: it has started anew, or was away for a while.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::*;
+
+const DIR: &str = "logs";
+
+/// A log in a directory of the file system, written by ranks on nodes of their own, and seen everywhere.
+struct Site {
+    place: Place,
+    job: Job,
+}
+
+impl Site {
+    fn new(ranks: usize, options: &Options, flushes: u64) -> Self {
+        let place = Place::new(ranks + 1, Mode::CloseToOpen, 1);
+        fs::create_dir(place.nodes[0].path().join(DIR)).unwrap();
+        place.settle();
+        let mut site = Site {
+            job: Job::create(&paths(&place, ranks), options),
+            place,
+        };
+        (0..flushes).for_each(|_| site.job.flush(Course::default()));
+        site.place.settle();
+        site
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.place.reader().join(DIR)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir().join(NAME)
+    }
+
+    fn set_away(&self, node: usize, is_away: bool) {
+        self.place.cluster.lock().unwrap().set_away(node, is_away);
+    }
+}
+
+impl Place {
+    /// The node of readers has to look up all files again.
+    fn lose(&self) {
+        let reader = self.nodes.len();
+        self.cluster.lock().unwrap().lose(reader);
+    }
+}
+
+/// The canonical file.
+fn whole(view: &Arc<View>) -> Vec<u8> {
+    let mut bytes = vec![0; view.len() as usize];
+    view.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn paths(place: &Place, ranks: usize) -> Vec<PathBuf> {
+    let writers = place.nodes.iter().take(ranks);
+    writers
+        .map(|node| node.path().join(DIR).join(NAME))
+        .collect()
+}
+
+/// Descriptors of this process that lead below a directory.
+fn open_below(dir: &Path) -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let paths = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+    paths.filter(|path| path.starts_with(dir)).count()
+}
+
+fn in_subfiles() -> Options {
+    Options {
+        subfiles: Subfiles::PerNode,
+        ..options(0)
+    }
+}
+
+#[test]
+fn open_logs_are_read_on() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut site = Site::new(2, &in_subfiles(), 3);
+    let ranks = 2;
+    let dir = SourceDir::open(&site.dir()).unwrap();
+    let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
+    let views = [(); 3].map(|()| open(&site.path()).unwrap());
+    let kept = catalog.open(Path::new(NAME)).unwrap();
+    let before = open_below(&site.dir());
+    for view in views.iter().chain([&kept]) {
+        site.place.lose();
+        assert_eq!(shown(view, ranks).unwrap(), Some(3));
+    }
+    assert_eq!(open_below(&site.dir()), before);
+    // The directory of the catalog is opened again, too.
+    site.place.lose();
+    site.job.flush(Course::default());
+    site.place.settle();
+    assert_eq!(
+        shown(&catalog.open(Path::new(NAME)).unwrap(), ranks).unwrap(),
+        Some(4)
+    );
+    // A closed log, which does not grow.
+    drop(site.job);
+    let recover = Command::new(PROGRAM)
+        .arg("recover")
+        .arg(&paths(&site.place, 1)[0])
+        .output()
+        .unwrap();
+    assert!(recover.status.success(), "{}", messages(&recover));
+    site.place.settle();
+    let path = site.place.reader().join(DIR).join(NAME);
+    let [before, closed] = [(); 2].map(|()| open(&path).unwrap());
+    let before = whole(&before);
+    site.place.lose();
+    assert!(whole(&closed) == before);
+}
+
+/// The number of a file says little once the server has used it again.
+#[test]
+fn another_log_of_the_same_number_is_not_read() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut site = Site::new(1, &options(0), 2);
+    let old = open(&site.path()).unwrap();
+    let number = |site: &Site| fs::metadata(site.path()).unwrap().ino();
+    let before = number(&site);
+    site.job.die();
+    for name in common::names_in(&site.place.nodes[0].path().join(DIR)) {
+        fs::remove_file(site.place.nodes[0].path().join(DIR).join(name)).unwrap();
+    }
+    site.place.cluster.lock().unwrap().free_removed();
+    site.job = Job::create(&paths(&site.place, 1), &options(0));
+    (0..4).for_each(|_| site.job.flush(Course::default()));
+    site.place.settle();
+    assert_eq!(number(&site), before);
+    site.place.lose();
+    let refused = shown(&old, 1).unwrap_err();
+    assert!(refused.to_string().contains("changed since"), "{refused}");
+    assert_eq!(shown(&open(&site.path()).unwrap(), 1).unwrap(), Some(4));
+}
+
+/// A name that is gone is an error, and so is one that leads elsewhere.
+#[test]
+fn what_is_not_there_any_more_is_not_read() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let site = Site::new(1, &options(0), 2);
+    let [moved, replaced] = [(); 2].map(|()| open(&site.path()).unwrap());
+    let own = paths(&site.place, 1).remove(0);
+    fs::rename(&own, own.with_extension("old")).unwrap();
+    site.place.settle();
+    site.place.lose();
+    let stale = shown(&moved, 1).unwrap_err();
+    assert!(stale.to_string().contains("Stale file handle"), "{stale}");
+    fs::copy(own.with_extension("old"), &own).unwrap();
+    site.place.settle();
+    site.place.lose();
+    let changed = shown(&replaced, 1).unwrap_err();
+    assert!(changed.to_string().contains("changed since"), "{changed}");
+}
+
+#[test]
+fn mounts_read_on() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let site = Site::new(2, &in_subfiles(), 3);
+    let mounted = Mounted::new(&site.dir(), "");
+    let file = hdf5::File::open(mounted.join(NAME)).unwrap();
+    let now = file.dataset("now").unwrap();
+    site.place.lose();
+    let read = now.read_raw::<f64>().unwrap();
+    assert!(is_row(3, read.into_iter()));
+    drop((now, file));
+    site.place.lose();
+    let file = hdf5::File::open(mounted.join(NAME)).unwrap();
+    let rows = file.dataset("rows").unwrap().read_raw::<f64>().unwrap();
+    let mut rows = rows.chunks(2 * WIDTH as usize).zip(1..);
+    assert!(rows.all(|(row, flush)| is_row(flush, row.iter().copied())));
+}
+
+/// A flush during which the server knows nothing of one rank, or of the first one, fails on all ranks, and can be repeated.
+#[test]
+fn flushes_fail_and_can_be_repeated() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    for fsync in [Fsync::Close, Fsync::Flush] {
+        for away in [1, 2] {
+            let options = Options {
+                fsync,
+                ..in_subfiles()
+            };
+            let mut site = Site::new(2, &options, 2);
+            site.job.write(Course::default());
+            site.set_away(away, true);
+            assert!(!site.job.commit());
+            assert!(!site.job.commit());
+            site.place.settle();
+            assert_eq!(shown(&open(&site.path()).unwrap(), 2).unwrap(), Some(2));
+            site.set_away(away, false);
+            assert!(site.job.commit());
+            site.job.flush(Course::default());
+            site.place.settle();
+            assert_eq!(shown(&open(&site.path()).unwrap(), 2).unwrap(), Some(4));
+        }
+    }
+}
