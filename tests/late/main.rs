@@ -22,6 +22,7 @@ use std::time::{Duration, SystemTime};
 use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::direct::{self, Opened};
+use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_core::diagnostic::Severity;
 use h5logfs_core::error::Result;
 use h5logfs_core::log::source_dir::SourceDir;
@@ -35,6 +36,8 @@ use model::{Cluster, Mode};
 use node::Node;
 
 const NAME: &str = "log.h5";
+/// In the message of a read of data that are not there yet.
+const NO_MATCH: &str = "do not match their checksum";
 
 /// A file system of several nodes. The last one is that of readers.
 struct Place {
@@ -73,8 +76,12 @@ impl Place {
 }
 
 fn open(path: &Path) -> Result<Arc<View>> {
+    open_with(path, &Settings::default())
+}
+
+fn open_with(path: &Path, settings: &Settings) -> Result<Arc<View>> {
     let (dir, name) = SourceDir::of_file(path)?;
-    let snapshot = scan(ScanRequest::alone(&dir, &name, &Settings::default()))?;
+    let snapshot = scan(ScanRequest::alone(&dir, &name, settings))?;
     let budget = Budget::new(MemoryLimits::each(64 << 20));
     View::open(&dir, snapshot, Arc::new(budget), None)
 }
@@ -120,7 +127,10 @@ struct Seen {
     reads: u64,
     /// Reads that showed an older flush than the last one that had returned.
     behind: u64,
+    /// Opens that failed.
     refused: u64,
+    /// Reads that failed because data were not there yet that are compared only then.
+    late: u64,
     mixed: u64,
 }
 
@@ -138,6 +148,10 @@ impl Seen {
             Ok(None) => self.mixed += 1,
             Err(error) => {
                 let said = error.to_string();
+                if said.contains(NO_MATCH) {
+                    self.late += 1;
+                    return;
+                }
                 // The journal of an append has taken the place of the one before.
                 let is_replaced = said.contains("a journal without a first line");
                 let may_be = self.last == 0 || is_replaced || self.mixed > 0;
@@ -151,6 +165,7 @@ impl Seen {
         self.reads += other.reads;
         self.behind += other.behind;
         self.refused += other.refused;
+        self.late += other.late;
         self.mixed += other.mixed;
     }
 }
@@ -170,6 +185,13 @@ fn options(number: u64) -> Options {
         },
         ..Options::default()
     }
+}
+
+/// How readers open the log of a job: with all data compared, the last ones, or none.
+fn settings(number: u64) -> Settings {
+    let all = Settings::default();
+    let compared = [all.compared, 20_000, 0][number as usize % 3];
+    Settings { compared, ..all }
 }
 
 fn course(number: u64) -> Course {
@@ -192,13 +214,15 @@ fn run(number: u64, mode: Mode) -> Seen {
     let options = options(number);
     let mut job = Job::create(&place.paths(ranks), &options);
     let dir = SourceDir::open(place.reader()).unwrap();
+    let settings = settings(number);
     let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
+    let catalog = catalog.with_settings(settings.clone());
     let in_catalog = || {
         catalog
             .open(Path::new(NAME))
             .and_then(|view| shown(&view, ranks))
     };
-    let alone = || open(&place.path()).and_then(|view| shown(&view, ranks));
+    let alone = || open_with(&place.path(), &settings).and_then(|view| shown(&view, ranks));
     let (mut fresh, mut kept) = (Seen::default(), Seen::default());
     for step in 0..12 {
         if step == 8 {
@@ -227,6 +251,7 @@ fn run(number: u64, mode: Mode) -> Seen {
         });
     }
     fresh.add_all(&kept);
+    assert!(fresh.late == 0 || settings.compared < Settings::default().compared);
     fresh
 }
 
@@ -249,6 +274,119 @@ fn a_reader_sees_whole_flushes_where_an_open_shows_what_was_closed() {
 #[test]
 fn a_reader_sees_whole_flushes_where_anything_may_be_late() {
     whole_flushes(Mode::AnyTime);
+}
+
+/// What is not compared when the log is opened is compared when it is read.
+#[test]
+fn data_that_are_late_are_an_error_until_they_come() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let nothing = Settings {
+        compared: 0,
+        ..Settings::default()
+    };
+    let mut late = 0;
+    for seed in 0..4 {
+        let place = Place::new(2, Mode::AnyTime, seed);
+        let mut job = Job::create(&place.paths(1), &options(0));
+        (0..4).for_each(|step| job.flush(course(step)));
+        let mut views = Vec::new();
+        for _ in 0..6 {
+            let Ok(view) = open_with(&place.path(), &nothing) else {
+                continue;
+            };
+            match shown(&view, 1) {
+                Ok(flush) => assert!(flush.is_some(), "seed {seed}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(said.contains(NO_MATCH), "{said}");
+                    let names = [NAME, "rank 0", "in flush", "dataset /"];
+                    assert!(names.iter().all(|name| said.contains(name)), "{said}");
+                    late += 1;
+                }
+            }
+            views.push(view);
+        }
+        place.settle();
+        // Views that were open meanwhile show what they could not show before.
+        for view in &views {
+            let flush = shown(view, 1).unwrap();
+            assert_eq!(flush, Some(view.snapshot().flushes));
+        }
+    }
+    eprintln!("{late} reads came too early");
+    assert!(late > 0);
+}
+
+/// Bytes that this thread has asked the system for.
+fn bytes_read() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.unwrap().parse().unwrap()
+}
+
+/// A scan compares the flushes that the one before has not seen.
+#[test]
+fn what_a_daemon_has_seen_is_not_compared_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    let mut job = Job::create(&[path.clone(), path.clone()], &options(1));
+    let held = || SourceDir::open(dir.path()).unwrap();
+    let limits = MemoryLimits::each(64 << 20);
+    let catalog = Catalog::new(held(), limits, InProcess::default());
+    let workers = WorkerPool::start(Limits {
+        program: PROGRAM.into(),
+        ..Limits::default()
+    });
+    let by_workers = Catalog::new(held(), limits, workers.unwrap());
+    let opened = |catalog: &Catalog| {
+        let before = bytes_read();
+        let view = catalog.open(Path::new(NAME)).unwrap();
+        (bytes_read() - before, view)
+    };
+    let has_known = |view: &View| view.snapshot().sealed.as_ref().unwrap().goes_on;
+    let data = |flushes: u64| flushes * 2 * 2 * WIDTH * 8;
+    (0..40).for_each(|_| job.flush(Course::default()));
+    let (first, view) = opened(&catalog);
+    assert!(first > data(40) && !has_known(&view), "{first}");
+    drop(opened(&by_workers));
+    for flush in 41..44 {
+        job.flush(Course::default());
+        let (next, view) = opened(&catalog);
+        assert_eq!(view.snapshot().flushes, flush);
+        // The rest is the journal, the headers, the entries.
+        assert!(next < first - data(35), "{next} of {first}");
+        assert!(has_known(&view) && has_known(&opened(&by_workers).1));
+        assert_eq!(shown(&view, 2).unwrap(), Some(flush));
+    }
+    // This view compared nothing when it was read.
+    let usual = opened(&catalog).1.log_bytes_read();
+    // What was compared when it was read, not when the log was opened, is known, too.
+    let lazy = Catalog::new(held(), limits, InProcess::default()).with_settings(Settings {
+        compared: 0,
+        ..Settings::default()
+    });
+    let read = || {
+        let (_, view) = opened(&lazy);
+        assert!(shown(&view, 2).unwrap().is_some());
+        view.log_bytes_read()
+    };
+    let first = read();
+    assert!(first > usual + data(40), "{first}, usually {usual}");
+    job.flush(Course::default());
+    let again = read();
+    assert!(again < usual + data(5), "{again}, usually {usual}");
+    // Another journal: of its flushes nothing is known.
+    drop(job);
+    let copy = dir.path().join("copy.h5");
+    std::fs::copy(&path, &copy).unwrap();
+    std::fs::rename(&copy, &path).unwrap();
+    let mut job = Job::append(&[path.clone(), path.clone()], &options(1));
+    job.flush(Course::default());
+    let (again, view) = opened(&catalog);
+    assert!(!has_known(&view), "{again}");
+    assert_eq!(shown(&view, 2).unwrap(), Some(45));
 }
 
 /// So the file system of these tests is as bad as it has to be.

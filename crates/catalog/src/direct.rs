@@ -176,6 +176,7 @@ fn of_log_once<T>(
         look: &look,
         companions: &companions,
         before: &|snapshot| shared.before(dir, options, snapshot),
+        known: None,
     };
     match act(&shared, candidate) {
         Ok(outcome) => Ok(Some(outcome)),

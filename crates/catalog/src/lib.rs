@@ -68,8 +68,8 @@ use h5logfs_core::scan::companions::{self, Look};
 use h5logfs_core::scan::{ListingScans, Listings, Scanner, Settings};
 use h5logfs_core::single_flight::SingleFlight;
 use h5logfs_core::snapshot::Source;
-use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
+use h5logfs_core::view::{Compared, View};
 
 use entry::{CatalogEntry, CompanionStates};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states, source_without_log};
@@ -81,6 +81,8 @@ const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// The memory for what the catalog remembers of files, in bytes. Most files take a few hundred.
 const MEMORY: usize = 32 << 20;
+/// The memory for what is known of logs with checksums that are not closed, in bytes.
+const COMPARED_MEMORY: usize = 32 << 20;
 /// What an entry takes besides: its place in the table, the allocator's share.
 const OVERHEAD: usize = 128;
 
@@ -157,8 +159,17 @@ impl Weighter<PathBuf, Arc<CatalogEntry>> for Memory {
     }
 }
 
-fn new_entries() -> Cache<PathBuf, Arc<CatalogEntry>, Memory> {
-    let (items, capacity) = (MEMORY / 512, MEMORY as u64);
+impl Weighter<PathBuf, Arc<Compared>> for Memory {
+    fn weight(&self, path: &PathBuf, compared: &Arc<Compared>) -> u64 {
+        (compared.bytes() + path.as_os_str().len() + OVERHEAD) as u64
+    }
+}
+
+fn new_cache<V: Clone>(memory: usize) -> Cache<PathBuf, V, Memory>
+where
+    Memory: Weighter<PathBuf, V>,
+{
+    let (items, capacity) = (memory / 512, memory as u64);
     let options = OptionsBuilder::new()
         .estimated_items_capacity(items)
         .weight_capacity(capacity)
@@ -190,6 +201,8 @@ pub struct Catalog {
     listings: Listings,
     entries: Cache<PathBuf, Arc<CatalogEntry>, Memory>,
     superseded: Superseded,
+    /// What was compared of logs with checksums.
+    compared: Cache<PathBuf, Arc<Compared>, Memory>,
     /// Of several threads that want the same file scanned, one scans it.
     scanning: SingleFlight<PathBuf>,
     /// What was logged of which file.
@@ -209,7 +222,8 @@ impl Catalog {
             dir,
             opener,
             listings: Listings::default(),
-            entries: new_entries(),
+            entries: new_cache(MEMORY),
+            compared: new_cache(COMPARED_MEMORY),
             superseded: Superseded::default(),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
@@ -251,6 +265,7 @@ impl Catalog {
         self.budget().clear();
         self.superseded.remove(|_| true);
         self.reported.clear();
+        self.compared.clear();
         // A view that is open stays usable, and the next open of the file shares it.
         self.entries
             .retain(|_, entry| entry.view.strong_count() > 0);
@@ -545,6 +560,7 @@ impl Catalog {
         let path = source.path().display();
         let states = companion_states(&self.dir, &look);
         let journal = self.journal_of(relative);
+        let known = self.compared.get(relative);
         let opened = self.opener.open(Candidate {
             dir: &self.dir,
             relative,
@@ -552,6 +568,7 @@ impl Catalog {
             look: &look,
             companions: &states,
             before: &|snapshot| before?.generation_of(snapshot),
+            known: known.as_deref(),
         });
         let mut companions = CompanionStates {
             companions: look.companions,
@@ -562,6 +579,7 @@ impl Catalog {
                 self.reported.opened(&file, &opened);
                 let view = opened.view;
                 self.budget().keep_view(&view);
+                self.keep_compared(relative, &view);
                 let mut entry = CatalogEntry::of_view(since, &view, companions);
                 self.keep_own_names(relative, &mut entry);
                 return Ok((self.remember(relative, entry), Some(view)));
@@ -589,6 +607,16 @@ impl Catalog {
         };
         let entry = self.entry_without_view(since, relative, &source, presented, companions);
         Ok((entry, None))
+    }
+
+    /// Keeps what was compared of a log with checksums for its next scan.
+    fn keep_compared(&self, relative: &Path, view: &View) {
+        match view.compared() {
+            Some(compared) => self
+                .compared
+                .insert(relative.to_owned(), Arc::new(compared)),
+            None => drop(self.compared.remove(relative)),
+        }
     }
 
     /// The journal of a log in its present state, where there is one.
@@ -622,6 +650,7 @@ impl Catalog {
     /// view of it is left.
     pub fn forget(&self, relative: &Path) {
         self.superseded.remove(|view| is_at(view, relative));
+        self.compared.remove(relative);
         if let Some((_, entry)) = self.entries.remove(relative)
             && let Presented::View { generation, .. } = entry.presented
         {

@@ -14,8 +14,8 @@ use h5logfs_core::scan::companions::Look;
 use h5logfs_core::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_core::snapshot::{Snapshot, Source};
 use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
 use h5logfs_core::view::cache::{Budget, Generation};
+use h5logfs_core::view::{Compared, View};
 
 use crate::stored_scan::{ScanInputs, StoredScan};
 
@@ -46,6 +46,8 @@ pub(crate) struct Candidate<'a> {
     pub companions: &'a [Source],
     /// Tells generation and length of an earlier view of the state that a scan has found.
     pub before: &'a Before<'a>,
+    /// What an earlier view has compared with checksums.
+    pub known: Option<&'a Compared>,
 }
 
 /// See [`Candidate::before`].
@@ -158,11 +160,25 @@ impl Opener {
             relative: candidate.relative,
             companions: candidate.look.companions.as_ref().map(|found| &*found.own),
             settings: &self.settings,
+            known: candidate.known.map(|known| known.last),
         };
         let stats = self.budget.stats();
-        stats.scans.count();
-        let scan = || task.retry(|| self.scanner.scan(task, request));
-        stats.scan_time.time(scan)
+        let scan = |request| {
+            stats.scans.count();
+            let scan = || task.retry(|| self.scanner.scan(task, request));
+            stats.scan_time.time(scan)
+        };
+        let scanned = scan(request)?;
+        let goes_on = scanned.sealed.as_ref().is_some_and(|sealed| sealed.goes_on);
+        if goes_on && !candidate.known.is_some_and(|known| known.is_of(&scanned)) {
+            // A copy of the log has taken its place, of which nothing was seen.
+            drop(scanned);
+            return scan(ScanRequest {
+                known: None,
+                ..request
+            });
+        }
+        Ok(scanned)
     }
 
     fn scan(&self, candidate: Candidate<'_>, stored: Option<&StoredScan<'_>>) -> Result<Opened> {
@@ -196,9 +212,13 @@ impl Opener {
         log: Option<StoreEntry>,
     ) -> Result<Arc<View>> {
         let (dir, budget) = (candidate.dir, Arc::clone(&self.budget));
-        match (candidate.before)(&snapshot) {
+        let view = match (candidate.before)(&snapshot) {
             Some(before) => View::open_again(before, dir, snapshot, budget, log),
             None => View::open(dir, snapshot, budget, log),
+        }?;
+        if let Some(known) = candidate.known {
+            view.take_over(known);
         }
+        Ok(view)
     }
 }

@@ -8,6 +8,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::error::Error;
 use crate::filters::Filter;
 use crate::image::MAX_RANK;
+use crate::journal::sealed::Sealed;
 use crate::log::arrangement::Arrangement;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::Identity;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub flushes: u64,
     /// The journal has more than can be seen of the log: a file system may show late what another node has written.
     pub is_late: bool,
+    /// What was compared of a log whose extents have checksums of their data.
+    pub sealed: Option<Sealed>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// Where the record tables and the data of the log lie.
@@ -288,6 +291,10 @@ impl Snapshot {
         for source in &self.sources {
             source.arrangement.check()?;
         }
+        if let Some(sealed) = &self.sealed {
+            let lens: Vec<u64> = self.sources.iter().map(|s| s.identity.size).collect();
+            sealed.check(&lens)?;
+        }
         self.log.check(sources)?;
         // The view searches them by bisection.
         if self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
@@ -356,6 +363,7 @@ impl Snapshot {
             + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
+            + self.sealed.as_ref().map_or(0, Sealed::bytes)
             + self
                 .diagnostics
                 .iter()
@@ -442,6 +450,7 @@ mod tests {
             journal: None,
             flushes: 0,
             is_late: false,
+            sealed: None,
             user_block: 3,
             image: vec![8; 1000],
             datasets,

@@ -1,5 +1,6 @@
 //! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -183,6 +184,39 @@ impl Task {
     }
 }
 
+thread_local! {
+    /// What this thread works on.
+    static RUNNING: RefCell<Option<Task>> = const { RefCell::new(None) };
+}
+
+/// What a thread works on, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Running {
+    before: Option<Task>,
+}
+
+impl Task {
+    /// Lets code that has no task at hand ask whether this work has to stop: [`check_running`].
+    pub fn running(&self) -> Running {
+        let task = Some(self.clone());
+        Running {
+            before: RUNNING.with(|running| running.replace(task)),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.with(|running| running.replace(self.before.take()));
+    }
+}
+
+/// Fails where the work that this thread does has to stop.
+pub fn check_running() -> Result<(), String> {
+    RUNNING.with(|running| running.borrow().as_ref().map_or(Ok(()), Task::check))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +230,22 @@ mod tests {
         stop.stop(Stop::Ending);
         assert_eq!(task.stopped(), Some(Stop::Deadline));
         assert!(task.check().unwrap_err().contains("read_cpu"));
+    }
+
+    #[test]
+    fn a_thread_knows_what_it_works_on() {
+        let stop = StopFlag::default();
+        stop.stop(Stop::Ending);
+        let (stopped, other) = (Task::unlimited().stopped_by(stop), Task::unlimited());
+        assert!(check_running().is_ok());
+        let running = stopped.running();
+        assert!(check_running().is_err());
+        let within = other.running();
+        assert!(check_running().is_ok());
+        drop(within);
+        assert!(check_running().is_err());
+        drop(running);
+        assert!(check_running().is_ok());
     }
 
     #[test]

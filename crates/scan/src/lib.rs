@@ -205,6 +205,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         journal: None,
         flushes: 0,
         is_late: false,
+        sealed: None,
         user_block,
         image: shown.image,
         image_at: settings.image_at,

@@ -13,7 +13,8 @@ use crate::hdf5_sys as h5;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal::extent::{FRONT, file_id, sections};
-use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
+use h5logfs_core::journal::sealed::{Sealed, SealedFile};
+use h5logfs_core::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
 use h5logfs_core::journal::{Cause, Recorded, Torn};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
@@ -39,6 +40,8 @@ pub fn scan(
     let Seen {
         mut journal,
         unseen,
+        goes_on,
+        seen_from,
     } = Seen::of(request, &master, &journal_place, journal)?;
     diagnostics.push(state(&journal));
     let late = unseen.map(|unseen| not_seen(&unseen, is_recent));
@@ -51,8 +54,13 @@ pub fn scan(
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
         add_incomplete(&objects.file, &text).map_err(bad)?;
     }
-    let data = DataFiles::of(request, master, &journal)?;
+    let data = DataFiles::of(request, master, &journal, &seen_from)?;
     diagnostics.extend(data.gaps());
+    let sealed = (!data.sealed.is_empty()).then(|| Sealed {
+        last: known_flush(&journal),
+        goes_on,
+        files: data.sealed,
+    });
     let (log, sources) = (Tables::LogVol(data.tables), data.sources);
     let files = &sources.files;
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
@@ -77,6 +85,7 @@ pub fn scan(
         }),
         flushes: journal.flushes(),
         is_late,
+        sealed,
         user_block: 0,
         image: shown.image,
         image_at: None,
@@ -179,6 +188,10 @@ fn is_recent(journal: &Identity) -> bool {
 struct Seen {
     journal: Recorded,
     unseen: Option<Unseen>,
+    /// See [`Visible`].
+    goes_on: bool,
+    /// See [`Visible`]. Empty where no flush has seals.
+    seen_from: Vec<u64>,
 }
 
 impl Seen {
@@ -188,16 +201,26 @@ impl Seen {
         place: &SourcePath,
         journal: Recorded,
     ) -> Result<Self> {
-        let unseen = if is_sealed(&journal) {
-            let files = sealed_files(request, master, &journal)?;
-            first_unseen(&journal, &files, MOST_DATA)
-        } else {
-            None
-        };
+        if !is_sealed(&journal) {
+            return Ok(Seen {
+                journal,
+                unseen: None,
+                goes_on: false,
+                seen_from: Vec::new(),
+            });
+        }
+        let files = sealed_files(request, master, &journal)?;
+        let Visible {
+            unseen,
+            goes_on,
+            seen_from,
+        } = visible(&journal, &files, request.settings.compared, request.known);
         let Some(unseen) = unseen else {
             return Ok(Seen {
                 journal,
                 unseen: None,
+                goes_on,
+                seen_from,
             });
         };
         let files = LogFiles::of(request.dir, request.relative, master);
@@ -210,6 +233,8 @@ impl Seen {
                 ..before
             },
             unseen: Some(unseen),
+            goes_on,
+            seen_from,
         })
     }
 }
@@ -248,10 +273,18 @@ struct DataFiles<'a> {
     sources: Sources,
     tables: logvol::Tables,
     gaps: u64,
+    /// Those that have seals.
+    sealed: Vec<SealedFile>,
 }
 
 impl<'a> DataFiles<'a> {
-    fn of(request: ScanRequest<'_>, master: SourceFile, journal: &'a Recorded) -> Result<Self> {
+    /// `seen_from`: see [`Visible`].
+    fn of(
+        request: ScanRequest<'_>,
+        master: SourceFile,
+        journal: &'a Recorded,
+        seen_from: &[u64],
+    ) -> Result<Self> {
         let mut files = DataFiles {
             journal,
             sources: Sources::default(),
@@ -261,12 +294,13 @@ impl<'a> DataFiles<'a> {
                 ..logvol::Tables::default()
             },
             gaps: 0,
+            sealed: Vec::new(),
         };
         let log_files = LogFiles::of(request.dir, request.relative, &master);
         let subfiles = journal.header.subfiles_of(&log_files)?;
         let place = SourcePath::below(request.relative);
         if subfiles.is_empty() {
-            files.add(place, master, 0)?;
+            files.add(place, master, 0, seen_from)?;
         } else {
             files.sources.push(place, master.first_bytes(FRONT)?);
         }
@@ -275,13 +309,19 @@ impl<'a> DataFiles<'a> {
             if file_id(&subfile)? != Some(journal.id) {
                 return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
             }
-            files.add(place, subfile, log)?;
+            files.add(place, subfile, log, seen_from)?;
         }
         Ok(files)
     }
 
     /// Adds the data file `log`.
-    fn add(&mut self, place: SourcePath, file: SourceFile, log: usize) -> Result<()> {
+    fn add(
+        &mut self,
+        place: SourcePath,
+        file: SourceFile,
+        log: usize,
+        seen_from: &[u64],
+    ) -> Result<()> {
         let source = self.sources.files.len() as u16;
         let end = self.journal.end(log);
         let file = file.first_bytes(end)?;
@@ -289,6 +329,11 @@ impl<'a> DataFiles<'a> {
         self.tables.sections.extend(found.sections);
         self.tables.diagnostics.extend(found.diagnostics);
         self.gaps = self.gaps.saturating_add(found.gaps);
+        if found.has_seals {
+            let ends = self.journal.ends(log).map(|(_, end)| end);
+            let seen_from = seen_from.get(log).copied().unwrap_or(end);
+            self.sealed.push(SealedFile::new(source, ends, seen_from));
+        }
         if end > FRONT {
             self.tables.data.push(Extent {
                 source,

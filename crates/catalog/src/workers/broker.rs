@@ -155,6 +155,7 @@ impl<'a> Broker<'a> {
             relative,
             companions,
             settings,
+            known,
         } = self.request;
         ScanTask {
             relative: relative.to_owned(),
@@ -165,6 +166,8 @@ impl<'a> Broker<'a> {
             incomplete_attribute: settings.incomplete_attribute,
             choice: settings.choice.clone(),
             image_at: settings.image_at,
+            compared: settings.compared,
+            known,
             most: self.max_snapshot,
         }
     }
@@ -270,6 +273,7 @@ mod tests {
             relative: Path::new("a.h5"),
             companions: Some(&companions),
             settings: &settings,
+            known: None,
         };
         let own = rustix::process::geteuid().as_raw();
         let broker = Broker::new(request, 1 << 20, own);
@@ -319,6 +323,7 @@ mod tests {
             relative: Path::new(log),
             companions: Some(&[SourcePath::below(part)]),
             settings: &Settings::default(),
+            known: None,
         };
         let own = rustix::process::geteuid().as_raw();
         let gets = |owner, path, mode| {

@@ -197,6 +197,8 @@ pub struct Found {
     pub sections: Vec<Section>,
     /// Bytes of extents without entries.
     pub gaps: u64,
+    /// Whether an extent has a seal.
+    pub has_seals: bool,
     /// Flushes that cannot be followed.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -229,8 +231,8 @@ pub fn sections_after(
             return Err(Error::bad_file(file.path(), reason));
         }
         // The first commit of an append covers several flushes.
-        let mut extents = Extents::new(file, start..end, before..flush);
-        let added = sections.add(&mut extents, |piece, crc| check_entries(file, piece, crc));
+        let extents = Extents::new(file, start..end, before..flush);
+        let added = sections.add(extents, |extent| extent.check_entries(file));
         if let Err(reason) = added {
             let place = match flush - before {
                 0 | 1 => format!("flush {flush}"),
@@ -247,6 +249,7 @@ pub fn sections_after(
     };
     Ok(Found {
         gaps: sections.gaps,
+        has_seals: sections.has_seals,
         sections: sections.by_rank.into_iter().map(section).collect(),
         diagnostics,
     })
@@ -260,21 +263,21 @@ struct Sections {
     by_rank: BTreeMap<u32, Vec<Piece>>,
     extents: usize,
     gaps: u64,
+    has_seals: bool,
 }
 
 impl Sections {
-    /// Adds the entries of all extents. `check` gets their place and their checksum.
+    /// Adds the entries of all extents that `check` accepts.
     fn add(
         &mut self,
-        extents: &mut Extents<'_>,
-        check: impl Fn(Piece, u32) -> Result<(), String>,
+        extents: Extents<'_>,
+        check: impl Fn(&Located) -> Result<(), String>,
     ) -> Result<(), String> {
-        while let Some((at, header)) = extents.next()? {
-            let piece = Piece {
-                offset: at + ExtentHeader::SIZE,
-                len: header.entries,
-            };
-            check(piece, header.entries_crc)?;
+        for extent in extents {
+            let extent = extent?;
+            check(&extent)?;
+            let (header, piece) = (extent.header, extent.entries());
+            self.has_seals |= header.seal.is_some();
             if piece.len > 0 {
                 self.push(header.rank, piece)?;
             } else {
@@ -302,22 +305,19 @@ pub fn entries_by_rank(
     last: u64,
 ) -> Result<BTreeMap<u32, Vec<Piece>>, String> {
     let mut sections = Sections::default();
-    sections.add(&mut Extents::new(file, range, 0..last), |_, _| Ok(()))?;
+    sections.add(Extents::new(file, range, 0..last), |_| Ok(()))?;
     Ok(sections.by_rank)
 }
 
 /// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails
 /// where the extents cannot be followed.
 pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
-    let mut extents = Extents::new(file, FRONT..end, 0..u64::MAX);
     let mut last = 0;
-    loop {
-        match extents.next() {
-            Ok(Some((_, header))) => last = header.flush,
-            Ok(None) => return Ok(last),
-            Err(reason) => return Err(Error::bad_file(file.path(), reason)),
-        }
+    for extent in Extents::any(file, FRONT..end) {
+        let extent = extent.map_err(|reason| Error::bad_file(file.path(), reason))?;
+        last = extent.header.flush;
     }
+    Ok(last)
 }
 
 /// Shows `visit` each extent with data in a range of bytes: its header, and where its data lie. Fails where the extents
@@ -327,18 +327,78 @@ pub fn each_with_data(
     range: Range<u64>,
     mut visit: impl FnMut(ExtentHeader, Range<u64>) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut extents = Extents::new(file, range, 0..u64::MAX);
-    while let Some((_, header)) = extents.next()? {
-        let end = extents.at;
-        if header.entries > 0 && header.data > 0 {
-            visit(header, end - header.data..end)?;
+    for extent in Extents::any(file, range) {
+        let extent = extent?;
+        if extent.header.entries > 0 && extent.header.data > 0 {
+            visit(extent.header, extent.data())?;
         }
     }
     Ok(())
 }
 
+/// An extent, and where it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Located {
+    pub at: u64,
+    pub header: ExtentHeader,
+    end: u64,
+}
+
+impl Located {
+    /// All of it.
+    pub fn bytes(&self) -> Range<u64> {
+        self.at..self.end
+    }
+
+    /// Its data.
+    pub fn data(&self) -> Range<u64> {
+        self.end - self.header.data..self.end
+    }
+
+    /// Its entries.
+    fn entries(&self) -> Piece {
+        Piece {
+            offset: self.at + ExtentHeader::SIZE,
+            len: self.header.entries,
+        }
+    }
+
+    fn check_entries(&self, file: &SourceFile) -> Result<(), String> {
+        check_entries(file, self.entries(), self.header.entries_crc)
+    }
+
+    /// Fails where the data do not match their checksum, and where `is_wanted` fails. A gap, and an extent without a seal,
+    /// always match.
+    pub fn check_data(
+        &self,
+        file: &SourceFile,
+        is_wanted: impl Fn() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Some(seal) = self.header.seal.filter(|_| self.header.entries > 0) else {
+            return Ok(());
+        };
+        let data = Piece {
+            offset: self.data().start,
+            len: self.header.data,
+        };
+        let mut sum = Xxh3::new();
+        each_piece(file, data, |part| {
+            sum.update(part);
+            is_wanted()
+        })?;
+        if sum.digest() == seal.data {
+            return Ok(());
+        }
+        let ExtentHeader { rank, flush, .. } = self.header;
+        Err(format!(
+            "the {} bytes of data of rank {rank} in flush {flush}, at byte {}, do not match their checksum",
+            data.len, data.offset
+        ))
+    }
+}
+
 /// A walk through the extents of one or more flushes.
-struct Extents<'a> {
+pub(super) struct Extents<'a> {
     file: &'a SourceFile,
     at: u64,
     end: u64,
@@ -359,8 +419,12 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// The next extent, and where it begins.
-    fn next(&mut self) -> Result<Option<(u64, ExtentHeader)>, String> {
+    /// Those in a range of bytes, of whatever flushes.
+    pub fn any(file: &'a SourceFile, range: Range<u64>) -> Self {
+        Extents::new(file, range, 0..u64::MAX)
+    }
+
+    fn find(&mut self) -> Result<Option<Located>, String> {
         let at = self.at;
         let left = self.end.saturating_sub(at);
         if left == 0 {
@@ -374,7 +438,8 @@ impl<'a> Extents<'a> {
         let (header, len) = found.ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
         self.first = header.flush;
         self.at += len;
-        Ok(Some((at, header)))
+        let end = self.at;
+        Ok(Some(Located { at, header, end }))
     }
 
     fn header(&self, left: u64) -> Result<Option<ExtentHeader>, String> {
@@ -382,9 +447,21 @@ impl<'a> Extents<'a> {
             return Ok(None);
         }
         let mut bytes = [0; ExtentHeader::SIZE as usize];
-        let read = self.file.read_exact_at(&mut bytes, self.at);
+        let read = self.file.read_unguarded(&mut bytes, self.at);
         read.map_err(|e| e.to_string())?;
         Ok(ExtentHeader::from_bytes(&bytes))
+    }
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Result<Located, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.find();
+        if found.is_err() {
+            self.at = self.end;
+        }
+        found.transpose()
     }
 }
 
@@ -400,31 +477,25 @@ pub struct FlushRange {
 }
 
 /// Fails where not all of a flush is in the file: extents that are not those of the commit, entries or data that do not
-/// match their checksums. Of the data it reads those of extents from the offset `data_from` on.
-pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<(), String> {
+/// match their checksums. Of the data it reads those of extents from the offset `data_from` on. Returns where the first of
+/// these begins, or else the flush ends.
+pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, String> {
     let flush = range.flush;
-    let mut extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
+    let extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
     let mut tags = 0u64;
-    while let Some((at, header)) = extents.next()? {
-        let entries = Piece {
-            offset: at + ExtentHeader::SIZE,
-            len: header.entries,
-        };
-        check_entries(file, entries, header.entries_crc)?;
-        let Some(seal) = header.seal else {
-            continue;
-        };
-        tags = tags.wrapping_add(seal.tag);
-        let data = Piece {
-            offset: entries.offset + entries.len,
-            len: header.data,
-        };
-        if at >= data_from {
-            check_data(file, data, seal.data)?;
+    let mut compared = range.bytes.end;
+    for extent in extents {
+        let extent = extent?;
+        extent.check_entries(file)?;
+        let seal = extent.header.seal;
+        tags = tags.wrapping_add(seal.map_or(0, |seal| seal.tag));
+        if extent.at >= data_from {
+            extent.check_data(file, || Ok(()))?;
+            compared = compared.min(extent.at);
         }
     }
     if tags == range.tags {
-        Ok(())
+        Ok(compared)
     } else {
         Err(format!(
             "the extents from byte {} on are not those of flush {flush}",
@@ -433,37 +504,31 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
     }
 }
 
-/// Shows `visit` a range of bytes, piece by piece.
-fn each_piece(file: &SourceFile, range: Piece, mut visit: impl FnMut(&[u8])) -> Result<(), String> {
+/// Shows `visit` a range of bytes, piece by piece, until it fails.
+fn each_piece(
+    file: &SourceFile,
+    range: Piece,
+    mut visit: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
     const STEP: u64 = 1 << 20;
     let mut buffer = vec![0; STEP.min(range.len) as usize];
     let mut at = 0;
     while at < range.len {
         let part = &mut buffer[..STEP.min(range.len - at) as usize];
-        let read = file.read_exact_at(part, range.offset + at);
+        let read = file.read_unguarded(part, range.offset + at);
         read.map_err(|e| e.to_string())?;
-        visit(part);
+        visit(part)?;
         at += part.len() as u64;
     }
     Ok(())
 }
 
-fn check_data(file: &SourceFile, data: Piece, wanted: u64) -> Result<(), String> {
-    let mut sum = Xxh3::new();
-    each_piece(file, data, |part| sum.update(part))?;
-    if sum.digest() == wanted {
-        Ok(())
-    } else {
-        Err(format!(
-            "the {} bytes of data at byte {} do not match their checksum",
-            data.len, data.offset
-        ))
-    }
-}
-
 fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
     let mut sum = Crc::new();
-    each_piece(file, piece, |part| sum.update(part))?;
+    each_piece(file, piece, |part| {
+        sum.update(part);
+        Ok(())
+    })?;
     if sum.sum() == crc {
         Ok(())
     } else {

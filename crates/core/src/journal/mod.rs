@@ -6,7 +6,8 @@
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`state`] describes all of it at once, for an append.
 //! * [`extent`] describes the contents of data files before they are HDF5.
-//! * [`visible`] tells which flushes a file system shows wholly.
+//! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
+//!   the rest when it is first read.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
@@ -17,11 +18,13 @@
 pub mod datatype;
 pub mod definition;
 pub mod extent;
+pub mod guard;
 pub mod held;
 mod hex;
 pub mod job;
 mod limits;
 pub mod scales;
+pub mod sealed;
 pub mod shadow;
 pub mod state;
 pub mod value;

@@ -15,6 +15,7 @@ use super::counters::ReadCounter;
 use super::source_dir::{SourceDir, SourcePath};
 use crate::error::{Error, Result, is_stale};
 use crate::held_file::HeldFile;
+use crate::journal::guard::Guard;
 use crate::journal::{FileId, extent};
 use crate::stats::Stats;
 
@@ -95,6 +96,8 @@ pub struct SourceFile {
     /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
     id: Option<FileId>,
     arrangement: Arrangement,
+    /// What compares data with their checksums before they are believed.
+    guard: Option<Arc<Guard>>,
     read: ReadCounter,
 }
 
@@ -125,6 +128,7 @@ impl SourceFile {
             grows: false,
             id: None,
             arrangement: Arrangement::Whole,
+            guard: None,
             read: ReadCounter::default(),
         })
     }
@@ -164,6 +168,19 @@ impl SourceFile {
         checked.map_err(|e| Error::bad_file(&self.path, e))?;
         self.arrangement = arrangement;
         Ok(self)
+    }
+
+    /// The same file, whose data are read only after `guard` has compared them with their checksums.
+    pub fn guarded_by(self, guard: Arc<Guard>) -> Self {
+        SourceFile {
+            guard: Some(guard),
+            ..self
+        }
+    }
+
+    /// What compares its data with their checksums.
+    pub fn guard(&self) -> Option<&Arc<Guard>> {
+        self.guard.as_ref()
     }
 
     /// Which bytes of the file are those of the source.
@@ -320,6 +337,14 @@ impl SourceFile {
         }
     }
 
+    /// The same for bytes of the record tables. In a file with a guard these are entries, which have a checksum of their own.
+    pub(super) fn read_table_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match &self.guard {
+            None => self.read_exact_at(buf, offset),
+            Some(_) => self.read_unguarded(buf, offset),
+        }
+    }
+
     fn read_blocks(&self, arrangement: &Arrangement, buf: &mut [u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -336,8 +361,19 @@ impl SourceFile {
         Ok(())
     }
 
-    /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is.
+    /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is. All reads of data come here, so this
+    /// is the one place that has them compared with their checksums.
     pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        if let Some(guard) = &self.guard {
+            let checked = guard.check(self, offset, buf.len() as u64);
+            checked.map_err(|reason| Error::bad_file(&self.path, reason))?;
+        }
+        self.read_unguarded(buf, offset)
+    }
+
+    /// The same for bytes that have checksums of their own, which the caller or the scan has compared: headers and entries
+    /// of extents.
+    pub fn read_unguarded(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.add(buf.len());
         self.with_file(|file| {
             file.read_exact_at(buf, offset).map_err(|e| match e.kind() {

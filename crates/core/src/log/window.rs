@@ -55,7 +55,7 @@ impl<'a> SourceBytes<'a> {
     pub fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> Result<(), String> {
         match self {
             SourceBytes::File(file) => file
-                .read_exact_at(buffer, offset)
+                .read_table_at(buffer, offset)
                 .map_err(|e| e.to_string()),
             SourceBytes::Memory(bytes) => {
                 buffer.copy_from_slice(part(bytes, offset, buffer.len() as u64)?);

@@ -29,6 +29,7 @@ pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
 pub use shape::Chunking;
 
 use crate::error::Result;
+use crate::journal::sealed::KnownFlush;
 use crate::log::source_dir::{SourceDir, SourcePath};
 use crate::log::source_file::SourceFile;
 use crate::memory::Reserved;
@@ -47,6 +48,8 @@ pub struct ScanRequest<'a> {
     pub companions: Option<&'a [SourcePath]>,
     /// The user's options.
     pub settings: &'a Settings,
+    /// Up to this flush, all of the log was seen by an earlier scan, which need not be repeated.
+    pub known: Option<KnownFlush>,
 }
 
 impl<'a> ScanRequest<'a> {
@@ -57,6 +60,7 @@ impl<'a> ScanRequest<'a> {
             relative,
             companions: None,
             settings,
+            known: None,
         }
     }
 }
@@ -113,6 +117,7 @@ pub fn scan_file(
         relative,
         companions: look.companions.as_ref().map(|found| &*found.own),
         settings,
+        known: None,
     };
     look.complete(scanner.scan(task, request))
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Choice, Chunking};
 use crate::error::Error;
+use crate::journal::sealed::KnownFlush;
 use crate::log::log_files::foreign;
 use crate::log::ownership::Foreign;
 use crate::log::source_dir::{SourcePath, bytes_of_path};
@@ -50,6 +51,10 @@ pub struct ScanTask {
     pub choice: Choice,
     /// See [`Settings::image_at`](super::Settings::image_at).
     pub image_at: Option<u64>,
+    /// See [`Settings::compared`](super::Settings::compared).
+    pub compared: u64,
+    /// See [`ScanRequest::known`](super::ScanRequest::known).
+    pub known: Option<KnownFlush>,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::choice::Choice;
 use super::shape::Chunking;
+use crate::journal::visible::MOST_DATA;
 
 /// All options that decide the outcome of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Settings {
     /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
     /// a closed log in an HDF5 file can have it there. The image of any other is as always.
     pub image_at: Option<u64>,
+    /// The most bytes of data that are compared with their checksums when a log is opened that is not closed.
+    pub compared: u64,
 }
 
 impl Default for Settings {
@@ -36,6 +39,7 @@ impl Default for Settings {
             incomplete_attribute: true,
             choice: Choice::default(),
             image_at: None,
+            compared: MOST_DATA,
         }
     }
 }
@@ -141,6 +145,9 @@ impl fmt::Display for Settings {
         if let Some(address) = self.image_at {
             write!(f, ", image_at={address}")?;
         }
+        if self.compared != MOST_DATA {
+            write!(f, ", compared={}", self.compared)?;
+        }
         Ok(())
     }
 }
@@ -206,8 +213,13 @@ mod tests {
             };
             written.push(settings.to_string());
         }
+        let settings = Settings {
+            compared: 0,
+            ..Settings::default()
+        };
+        written.push(settings.to_string());
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 10);
+        assert_eq!(written.len(), 11);
     }
 }

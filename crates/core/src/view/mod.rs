@@ -9,11 +9,13 @@
 //! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
 //! * [`elements`]: elements of logged datasets, without a canonical file around them.
+//! * `compared`: what was compared of a log with checksums, for the view of a later state.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
 
 mod assemble;
 mod bitmap;
 pub mod cache;
+mod compared;
 pub mod coverage;
 pub mod elements;
 mod gaps;
@@ -32,12 +34,15 @@ mod reader;
 mod references;
 mod resolve;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::{Error, Result};
 use crate::index::store::StoreEntry;
+use crate::journal::guard::Guard;
+use crate::journal::sealed::SealedFile;
 use crate::log::descriptors;
 use crate::log::log_files::LogFiles;
 use crate::log::model::Selections;
@@ -46,9 +51,10 @@ use crate::log::source_file::SourceFile;
 use crate::memory::{Hold, Reservation};
 use crate::single_flight::SingleFlight;
 use crate::snapshot::Snapshot;
-use crate::task::Task;
+use crate::task::{Running, Task};
 pub use cache::Bytes;
 use cache::{Budget, Generation, MemoryLimits};
+pub use compared::Compared;
 pub use gaps::Gap;
 pub use grid::Grid;
 pub use holes::Segment;
@@ -67,6 +73,8 @@ pub struct View {
     /// The completed file metadata, which stands behind the user block.
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
+    /// A source has a guard, whose comparisons may take long.
+    is_guarded: bool,
     /// What the indexes of the datasets share.
     selections: Selections,
     budget: Arc<Budget>,
@@ -140,6 +148,7 @@ impl View {
         };
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(datasets, Weak::clone(view)),
+            is_guarded: sources.iter().any(|source| source.guard().is_some()),
             weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
             generation,
             map,
@@ -218,6 +227,11 @@ impl View {
         &self.map.datasets[number].grid
     }
 
+    /// Lets comparisons with checksums stop with `task`.
+    fn running(&self, task: &Task) -> Option<Running> {
+        self.is_guarded.then(|| task.running())
+    }
+
     /// Call this after reading bytes: only then is it certain that they are those that the scan saw.
     fn check_unchanged(&self, sources: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut sources = sources.into_iter();
@@ -249,7 +263,8 @@ fn open_sources(
     };
     let files = LogFiles::of_owner(dir, &log.place.path, log.identity.owner);
     let mut sources = Vec::with_capacity(snapshot.sources.len());
-    for source in &snapshot.sources {
+    let mut guards = guards(snapshot);
+    for (number, source) in snapshot.sources.iter().enumerate() {
         let stats = Arc::clone(budget.stats());
         let file = if source.place == log.place {
             SourceFile::open_at(dir, &source.place)?
@@ -263,13 +278,24 @@ fn open_sources(
             });
         }
         let file = file.arranged(source.arrangement.clone())?;
-        sources.push(if source.grows {
+        let file = if source.grows {
             file.first_bytes(source.identity.size)?
         } else {
             file
+        };
+        sources.push(match guards.remove(&number) {
+            Some(guard) => file.guarded_by(guard),
+            None => file,
         });
     }
     Ok(sources)
+}
+
+/// What compares data with their checksums, by the number of the file.
+fn guards(snapshot: &Snapshot) -> HashMap<usize, Arc<Guard>> {
+    let files = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
+    let guard = |file: &SealedFile| (usize::from(file.source), Arc::new(Guard::new(file)));
+    files.map(guard).collect()
 }
 
 /// Reserves memory for the view of `snapshot`, that of the log file `main`.
@@ -281,7 +307,9 @@ fn reserve(
 ) -> Result<Reservation> {
     let datasets = snapshot.datasets.len();
     let places = datasets * size_of::<Placement>() * 2;
-    let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64;
+    let sealed = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
+    let guards: u64 = sealed.map(|file| Guard::most_memory(file.end())).sum();
+    let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64 + guards;
     check_limit("metadata", bytes, "index_memory", limits.index_memory)
         .map_err(|e| Error::bad_file(main, e))?;
     let reservation = task.reserve(bytes);

@@ -44,6 +44,7 @@ impl View {
 
     /// The same as [`View::read_at`], as part of `task`, whose memory is that of the view's budget.
     pub fn read_for(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _running = self.running(task);
         let left = self.len().saturating_sub(offset);
         let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut done = 0;
@@ -383,6 +384,7 @@ impl View {
         chunk: u64,
         source: Option<ChunkSource>,
     ) -> Result<Reserved<Vec<u8>>> {
+        let _running = self.running(task);
         let (dataset, place) = self.dataset(number);
         let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
         if let Content::Unreadable(reason) = &dataset.content {

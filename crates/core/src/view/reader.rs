@@ -90,6 +90,7 @@ mod tests {
             journal: None,
             flushes: 0,
             is_late: false,
+            sealed: None,
             datasets: Vec::new(),
             log: Default::default(),
             addresses: Vec::new(),

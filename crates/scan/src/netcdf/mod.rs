@@ -96,6 +96,7 @@ fn present(
         journal: None,
         flushes: 0,
         is_late: false,
+        sealed: None,
         user_block: 0,
         image: made.image,
         image_at: None,

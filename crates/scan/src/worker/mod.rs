@@ -247,6 +247,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         incomplete_attribute: task.incomplete_attribute,
         choice: task.choice,
         image_at: task.image_at,
+        compared: task.compared,
     };
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
     let dir = SourceDir::remote(path, further, opener);
@@ -255,6 +256,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         relative: &task.relative,
         companions: task.companions.as_deref(),
         settings: &settings,
+        known: task.known,
     })?;
     let bad = |reason: String| Error::bad_file(dir.full_path(&task.relative), reason);
     let bytes = snapshot.to_bytes().map_err(bad)?;

@@ -1,0 +1,61 @@
+//! What a view has compared of a log with its checksums, for a later view of the same log.
+
+use std::sync::Arc;
+
+use super::View;
+use crate::journal::guard::Guard;
+use crate::journal::sealed::KnownFlush;
+use crate::log::source_file::{Identity, SourceFile};
+use crate::snapshot::Snapshot;
+
+/// What was compared of a log that is not closed. A view of a later state of the log need not compare it again.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// The last flush of the view.
+    pub last: KnownFlush,
+    files: Vec<(Identity, Option<Arc<Guard>>)>,
+    bytes: usize,
+}
+
+impl Compared {
+    /// Whether a snapshot is of the same files.
+    pub fn is_of(&self, snapshot: &Snapshot) -> bool {
+        let mut files = self.files.iter().zip(&snapshot.sources);
+        self.files.len() == snapshot.sources.len()
+            && files.all(|((identity, _), source)| identity.is_same_file(source.identity))
+    }
+
+    /// Memory that it held when it was made, in bytes, approximately. It grows as the view is read.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl View {
+    /// What was compared of the log so far, and what this view will compare; `None` where a later state of the log cannot be
+    /// told from another log.
+    pub fn compared(&self) -> Option<Compared> {
+        let last = self.snapshot.sealed.as_ref()?.last?;
+        let file = |source: &SourceFile| (source.identity(), source.guard().cloned());
+        let guards = self.sources.iter().filter_map(SourceFile::guard);
+        let file_len = size_of::<(Identity, Option<Arc<Guard>>)>();
+        Some(Compared {
+            last,
+            bytes: self.sources.len() * file_len + guards.map(|guard| guard.bytes()).sum::<usize>(),
+            files: self.sources.iter().map(file).collect(),
+        })
+    }
+
+    /// Need not compare what an earlier view has compared, where the scan went on from that one.
+    pub fn take_over(&self, before: &Compared) {
+        let sealed = self.snapshot.sealed.as_ref();
+        if !sealed.is_some_and(|sealed| sealed.goes_on) || !before.is_of(&self.snapshot) {
+            return;
+        }
+        for (source, (_, guard)) in self.sources.iter().zip(&before.files) {
+            if let (Some(own), Some(guard)) = (source.guard(), guard) {
+                own.take_over(guard);
+            }
+        }
+    }
+}
