@@ -5,24 +5,32 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, mount_bind};
 
+use crate::common::guard::Guard;
 use crate::common::jobs::faults::{Disk, Run};
 use crate::common::nodes::{Nodes, Place};
 use crate::common::{User, can_mount};
 
 /// A file that lies on another disk. Unmounted when dropped.
-struct Elsewhere(PathBuf);
+struct Elsewhere {
+    name: PathBuf,
+    _guard: Guard,
+}
 
 impl Elsewhere {
     fn new(name: PathBuf, file: &Path) -> Self {
         File::create(&name).unwrap();
+        let guard = Guard::of_mount(&name);
         mount_bind(file, &name).unwrap();
-        Elsewhere(name)
+        Elsewhere {
+            name,
+            _guard: guard,
+        }
     }
 }
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+        let _ = rustix::mount::unmount(&self.name, UnmountFlags::DETACH);
     }
 }
 

@@ -17,6 +17,7 @@ use fuser::{
 use rustix::io::Errno as Os;
 use tempfile::TempDir;
 
+use super::guard::Guard;
 use super::{User, is_root, unmount_by_force};
 
 /// Which requests for a file fail.
@@ -36,6 +37,7 @@ type Faults = Arc<Mutex<HashMap<OsString, (Failing, Os)>>>;
 /// The files of a directory, mounted at another one; unmounted when dropped.
 pub struct Layer {
     faults: Faults,
+    _guard: Guard,
     mount_point: TempDir,
     _session: BackgroundSession,
 }
@@ -43,6 +45,7 @@ pub struct Layer {
 impl Layer {
     pub fn over(dir: &Path) -> Self {
         let mount_point = tempfile::tempdir().unwrap();
+        let guard = Guard::of_mount(mount_point.path());
         let faults = Faults::default();
         let files = Files::of(dir, &faults);
         let mut config = Config::default();
@@ -53,6 +56,7 @@ impl Layer {
         let session = fuser::spawn_mount(files, mount_point.path(), &config).unwrap();
         Layer {
             faults,
+            _guard: guard,
             mount_point,
             _session: session,
         }

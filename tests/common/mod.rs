@@ -1,4 +1,4 @@
-//! A mount for one test: mounted when made, unmounted when dropped, also after a failed assertion.
+//! A mount for one test: mounted when made, unmounted when dropped, also after a failed assertion, or when the test is killed.
 
 // Each test program uses its own part of this.
 #![allow(dead_code)]
@@ -10,6 +10,7 @@ pub mod connector;
 pub mod damaged;
 pub mod driver;
 pub mod encoder;
+pub mod guard;
 pub mod hosts;
 pub mod jobs;
 pub mod killed;
@@ -40,6 +41,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+
+use guard::Guard;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_h5logfs");
 
@@ -160,6 +163,7 @@ pub struct Mounted {
     pub user: User,
     pub daemon: Pid,
     mount_point: PathBuf,
+    _guard: Guard,
     // Dropped last: it can be removed only when nothing is mounted there any more.
     _dir: TempDir,
 }
@@ -172,13 +176,19 @@ impl Mounted {
     /// Fails the test when the mount fails.
     pub fn by(user: User, source: &Path, options: &str) -> Self {
         let dir = user.dir();
+        let guard = Guard::of_mount(dir.path());
         let output = mount(user, source, dir.path(), options);
         assert!(output.status.success(), "{}", messages(&output));
-        Mounted::at(user, dir)
+        Mounted::guarded(user, dir, guard)
     }
 
     /// Takes over what is mounted at `dir`.
     pub fn at(user: User, dir: TempDir) -> Self {
+        let guard = Guard::of_mount(dir.path());
+        Mounted::guarded(user, dir, guard)
+    }
+
+    fn guarded(user: User, dir: TempDir, guard: Guard) -> Self {
         let mount_point = dir.path().to_owned();
         let daemon = daemon_of(&mount_point);
         let Some(daemon) = daemon else {
@@ -189,6 +199,7 @@ impl Mounted {
             user,
             daemon,
             mount_point,
+            _guard: guard,
             _dir: dir,
         }
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
+use super::guard::Guard;
 use super::nodes::{CARD, Nodes, Place};
 use super::once::{once, shared_dir};
 use super::readers::project;
@@ -219,6 +220,7 @@ const ON_NODES: [(&str, &str); 7] = [
 pub struct Job {
     mpirun: Child,
     token: String,
+    _guard: Guard,
     /// What it prints, and what MPI leaves behind when a job is killed.
     dir: TempDir,
 }
@@ -244,6 +246,7 @@ impl Job {
         let dir = tempfile::tempdir().unwrap();
         let output = File::create(dir.path().join("output")).unwrap();
         script.env(TOKEN, &token);
+        let guard = Guard::of_processes(&format!("{TOKEN}={token}"));
         configure(&mut script, dir.path());
         script.stdin(Stdio::null());
         script.stdout(output.try_clone().unwrap()).stderr(output);
@@ -251,7 +254,12 @@ impl Job {
         script.process_group(0);
         let started = script.spawn();
         let mpirun = started.unwrap_or_else(|e| panic!("{script:?} cannot be started: {e}"));
-        Job { mpirun, token, dir }
+        Job {
+            mpirun,
+            token,
+            _guard: guard,
+            dir,
+        }
     }
 
     /// Waits for the end. Fails the test where it does not come.

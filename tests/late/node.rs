@@ -14,11 +14,13 @@ use fuser::{
 };
 use tempfile::TempDir;
 
+use super::common::guard::Guard;
 use super::common::{User, is_root, unmount_by_force};
 use super::model::{Answer, Cluster, Found, Refusal};
 
 /// The file system on one node, unmounted when dropped.
 pub struct Node {
+    _guard: Guard,
     mount_point: TempDir,
     _session: BackgroundSession,
 }
@@ -27,6 +29,7 @@ impl Node {
     /// Nodes have numbers from 1 on.
     pub fn new(cluster: &Arc<Mutex<Cluster>>, number: usize) -> Self {
         let mount_point = tempfile::tempdir().unwrap();
+        let guard = Guard::of_mount(mount_point.path());
         let mut config = Config::default();
         // Processes that scan for root run as another user.
         if is_root() {
@@ -38,6 +41,7 @@ impl Node {
         };
         let session = fuser::spawn_mount(shown, mount_point.path(), &config).unwrap();
         Node {
+            _guard: guard,
             mount_point,
             _session: session,
         }

@@ -14,6 +14,7 @@ use crate::common::clock::settle;
 use crate::common::encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
+use crate::common::guard::Guard;
 use crate::common::{Mounted, User, can_mount, is_root, messages};
 use h5logfs_catalog::{BUILD, Catalog, Lookup, Presented, Wait};
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
@@ -390,6 +391,7 @@ fn a_full_or_missing_disk_is_no_concern_of_readers() {
     }
     for (size, kept) in [("size=4k", 0), ("size=8k", 1)] {
         fs::create_dir(site.place()).unwrap();
+        let _guard = Guard::of_mount(&site.place());
         let disk = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("{size},mode=0700"), "none"])
             .arg(site.place())

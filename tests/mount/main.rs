@@ -15,6 +15,7 @@ mod admin {
 mod check;
 mod daemon;
 mod export;
+mod killed;
 mod ls;
 mod mirror;
 mod netcdf;

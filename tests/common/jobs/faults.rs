@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
+use crate::common::guard::Guard;
 use crate::common::mpirun::{Job, program};
 use crate::common::nodes::Place;
 use crate::common::readers::said;
@@ -142,6 +143,7 @@ impl Run {
 /// A small disk of its own, gone when dropped.
 pub struct Disk {
     pub dir: TempDir,
+    _guard: Guard,
 }
 
 const BALLAST: &str = "ballast";
@@ -155,6 +157,7 @@ impl Disk {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
+        let guard = Guard::of_mount(dir.path());
         let size = c"size=4m";
         let none = MountFlags::empty();
         let mounted = rustix::mount::mount("tmpfs", dir.path(), "tmpfs", none, size);
@@ -162,7 +165,7 @@ impl Disk {
             eprintln!("skipped: a small disk cannot be mounted: {e}");
             return None;
         }
-        Some(Disk { dir })
+        Some(Disk { dir, _guard: guard })
     }
 
     /// Fills the disk up, but for so many pages.

@@ -1,0 +1,64 @@
+//! What a test leaves on the machine when it is killed: mounts, their daemons, jobs. A shell outlives the test, waits for
+//! the end of a pipe from it, and clears up. A test that comes to its end clears up itself.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Runs in a process group of its own: the runner of tests signals whole groups.
+const WAIT: &str = "while read -r _; do :; done\n";
+
+/// Unmounts `$1`, and kills the daemon that serves it, or is about to.
+const UNMOUNT: &str = r#"
+for process in $(grep -lzxF -e "$1" /proc/[0-9]*/cmdline); do
+    number=${process#/proc/} number=${number%/*}
+    test "$number" = $$ || kill -KILL "$number"
+done
+while umount -l "$1"; do :; done
+fusermount3 -u -z "$1"
+rmdir "$1"
+"#;
+
+/// Kills all processes that have `$1` in their environment, and those that they start meanwhile.
+const KILL: &str = r#"
+for round in 1 2 3 4 5; do
+    for process in $(grep -lzxF -e "$1" /proc/[0-9]*/environ); do
+        number=${process#/proc/}
+        kill -KILL "${number%/*}"
+    done
+    sleep 0.1
+done
+"#;
+
+/// Clears up after a test that is killed. Dropped, it does nothing.
+#[derive(Debug)]
+pub struct Guard(Child);
+
+impl Guard {
+    /// For what is mounted at a path, or will be.
+    pub fn of_mount(path: &Path) -> Self {
+        Guard::start(UNMOUNT, path.as_os_str())
+    }
+
+    /// For the processes that have a variable, with its value, in their environment.
+    pub fn of_processes(variable: &str) -> Self {
+        Guard::start(KILL, variable.as_ref())
+    }
+
+    fn start(script: &str, argument: &OsStr) -> Self {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{WAIT}{script}")).arg("sh");
+        shell.arg(argument).process_group(0);
+        shell.stdin(Stdio::piped());
+        shell.stdout(Stdio::null()).stderr(Stdio::null());
+        Guard(shell.spawn().unwrap())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
