@@ -35,13 +35,15 @@ if [ -e "$dir/dead.$node" ]; then exec sleep 60; fi
 exit $status
 "#;
 
-/// What the first process of a node does. Mounts of other tests must not live on here when these have unmounted them.
+/// What the first process of a node does: `NAME HOSTS KEPT`. Mounts of other tests must not live on here when these have
+/// unmounted them.
 const FIRST: &str = r#"
 hostname "$1"
 mount --bind "$2" /etc/hosts
 mount -t tmpfs shm /dev/shm
 while read -r _ dir type _; do
     # Some are gone by now: a directory that is removed takes its mounts with it.
+    case "$3" in *" $dir "*) continue ;; esac
     case $type in fuse | fuse.*) umount -l "$dir" 2>/dev/null || : ;; esac
 done </proc/self/mounts
 ip link set lo up
@@ -103,6 +105,11 @@ struct Node {
 impl Nodes {
     /// `None`, having said why, where there can be no nodes.
     pub fn new(number: u32) -> Option<Self> {
+        Self::with_mounts(number, &[])
+    }
+
+    /// The same; the nodes see these mounts of FUSE, and no others.
+    pub fn with_mounts(number: u32, mounts: &[&Path]) -> Option<Self> {
         if let Some(why) = hindrance() {
             eprintln!("skipped: {why}");
             return None;
@@ -122,7 +129,11 @@ impl Nodes {
         let shell = dir.path().join("shell");
         fs::write(&shell, SHELL).unwrap();
         fs::set_permissions(shell, fs::Permissions::from_mode(0o755)).unwrap();
-        let node = |i| Node::new(name(i), address(i), dir.path());
+        let kept: String = mounts
+            .iter()
+            .map(|m| format!(" {} ", m.display()))
+            .collect();
+        let node = |i| Node::new(name(i), address(i), dir.path(), &kept);
         let nodes = Nodes {
             head: node(0),
             shares: None,
@@ -215,7 +226,7 @@ impl Nodes {
 }
 
 impl Node {
-    fn new(name: String, address: String, dir: &Path) -> Self {
+    fn new(name: String, address: String, dir: &Path, kept: &str) -> Self {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--uts", "--ipc", "--net"]);
         // Programs on the head see the processes of this machine, so that they find those of the nodes.
@@ -223,7 +234,7 @@ impl Node {
             unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         }
         unshare.args(["sh", "-ec", FIRST, "sh", &name]);
-        unshare.arg(dir.join("hosts"));
+        unshare.arg(dir.join("hosts")).arg(kept);
         unshare.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut unshare = unshare.spawn().unwrap();
         let mut said = String::new();

@@ -1,5 +1,6 @@
 //! Logs on file systems that show late, and in another order, what other nodes write: a job on some nodes, readers on
-//! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen.
+//! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen. The ranks of
+//! most jobs are threads (`job`, `team`); `readers` has jobs of `mpirun`, too, and readers that are programs.
 //!
 //! `H5LOGFS_TEST_LATE_ROUNDS` is the number of random jobs.
 
@@ -9,6 +10,7 @@ mod common;
 mod job;
 mod model;
 mod node;
+mod readers;
 mod stale;
 mod team;
 
@@ -68,6 +70,11 @@ impl Place {
 
     fn path(&self) -> PathBuf {
         self.reader().join(NAME)
+    }
+
+    /// The node of readers has to look up all files again, and what it has open is of no use.
+    fn lose(&self) {
+        self.cluster.lock().unwrap().lose(self.nodes.len());
     }
 
     fn settle(&self) {

@@ -41,14 +41,6 @@ impl Site {
     }
 }
 
-impl Place {
-    /// The node of readers has to look up all files again.
-    fn lose(&self) {
-        let reader = self.nodes.len();
-        self.cluster.lock().unwrap().lose(reader);
-    }
-}
-
 /// The canonical file.
 fn whole(view: &Arc<View>) -> Vec<u8> {
     let mut bytes = vec![0; view.len() as usize];

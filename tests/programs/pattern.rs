@@ -2,12 +2,15 @@
 //! defines something now and then, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
-//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS]]]
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums]…]]
 //! ```
 //!
 //! SUBFILES is their number, 0 for none, or `node` for one a node.
 //!
-//! `settle` settles the file with the close; `pause` is the time between flushes, in milliseconds.
+//! `settle` settles the file with the close; `pause` is the time between flushes, in milliseconds; `checksums` is the
+//! writer's option.
+//!
+//! It ends before it has made all flushes where `FOLDER/end` is there.
 //!
 //! With several sessions it leaves the file now and then, closed or not, and opens it again, without subfiles on another
 //! number of ranks. What a rank would write that has not opened the file is written by another one.
@@ -46,7 +49,9 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
-        panic!("writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS]]]");
+        panic!(
+            "writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums]…]]"
+        );
     };
     let subfiles = match rest.first().map(String::as_str) {
         None | Some("0") => Subfiles::None,
@@ -54,7 +59,9 @@ fn main() {
         Some(number) => Subfiles::Number(number.parse().unwrap()),
     };
     let sessions = rest.get(1).map_or(1, |n| n.parse().unwrap());
-    let pause = rest.get(2).and_then(|word| word.strip_prefix("pause="));
+    let words = rest.get(2..).unwrap_or_default();
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let pause = words.iter().find_map(|word| word.strip_prefix("pause="));
     let pause = pause.map_or(Duration::ZERO, |ms| {
         Duration::from_millis(ms.parse().unwrap())
     });
@@ -68,7 +75,8 @@ fn main() {
     acknowledge("ready");
     let options = Options {
         subfiles,
-        settle: rest.get(2).is_some_and(|word| word == "settle"),
+        settle: has("settle"),
+        checksums: has("checksums"),
         ..Options::default()
     };
     let plan = Plan {
@@ -78,6 +86,7 @@ fn main() {
         flushes,
         each: flushes.div_ceil(sessions).max(1),
         pause,
+        end: dir.join("end"),
     };
     let file = Writer::create(path, &world, options).unwrap();
     plan.run(file, &mut acknowledge).unwrap();
@@ -92,6 +101,8 @@ struct Plan<'a> {
     each: u64,
     /// Between flushes.
     pause: Duration,
+    /// The job ends where this file is there.
+    end: PathBuf,
 }
 
 /// Says for all ranks that they have come to a point.
@@ -121,6 +132,7 @@ impl Plan<'_> {
         acknowledge("created");
         let pattern = Pattern::define(&mut file, self.world, self.world.size() as u64)?;
         let mut open = Some(Open { file, pattern });
+        let mut flushes = 0;
         for flush in 1..=self.flushes {
             let session = (flush - 1) / self.each;
             if flush > 1 && (flush - 1).is_multiple_of(self.each) {
@@ -134,10 +146,14 @@ impl Plan<'_> {
                 }
             }
             acknowledge(&flush.to_string());
+            flushes = flush;
             std::thread::sleep(self.pause);
+            if self.is_told_to_end() {
+                break;
+            }
         }
         // One more flush is that of the close.
-        let last = self.flushes + 1;
+        let last = flushes + 1;
         if let Some(Open { file, pattern }) = &mut open {
             pattern.fill(file, last)?;
         }
@@ -150,6 +166,13 @@ impl Plan<'_> {
         }
         acknowledge("closed");
         Ok(())
+    }
+
+    fn is_told_to_end(&self) -> bool {
+        let mut is_told = self.end.exists();
+        let root = self.world.process_at_rank(0);
+        root.broadcast_into(&mut is_told);
+        is_told
     }
 
     /// Leaves the file, and opens it again.

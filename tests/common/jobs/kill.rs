@@ -27,28 +27,39 @@ pub struct Pattern {
 impl Pattern {
     /// Starts one with so many flushes in so many sessions.
     pub fn start(place: &Place, flushes: u64, subfiles: u32, sessions: u64) -> Self {
-        Self::start_with(place, flushes, subfiles, sessions, None)
+        Self::start_with(Places::new(), place, flushes, subfiles, sessions, &[])
     }
 
     /// Starts one that settles its file when it closes it.
     pub fn start_settling(place: &Place, flushes: u64) -> Self {
-        Self::start_with(place, flushes, 0, 1, Some("settle"))
+        Self::start_with(Places::new(), place, flushes, 0, 1, &["settle"])
     }
 
     /// Starts one with a pause between flushes, and a subfile for each node.
     pub fn start_slowly(place: &Place, flushes: u64, pause: Duration) -> Self {
         let pause = format!("pause={}", pause.as_millis());
-        Self::start_with(place, flushes, PER_NODE, 1, Some(&pause))
+        Self::start_with(Places::new(), place, flushes, PER_NODE, 1, &[&pause])
+    }
+
+    /// Starts one with these options, in directories that nodes may see in another way.
+    pub fn start_in(
+        places: Places,
+        place: &Place,
+        flushes: u64,
+        subfiles: u32,
+        options: &[&str],
+    ) -> Self {
+        Self::start_with(places, place, flushes, subfiles, 1, options)
     }
 
     fn start_with(
+        places: Places,
         place: &Place,
         flushes: u64,
         subfiles: u32,
         sessions: u64,
-        option: Option<&str>,
+        options: &[&str],
     ) -> Self {
-        let places = Places::new();
         let log = places.log();
         let subfiles_text = match subfiles {
             PER_NODE => "node".to_owned(),
@@ -58,7 +69,7 @@ impl Pattern {
         let notes = places.notes.path().to_str().unwrap();
         let mut arguments = vec![log.to_str().unwrap(), notes];
         arguments.extend(numbers.iter().map(String::as_str));
-        arguments.extend(option);
+        arguments.extend(options);
         let job = Job::start_at(place, RANKS, &program("writer-pattern"), &arguments);
         Pattern {
             victim: Victim { job, places },
