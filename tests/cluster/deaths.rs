@@ -2,12 +2,15 @@
 //! acknowledged is there.
 //!
 //! Open MPI notices that a node does not answer by the keepalive of the connection between `mpirun` and its daemon there.
-//! `mpirun.rs` sets that to some seconds.
+//! `mpirun.rs` sets that to some seconds. MPICH never does, and the test ends its job.
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, pidfd_send_signal};
+
 use crate::common::jobs::kill::{PER_NODE, Pattern};
 use crate::common::killed::{RANKS, Shown};
+use crate::common::mpirun::{Mpi, Rank};
 use crate::common::nodes::{Nodes, Place};
 use crate::common::readers::Python;
 use crate::common::{User, can_mount, wait_until};
@@ -48,17 +51,22 @@ fn die(nodes: u32, victim: usize, death: Death, subfiles: u32) {
         Death::Power => nodes.kill(victim),
         Death::Network => nodes.cut(victim),
     }
+    let nodes = &*nodes;
     if death == Death::Network {
         // The first rank lives, and has the journal locked.
         let (good, said) = pattern.places().h5logfs("recover");
         assert!(!good && said.contains("still running"), "{said}");
     }
     let job = &mut pattern.victim.job;
+    job.end_without_node();
     while !job.has_ended() {
         assert!(start.elapsed() < MOST, "{death:?}: {}", job.said());
         std::thread::sleep(Duration::from_millis(10));
     }
     let ended = start.elapsed();
+    if death == Death::Network && Mpi::of_build().is_mpich() {
+        end_behind_network(nodes, victim, &ranks);
+    }
     // Where the network is gone, the processes behind it end by themselves.
     wait_until("all ranks are gone", || {
         ranks.iter().all(|rank| rank.has_ended())
@@ -80,6 +88,19 @@ fn die(nodes: u32, victim: usize, death: Death, subfiles: u32) {
     let (good, said) = pattern.places().h5logfs("recover");
     assert!(good && !pattern.has_journal(), "{said}");
     assert_eq!(pattern.shown(&python, true), shown);
+}
+
+/// With MPICH the processes of the other nodes end with mpirun, but those behind the network live on.
+fn end_behind_network(nodes: &Nodes, victim: usize, ranks: &[Rank]) {
+    let is_behind = |rank: &&Rank| nodes.has(victim, rank.pid);
+    let (behind, others): (Vec<&Rank>, _) = ranks.iter().partition(is_behind);
+    wait_until("the ranks of other nodes are gone", || {
+        others.iter().all(|rank| rank.has_ended())
+    });
+    for rank in behind {
+        assert!(!rank.has_ended());
+        let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
+    }
 }
 
 #[test]

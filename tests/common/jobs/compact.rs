@@ -168,6 +168,7 @@ impl Killed {
             panic!("there are no nodes");
         };
         nodes.kill(victim);
+        job.end_without_node();
         let status = job.wait();
         assert!(!status.success(), "{}", job.said());
         self.check(&job);
