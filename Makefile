@@ -63,18 +63,20 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster soak attack bench bench-writer bench-connector fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
 	@echo '              without a mount; mount and read a log that four MPI processes write'
 	@echo 'make test     set up, run all tests'
-	@echo 'make test-mpich   the tests of the writer, built with MPICH in $(TARGET_DIR)/mpich'
+	@echo 'make test-mpich   the tests of the writer and of the plug-ins of HDF5, built with MPICH in'
+	@echo '              $(TARGET_DIR)/mpich, with a parallel HDF5 for it'
 	@echo 'make test-h5py   the tests of the plug-ins of HDF5, with the tests of h5py itself'
 	@echo 'make test-suites   the tests of h5py, h5netcdf and PyTables with the VOL connector: half an hour'
 	@echo 'make test-cluster   the tests of jobs and readers on several nodes, which are namespaces of this machine: as root,'
 	@echo '              ten minutes; make test does the short ones'
+	@echo 'make test-cluster-mpich   those of jobs with MPICH'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
@@ -119,11 +121,12 @@ test: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
 
 # What is compiled for one MPI does not fit the other.
-test-mpich: export MPICC = mpicc.mpich
-test-mpich: export CARGO_TARGET_DIR = $(TARGET_DIR)/mpich
+test-mpich test-cluster-mpich: export MPICC = mpicc.mpich
+test-mpich test-cluster-mpich: export CARGO_TARGET_DIR = $(TARGET_DIR)/mpich
 test-mpich: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
-	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test writer
+	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test writer --test connector \
+		--test driver
 
 soak: export H5LOGFS_SOAK_SECONDS ?= 120
 soak: setup
@@ -138,13 +141,17 @@ test-suites: setup
 	scripts/setup.sh tables
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test connector suite::
 
-test-cluster: export NEXTEST_SUCCESS_OUTPUT = immediate
-test-cluster: export RUST_TEST_NOCAPTURE = 1
-test-cluster: export H5LOGFS_TEST_IGNORED = 1
+test-cluster test-cluster-mpich: export NEXTEST_SUCCESS_OUTPUT = immediate
+test-cluster test-cluster-mpich: export RUST_TEST_NOCAPTURE = 1
+test-cluster test-cluster-mpich: export H5LOGFS_TEST_IGNORED = 1
 test-cluster: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test writer collectives::
 	CARGO="$(CARGO)" H5LOGFS_TEST_LATE_ROUNDS=100 scripts/test.sh --workspace --features mpi --locked --test late
+
+test-cluster-mpich: setup
+	$(CARGO) build -p h5logfs --features mpi --locked --examples
+	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test cluster
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate

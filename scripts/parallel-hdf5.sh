@@ -5,6 +5,7 @@
 # parallel-hdf5.sh directory: prints that directory without building anything; it may not exist.
 # parallel-hdf5.sh bare [directory]: the same for HDF5 alone, as most parallel programs have it: not safe for threads, so
 # that its functions take no locks. This takes about half a minute.
+# MPICC names the compiler of another MPI than the usual one, such as mpicc.mpich, as for the crate of MPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +14,11 @@ hdf5=hdf5-metno-src=0.9.5
 netcdf=netcdf-src=0.5.3
 # The crate of HDF5 lacks the sources of its Fortran modules. The Debian release with this name has them.
 fortran_release=trixie
+mpicc=${MPICC:-mpicc}
+mpif90=${mpicc%mpicc*}mpif90${mpicc##*mpicc}
 # What the tests need, and nothing that takes long to compile.
 options=(
-    -DCMAKE_C_COMPILER=mpicc
+    "-DCMAKE_C_COMPILER=$mpicc"
     -DCMAKE_BUILD_TYPE=None
     "-DCMAKE_C_FLAGS=-O2 -w -DNDEBUG"
     -DHDF5_ENABLE_PARALLEL=ON
@@ -35,11 +38,11 @@ options=(
 fortran_options=(
     -DHDF5_BUILD_FORTRAN=ON
     -DALLOW_UNSUPPORTED=ON
-    -DCMAKE_Fortran_COMPILER=mpif90
+    "-DCMAKE_Fortran_COMPILER=$mpif90"
     "-DCMAKE_Fortran_FLAGS=-O2 -w"
 )
 netcdf_options=(
-    -DCMAKE_C_COMPILER=mpicc
+    "-DCMAKE_C_COMPILER=$mpicc"
     -DCMAKE_BUILD_TYPE=None
     "-DCMAKE_C_FLAGS=-O2 -w -DNDEBUG"
     -DBUILD_SHARED_LIBS=ON
@@ -69,13 +72,13 @@ if [ "${1:-}" = bare ]; then
     shift
 fi
 
-for program in cargo cmake make mpicc python3; do
+for program in cargo cmake make "$mpicc" python3; do
     command -v "$program" >/dev/null || fail "$program is not there"
 done
 
 compilers() {
-    mpicc -show && mpicc --version
-    mpif90 -show && mpif90 --version
+    "$mpicc" -show && "$mpicc" --version
+    "$mpif90" -show && "$mpif90" --version
 }
 
 # Another MPI or compiler needs another build.

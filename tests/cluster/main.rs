@@ -7,6 +7,7 @@
 mod common;
 
 mod compact;
+mod connector;
 mod deaths;
 mod disks;
 mod faults;

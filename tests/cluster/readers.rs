@@ -140,15 +140,7 @@ fn follow(nodes: u32, readers: usize, way: Way, flushes: u64, pause: Duration) {
             Way::Mount => (python.clone(), mounts[node].dir.path().join("log.h5")),
             Way::Driver => (python.with_variables(driver.used()), pattern.places().log()),
         };
-        let tool = python.tool("follow.py");
-        let mut command = nodes.on(node, tool.get_program().to_str().unwrap());
-        command.args(tool.get_args());
-        for (name, value) in tool.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = nodes.moved(node, &python.tool("follow.py"));
         command.arg(log).arg(notes);
         command.args([&RANKS.to_string(), looks]);
         Reader::start(command, said.path().join(format!("{node}.{number}")))

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::connector::Connector;
 use super::driver::Driver;
 use super::encoder::{Dataset, Entry, Filter, LogFile, Type};
+use super::mpirun::Mpi;
 use super::once::{once, shared_dir};
 use super::readers::{project, said};
 use super::{PROGRAM, User};
@@ -29,7 +30,7 @@ pub fn succeed(command: &mut Command) -> String {
     said(&output)
 }
 
-/// HDF5 1.14 with MPI, which `make setup` has built.
+/// HDF5 1.14 with the MPI of the build, which `make setup` has built.
 #[derive(Debug)]
 pub struct Hdf5 {
     prefix: PathBuf,
@@ -41,7 +42,9 @@ impl Hdf5 {
         static FOUND: OnceLock<Option<Hdf5>> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
             let script = project().join("scripts/parallel-hdf5.sh");
-            let output = Command::new(script).arg("directory").output().unwrap();
+            let mut script = Command::new(script);
+            script.env("MPICC", Mpi::of_build().command("mpicc"));
+            let output = script.arg("directory").output().unwrap();
             let prefix = String::from_utf8(output.stdout).unwrap();
             let prefix = PathBuf::from(prefix.trim_end());
             prefix
@@ -51,7 +54,8 @@ impl Hdf5 {
         });
         if found.is_none() {
             eprintln!(
-                "skipped: there is no parallel HDF5 1.14; scripts/parallel-hdf5.sh builds it"
+                "skipped: there is no parallel HDF5 1.14 for {}; scripts/parallel-hdf5.sh builds it",
+                Mpi::of_build().name()
             );
         }
         found.as_ref()
@@ -71,7 +75,8 @@ impl Hdf5 {
         let c = project().join("tests/c");
         let mut sources = sources_in(&c.join(directory));
         sources.push(c.join("check.h"));
-        self.built(directory, "mpicc", &C_FLAGS, &sources, libraries)
+        let mpicc = Mpi::of_build().command("mpicc");
+        self.built(directory, &mpicc, &C_FLAGS, &sources, libraries)
     }
 
     /// Path of a program of `tests/fortran`, compiled. Says that the test is skipped if there is no Fortran.
@@ -84,7 +89,8 @@ impl Hdf5 {
         let source = project().join("tests/fortran").join(format!("{name}.f90"));
         let flags = ["-Wall", "-O1", "-I", modules.to_str().unwrap()];
         let libraries = ["-lhdf5_fortran", "-lhdf5"];
-        Some(self.built(name, "mpif90", &flags, &[source], &libraries))
+        let mpif90 = Mpi::of_build().command("mpif90");
+        Some(self.built(name, &mpif90, &flags, &[source], &libraries))
     }
 
     /// Compiles a program once. Its sources may have headers among them.
@@ -135,7 +141,7 @@ impl Hdf5 {
             &[&source, &headers[0], &headers[1], &self.library()],
             || {
                 let lib = self.prefix.join("lib");
-                let mut compiler = Command::new("mpicc");
+                let mut compiler = Command::new(Mpi::of_build().command("mpicc"));
                 compiler
                     .args([
                         "-std=gnu11",

@@ -26,6 +26,7 @@ pub mod readers;
 pub mod settled;
 pub mod shadow;
 pub mod suite;
+pub mod twice;
 pub mod unclosed;
 pub mod ways;
 

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows of MPI: `mpirun.rs` asks for the shell, the names and a command on the head.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -22,6 +23,12 @@ use super::{is_root, wait_until};
 pub const CARD: &str = "eth0";
 
 const HEAD: &str = "head";
+
+/// The namespaces of a node, for `nsenter`.
+const OF_NODE: &[&str] = &["-m", "-u", "-i", "-n", "-p"];
+
+/// Those of the head.
+const OF_HEAD: &[&str] = &["-m", "-u", "-i", "-n"];
 
 /// Runs a command on a node, as `ssh` would: `shell [OPTIONS] NODE COMMAND…`. Beside it lie the numbers of the first
 /// processes. A connection to a node without power does not end by itself.
@@ -190,12 +197,25 @@ impl Nodes {
 
     /// A command on the head. It is a process of this machine: one that is killed like any other.
     pub fn in_head(&self, program: &str) -> Command {
-        enter(&self.head, &["-m", "-u", "-i", "-n"], program)
+        enter(&self.head, OF_HEAD, program.as_ref())
     }
 
     /// A command on a node, counted from 0. It is a child of the process that starts.
     pub fn on(&self, node: usize, program: &str) -> Command {
-        enter(&self.nodes[node], &["-m", "-u", "-i", "-n", "-p"], program)
+        enter(&self.nodes[node], OF_NODE, program.as_ref())
+    }
+
+    /// This command on a node.
+    pub fn moved(&self, node: usize, command: &Command) -> Command {
+        let mut moved = enter(&self.nodes[node], OF_NODE, command.get_program());
+        moved.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => moved.env(name, value),
+                None => moved.env_remove(name),
+            };
+        }
+        moved
     }
 
     /// Whether a process runs on a node.
@@ -275,10 +295,10 @@ fn address(node: u32) -> String {
     format!("10.0.0.{}", node + 1)
 }
 
-fn enter(node: &Node, namespaces: &[&str], program: &str) -> Command {
+fn enter(node: &Node, namespaces: &[&str], program: &OsStr) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["-t", &node.first.as_raw_pid().to_string()]);
-    command.args(namespaces).args(["--", program]);
+    command.args(namespaces).arg("--").arg(program);
     command
 }
 

@@ -19,8 +19,6 @@
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
 //! | `settling` | closes that make ordinary files of logs |
-//!
-//! `twice` runs a program with and without the connector, and compares what it leaves.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -42,4 +40,3 @@ mod reading;
 mod refusals;
 mod settling;
 mod suite;
-mod twice;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, said};
 
 type Variables = Vec<(&'static str, OsString)>;
@@ -122,9 +122,8 @@ fn it_works_above_and_below_another_connector() {
 
 fn left_by_ranks(program: &Path, variables: Variables) -> Left {
     let dir = tempfile::tempdir().unwrap();
-    let mut mpirun = Command::new("mpirun");
-    mpirun.args(["-n", "3"]).arg(program).arg(dir.path());
-    mpirun.envs(variables);
+    let mut mpirun = Mpi::of_build().run(3, program);
+    mpirun.arg(dir.path()).envs(variables);
     let printed = Job::launch(mpirun).succeed();
     Left {
         printed,

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use crate::common::hosts::{Hdf5, succeed};
+use crate::common::nodes::Place;
 use crate::common::readers::Python;
-use crate::twice::{Twice, by_ranks};
+use crate::common::twice::{Twice, by_ranks};
 
 /// One of the programs of `tests/tools/programs.py`.
 #[track_caller]
@@ -54,7 +55,7 @@ fn of_mpi(program: &Path) {
         let twice = Twice::new();
         twice.run(|dir, variables| {
             let file = dir.join("file.h5").to_str().unwrap().to_owned();
-            by_ranks(ranks, program, &[file], variables);
+            by_ranks(&Place::Here, ranks, program, &[file], variables);
         });
         twice.compare();
     }

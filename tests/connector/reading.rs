@@ -1,12 +1,11 @@
 //! Logs that are read: each is its canonical file, also to programs that ask for more than elements.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
 
 fn reads_as_expected(corpus: &Path) {
@@ -141,10 +140,7 @@ fn ranks_read(directory: &str, program: &str) {
     let stage = Stage::of_connector();
     let logs = stage.logs(2);
     settle(stage.path());
-    let mut mpirun = Command::new("mpirun");
-    mpirun
-        .args(["-n", "3"])
-        .arg(hdf5.compiled(directory, program));
+    let mut mpirun = Mpi::of_build().run(3, &hdf5.compiled(directory, program));
     mpirun.arg(&stage.expected).args(logs);
     mpirun.envs(stage.environment());
     assert_eq!(Job::launch(mpirun).succeed(), "");

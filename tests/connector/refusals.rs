@@ -1,10 +1,8 @@
 //! What is refused to several ranks, and what fails on one of them: all are told, none waits, and the log goes on.
 
-use std::process::Command;
-
 use crate::common::connector::Connector;
 use crate::common::hosts::Hdf5;
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
 
 const UNLOGGED: &str = "log.h5: dataset /texts: several ranks cannot write its elements";
 const FULL: &str = "log.h5: flush failed on rank LAST: ";
@@ -35,12 +33,8 @@ fn ranks_are_told(ranks: u32) {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    let mut mpirun = Command::new("mpirun");
-    mpirun
-        .args(["-n", &ranks.to_string()])
-        .arg(hdf5.compiled("connector", "refusals"))
-        .arg(dir.path())
-        .envs(connector.used());
+    let mut mpirun = Mpi::of_build().run(ranks, &hdf5.compiled("connector", "refusals"));
+    mpirun.arg(dir.path()).envs(connector.used());
     let said = Job::launch(mpirun).succeed();
     let last = (ranks - 1).to_string();
     for (what, to_last, to_others) in TOLD {

@@ -9,7 +9,7 @@ use crate::common::PROGRAM;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, said};
 use crate::common::settled::{is_silent, settle_by_command};
 
@@ -139,10 +139,8 @@ fn the_file_of_several_ranks_is_settled() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
     for ranks in [2, 4] {
-        let mut mpirun = Command::new("mpirun");
+        let mut mpirun = Mpi::of_build().run(ranks, &hdf5.compiled("connector", "flushes"));
         mpirun
-            .args(["-n", &ranks.to_string()])
-            .arg(hdf5.compiled("connector", "flushes"))
             .args([path.as_path(), dir.path()])
             // They close the file once.
             .args(["7", "7"])

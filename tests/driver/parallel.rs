@@ -1,13 +1,14 @@
 //! Programs under mpirun: each rank opens the logs by itself.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::common::clock::settle;
 use crate::common::hosts::{Hdf5, Stage};
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::Python;
 
-const RANKS: &str = "4";
+const RANKS: u32 = 4;
 const LOGS: usize = 3;
 
 /// Runs a host on several ranks. They share an index directory, so each log is scanned once.
@@ -18,11 +19,8 @@ fn run(host: &Command, arguments: &[&str]) {
     // Nothing is kept of a log that was just written.
     settle(stage.path());
     stage.count_starts();
-    let mut mpirun = Command::new("mpirun");
-    mpirun
-        .args(["-n", RANKS])
-        .arg(host.get_program())
-        .args(host.get_args());
+    let mut mpirun = Mpi::of_build().run(RANKS, Path::new(host.get_program()));
+    mpirun.args(host.get_args());
     mpirun.args(arguments).arg(&stage.expected).args(logs);
     mpirun.envs(stage.environment());
     let printed = Job::launch(mpirun).succeed();

@@ -129,7 +129,9 @@ def both(expected, logs):
 
 
 def rank(expected, logs):
-    number, count = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
+    # As Open MPI calls them, and MPICH.
+    prefix = "OMPI_COMM_WORLD" if "OMPI_COMM_WORLD_RANK" in os.environ else "PMI"
+    number, count = (int(os.environ[f"{prefix}_{name}"]) for name in ("RANK", "SIZE"))
     for log in logs:
         with h5py.File(log) as file:
             for name, whole in expected.items():

@@ -1,6 +1,7 @@
-//! Jobs to which things happen, on this machine (`tests/writer`) or on several nodes (`tests/cluster`).
+//! Jobs to which things happen, on this machine (`tests/writer`, `tests/connector`) or on several nodes (`tests/cluster`).
 
 pub mod compact;
 pub mod faults;
+pub mod hdf5;
 pub mod kill;
 pub mod random;

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::succeed;
-use crate::common::mpirun::Job;
+use crate::common::mpirun::{Job, Mpi};
+use crate::common::nodes::Place;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
@@ -129,19 +130,22 @@ impl Twice {
     }
 }
 
-/// Runs a program by so many ranks, or without mpirun by none.
+/// Runs a program in some place by so many ranks, or without mpirun by none, which is on this machine.
 #[track_caller]
-pub fn by_ranks(ranks: u32, program: &Path, arguments: &[String], variables: &[Variable]) {
+pub fn by_ranks(
+    place: &Place,
+    ranks: u32,
+    program: &Path,
+    arguments: &[String],
+    variables: &[Variable],
+) {
     if ranks == 0 {
         let mut command = Command::new(program);
         succeed(command.args(arguments).envs(variables.iter().cloned()));
         return;
     }
-    let mut mpirun = Command::new("mpirun");
-    mpirun
-        .args(["-n", &ranks.to_string()])
-        .arg(program)
-        .args(arguments);
+    let mut mpirun = Mpi::of_build().run_at(place, ranks, program);
+    mpirun.args(arguments);
     // That of Open MPI 4.1 itself writes and reads wrong elements where selections are irregular.
     mpirun.env("OMPI_MCA_io", "romio321");
     mpirun.envs(variables.iter().cloned());

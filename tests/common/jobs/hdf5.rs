@@ -1,0 +1,156 @@
+//! Programs of HDF5 with the VOL connector: random ones (`tests/c/random`), and one that tells how far it is
+//! (`tests/c/connector/flushes.c`).
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::hosts::Hdf5;
+use crate::common::killed::{Places, RANKS, Shown, Victim};
+use crate::common::mpirun::{Job, Mpi, cases, first_seed};
+use crate::common::nodes::Place;
+use crate::common::numbers::Numbers;
+use crate::common::readers::Python;
+use crate::common::twice::{Twice, Variable, by_ranks};
+
+/// Random programs of several sessions that write the same files, each by so many ranks; 0 is a program without MPI. What
+/// they leave with the connector equals what they leave without it.
+#[track_caller]
+pub fn programs(place: &Place, sessions: &[u32], usual: usize) {
+    let twice = Twice::new();
+    if run(place, &twice, sessions, usual) {
+        twice.compare();
+    }
+}
+
+/// Runs them with and without the connector. `false` where they cannot be run here.
+#[track_caller]
+pub fn run(place: &Place, twice: &Twice, sessions: &[u32], usual: usize) -> bool {
+    let Some(hdf5) = Hdf5::find() else {
+        return false;
+    };
+    let program = hdf5.compiled_from("random", &["-lhdf5", "-lz"]);
+    let ranks: Vec<String> = sessions.iter().map(u32::to_string).collect();
+    let seeds = [first_seed() as usize, cases(usual)].map(|number| number.to_string());
+    twice.run(|dir, variables| {
+        // The one after the last reads everything.
+        let last = sessions.last().unwrap();
+        for (number, ranks_of) in sessions.iter().chain([last]).enumerate() {
+            let mut arguments = vec![dir.to_str().unwrap().to_owned()];
+            arguments.extend(seeds.clone());
+            arguments.push(number.to_string());
+            arguments.extend(ranks.clone());
+            by_ranks(place, *ranks_of, &program, &arguments, variables);
+        }
+    });
+    true
+}
+
+/// Starts a job that flushes its file so often, and closes and opens it again after each `cycle` of them.
+pub fn flushing(
+    place: &Place,
+    hdf5: &Hdf5,
+    flushes: u64,
+    cycle: u64,
+    variables: Vec<Variable>,
+) -> Victim {
+    let places = Places::new();
+    let program = hdf5.compiled("connector", "flushes");
+    let mut mpirun = Mpi::of_build().run_at(place, RANKS, &program);
+    mpirun
+        .args([&places.log(), places.notes.path()])
+        .args([flushes, cycle].map(|number| number.to_string()));
+    mpirun.envs(variables);
+    Victim {
+        job: Job::launch(mpirun),
+        places,
+    }
+}
+
+/// What reads its file, and prints which flush it shows.
+pub fn reading(python: &Python, file: &Path) -> Command {
+    let mut tool = python.tool("flushes.py");
+    tool.arg(file);
+    tool
+}
+
+/// What its file shows.
+pub fn shown(python: &Python, file: &Path) -> Shown {
+    Shown::by(&reading(python, file).output().unwrap())
+}
+
+/// Recovers its file, which showed `before`. After that a log is an ordinary one, and shows the same.
+pub fn recover(places: &Places, before: Shown, python: &Python, about: &str) {
+    let (good, said) = places.h5logfs("recover");
+    // What was not made completely may lack what a recovery needs.
+    assert!(good || before == Shown::Nothing, "{about}: {said}");
+    if good {
+        let now = shown(python, &places.log());
+        let empty = before == Shown::Nothing && now == Shown::Flush(0);
+        assert!(now == before || empty, "{about}; recovered, then {now:?}");
+    }
+}
+
+/// One kill, and what follows it. Returns what happened, in a line.
+fn kill_once(place: &Place, seed: u64, hdf5: &Hdf5, python: &Python) -> String {
+    let mut numbers = Numbers(seed);
+    let flushes = 10 + numbers.below(40);
+    let cycle = 1 + numbers.below(8);
+    let flush = 1 + numbers.below(flushes);
+    let closed = (flush / cycle * cycle).max(cycle.min(flushes));
+    let connector = Connector::new();
+    let mut variables = connector.used();
+    if seed.is_multiple_of(3) {
+        // Less than a rank writes between two flushes.
+        variables.push(("H5LOGFS_BUFFER_LIMIT", "64K".into()));
+    }
+    let mut victim = flushing(place, hdf5, flushes, cycle, variables);
+    // Close and append are short: they are aimed at.
+    let (point, most) = match seed % 6 {
+        0 => ("ready".to_owned(), 20_000),
+        1 => ("ready".to_owned(), 400_000),
+        2 => (format!("closing {closed}"), 40_000),
+        3 => (format!("closed {closed}"), 10_000),
+        _ => (flush.to_string(), 6_000),
+    };
+    let mut ranks = victim.ranks();
+    victim.wait_for(&point);
+    let delay = Duration::from_micros(numbers.below(most));
+    thread::sleep(delay);
+    victim.kill(&mut ranks, numbers.below(u64::from(RANKS)));
+
+    let places = &victim.places;
+    let acknowledged = places.acknowledged();
+    let shown = shown(python, &places.log());
+    let about = format!(
+        "seed {seed}: killed {delay:?} after {point}, {acknowledged} of {flushes} acknowledged, {shown:?}"
+    );
+    match shown {
+        Shown::Flush(shown) => {
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&shown),
+                "{about}"
+            );
+            let (good, said) = places.h5logfs("check");
+            assert!(good, "{about}: {said}");
+        }
+        Shown::Nothing => assert_eq!(acknowledged, 0, "{about}"),
+    }
+    recover(places, shown, python, &about);
+    about
+}
+
+/// Kills so many of these jobs.
+pub fn kill_at_random(place: &Place, number: usize) {
+    let driver = Driver::new();
+    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
+        return;
+    };
+    let first = first_seed();
+    for seed in first..first + cases(number) as u64 {
+        eprintln!("{}", kill_once(place, seed, hdf5, &python));
+    }
+}
