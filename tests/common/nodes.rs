@@ -43,16 +43,16 @@ exit $status
 "#;
 
 /// What the first process of a node does: `NAME HOSTS KEPT`. Mounts of other tests must not live on here when these have
-/// unmounted them.
+/// unmounted them. The last one goes first, as the way to an earlier one may lead through it, and wait for its daemon.
 const FIRST: &str = r#"
 hostname "$1"
 mount --bind "$2" /etc/hosts
 mount -t tmpfs shm /dev/shm
-while read -r _ dir type _; do
+tac /proc/self/mounts | while read -r _ dir type _; do
     # Some are gone by now: a directory that is removed takes its mounts with it.
     case "$3" in *" $dir "*) continue ;; esac
     case $type in fuse | fuse.*) umount -l "$dir" 2>/dev/null || : ;; esac
-done </proc/self/mounts
+done
 ip link set lo up
 echo ready
 exec 3<&0
