@@ -96,11 +96,23 @@ impl Reader {
         Reader { process, said }
     }
 
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// Whether it has seen two flushes.
+    fn has_followed(&mut self) -> bool {
+        let ended = self.process.try_wait().unwrap();
+        assert!(ended.is_none(), "{}", self.said());
+        self.said().contains("two")
+    }
+
     fn wait(&mut self) -> Seen {
         let status = self.process.wait().unwrap();
-        let said = fs::read_to_string(&self.said).unwrap();
+        let said = self.said();
         assert!(status.success(), "{said}");
-        let mut numbers = said.split_whitespace().map(|n| n.parse().unwrap());
+        let last = said.lines().last().unwrap_or_default();
+        let mut numbers = last.split_whitespace().map(|n| n.parse().unwrap());
         let mut next = || numbers.next().unwrap();
         Seen {
             opens: next(),
@@ -110,8 +122,8 @@ impl Reader {
     }
 }
 
-/// A job flushes `flushes` times with a pause between, and so many processes on each node read.
-fn follow(nodes: u32, readers: usize, way: Way, flushes: u64, pause: Duration) {
+/// A job flushes `least` times or more with a pause between, and so many processes on each node read.
+fn follow(nodes: u32, readers: usize, way: Way, least: u64, pause: Duration) {
     // Seconds between two of them. Very many readers share two cores.
     let looks = if readers > 4 { "1" } else { "0.2" };
     let Some(python) = Python::new().filter(|_| can_mount(User::Caller)) else {
@@ -122,7 +134,7 @@ fn follow(nodes: u32, readers: usize, way: Way, flushes: u64, pause: Duration) {
     };
     let driver = Driver::new();
     let place = Place::Nodes(nodes);
-    let mut pattern = Pattern::start_slowly(&place, flushes, pause);
+    let mut pattern = Pattern::start_slowly(&place, 1_000_000, pause);
     let Place::Nodes(nodes) = &place else {
         unreachable!()
     };
@@ -149,18 +161,22 @@ fn follow(nodes: u32, readers: usize, way: Way, flushes: u64, pause: Duration) {
         .flat_map(|node| (0..readers).map(move |number| (node, number)))
         .map(|(node, number)| reader(node, number))
         .collect();
-    let closed = pattern
-        .victim
-        .wait_long_for("closed", Duration::from_secs(300));
+    while pattern.acknowledged() < least || !all.iter_mut().all(Reader::has_followed) {
+        let said = pattern.victim.job.said();
+        assert!(start.elapsed() < Duration::from_secs(300), "{said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let folder = notes.to_owned();
+    let tell = |what| fs::write(folder.join(what), "").unwrap();
+    tell("end");
+    let closed = pattern.victim.wait_for("closed");
     assert!(closed, "{}", pattern.victim.job.said());
     let wrote = start.elapsed();
-    fs::write(pattern.places().notes.path().join("stop"), "").unwrap();
+    tell("stop");
     let seen: Vec<Seen> = all.iter_mut().map(Reader::wait).collect();
-    // That of the close is one more.
-    assert!(
-        seen.iter()
-            .all(|seen| seen.last == flushes + 1 && seen.flushes >= 2)
-    );
+    // That of the close is among them.
+    let flushes = pattern.acknowledged();
+    assert!(seen.iter().all(|seen| seen.last == flushes));
     let opens: u64 = seen.iter().map(|seen| seen.opens).sum();
     let least = seen.iter().map(|seen| seen.flushes).min();
     let scans: Vec<u64> = mounts.iter().map(NodeMount::scans).collect();

@@ -4,6 +4,7 @@
 Each time FILE has to show one flush and nothing of a later one: one that was acknowledged in FOLDER before it was opened,
 or a later one, and none before the last one that was seen. Ends when FOLDER/stop is there and all of the closed file was
 looked at; prints how often it was opened, how many flushes were seen, and the last one. PAUSE: seconds between two looks.
+Prints "two" when two flushes were seen.
 """
 import os
 import sys
@@ -73,7 +74,10 @@ def main():
         opens += 1
         assert shown >= before, f"flush {shown} is shown, though {before} was acknowledged"
         assert shown >= seen, f"flush {shown} is shown after flush {seen}"
-        flushes += shown > seen
+        if shown > seen:
+            flushes += 1
+            if flushes == 2:
+                print("two", flush=True)
         seen = shown
         if done:
             break
