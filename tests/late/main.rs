@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod closes;
 mod job;
 mod model;
 mod node;
@@ -100,7 +101,11 @@ fn shown(view: &View, ranks: usize) -> Shown {
     let snapshot = view.snapshot();
     let worst = snapshot.diagnostics.iter().map(|d| d.severity).max();
     assert!(worst <= Some(Severity::Note), "{:?}", snapshot.diagnostics);
-    let flushes = snapshot.flushes;
+    let rows = snapshot.datasets.iter().find(|d| d.name == "/rows");
+    let flushes = match &snapshot.journal {
+        Some(_) => snapshot.flushes,
+        None => rows.map_or(0, |rows| rows.dims[0]),
+    };
     if flushes == 0 {
         assert!(snapshot.datasets.is_empty());
         return Ok(Some(0));

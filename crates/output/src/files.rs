@@ -636,6 +636,11 @@ impl Files {
         &self.header
     }
 
+    /// Whether extents get seals.
+    pub fn has_seals(&self) -> bool {
+        self.tags.is_some()
+    }
+
     /// The identifier of the log.
     pub fn id(&self) -> &FileId {
         &self.id

@@ -105,6 +105,8 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
         sources.push(SourcePath::below(request.relative), source);
     }
     Ok(Some(Log {
+        sealed: Vec::new(),
+        seals: Vec::new(),
         sources,
         tables: h5logfs_core::log::Tables::Classic(Tables {
             metadata: 1,

@@ -55,6 +55,8 @@ use crate::chunks::Hdf5;
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::journal;
+use h5logfs_core::journal::closed::CloseSeal;
+use h5logfs_core::journal::sealed::{Sealed, SealedFile};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::netcdf as netcdf_log;
 use h5logfs_core::log::source_file::SourceFile;
@@ -117,6 +119,8 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         };
         return Err(not_a_log(&path, reason));
     };
+    // Before libhdf5 reads anything. Of a file that is no log it says nothing.
+    let seal = logvol::seal(&source, request.settings);
     let file = match open(&source) {
         Ok(file) => file,
         Err(e) => {
@@ -128,7 +132,7 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
             });
         }
     };
-    let log = find_log(request, &file, source);
+    let log = find_log(request, &file, source, seal);
     let scan = |log: Log| scan_log(&file, log, request.settings);
     match log.and_then(|log| log.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
@@ -163,6 +167,10 @@ struct Log {
     sources: Sources,
     tables: Tables,
     layout: Box<dyn LayoutObjects>,
+    /// Data files that were closed with seals.
+    sealed: Vec<SealedFile>,
+    /// The seal of each file.
+    seals: Vec<Option<CloseSeal>>,
 }
 
 /// Asks each layout whether it knows the file.
@@ -170,9 +178,10 @@ fn find_log(
     request: ScanRequest<'_>,
     file: &Id,
     source: SourceFile,
+    seal: std::result::Result<Option<CloseSeal>, String>,
 ) -> std::result::Result<Option<Log>, String> {
     if let Some(header) = logvol::Header::read(file)? {
-        return logvol::find_log(request, file, source, header).map(Some);
+        return logvol::find_log(request, file, source, header, seal?).map(Some);
     }
     classic::find_log(request, file, source)
 }
@@ -196,6 +205,11 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
+    for (file, before) in files.iter().zip(&log.seals) {
+        if before.is_some() && logvol::seal(file, settings)? != *before {
+            return Err("it was closed meanwhile".into());
+        }
+    }
     let mut sources = log.sources.describe();
     for source in &mut sources {
         source.grows = settings.image_at.is_some();
@@ -205,7 +219,11 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         journal: None,
         flushes: 0,
         is_late: false,
-        sealed: None,
+        sealed: (!log.sealed.is_empty()).then_some(Sealed {
+            last: None,
+            goes_on: false,
+            files: log.sealed,
+        }),
         user_block,
         image: shown.image,
         image_at: settings.image_at,

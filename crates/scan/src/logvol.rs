@@ -9,6 +9,9 @@ use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::filters::{Filter, OPTIONAL};
 use h5logfs_core::image::{DatasetHeader, HeaderSpace, MAX_RANK};
+use h5logfs_core::journal::closed::{CloseSeal, check_seal};
+use h5logfs_core::journal::extent::FRONT;
+use h5logfs_core::journal::sealed::SealedFile;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
@@ -16,7 +19,8 @@ use h5logfs_core::log::logvol::names::{
 use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::ScanRequest;
+use h5logfs_core::log::window::Piece;
+use h5logfs_core::scan::{ScanRequest, Settings};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -214,6 +218,7 @@ pub fn find_log(
     file: &Id,
     master: SourceFile,
     header: Header,
+    seal_of_master: Option<CloseSeal>,
 ) -> Result<Log> {
     let mut tables = Tables {
         config: header.config as i32,
@@ -222,12 +227,14 @@ pub fn find_log(
     };
     let files = LogFiles::of(request.dir, request.relative, &master);
     let mut sources = Sources::default();
+    let mut seals = vec![seal_of_master];
     sources.push(SourcePath::below(request.relative), master);
     if header.is_subfiled() {
         let places = find_subfiles(&files, header.subfiles)?;
         for (place, number) in places.into_iter().zip(1..) {
             let subfile = files.open(&place);
             let subfile = subfile.map_err(|e| format!("subfile {e}"))?;
+            seals.push(seal(&subfile, request.settings)?);
             find_subfile_tables(&subfile, number, &mut tables)
                 .map_err(|e| format!("subfile {}: {e}", subfile.path().display()))?;
             sources.push(place, subfile);
@@ -236,11 +243,43 @@ pub fn find_log(
         find_tables(file, header, 0, &mut tables)?;
     }
     tables.data.sort_by_key(|e| (e.source, e.offset));
+    let sealed = sealed_files(&tables, &seals);
     Ok(Log {
         sources,
+        sealed,
+        seals,
         tables: h5logfs_core::log::Tables::LogVol(tables),
         layout: Box::new(LogVolObjects),
     })
+}
+
+/// The seal of a closed file, where it has one. Fails where not all of what it is about can be seen.
+pub fn seal(file: &SourceFile, settings: &Settings) -> Result<Option<CloseSeal>> {
+    let checked = check_seal(file, settings.compared);
+    checked.map_err(|reason| format!("{}: {reason}", file.path().display()))
+}
+
+/// The data files that have a seal. Their log is one piece of extents, and one table.
+fn sealed_files(tables: &Tables, seals: &[Option<CloseSeal>]) -> Vec<SealedFile> {
+    let only = |extents: &[Extent], source: u16| {
+        let mut own = extents.iter().filter(|extent| extent.source == source);
+        own.next().filter(|_| own.next().is_none()).copied()
+    };
+    let file = |(source, _): (u16, &CloseSeal)| {
+        let data = only(&tables.data, source).filter(|data| data.offset == FRONT)?;
+        let table = only(&tables.metadata, source)?;
+        let end = data.offset.checked_add(data.len)?;
+        Some(SealedFile {
+            table: Some(Piece {
+                offset: table.offset,
+                len: table.len,
+            }),
+            ..SealedFile::new(source, [end].into_iter(), end)
+        })
+    };
+    let sealed = (0u16..).zip(seals);
+    let sealed = sealed.filter_map(|(source, seal)| Some((source, seal.as_ref()?)));
+    sealed.filter_map(file).collect()
 }
 
 fn find_subfile_tables(subfile: &SourceFile, number: u16, tables: &mut Tables) -> Result<()> {

@@ -7,7 +7,6 @@ use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sync;
 use h5logfs_core::log::window::Piece;
-use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::flushed::Flushed;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
@@ -54,12 +53,11 @@ pub fn close(
 }
 
 /// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
-/// `memory`: the bytes that it may take for each of its two purposes. Collective.
-pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
+/// Collective.
+pub fn settle(path: &Path, ranks: &Ranks) -> Result<()> {
     ranks.wait();
     let settled = if ranks.is_root() {
-        let memory = MemoryLimits::each(memory);
-        h5logfs_convert::settle::settle(path, &InProcess::default(), memory)
+        h5logfs_convert::settle::settle(path, &InProcess::default())
     } else {
         Ok(())
     };
@@ -82,7 +80,8 @@ fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) 
         data,
         table: file.table,
     };
-    write_front(&file.path, files.header(), files.id(), datasets, role)?;
+    let (header, id, is_sealed) = (files.header(), files.id(), files.has_seals());
+    write_front(&file.path, header, id, datasets, role, is_sealed)?;
     if fsync != Fsync::None {
         sync(&file.path)?;
     }
@@ -100,7 +99,8 @@ fn finish_master(files: &Files, objects: Objects<'_>, fsync: Fsync) -> CoreResul
         datasets,
     } = objects;
     if files.header().subfiles > 0 {
-        write_front(path, files.header(), id, datasets.len(), Role::Master)?;
+        let (header, count, is_sealed) = (files.header(), datasets.len(), files.has_seals());
+        write_front(path, header, id, count, Role::Master, is_sealed)?;
     }
     write_objects(path, id, definitions, datasets)?;
     if fsync != Fsync::None {

@@ -67,6 +67,11 @@ impl Added {
         &self.front
     }
 
+    /// The front, to be changed, and what is added.
+    pub fn front_mut(&mut self) -> (&mut [u8], &[u8]) {
+        (&mut self.front, &self.rest)
+    }
+
     /// Bytes that lie at [`Added::start`].
     pub fn rest(&self) -> &[u8] {
         &self.rest

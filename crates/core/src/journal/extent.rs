@@ -367,6 +367,12 @@ impl Located {
         check_entries(file, self.entries(), self.header.entries_crc)
     }
 
+    /// Fails where a copy of its entries at this offset does not match their checksum.
+    pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), String> {
+        let len = self.header.entries;
+        check_entries(file, Piece { offset, len }, self.header.entries_crc)
+    }
+
     /// Fails where the data do not match their checksum, and where `is_wanted` fails. A gap, and an extent without a seal,
     /// always match.
     pub fn check_data(
@@ -505,7 +511,7 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
 }
 
 /// Shows `visit` a range of bytes, piece by piece, until it fails.
-fn each_piece(
+pub(super) fn each_piece(
     file: &SourceFile,
     range: Piece,
     mut visit: impl FnMut(&[u8]) -> Result<(), String>,

@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::extent::{Extents, FRONT, Located};
 use super::sealed::SealedFile;
 use crate::log::source_file::SourceFile;
+use crate::log::window::Piece;
 use crate::single_flight::SingleFlight;
 use crate::task;
 
@@ -36,6 +37,8 @@ pub struct Guard {
     state: RwLock<State>,
     /// Of several threads that need a group, one compares it. The key is where it begins.
     comparing: SingleFlight<u64>,
+    /// The table of a closed log, until it was compared.
+    table: Mutex<Option<Piece>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +63,7 @@ impl Guard {
                 seen: BTreeMap::new(),
             }),
             comparing: SingleFlight::default(),
+            table: Mutex::new(file.table),
         };
         guard.add(file.seen_from..end);
         guard
@@ -101,6 +105,46 @@ impl Guard {
                 Some(seen) => seen,
                 None => self.compare(file, at, at..end)?,
             };
+        }
+        Ok(())
+    }
+
+    /// Fails where the table of a closed log does not have the entries of the extents. Once it has them, it is not compared
+    /// again.
+    pub fn check_table(&self, file: &SourceFile) -> Result<(), String> {
+        let mut table = self.table.lock();
+        if let Some(found) = *table {
+            self.compare_table(file, found)?;
+            *table = None;
+        }
+        Ok(())
+    }
+
+    /// Compares a table with the checksums of the entries in the extents. Its sections are those of the ranks that have
+    /// entries, in their order.
+    fn compare_table(&self, file: &SourceFile, table: Piece) -> Result<(), String> {
+        let about = |reason| format!("the table at byte {}: {reason}", table.offset);
+        let (mut lens, mut begins, mut last) = (BTreeMap::<u32, u64>::new(), Vec::new(), FRONT);
+        for extent in Extents::any(file, FRONT..self.end) {
+            let extent = extent?;
+            task::check_running()?;
+            if extent.header.entries > 0 {
+                *lens.entry(extent.header.rank).or_default() += extent.header.entries;
+            }
+            if extent.at - last >= self.step {
+                last = extent.at;
+                begins.push(last);
+            }
+        }
+        self.state.write().begins.extend(begins);
+        let mut places = places(file, table, &lens).map_err(about)?;
+        for extent in Extents::any(file, FRONT..self.end) {
+            let extent = extent?;
+            task::check_running()?;
+            if let Some(place) = places.get_mut(&extent.header.rank) {
+                extent.check_copy(file, *place).map_err(about)?;
+                *place += extent.header.entries;
+            }
         }
         Ok(())
     }
@@ -191,6 +235,43 @@ impl Guard {
             self.seen_from.store(from, Ordering::Release);
         }
     }
+}
+
+/// Where the section of each rank begins in the table, if its sections have these lengths.
+fn places(
+    file: &SourceFile,
+    table: Piece,
+    lens: &BTreeMap<u32, u64>,
+) -> Result<BTreeMap<u32, u64>, String> {
+    let differs = || "its sections are not those of the ranks that have entries".to_owned();
+    let word = |number: u64| -> Result<u64, String> {
+        let at = number.checked_mul(8).filter(|at| at + 8 <= table.len);
+        let at = at.and_then(|at| table.offset.checked_add(at));
+        let mut bytes = [0; 8];
+        file.read_unguarded(&mut bytes, at.ok_or_else(differs)?)
+            .map_err(|e| e.to_string())?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    let (sections, mut wanted, mut places) = (word(0)?, lens.iter(), BTreeMap::new());
+    let head = sections
+        .checked_add(1)
+        .and_then(|words| words.checked_mul(8));
+    let mut begin = head.filter(|head| *head <= table.len).ok_or_else(differs)?;
+    for section in 1..=sections {
+        let end = word(section)?;
+        if end > begin {
+            let (rank, len) = wanted.next().ok_or_else(differs)?;
+            if end - begin != *len {
+                return Err(differs());
+            }
+            places.insert(*rank, table.offset.saturating_add(begin));
+        }
+        begin = end;
+    }
+    if begin != table.len || wanted.next().is_some() {
+        return Err(differs());
+    }
+    Ok(places)
 }
 
 /// Bytes of a group in a file of so many.

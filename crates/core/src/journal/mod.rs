@@ -8,6 +8,7 @@
 //! * [`extent`] describes the contents of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
 //!   the rest when it is first read.
+//! * [`closed`] tells whether all of a close can be seen.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * This module reads and writes the journal: one JSON value a line, each with a checksum over all lines so
@@ -15,6 +16,7 @@
 //!
 //! The writer, the scan, and `h5logfs recover` use this module. It needs neither MPI nor libhdf5.
 
+pub mod closed;
 pub mod datatype;
 pub mod definition;
 pub mod extent;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::extent::FRONT;
+use crate::log::window::Piece;
 
 /// The flushes of a log that is not closed, up to one of which all was seen on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct SealedFile {
     pub ends: Vec<u64>,
     /// The scan has compared all data from here on.
     pub seen_from: u64,
+    /// Of a closed log: the table, which has copies of the entries.
+    pub table: Option<Piece>,
 }
 
 /// How far the ends lie apart that are kept. The extents between two of them can be found by a short walk.
@@ -55,6 +58,7 @@ impl SealedFile {
             source,
             ends: kept,
             seen_from,
+            table: None,
         }
     }
 
@@ -75,7 +79,11 @@ impl Sealed {
         for file in &self.files {
             let len = lens.get(usize::from(file.source));
             let is_sorted = file.ends.is_sorted() && file.ends.first() >= Some(&FRONT);
-            if !is_sorted || len.is_none_or(|len| file.end() > *len) {
+            let end = match file.table {
+                Some(table) => table.offset.saturating_add(table.len),
+                None => file.end(),
+            };
+            if !is_sorted || file.end() > end || len.is_none_or(|len| end > *len) {
                 return Err(format!("ends of flushes outside of file {}", file.source));
             }
         }

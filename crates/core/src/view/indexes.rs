@@ -75,6 +75,18 @@ impl View {
         Ok(index)
     }
 
+    /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.
+    fn check_tables(&self, task: &Task) -> Result<()> {
+        let _running = self.running(task);
+        for source in &self.sources {
+            if let Some(guard) = source.guard() {
+                let checked = guard.check_table(source);
+                checked.map_err(|reason| Error::bad_file(source.path(), reason))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The record tables of the log.
     pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
         self.budget.table(task, self.generation, || {
@@ -82,6 +94,7 @@ impl View {
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();
             let failed = |reason| Error::bad_file(self.path(), reason);
+            self.check_tables(task)?;
             let table = layout.read_tables(task, &self.sources, &logged);
             let table = table.map_err(failed)?;
             self.check_unchanged(0..self.sources.len())?;

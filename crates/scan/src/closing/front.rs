@@ -3,6 +3,7 @@
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
 use h5logfs_core::image::Image;
+use h5logfs_core::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
 use h5logfs_core::journal::extent::{FRONT, set_mark};
 use h5logfs_core::journal::{FileId, Header};
 use h5logfs_core::log::logvol::{MARK, SUBFILED, names};
@@ -41,6 +42,8 @@ pub(super) struct Front<'a> {
     /// Number of dataset IDs in use.
     pub datasets: usize,
     pub role: Role,
+    /// It gets a seal.
+    pub is_sealed: bool,
     /// Creation properties of the file, and of its root group.
     pub creation: &'a Id,
 }
@@ -52,6 +55,7 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
         id,
         datasets,
         role,
+        is_sealed,
         creation,
     } = front;
     let file = h5::create_in_memory(creation)?;
@@ -78,14 +82,24 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
     image.set_superblock(0, role.end())?;
     let mut front = image.into_bytes();
     // The file ID takes the last 32 bytes. The file in memory grows in large steps: zeros past its end are unused.
-    const AVAILABLE: usize = FRONT as usize - 32;
-    if front.iter().skip(AVAILABLE).any(|b| *b != 0) {
+    let available = if is_sealed {
+        SEAL_AT
+    } else {
+        FRONT as usize - 32
+    };
+    if front.iter().skip(available).any(|b| *b != 0) {
         return Err(format!(
-            "the metadata in front of the log take more than {AVAILABLE} bytes: a fault of h5logfs"
+            "the metadata in front of the log take more than {available} bytes: a fault of h5logfs"
         ));
     }
     front.resize(FRONT as usize, 0);
     set_mark(&mut front, id);
+    if is_sealed {
+        match role {
+            Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, role.end(), &[]),
+            _ => set_unfinished_seal(&mut front),
+        }
+    }
     Ok(front)
 }
 

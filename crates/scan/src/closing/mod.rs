@@ -29,19 +29,21 @@ use front::{Front, closed_front};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::image::Added;
+use h5logfs_core::journal::closed::{has_seal, set_seal};
 use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::{FRONT, check_id};
 use h5logfs_core::journal::{FileId, Header};
 use stored::OpenShadow;
 
 /// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
-/// dataset IDs in use.
+/// dataset IDs in use. With a seal, readers on other nodes can tell whether they see all of the close.
 pub fn write_front(
     path: &Path,
     header: &Header,
     id: &FileId,
     datasets: usize,
     role: Role,
+    is_sealed: bool,
 ) -> Result<()> {
     let creation = h5::new_file_creation().map_err(|e| Error::bad_file(path, e))?;
     put_front(
@@ -51,6 +53,7 @@ pub fn write_front(
             id,
             datasets,
             role,
+            is_sealed,
             creation: &creation,
         },
     )
@@ -79,7 +82,7 @@ pub fn write_objects(
     let file = open_to_write(path, id)?;
     let write = |opened: &Id| make_objects(opened, definitions, datasets);
     let ((), added) = make(path, &file, block, write)?;
-    added.write_to(&file).map_err(|e| Error::io(path, e))
+    put_added(path, &file, added)
 }
 
 /// Adds the objects of a shadow to a file that has its front. Returns what could not be copied.
@@ -89,8 +92,18 @@ fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec
     let (copied, added) = make(path, &file, shadow.size(), write)?;
     let added = with_times(added, &copied.times);
     let added = added.map_err(|e| Error::bad_file(path, e))?;
-    added.write_to(&file).map_err(|e| Error::io(path, e))?;
+    put_added(path, &file, added)?;
     Ok(copied.diagnostics)
+}
+
+/// Writes objects to their file, and what leads to them. A front with a seal gets the seal of these objects.
+fn put_added(path: &Path, file: &File, mut added: Added) -> Result<()> {
+    if has_seal(added.front()) {
+        let start = added.start();
+        let (front, objects) = added.front_mut();
+        set_seal(front, start, objects);
+    }
+    added.write_to(file).map_err(|e| Error::io(path, e))
 }
 
 fn open_to_write(path: &Path, id: &FileId) -> Result<File> {

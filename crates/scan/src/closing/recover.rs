@@ -52,6 +52,7 @@ struct DataFile {
     sections: Vec<Section>,
     /// Where its data end.
     end: u64,
+    has_seals: bool,
 }
 
 /// Closes the log at `path` from its journal. If it is interrupted, it can be repeated. `None`: the log is closed already.
@@ -138,6 +139,7 @@ impl<'a> Objects<'a> {
 
     /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
     fn write_closed(&self, path: &Path, data_files: &[DataFile]) -> Result<Vec<Diagnostic>> {
+        let is_sealed = data_files.iter().any(|file| file.has_seals);
         for file in data_files {
             let data = Piece {
                 offset: FRONT,
@@ -145,21 +147,22 @@ impl<'a> Objects<'a> {
             };
             let table = write_table(file, &self.journal.id);
             let table = table.map_err(|e| Error::io(&file.path, e))?;
-            self.write_front(&file.path, Role::Log { data, table })?;
+            self.write_front(&file.path, Role::Log { data, table }, is_sealed)?;
         }
         if self.journal.header.subfiles > 0 {
-            self.write_front(path, Role::Master)?;
+            self.write_front(path, Role::Master, is_sealed)?;
         }
         self.write(path)
     }
 
-    fn write_front(&self, path: &Path, role: Role) -> Result<()> {
+    fn write_front(&self, path: &Path, role: Role, is_sealed: bool) -> Result<()> {
         let Recorded { header, id, .. } = self.journal;
         let front = Front {
             header,
             id,
             datasets: self.journal.dataset_ids(),
             role,
+            is_sealed,
             creation: &self.creation,
         };
         put_front(path, front)
@@ -284,6 +287,7 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
             path,
             sections: found.sections,
             end: journal.end(number),
+            has_seals: found.has_seals,
         })
     };
     sources.into_iter().enumerate().map(read).collect()

@@ -51,6 +51,8 @@ impl ClosedLog {
         // The program may need its plug-ins.
         let _plugins = h5::PluginState::keep().map_err(bad)?;
         let source = SourceFile::open(dir, name)?;
+        let settings = Settings::default();
+        let seal = logvol::seal(&source, &settings);
         let file = crate::open(&source).map_err(bad)?;
         let header = logvol::Header::read(&file).map_err(bad)?;
         let header = header.ok_or_else(|| {
@@ -61,9 +63,9 @@ impl ClosedLog {
                 "the writer cannot append to it: {reason}. HDF5 programs can, with the VOL connector of h5logfs"
             ))
         })?;
-        let settings = Settings::default();
         let request = ScanRequest::alone(dir, name, &settings);
-        let log = logvol::find_log(request, &file, source, header).map_err(bad)?;
+        let log = logvol::find_log(request, &file, source, header, seal.map_err(bad)?);
+        let log = log.map_err(bad)?;
         log.sources.check_unchanged()?;
         Ok(ClosedLog {
             sources: log.sources.describe(),

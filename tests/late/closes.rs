@@ -1,0 +1,189 @@
+//! A log that is closed while readers on another node open it: they see a whole flush, or all of the closed log.
+
+use std::io::Read;
+
+use h5logfs_scan::closing::{How, recover};
+
+use super::*;
+
+/// What readers of a log see that is closed meanwhile. The log is closed on the first node.
+fn read_while_closed(number: u64, mode: Mode, options: &Options) -> Seen {
+    let ranks = match mode {
+        Mode::AnyTime => 1 + (number % 2) as usize,
+        // What another node has written may be late for the one that closes the log.
+        Mode::CloseToOpen => 1,
+    };
+    let place = Place::new(ranks + 1, mode, number);
+    let paths = place.paths(ranks);
+    let mut job = Job::create(&paths, options);
+    let settings = settings(number);
+    let read = || open_with(&place.path(), &settings).and_then(|view| shown(&view, ranks));
+    let mut seen = Seen::default();
+    for step in 0..4 {
+        job.flush(course(number + step));
+        seen.add(read(), job.flushes);
+    }
+    let flushes = job.flushes;
+    job.die();
+    let how = How {
+        without_sync: options.fsync == Fsync::None,
+        ..How::default()
+    };
+    assert!(recover(&paths[0], how).unwrap().is_some());
+    for _ in 0..60 {
+        match read() {
+            Err(_) => seen.late += 1,
+            found => seen.add(found, flushes),
+        }
+    }
+    place.settle();
+    assert_eq!(read().unwrap(), Some(flushes));
+    seen
+}
+
+fn whole_closes(mode: Mode) {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut all = Seen::default();
+    for number in 0..rounds(6) {
+        all.add_all(&read_while_closed(number, mode, &options(number)));
+    }
+    eprintln!("{mode:?}: {all:?}");
+    assert_eq!(all.mixed, 0);
+}
+
+#[test]
+fn a_close_is_seen_wholly_where_an_open_shows_what_was_closed() {
+    whole_closes(Mode::CloseToOpen);
+}
+
+#[test]
+fn a_close_is_seen_wholly_where_anything_may_be_late() {
+    whole_closes(Mode::AnyTime);
+}
+
+/// So it is the seals that keep readers from that.
+#[test]
+fn without_checksums_a_closed_log_may_show_what_was_never_written() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut mixed = 0;
+    for number in 0..6 {
+        let place = Place::new(2, Mode::AnyTime, number);
+        let paths = place.paths(1);
+        let mut job = Job::create(&paths, &Options::default());
+        (0..4).for_each(|step| job.flush(course(step)));
+        job.die();
+        recover(&paths[0], How::default()).unwrap();
+        for _ in 0..8 {
+            let found = open(&place.path()).and_then(|view| shown(&view, 1));
+            mixed += u32::from(matches!(found, Ok(None)));
+        }
+    }
+    eprintln!("{mixed} of 48 reads showed elements of no flush");
+    assert!(mixed > 0);
+}
+
+/// Where the bytes of row `flush` lie in the log file.
+fn place_of(path: &Path, flush: u64) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let wanted: Vec<u8> = (0..WIDTH)
+        .flat_map(|column| element(flush, column).to_le_bytes())
+        .collect();
+    let mut found = bytes.windows(wanted.len());
+    found.position(|window| window == wanted).unwrap() as u64
+}
+
+fn turn(path: &Path, at: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(path);
+    let file = file.unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x55], at).unwrap();
+    // What is late comes without a change of the time.
+    file.set_modified(modified).unwrap();
+}
+
+/// All ways to the elements of a closed log pass the same comparison.
+#[test]
+fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    let mut job = Job::create(std::slice::from_ref(&path), &options(0));
+    (0..3).for_each(|_| job.flush(Course::default()));
+    drop(job);
+    recover(&path, How::default()).unwrap();
+    let at = place_of(&path, 2) + 1000;
+    turn(&path, at);
+    let mounted = Mounted::new(dir.path(), "");
+    let row = |flush: usize| {
+        let file = hdf5::File::open(mounted.join(NAME)).unwrap();
+        let rows = file.dataset("rows").unwrap();
+        rows.read_slice_1d::<f64, _>((flush - 1, ..))
+            .map(|row| is_row(flush as u64, row.into_iter()))
+            .map_err(|e| e.to_string())
+    };
+    row(2).unwrap_err();
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::open(mounted.join(NAME)).unwrap();
+    let error = file.read_to_end(&mut bytes).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    let mut options = direct::Options::parse(OsStr::new("")).unwrap();
+    options.scans.program = PROGRAM.into();
+    let Opened::Log(log) = direct::open(&path, &options).unwrap() else {
+        panic!("a plain file");
+    };
+    let said = shown(log.view(), 1).unwrap_err().to_string();
+    assert!(
+        said.contains("rank 0 in flush 2") && said.contains(NO_MATCH),
+        "{said}"
+    );
+    // In the mount, chunks this small share pages with their neighbours.
+    let datasets = &log.view().snapshot().datasets;
+    let rows = datasets.iter().position(|dataset| dataset.name == "/rows");
+    let chunk = |number| log.view().chunk(rows.unwrap(), number);
+    assert!(chunk(0).is_ok() && chunk(1).is_err() && chunk(2).is_ok());
+    let output = Command::new(tested_program())
+        .arg("compact")
+        .args([&path, &dir.path().join("compact.h5")])
+        .output()
+        .unwrap();
+    let said = messages(&output);
+    assert!(
+        !output.status.success() && said.contains(NO_MATCH),
+        "{said}"
+    );
+    // The bytes have come.
+    turn(&path, at);
+    assert_eq!(row(2), Ok(true));
+    assert_eq!(shown(log.view(), 1).unwrap(), Some(3));
+}
+
+/// A table of which a part is missing would hide entries, or give them other selections.
+#[test]
+fn a_table_that_does_not_match_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    let mut job = Job::create(&[path.clone(), path.clone()], &options(0));
+    (0..5).for_each(|step| job.flush(course(step)));
+    job.die();
+    recover(&path, How::default()).unwrap();
+    let view = open(&path).unwrap();
+    assert_eq!(shown(&view, 2).unwrap(), Some(5));
+    let sealed = view.snapshot().sealed.as_ref().unwrap();
+    let table = sealed.files[0].table.unwrap();
+    for at in (table.offset..table.offset + table.len).step_by(37) {
+        turn(&path, at);
+        let view = open(&path).unwrap();
+        let said = shown(&view, 2).unwrap_err().to_string();
+        assert!(said.contains("the table at byte"), "byte {at}: {said}");
+        turn(&path, at);
+        assert_eq!(shown(&view, 2).unwrap(), Some(5));
+    }
+}
