@@ -241,6 +241,11 @@ typedef struct h5logfs_options {
      * other nodes write, such as NFS. 0 (default): no checksums.
      */
     int64_t checksums;
+    /**
+     * With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
+     * many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
+     */
+    uint64_t settle_memory;
 } h5logfs_options;
 
 /**

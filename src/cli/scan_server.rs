@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_core::error::Error;
+use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_scan::closing::{How, recover};
 use h5logfs_scan::worker::{self, Confinement};
 
@@ -42,9 +43,9 @@ pub struct CloseArgs {
     /// Whether to wait until it is on the disk
     #[arg(long)]
     fsync: Fsync,
-    /// Make the closed log an ordinary HDF5 file
-    #[arg(long)]
-    settle: bool,
+    /// Make the closed log an ordinary HDF5 file, with so many bytes of memory for each purpose
+    #[arg(long, value_name = "BYTES")]
+    settle: Option<u64>,
     #[command(flatten)]
     caller: CallerArgs,
 }
@@ -116,19 +117,19 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
     };
     let is_closed = closed.is_ok();
     worker::tell(closed.map(drop))?;
-    if is_closed && args.settle {
-        worker::tell(settle(&args.path))?;
+    if is_closed && let Some(memory) = args.settle {
+        worker::tell(settle(&args.path, MemoryLimits::each(memory)))?;
     }
     Ok(())
 }
 
-fn settle(log: &Path) -> Result<(), Error> {
+fn settle(log: &Path, memory: MemoryLimits) -> Result<(), Error> {
     let limits = Limits {
         workers: 1,
         program: THIS_PROGRAM.into(),
         ..Limits::default()
     };
-    h5logfs_convert::settle::settle(log, &WorkerPool::start(limits)?)
+    h5logfs_convert::settle::settle(log, &WorkerPool::start(limits)?, memory)
 }
 
 fn parse_user(text: &str) -> Result<(u32, u32), String> {

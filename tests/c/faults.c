@@ -260,7 +260,7 @@ static void settling(void)
     const int32_t number = 7 * rank;
     h5logfs_options options;
     CHECK(h5logfs_options_init(&options, sizeof options));
-    REQUIRE(!options.settle);
+    REQUIRE(!options.settle && options.settle_memory == 256 << 20);
     options.settle = 1;
     for (int locked = 0; locked < 2; locked++) {
         const char *path = in_folder(locked ? "locked.h5" : "settled.h5");

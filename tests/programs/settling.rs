@@ -40,6 +40,7 @@ pub fn run(job: &Job) {
     settled(job);
     refused_write(job);
     locked(job);
+    without_memory(job);
     without_space(job);
     subfiles(job);
 }
@@ -102,6 +103,18 @@ fn filled<'j>(job: &'j Job, name: &str, options: Options) -> Rows<'j> {
     let mut rows = job.create(name, options).unwrap();
     rows.fill_and_flush();
     rows
+}
+
+/// What is known of a log must have room in memory.
+fn without_memory(job: &Job) {
+    let options = Options {
+        settle_memory: 100,
+        ..settling()
+    };
+    let mut rows = filled(job, "large.h5", options);
+    let closed = rows.file.close();
+    not_settled(job, &mut rows, closed, "index_memory");
+    job.pause("memory");
 }
 
 /// The first rank may make files no longer than the log is.

@@ -46,6 +46,9 @@ fn a_close_settles_the_file_or_leaves_the_log() {
     is_log(&run, "locked.h5");
     is_log(&run, "both.h5");
     run.go("locked");
+    run.at("memory");
+    is_log(&run, "large.h5");
+    run.go("memory");
     run.at("full");
     for name in ["full-0.h5", "full-100.h5", "full-1000.h5"] {
         is_log(&run, name);

@@ -38,7 +38,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -105,6 +105,14 @@ const ROWS: [Row; 8] = [
         },
     },
     Row {
+        name: "settle_memory",
+        variable: "H5LOGFS_SETTLE_MEMORY",
+        set: |options, value| {
+            options.output.settle_memory = settle_memory(value)?;
+            Ok(())
+        },
+    },
+    Row {
         name: "checksums",
         variable: "H5LOGFS_CHECKSUMS",
         set: |options, value| {
@@ -132,6 +140,10 @@ fn buffer_limit(value: &str) -> Result<u64, &'static str> {
     let size = parse_size(value).ok();
     size.filter(|size| *size >= SMALLEST_BUFFER)
         .ok_or("a size of at least 64K; K, M, G, T are powers of 1024")
+}
+
+fn settle_memory(value: &str) -> Result<u64, &'static str> {
+    parse_size(value).map_err(|_| "a size; K, M, G, T are powers of 1024")
 }
 
 fn subfile_count(value: &str) -> Result<u32, &'static str> {
@@ -278,6 +290,11 @@ mod tests {
                 "fsync",
                 "always",
                 "fsync=always: expected none, close or flush",
+            ),
+            (
+                "settle_memory",
+                "much",
+                "settle_memory=much: expected a size; K, M, G",
             ),
             (
                 "subfiles",

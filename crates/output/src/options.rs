@@ -52,6 +52,9 @@ pub struct Options {
     /// When the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it, and the
     /// others wait. It waits until the file is on the disk, whatever `fsync` says. Not with subfiles.
     pub settle: bool,
+    /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as many again for
+    /// chunks in the making. A log that needs more is not settled.
+    pub settle_memory: u64,
     /// Give each extent a checksum of its data. While the log is not closed, readers on other nodes then show a flush when
     /// they see all of it, and the one before until then. For file systems that show late what other nodes write, such as
     /// NFS.
@@ -72,6 +75,7 @@ impl Default for Options {
             fsync: Fsync::Close,
             collective: false,
             settle: false,
+            settle_memory: 256 << 20,
             checksums: false,
             hints: Vec::new(),
         }
@@ -80,7 +84,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 11] {
+    pub fn texts(&self) -> [(&'static str, String); 12] {
         let Options {
             overwrite,
             discard_unclosed,
@@ -91,6 +95,7 @@ impl Options {
             fsync,
             collective,
             settle,
+            settle_memory,
             checksums,
             hints,
         } = self;
@@ -104,6 +109,7 @@ impl Options {
             ("fsync", format!("{fsync:?}")),
             ("collective", collective.to_string()),
             ("settle", settle.to_string()),
+            ("settle_memory", settle_memory.to_string()),
             ("checksums", checksums.to_string()),
             ("hints", format!("{hints:?}")),
         ]

@@ -7,6 +7,7 @@ use h5logfs_core::journal::definition::{Defined, Definition};
 use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sync;
 use h5logfs_core::log::window::Piece;
+use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::flushed::Flushed;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
@@ -53,11 +54,12 @@ pub fn close(
 }
 
 /// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
-/// Collective.
-pub fn settle(path: &Path, ranks: &Ranks) -> Result<()> {
+/// `memory`: the bytes that it may take for each of its two purposes. Collective.
+pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
     ranks.wait();
     let settled = if ranks.is_root() {
-        h5logfs_convert::settle::settle(path, &InProcess::default())
+        let memory = MemoryLimits::each(memory);
+        h5logfs_convert::settle::settle(path, &InProcess::default(), memory)
     } else {
         Ok(())
     };

@@ -823,7 +823,7 @@ impl Writer {
         if !self.options.settle {
             return flushed;
         }
-        let settled = closing::settle(&self.path, &ranks);
+        let settled = closing::settle(&self.path, &ranks, self.options.settle_memory);
         match (flushed, settled) {
             (flushed, Ok(())) => flushed,
             (Ok(()), not_settled) => not_settled,

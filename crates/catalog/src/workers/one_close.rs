@@ -21,8 +21,8 @@ const LARGEST_ANSWER: usize = 1 << 20;
 pub struct Close {
     /// Wait until it is on the disk.
     pub sync: bool,
-    /// Then make it an ordinary HDF5 file, as `h5logfs settle` does.
-    pub settle: bool,
+    /// Then make it an ordinary HDF5 file, as `h5logfs settle` does, with so many bytes of memory for each of its purposes.
+    pub settle: Option<u64>,
 }
 
 /// What has become of a log that was closed.
@@ -35,14 +35,14 @@ pub enum Closed {
 }
 
 impl Close {
-    fn arguments(self) -> Vec<&'static str> {
+    fn arguments(self) -> Vec<String> {
         let fsync = if self.sync {
             "--fsync=close"
         } else {
             "--fsync=none"
         };
-        let settle = self.settle.then_some("--settle");
-        [fsync].into_iter().chain(settle).collect()
+        let settle = self.settle.map(|memory| format!("--settle={memory}"));
+        [fsync.to_owned()].into_iter().chain(settle).collect()
     }
 }
 
@@ -65,7 +65,7 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
         _ => None,
     };
     let closed = answer();
-    let is_to_settle = how.settle && matches!(closed, Some(Ok(())));
+    let is_to_settle = how.settle.is_some() && matches!(closed, Some(Ok(())));
     let settled = is_to_settle.then(answer);
     let signal = child.end(EXIT_TIMEOUT);
     let or_died = |answer: Option<Result<()>>| {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::left_out::LeftOut;
-use super::parts::{Part, What};
+use super::parts::{PART, Part, What};
 use crate::error::{Error, Result};
 
 /// Shorter pieces are put together, so that each is worth a call of the system.
@@ -59,28 +59,41 @@ pub struct MadeChunk {
 /// Buffers that were written, for parts to come.
 #[derive(Debug)]
 pub struct Spare {
-    most: usize,
-    kept: Mutex<Vec<Vec<u8>>>,
+    most: u64,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    buffers: Vec<Vec<u8>>,
+    /// Bytes that they have room for.
+    bytes: u64,
 }
 
 impl Spare {
-    /// So many buffers at most.
-    pub fn new(most: usize) -> Self {
+    /// As many as so many parts take, at most.
+    pub fn of_parts(parts: usize) -> Self {
         Spare {
-            most,
+            most: parts as u64 * PART,
             kept: Mutex::default(),
         }
     }
 
     fn take(&self) -> Vec<u8> {
-        self.kept.lock().pop().unwrap_or_default()
+        let mut kept = self.kept.lock();
+        let buffer = kept.buffers.pop().unwrap_or_default();
+        kept.bytes -= buffer.capacity() as u64;
+        buffer
     }
 
     /// Keeps a buffer, if it is worth that.
     pub fn give(&self, buffer: Vec<u8>) {
+        let capacity = buffer.capacity();
         let mut kept = self.kept.lock();
-        if kept.len() < self.most && (WORTH_A_WRITE..=LONGEST_SPARE).contains(&buffer.capacity()) {
-            kept.push(buffer);
+        let bytes = kept.bytes + capacity as u64;
+        if bytes <= self.most && (WORTH_A_WRITE..=LONGEST_SPARE).contains(&capacity) {
+            kept.bytes = bytes;
+            kept.buffers.push(buffer);
         }
     }
 }

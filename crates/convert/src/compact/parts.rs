@@ -8,7 +8,7 @@ use super::{Layout, Source};
 use crate::error::Result;
 
 /// Bytes of the elements of a part, but for a larger chunk.
-const PART: u64 = 4 << 20;
+pub(super) const PART: u64 = 4 << 20;
 /// The most chunks of a part.
 const MOST_CHUNKS: usize = 4096;
 

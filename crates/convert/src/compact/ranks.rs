@@ -23,8 +23,6 @@ use crate::error::Result;
 
 /// Parts that a thread makes in a round.
 const PARTS_EACH: usize = 4;
-/// Buffers that wait for parts to come, for each thread.
-const SPARE_EACH: usize = 2;
 /// Bytes of an offset.
 const OFFSET: usize = size_of::<u64>();
 
@@ -41,7 +39,7 @@ pub fn write(
         source,
         ranks,
         jobs,
-        spare: Spare::new(SPARE_EACH * jobs),
+        spare: Spare::of_parts(PARTS_EACH * jobs),
         parts: Parts::new(source),
         seen: DefaultHasher::new(),
         sequence: Sequence::new(source),

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 /// Parts in work or waiting, for each thread.
 const PARTS_EACH: u64 = 4;
-/// Buffers that wait for parts to come, for each thread.
+/// Parts for which buffers wait that were written, for each thread.
 const SPARE_EACH: usize = 2;
 
 /// Writes the file of `source` with so many threads. `progress` hears how many of [`Source::total`] bytes are done.
@@ -33,7 +33,7 @@ pub fn write(
         file,
         progress,
         window: PARTS_EACH * jobs as u64,
-        spare: Spare::new(SPARE_EACH * jobs),
+        spare: Spare::of_parts(SPARE_EACH * jobs),
         moved: Condvar::new(),
         state: Mutex::new(State {
             parts: Parts::new(source),

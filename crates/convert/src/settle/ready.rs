@@ -93,12 +93,12 @@ impl Ready {
     }
 }
 
-/// Settles the log at `path` for the program that has just closed it, as `h5logfs settle` does without options.
-pub fn settle(path: &Path, scanner: &dyn Scanner) -> Result<()> {
+/// Settles the log at `path` for the program that has just closed it, as `h5logfs settle` does.
+pub fn settle(path: &Path, scanner: &dyn Scanner, memory: MemoryLimits) -> Result<()> {
     let how = How {
         scanner,
         settings: Settings::default(),
-        memory: MemoryLimits::default(),
+        memory,
     };
     match Ready::of(path, Intent::Change, how)? {
         Some(ready) => ready.settle(&|_| ()).map(drop),

@@ -63,6 +63,9 @@ pub struct h5logfs_options {
     /// a flush when they see all of it, and the one before until then: for file systems that show late what
     /// other nodes write, such as NFS. 0 (default): no checksums.
     pub checksums: i64,
+    /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
+    /// many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
+    pub settle_memory: u64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -103,6 +106,7 @@ fn defaults(size: usize) -> h5logfs_options {
         discard_unclosed: default.discard_unclosed.into(),
         settle: default.settle.into(),
         checksums: default.checksums.into(),
+        settle_memory: default.settle_memory,
     }
 }
 
@@ -125,6 +129,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         encode_selections: input::flag(given.encode_selections, "encode_selections")?,
         collective: input::flag(given.collective, "collective")?,
         settle: input::flag(given.settle, "settle")?,
+        settle_memory: given.settle_memory,
         // It has 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
         checksums: input::flag(c_int::try_from(given.checksums).unwrap_or(-1), "checksums")?,
         fsync: match given.fsync {
@@ -199,6 +204,7 @@ mod tests {
             encode_selections: 0,
             collective: 1,
             settle: 1,
+            settle_memory: 99,
             checksums: 1,
             hints: 1,
             hint_keys: keys.as_ptr(),
@@ -214,6 +220,7 @@ mod tests {
             encode_selections: false,
             collective: true,
             settle: true,
+            settle_memory: 99,
             checksums: true,
             fsync: Fsync::Flush,
             hints: vec![("cb_nodes".into(), "2".into())],

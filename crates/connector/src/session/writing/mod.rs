@@ -309,7 +309,7 @@ impl State {
         let closed = if is_root {
             let how = Close {
                 sync: state.options.fsync != Fsync::None,
-                settle: state.options.settle,
+                settle: (state.options.settle).then_some(state.options.settle_memory),
             };
             direct::close_log(&state.path, how, &direct::Options::default())
         } else {
