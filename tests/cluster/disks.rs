@@ -1,38 +1,12 @@
 //! The disk of one node, where its subfile lies, is read-only or full; those of the others are not.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::mount::{UnmountFlags, mount_bind};
-
-use crate::common::guard::Guard;
+use crate::common::bound::Bound;
 use crate::common::jobs::faults::{Disk, Run};
 use crate::common::nodes::{Nodes, Place};
 use crate::common::{User, can_mount};
-
-/// A file that lies on another disk. Unmounted when dropped.
-struct Elsewhere {
-    name: PathBuf,
-    _guard: Guard,
-}
-
-impl Elsewhere {
-    fn new(name: PathBuf, file: &Path) -> Self {
-        File::create(&name).unwrap();
-        let guard = Guard::of_mount(&name);
-        mount_bind(file, &name).unwrap();
-        Elsewhere {
-            name,
-            _guard: guard,
-        }
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.name, UnmountFlags::DETACH);
-    }
-}
 
 #[test]
 fn the_disk_of_a_node_is_read_only_or_full() {
@@ -74,7 +48,9 @@ fn the_disk_of_a_node_is_read_only_or_full() {
     run.at("fill");
     // Where the reader is, each file is seen.
     let own = disk.dir.path().join("own.h5.1");
-    let seen = Elsewhere::new(subfiles.join("own.h5.1"), &own);
+    let name = subfiles.join("own.h5.1");
+    File::create(&name).unwrap();
+    let seen = Bound::new(&own, &name);
     run.shows("own.h5", 1);
     disk.fill(1);
     run.go("fill");

@@ -176,24 +176,30 @@ fn programs_see_whole_flushes_where_anything_may_be_late() {
     (1..=rounds(1).min(10)).for_each(|seed| threads_write(Mode::AnyTime, seed, 12));
 }
 
-/// Two nodes with two ranks each. The readers are on this machine, which is the third. The job closes the log, or is killed.
+/// Two nodes, each of which has its own mount of the file system at `dir`. The third one is this machine. `None`, having said
+/// why, where there can be no nodes.
+pub fn two_nodes(place: &Place, dir: &Path) -> Option<nodes::Place> {
+    let mounts: Vec<&Path> = place.nodes.iter().map(Node::path).collect();
+    let nodes = Nodes::with_mounts(2, &mounts)?;
+    for (node, own) in mounts.iter().enumerate().take(2) {
+        let mut bind = nodes.on(node, "mount");
+        bind.arg("--bind").args([own, dir]);
+        assert!(bind.status().unwrap().success());
+    }
+    Some(nodes::Place::Nodes(nodes))
+}
+
+/// Two ranks on each of two nodes. The readers are on this machine. The job closes the log, or is killed.
 fn mpirun_writes(mode: Mode, seed: u64, subfiles: u32, looks: usize, closes: bool) {
     const FLUSHES: u64 = 1_000_000;
     if !can_mount(User::Caller) {
         return;
     }
     let place = Place::new(3, mode, seed);
-    let mounts: Vec<&Path> = place.nodes.iter().map(Node::path).collect();
-    let Some(nodes) = Nodes::with_mounts(2, &mounts) else {
+    let places = Places::new();
+    let Some(nodes) = two_nodes(&place, places.logs.path()) else {
         return;
     };
-    let places = Places::new();
-    for (node, own) in mounts.iter().enumerate().take(2) {
-        let mut bind = nodes.on(node, "mount");
-        bind.arg("--bind").args([own, places.logs.path()]);
-        assert!(bind.status().unwrap().success());
-    }
-    let nodes = nodes::Place::Nodes(nodes);
     let options = ["pause=100", "checksums"];
     let mut pattern = Pattern::start_in(places, &nodes, FLUSHES, subfiles, &options);
     let began = pattern.victim.wait_for("1");

@@ -3,8 +3,15 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::Signal;
 
 use super::*;
+use crate::common::bound::Bound;
+use crate::common::is_root;
+use crate::common::jobs::faults::Run;
 
 const DIR: &str = "logs";
 
@@ -35,9 +42,12 @@ impl Site {
     fn path(&self) -> PathBuf {
         self.dir().join(NAME)
     }
+}
 
+impl Place {
+    /// All requests of a node fail, or no longer.
     fn set_away(&self, node: usize, is_away: bool) {
-        self.place.cluster.lock().unwrap().set_away(node, is_away);
+        self.cluster.lock().unwrap().set_away(node, is_away);
     }
 }
 
@@ -190,16 +200,88 @@ fn flushes_fail_and_can_be_repeated() {
             };
             let mut site = Site::new(2, &options, 2);
             site.job.write(Course::default());
-            site.set_away(away, true);
+            site.place.set_away(away, true);
             assert!(!site.job.commit());
             assert!(!site.job.commit());
             site.place.settle();
             assert_eq!(shown(&open(&site.path()).unwrap(), 2).unwrap(), Some(2));
-            site.set_away(away, false);
+            site.place.set_away(away, false);
             assert!(site.job.commit());
             site.job.flush(Course::default());
             site.place.settle();
             assert_eq!(shown(&open(&site.path()).unwrap(), 2).unwrap(), Some(4));
         }
+    }
+}
+
+/// The path of the source leads through the mount itself: a daemon that went there would wait for itself.
+#[test]
+fn a_source_below_its_mount_is_not_looked_for() {
+    if !can_mount(User::Caller) || !is_root() {
+        return;
+    }
+    let site = Site::new(1, &options(0), 2);
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let bound = Bound::new(site.place.reader(), &inner);
+    let output = common::mount(User::Caller, &inner.join(DIR), dir.path(), "threads=1");
+    assert!(output.status.success(), "{}", messages(&output));
+    let mounted = Mounted::at(User::Caller, dir);
+    let read = || {
+        let mut read = Command::new("cat");
+        read.arg(mounted.join(NAME)).stdout(Stdio::null());
+        let mut read = read.stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while read.try_wait().unwrap().is_none() {
+            if start.elapsed() > Duration::from_secs(10) {
+                // No other signal ends a process that waits for it.
+                mounted.send(Signal::KILL);
+                panic!("the daemon waits for itself");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        messages(&read.wait_with_output().unwrap())
+    };
+    assert_eq!(read(), "");
+    site.place.lose();
+    wait_until("the name is stale", || read().contains("Stale file handle"));
+    drop((mounted, bound));
+}
+
+#[test]
+fn flushes_of_a_job_on_two_nodes_fail_and_can_be_repeated() {
+    if !can_mount(User::Caller) || !is_root() {
+        return;
+    }
+    for away in [1, 2] {
+        let place = Place::new(3, Mode::CloseToOpen, 1);
+        let dir = tempfile::tempdir().unwrap();
+        let Some(nodes) = readers::two_nodes(&place, dir.path()) else {
+            return;
+        };
+        // What readers see.
+        let bound = Bound::new(place.reader(), dir.path());
+        let mut run = Run::start(&nodes, "server-of-a-node", dir.path());
+        run.at("fill");
+        place.settle();
+        run.shows("own.h5", 1);
+        place.set_away(away, true);
+        run.go("fill");
+        run.at("free");
+        place.settle();
+        run.shows("own.h5", 1);
+        place.set_away(away, false);
+        run.go("free");
+        run.at("flushed");
+        place.settle();
+        run.shows("own.h5", 3);
+        run.go("flushed");
+        run.at("closed");
+        place.settle();
+        run.shows_closed("own.h5", 4);
+        run.go("closed");
+        run.job.succeed();
+        drop(bound);
     }
 }

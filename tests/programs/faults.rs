@@ -47,6 +47,7 @@ fn main() {
         "full-disk" => full_disk(&job, Subfiles::None),
         "full-disk-subfiles" => full_disk(&job, Subfiles::Number(2)),
         "disk-of-a-node" => disk_of_a_node(&job),
+        "server-of-a-node" => server_of_a_node(&job),
         "file-size" => file_size(&job),
         "swapped" => swapped(&job),
         "in-the-way" => in_the_way(&job),
@@ -293,12 +294,22 @@ fn disk_of_a_node(job: &Job) {
     job.pause("create");
     job.failed(create(), "create", None, "Read-only file system");
     job.pause("write");
-    let mut rows = create().unwrap();
+    flush_in_vain(job, create().unwrap(), FULL);
+}
+
+/// The file server of one node does not know what that node has open in two flushes.
+fn server_of_a_node(job: &Job) {
+    let rows = job.create("own.h5", with_subfiles(Subfiles::PerNode));
+    flush_in_vain(job, rows.unwrap(), "Stale file handle");
+}
+
+/// Two flushes fail with these words, and the third succeeds.
+fn flush_in_vain(job: &Job, mut rows: Rows<'_>, words: &str) {
     rows.fill_and_flush();
     job.pause("fill");
     for _ in 0..2 {
         rows.fill();
-        job.failed(rows.file.flush(), "flush", None, FULL);
+        job.failed(rows.file.flush(), "flush", None, words);
     }
     job.pause("free");
     rows.file.flush().unwrap();
