@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
 
+use h5logfs_core::log::log_files::LogFiles;
+use h5logfs_core::log::source_dir::SourcePath;
+use h5logfs_core::log::source_file::SourceFile;
 use rustix::process::Signal;
 
 use super::*;
@@ -283,5 +286,23 @@ fn flushes_of_a_job_on_two_nodes_fail_and_can_be_repeated() {
         run.go("closed");
         run.job.succeed();
         drop(bound);
+    }
+}
+
+/// The directory in which the last file was is remembered.
+#[test]
+fn files_of_a_log_are_found_again() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let site = Site::new(2, &in_subfiles(), 1);
+    let (dir, name) = SourceDir::of_file(&site.path()).unwrap();
+    let log = SourceFile::open(&dir, &name).unwrap();
+    let files = LogFiles::of(&dir, &name, &log);
+    for number in 0..2 {
+        let place = SourcePath::below(format!("{NAME}.subfiles/{NAME}.{number}"));
+        files.open(&place).unwrap();
+        site.place.lose();
+        files.check(&place).unwrap();
     }
 }

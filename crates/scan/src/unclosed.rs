@@ -223,6 +223,10 @@ impl Seen {
                 seen_from,
             });
         };
+        // A file that a file server does not know any more is not late.
+        files
+            .iter()
+            .try_for_each(|file| file.metadata().map(drop))?;
         let files = LogFiles::of(request.dir, request.relative, master);
         let before = Recorded::read_until(&files.open(place)?, unseen.flush.saturating_sub(1))?;
         Ok(Seen {

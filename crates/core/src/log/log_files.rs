@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::ownership::{self, Foreign, Ownership, belongs};
 use super::source_dir::{SourceDir, SourcePath, list_open, not_regular, open_beneath, stat_in};
 use super::source_file::SourceFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_stale};
 
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
@@ -92,10 +92,11 @@ impl<'a> LogFiles<'a> {
         if dir.is_remote() {
             return dir.open_file(&place.path);
         }
-        let (directory, name) = self.directory_of(place)?;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.open_in(directory.fd.as_fd(), name, flags)?;
-        let file = File::from(file);
+        let file = self.in_directory(place, |directory, name| {
+            self.open_in(directory, name, flags)
+        });
+        let file = File::from(file?);
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
@@ -109,23 +110,44 @@ impl<'a> LogFiles<'a> {
         if dir.is_remote() {
             return dir.list(&place.path);
         }
-        let (directory, name) = self.directory_of(place)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        list_open(self.open_in(directory.fd.as_fd(), name, flags)?)
+        self.in_directory(place, |directory, name| {
+            list_open(self.open_in(directory, name, flags)?)
+        })
     }
 
     /// Checks whether what is at `place` belongs to the log, without opening it.
     pub fn check(&self, place: &SourcePath) -> io::Result<()> {
-        let (directory, name) = self.directory_of(place)?;
-        let directory = directory.fd.as_fd();
-        let part = Ownership::from(&stat_in(directory, name)?);
-        self.check_part(&part, directory)
+        self.in_directory(place, |directory, name| {
+            let part = Ownership::from(&stat_in(directory, name)?);
+            self.check_part(&part, directory)
+        })
     }
 
     /// The path of `place` as a user knows it.
     pub fn full_path(&self, place: &SourcePath) -> PathBuf {
         let dir = self.dir.of(place);
         dir.map_or_else(|_| place.path.clone(), |dir| dir.full_path(&place.path))
+    }
+
+    /// Does something with the directory of `place` and the name in it, again where a file server does not know any more the
+    /// directory that was used last.
+    fn in_directory<T>(
+        &self,
+        place: &SourcePath,
+        act: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let act = || {
+            let (directory, name) = self.directory_of(place)?;
+            act(directory.fd.as_fd(), name)
+        };
+        match act() {
+            Err(e) if is_stale(&e) => {
+                self.last.take();
+                act()
+            }
+            outcome => outcome,
+        }
     }
 
     /// The directory of `place`, and the name in it.
