@@ -1,6 +1,7 @@
 //! The creation of a log: all of it on all ranks, or nothing.
 //!
-//! The first rank looks what is there, and then takes the name by creating the journal, of which there can be one. What
+//! The first rank looks what is there, and then takes the name by creating the journal, of which there can be one. Unless
+//! it holds the journal of what is there, it looks again then, as another job may have taken its turn in between. What
 //! an option lets it replace gets a second name, and each new file takes the place of the old one in one step. When all
 //! ranks have the new file open, the old one is removed. If any of them fails, it is put back.
 
@@ -56,26 +57,33 @@ impl Creation {
 
     /// On the first rank: creates the journal, the directory of the subfiles, and the log file, which it returns.
     pub fn begin(&mut self, header: &Header, options: &Options) -> StringResult<HeldFile> {
-        let path = self.path.clone();
-        let existing = Existing::look(&path, options)?;
-        let is_locked = existing.has_journal();
-        let existing = self.existing.insert(existing).parts();
-        // What is there moves only while a journal keeps other jobs away: the old one, which is locked, or the new one.
-        if is_locked {
-            self.keep_aside(&existing)?;
-        }
-        self.create_journal(header)?;
-        if !is_locked {
-            self.keep_aside(&existing)?;
-        }
+        let existing = Existing::look(&self.path, options)?;
+        self.take_name(existing, header, options)?;
         if header.subfiles > 0 {
-            self.create_dir(&subfile_dir(&path))?;
+            self.create_dir(&subfile_dir(&self.path))?;
         }
-        self.create_file(&path)
+        self.create_file(&self.path.clone())
     }
 
-    fn keep_aside(&mut self, existing: &[PathBuf]) -> StringResult {
-        let mut parts = existing.iter();
+    /// Creates the journal, and keeps aside what is there. That moves only while a journal keeps other jobs away: the old
+    /// one, which is locked, or the new one.
+    fn take_name(
+        &mut self,
+        existing: Existing,
+        header: &Header,
+        options: &Options,
+    ) -> StringResult {
+        if existing.has_journal() {
+            self.keep_aside(existing)?;
+            return self.create_journal(header);
+        }
+        self.create_journal(header)?;
+        self.keep_aside(Existing::look_again(&self.path, options)?)
+    }
+
+    fn keep_aside(&mut self, existing: Existing) -> StringResult {
+        let parts = self.existing.insert(existing).parts();
+        let mut parts = parts.iter();
         parts.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))
     }
 
@@ -215,6 +223,123 @@ pub fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Files;
+    use crate::options::Subfiles;
+    use h5logfs_core::log::logvol::names::subfile;
+    use std::fs;
+    use std::sync::Barrier;
+    use std::thread;
+
+    const ID: FileId = FileId([1; 16]);
+    const OTHER: FileId = FileId([2; 16]);
+
+    fn replacing() -> Options {
+        Options {
+            overwrite: true,
+            ..Options::default()
+        }
+    }
+
+    /// A file of another program, with subfiles.
+    fn file_with_subfiles(log: &Path) {
+        fs::write(log, "old").unwrap();
+        fs::create_dir(subfile_dir(log)).unwrap();
+        fs::write(subfile(log, 0), "old").unwrap();
+    }
+
+    /// A job without subfiles creates a log, and closes it.
+    fn another_job(log: &Path) {
+        let options = replacing();
+        let mut creation = Creation::new(log, OTHER, &options);
+        let header = Header::new(&OTHER, 1, 0, 0);
+        drop(creation.begin(&header, &options).unwrap());
+        let journal = creation.complete().unwrap();
+        fs::write(log, "closed").unwrap();
+        journal.remove().unwrap();
+    }
+
+    /// A job looks, another one takes its turn, and the first one goes on.
+    fn late(log: &Path, options: &Options) -> (StringResult, Creation) {
+        let existing = Existing::look(log, options).unwrap();
+        another_job(log);
+        let mut creation = Creation::new(log, ID, options);
+        let taken = creation.take_name(existing, &Header::new(&ID, 1, 0, 0), options);
+        (taken, creation)
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let found = fs::read_dir(dir).unwrap().flatten();
+        let names = found.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_was_made_since_the_look_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        let (taken, mut creation) = late(&log, &Options::default());
+        let reason = taken.unwrap_err();
+        assert!(
+            reason.contains("it exists already: choose another name"),
+            "{reason}"
+        );
+        assert_eq!(creation.undo(&Ranks::one()), "");
+        assert_eq!(names(dir.path()), ["a.h5"]);
+        assert_eq!(fs::read_to_string(&log).unwrap(), "closed");
+    }
+
+    #[test]
+    fn what_was_made_since_the_look_is_replaced_where_an_option_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        file_with_subfiles(&log);
+        let (taken, mut creation) = late(&log, &replacing());
+        // The subfiles are gone with the file to which they belonged.
+        taken.unwrap();
+        assert!(creation.aside.has(&log));
+        assert_eq!(creation.undo(&Ranks::one()), "");
+        assert_eq!(names(dir.path()), ["a.h5"]);
+        assert_eq!(fs::read_to_string(&log).unwrap(), "closed");
+    }
+
+    #[test]
+    fn of_jobs_that_create_a_log_at_once_one_has_it_and_the_others_are_told() {
+        const JOBS: usize = 4;
+        for round in 0..150 {
+            let dir = tempfile::tempdir().unwrap();
+            let log = dir.path().join("a.h5");
+            if round % 3 > 0 {
+                file_with_subfiles(&log);
+            }
+            let options = Options {
+                subfiles: [Subfiles::None, Subfiles::Number(1)][round % 2],
+                ..replacing()
+            };
+            let (start, made) = (Barrier::new(JOBS), Barrier::new(JOBS));
+            let job = || {
+                start.wait();
+                let files = Files::create(&log, &Ranks::one(), &options);
+                made.wait();
+                files.map(drop).map_err(|e| e.to_string())
+            };
+            let created: Vec<Result<(), String>> = thread::scope(|scope| {
+                let jobs: Vec<_> = (0..JOBS).map(|_| scope.spawn(job)).collect();
+                jobs.into_iter().map(|job| job.join().unwrap()).collect()
+            });
+            let failures: Vec<String> = created.into_iter().filter_map(Result::err).collect();
+            assert_eq!(failures.len(), JOBS - 1, "{round}: {failures:?}");
+            for failure in failures {
+                assert!(failure.contains("hoose another name"), "{round}: {failure}");
+            }
+            let others = names(dir.path());
+            assert!(
+                others.iter().all(|name| name.starts_with("a.h5")),
+                "{others:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_directory_without_the_right_to_write_is_named() {

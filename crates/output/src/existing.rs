@@ -2,12 +2,17 @@
 //!
 //! What no option tells to destroy is not touched. The lock of the journal shows whether a job still writes the log, and
 //! the journal has the flushes of a job that did not close it.
+//!
+//! Other jobs may create a log of that name at the same time, or close one. What is seen while they do so can be a state
+//! that never was: the old file beside the new subfiles. So it counts only where the names lead to the same files after
+//! the look as before it.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::options::Options;
 use h5logfs_core::error::Error;
@@ -48,14 +53,25 @@ impl Existing {
     pub fn look(path: &Path, options: &Options) -> StringResult<Self> {
         check_name(path)?;
         check_directory(parent(path))?;
-        let journal_path = journal::path_of(path);
+        when_still(path, || {
+            // First: the lock holds off those who would change the rest.
+            let journal = OldJournal::find(path, TO_REPLACE)?;
+            Existing::beside(path, journal, options)
+        })
+    }
+
+    /// Looks again, now that the journal of the new log keeps other jobs away. There was no journal before, so that one of
+    /// them may have created a log since, and closed it.
+    pub fn look_again(path: &Path, options: &Options) -> StringResult<Self> {
+        Existing::beside(path, None, options)
+    }
+
+    /// What there is besides this journal. Fails where it may not be replaced.
+    fn beside(path: &Path, journal: Option<OldJournal>, options: &Options) -> StringResult<Self> {
         let existing = Existing {
             path: path.to_owned(),
-            // First: the lock holds off those who would change the rest.
-            journal: is_file(&journal_path)?
-                .then(|| OldJournal::open(path, journal_path, TO_REPLACE))
-                .transpose()?,
-            file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
+            journal,
+            file: LogFile::find(path)?,
             subfiles: list(&subfile_dir(path))?,
         };
         existing.check(options)?;
@@ -65,13 +81,17 @@ impl Existing {
     /// Looks at a log that is to be opened again. Fails where there is none, or where a job still writes it.
     pub fn to_append(path: &Path) -> StringResult<Self> {
         check_name(path)?;
-        let journal_path = journal::path_of(path);
+        when_still(path, || {
+            let journal = OldJournal::find(path, TO_APPEND)?;
+            Existing::appendable(path, journal)
+        })
+    }
+
+    fn appendable(path: &Path, journal: Option<OldJournal>) -> StringResult<Self> {
         let existing = Existing {
             path: path.to_owned(),
-            journal: is_file(&journal_path)?
-                .then(|| OldJournal::open(path, journal_path, TO_APPEND))
-                .transpose()?,
-            file: is_file(path)?.then(|| LogFile::read(path)).transpose()?,
+            journal,
+            file: LogFile::find(path)?,
             subfiles: Vec::new(),
         };
         let Some(file) = &existing.file else {
@@ -243,7 +263,43 @@ impl Existing {
     }
 }
 
+/// What the names of a log lead to. A number can be that of a removed file; the time of birth then differs.
+#[derive(PartialEq, Eq)]
+struct Names([Option<(u64, u64, Option<SystemTime>)>; 3]);
+
+impl Names {
+    fn of(log: &Path) -> Self {
+        let names = [log.to_owned(), journal::path_of(log), subfile_dir(log)];
+        Names(names.map(|name| {
+            let found = name.symlink_metadata().ok()?;
+            Some((found.dev(), found.ino(), found.created().ok()))
+        }))
+    }
+}
+
+/// What a look finds during which no name of the log changes.
+fn when_still<T>(log: &Path, mut look: impl FnMut() -> StringResult<T>) -> StringResult<T> {
+    // A job that creates a log, or closes one, changes some names within a moment, and is seen by its lock meanwhile.
+    const LOOKS: u32 = 100;
+    for _ in 0..LOOKS {
+        let before = Names::of(log);
+        let found = look();
+        if Names::of(log) == before {
+            return found;
+        }
+    }
+    Err(format!(
+        "{}: other programs create and remove files of this name without a pause: end them, or choose another name",
+        log.display()
+    ))
+}
+
 impl LogFile {
+    /// The file of this name, if there is one.
+    fn find(path: &Path) -> StringResult<Option<Self>> {
+        is_file(path)?.then(|| LogFile::read(path)).transpose()
+    }
+
     fn read(path: &Path) -> StringResult<Self> {
         let read = || {
             let source = open(path)?;
@@ -257,6 +313,13 @@ impl LogFile {
 }
 
 impl OldJournal {
+    /// Locks the journal of the log at `log`, if there is one.
+    fn find(log: &Path, what_to_do: &str) -> StringResult<Option<Self>> {
+        let path = journal::path_of(log);
+        let found = is_file(&path)?;
+        found.then(|| Self::open(log, path, what_to_do)).transpose()
+    }
+
     /// Locks the journal of the log at `log`. Fails where a job holds it, and says what to do then.
     fn open(log: &Path, path: PathBuf, what_to_do: &str) -> StringResult<Self> {
         let failed = |e: io::Error| format!("{}: {e}", path.display());
@@ -554,6 +617,46 @@ mod tests {
         assert!(place.look(DISCARD).is_err());
         drop(existing);
         assert!(place.look(REPLACE).is_ok());
+    }
+
+    #[test]
+    fn what_another_job_does_during_a_look_is_not_taken_for_what_is_there() {
+        let place = Place::new();
+        place.other_file();
+        place.subfile(0, &ID);
+        let mut job = None;
+        let looked = when_still(&place.log(), || {
+            let journal = OldJournal::find(&place.log(), TO_REPLACE)?;
+            // The other job takes the name, and moves the subfiles away.
+            if job.is_none() {
+                job = Some(place.journal(&OTHER, 0));
+                place.file(&OTHER);
+                fs::remove_dir_all(subfile_dir(&place.log())).unwrap();
+            }
+            Existing::beside(&place.log(), journal, &Options::default())
+        });
+        let reason = looked.map(drop).unwrap_err();
+        assert!(reason.contains("another job writes it"), "{reason}");
+        drop(job);
+    }
+
+    #[test]
+    fn a_name_that_never_rests_is_told() {
+        let place = Place::new();
+        let mut looks = 0;
+        let found = when_still(&place.log(), || {
+            looks += 1;
+            // Both exist, so that the numbers differ.
+            let next = place.log().with_extension("next");
+            fs::write(&next, "").unwrap();
+            fs::rename(next, place.log()).unwrap();
+            Ok(())
+        });
+        let reason = found.unwrap_err();
+        assert!(
+            looks > 1 && reason.contains("a.h5: other programs"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -98,6 +98,8 @@ impl HeldFile {
 fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from),
+        // The name may be free by now, and a third process may take it.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => std::fs::rename(from, to),
     }
