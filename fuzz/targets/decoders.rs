@@ -2,7 +2,7 @@
 
 use h5logfs_core::log::arrangement::Arrangement;
 use h5logfs_core::log::classic::Anchor;
-use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::logvol::LogDataset;
 use h5logfs_core::log::netcdf::{Log, Variable, channels};
 use h5logfs_core::log::numbers::NumberType;
 use h5logfs_core::log::source_file::SourceFile;
@@ -107,7 +107,7 @@ pub fn logvol(bytes: &[u8]) {
     let len = TABLE_AT + table.len() as u64;
     test_dir.sparse("log", &[], TABLE_AT);
     test_dir.append("log", table);
-    let extent = |offset, len| Extent {
+    let log = |offset, len| LogDataset {
         source: 0,
         number: 0,
         offset,
@@ -115,8 +115,8 @@ pub fn logvol(bytes: &[u8]) {
     };
     let tables = Tables::LogVol(logvol_log::Tables {
         config,
-        metadata: vec![extent(TABLE_AT, len - TABLE_AT)],
-        data: vec![extent(data.0, data.1)],
+        metadata: vec![log(TABLE_AT, len - TABLE_AT)],
+        data: vec![log(data.0, data.1)],
         ..logvol_log::Tables::default()
     });
     let datasets: Vec<_> = shapes.iter().map(Shape::logged).collect();

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::logvol::LogDataset;
 use h5logfs_core::snapshot::Snapshot;
 
 use super::test_dir::TestDir;
@@ -141,13 +141,13 @@ fn own(sample: &Sample, snapshot: &Snapshot) -> Vec<OwnRange> {
     };
     match &snapshot.log {
         Tables::LogVol(tables) if snapshot.journal.is_none() => {
-            let extents = tables.metadata.iter().chain(&tables.data);
-            let range = |extent: &Extent| OwnRange {
-                file: file_of(extent.source),
-                offset: extent.offset,
-                len: extent.len,
+            let logs = tables.metadata.iter().chain(&tables.data);
+            let range = |log: &LogDataset| OwnRange {
+                file: file_of(log.source),
+                offset: log.offset,
+                len: log.len,
             };
-            extents.map(range).collect()
+            logs.map(range).collect()
         }
         Tables::Classic(_) => {
             let mut ranges = Vec::new();

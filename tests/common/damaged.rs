@@ -36,7 +36,7 @@ use std::time::Duration;
 use h5logfs_core::boxes::Bounds;
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::logvol::Extent;
+use h5logfs_core::log::logvol::LogDataset;
 use h5logfs_core::log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_core::log::netcdf::header::Header;
 use h5logfs_core::log::source_dir::SourceDir;
@@ -411,7 +411,7 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
     match tables {
         Tables::LogVol(tables) => {
             let has =
-                |e: &&Extent| e.source == source && (e.offset..e.offset + e.len).contains(&at);
+                |e: &&LogDataset| e.source == source && (e.offset..e.offset + e.len).contains(&at);
             let table = tables.metadata.iter().find(has).map(|_| Region::Table);
             table.or(tables.data.iter().find(has).map(|_| Region::Unused))
         }

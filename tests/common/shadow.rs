@@ -7,9 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use h5logfs_core::journal::extent::{self, ExtentHeader, FRONT};
 use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_core::journal::{Append, Commit, FileId, Header, Journal, Line, path_of};
+use h5logfs_core::journal::{Append, Commit, Header, Journal, Line, path_of};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::{FRONT, unclosed_front};
+use h5logfs_core::log::logvol::extent::{self, ExtentHeader};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use serde_json::Value;
 
@@ -47,7 +49,7 @@ impl ShadowLog {
     pub fn with_subfiles(path: &Path, subfiles: u32) -> Self {
         let header = Header::new(&ID, 2, subfiles, 0);
         let journal = Journal::create(&path_of(path), &header, false).unwrap();
-        let front = extent::unclosed_front(&ID);
+        let front = unclosed_front(&ID);
         let mut files: Vec<_> = (0..subfiles).map(|n| subfile(path, n)).collect();
         if files.is_empty() {
             files.push(path.to_owned());
@@ -82,7 +84,7 @@ impl ShadowLog {
         let journal = Journal::create_with(&path_of(path), &header, &lines, true).unwrap();
         let mut data = fs::read(path).unwrap();
         data.truncate(end as usize);
-        data[..FRONT as usize].copy_from_slice(&extent::unclosed_front(&ID));
+        data[..FRONT as usize].copy_from_slice(&unclosed_front(&ID));
         let log = ShadowLog {
             path: path.to_owned(),
             journal,

@@ -10,8 +10,10 @@ use h5logfs_catalog::Catalog;
 use h5logfs_core::index::DatasetIndex;
 use h5logfs_core::index::saved::IndexInputs;
 use h5logfs_core::index::store::{FileState, Store, StoreKey};
-use h5logfs_core::journal::{Commit, FileId, Header, Journal, Line, extent, path_of};
-use h5logfs_core::log::logvol::{self, Extent};
+use h5logfs_core::journal::{Commit, Header, Journal, Line, path_of};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
+use h5logfs_core::log::logvol::{self, LogDataset};
 use h5logfs_core::log::model::Selections;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
@@ -35,19 +37,19 @@ fn assert_no_memory<T: Debug, E: ToString>(outcome: Result<T, E>) {
 
 /// A closed log, whose front has the mark of a file, and a journal of another file beside it.
 fn with_journal(path: &Path, flushes: u64) {
-    let len = 4 * extent::FRONT;
+    let len = 4 * FRONT;
     let dataset = Dataset::new("a", 0, Type::U8, &[len]);
     let entry = Entry::one(0, &[0], &[len], vec![0; len as usize]);
     LogFile::with(vec![dataset], vec![entry]).write(path);
     let mut log = fs::read(path).unwrap();
-    let front = &mut log[..extent::FRONT as usize];
-    assert!(front.ends_with(&[0; 32]), "other bytes than those of /a");
-    extent::set_mark(front, &FileId([1; 16]));
+    let bytes = &mut log[..FRONT as usize];
+    assert!(bytes.ends_with(&[0; 32]), "other bytes than those of /a");
+    FileId([1; 16]).mark(bytes);
     fs::write(path, log).unwrap();
     let header = Header::new(&FileId([2; 16]), 1, 0, 0);
     let mut journal = Journal::create(&path_of(path), &header, false).unwrap();
     let commit = |flush| {
-        let ends = vec![extent::FRONT];
+        let ends = vec![FRONT];
         Line::Commit(Commit::new(flush, ends))
     };
     let lines: Vec<Line> = (1..=flushes).map(commit).collect();
@@ -130,7 +132,7 @@ fn tables_with_a_fault_in_each_entry() {
     let source_dir = SourceDir::open(dir.path()).unwrap();
     let sources = [SourceFile::open(&source_dir, Path::new("log.h5")).unwrap()];
     let tables = Tables::LogVol(logvol::Tables {
-        metadata: vec![Extent {
+        metadata: vec![LogDataset {
             source: 0,
             number: 0,
             offset: 0,

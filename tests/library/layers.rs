@@ -52,6 +52,35 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
     assert!(named.is_empty(), "{}", named.join("\n"));
 }
 
+/// Modules of the core, each above those that follow. All other modules may be used by these.
+const MODULES: [&str; 7] = [
+    "view", "index", "scan", "snapshot", "journal", "filters", "log",
+];
+
+#[test]
+fn modules_of_the_core_use_only_what_is_below_them() {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/core/src");
+    let mut upwards = Vec::new();
+    for (number, module) in MODULES.iter().enumerate() {
+        let mut files = vec![core.join(module).with_extension("rs")];
+        if core.join(module).is_dir() {
+            files.clear();
+            sources(&core.join(module), &mut files);
+        }
+        for path in files {
+            let text = fs::read_to_string(&path).unwrap();
+            // A comment may point upwards.
+            let code = |line: &&str| !line.trim_start().starts_with("//");
+            let lines: Vec<_> = text.lines().filter(code).collect();
+            let uses = |name: String| lines.iter().any(|line| line.contains(&name));
+            let is_used = |above: &&&str| uses(format!("crate::{above}"));
+            let used = MODULES[..number].iter().filter(is_used);
+            upwards.extend(used.map(|above| format!("{} uses {above}", path.display())));
+        }
+    }
+    assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+}
+
 /// The crates of this project, and which others of them each may use.
 const CRATES: [(&str, &[&str]); 15] = [
     ("h5logfs-core", &[]),

@@ -19,8 +19,8 @@
 //!   needs libhdf5, in `h5logfs-scan`.
 //! * [`journal`] is the form of a log that is not closed.
 //!
-//! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `log`. `boxes`, `btree`,
-//! `diagnostic`, `error`, `filters`, `image`, `memory`, `parallel`, `stats` and `task` may be used by all.
+//! Modules use what stands below them: `view`, `index`, `scan`, `snapshot`, `journal`, `filters`, `log`. `boxes`,
+//! `btree`, `diagnostic`, `error`, `image`, `memory`, `parallel`, `stats` and `task` may be used by all.
 
 #![deny(missing_docs)]
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::existing::{is_numbered, list};
-use h5logfs_core::journal::FileId;
+use h5logfs_core::log::file_id::FileId;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";

@@ -1,9 +1,11 @@
 //! What a log holds that is opened again (`docs/formats/journal.md`, section 2.6).
 
-use h5logfs_core::journal::extent::{FRONT, file_id, last_flush};
-use h5logfs_core::journal::{FileId, Line, Recorded};
+use h5logfs_core::journal::{Line, Recorded};
 use h5logfs_core::log::Tables;
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::logvol::SUBFILED;
+use h5logfs_core::log::logvol::extent::last_flush;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::snapshot::{Snapshot, Source};
@@ -70,7 +72,7 @@ impl Base {
         for (number, source) in sources.iter().enumerate() {
             let is_master = is_subfiled && number == 0;
             let file = SourceFile::open_at(dir, &source.place).map_err(|e| e.to_string())?;
-            let id = file_id(&file).map_err(|e| e.to_string())?;
+            let id = file.file_id().map_err(|e| e.to_string())?;
             let id = id.ok_or_else(|| format!("{OTHER_WRITER}. {INSTEAD}"))?;
             if !is_master {
                 data_files.push((number as u16, file, id));

@@ -16,9 +16,10 @@ use crate::error::{Error, Result};
 use crate::existing::Existing;
 use crate::options::{Fsync, Options};
 use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
-use h5logfs_core::journal::extent::{check_id, unclosed_front};
 use h5logfs_core::journal::parent;
-use h5logfs_core::journal::{self, FileId, Header, HeldFile, Journal};
+use h5logfs_core::journal::{self, Header, HeldFile, Journal};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::unclosed_front;
 use h5logfs_core::log::logvol::names::subfile_dir;
 
 type StringResult<T = ()> = std::result::Result<T, String>;
@@ -134,7 +135,7 @@ impl Creation {
 
     /// Fails where this rank does not find the file at `path` that another rank has created.
     pub fn check_seen(&self, path: &Path, opened: io::Result<File>) -> StringResult<File> {
-        let checked = opened.and_then(|file| check_id(&file, &self.id).map(|()| file));
+        let checked = opened.and_then(|file| self.id.check(&file).map(|()| file));
         checked.map_err(|e| {
             let shown = path.display();
             let dir = std::env::current_dir().unwrap_or_default();

@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use h5logfs_core::journal::extent::{FRONT, entries_by_rank};
+use h5logfs_core::log::front::FRONT;
+use h5logfs_core::log::logvol::extent::entries_by_rank;
 use h5logfs_core::log::logvol::table_head;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::Piece;

@@ -16,9 +16,10 @@ use std::time::SystemTime;
 
 use crate::options::Options;
 use h5logfs_core::error::Error;
-use h5logfs_core::journal::extent::{file_id, is_unclosed};
 use h5logfs_core::journal::parent;
-use h5logfs_core::journal::{self, FileId, HeldFile, JobState, Recorded};
+use h5logfs_core::journal::{self, HeldFile, JobState, Recorded};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::is_unclosed;
 use h5logfs_core::log::logvol::names::subfile_dir;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
@@ -304,7 +305,7 @@ impl LogFile {
         let read = || {
             let source = open(path)?;
             Ok(LogFile {
-                id: file_id(&source)?,
+                id: source.file_id()?,
                 unclosed: is_unclosed(&source)?,
             })
         };
@@ -468,8 +469,8 @@ fn open(path: &Path) -> Result<SourceFile, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::extent::{FRONT, unclosed_front};
     use h5logfs_core::journal::{Commit, Header, Job, Journal, Line};
+    use h5logfs_core::log::front::{FRONT, unclosed_front};
     use h5logfs_core::log::logvol::names::subfile;
     use std::fs::File;
     use std::os::unix::fs::symlink;

@@ -18,13 +18,11 @@ use crate::options::{Fsync, Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
-use h5logfs_core::journal::extent::{
-    ExtentHeader, FRONT, MOST_EXTENTS, Seal, check_id, crc32, data_sum,
-};
-use h5logfs_core::journal::{
-    self, Append, Commit, FileId, Header, HeldFile, Job, Journal, Line, Recorded,
-};
+use h5logfs_core::journal::{self, Append, Commit, Header, HeldFile, Job, Journal, Line, Recorded};
 use h5logfs_core::journal::{parent, sync};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
+use h5logfs_core::log::logvol::extent::{ExtentHeader, MOST_EXTENTS, Seal, crc32, data_sum};
 use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
 use h5logfs_core::log::logvol::{ENCODED, SHARED, table_head};
 use h5logfs_core::log::window::Piece;
@@ -190,7 +188,7 @@ impl Files {
             _ => subfile(path, own),
         };
         let probed = probe(&data_path).and_then(|file| {
-            check_id(&file, &state.id)?;
+            state.id.check(&file)?;
             Ok((Arc::new(file.try_clone()?), file))
         });
         let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
@@ -589,7 +587,7 @@ impl Files {
     fn table_of(&self, file: u32) -> StringResult<Tabled> {
         let path = subfile(&self.path, file);
         let about = |e: String| format!("{}: {e}", path.display());
-        let opened = probe(&path).and_then(|file| check_id(&file, &self.id).map(|()| file));
+        let opened = probe(&path).and_then(|file| self.id.check(&file).map(|()| file));
         let opened = Arc::new(opened.map_err(|e| about(e.to_string()))?);
         let end = self.ends.get(file as usize).copied().unwrap_or(FRONT);
         let file = earlier::DataFile {
@@ -866,10 +864,10 @@ mod tests {
     use super::*;
     use crate::Blocks;
     use crate::entries::DatasetInfo;
-    use h5logfs_core::journal::extent::sections;
     use h5logfs_core::journal::of_file;
     use h5logfs_core::journal::visible::first_unseen;
     use h5logfs_core::log::log_files::LogFiles;
+    use h5logfs_core::log::logvol::extent::sections;
     use h5logfs_core::log::source_dir::SourceDir;
     use h5logfs_core::log::source_file::SourceFile;
     use std::os::unix::fs::FileExt;

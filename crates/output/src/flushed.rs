@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flate2::Crc;
 
-use h5logfs_core::journal::extent::ExtentHeader;
+use h5logfs_core::log::logvol::extent::ExtentHeader;
 
 /// Bytes that are read at once. Small in tests, so that they meet the limits of a piece.
 const STEP: usize = if cfg!(debug_assertions) {
@@ -154,7 +154,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::extent::crc32;
+    use h5logfs_core::log::logvol::extent::crc32;
     use std::io::Write;
 
     /// A file of extents with these entries, and where they are.

@@ -13,8 +13,9 @@ use h5logfs_core::boxes::Bounds;
 use h5logfs_core::filters::Filter;
 use h5logfs_core::index::DatasetIndex;
 use h5logfs_core::index::layers::Layers;
-use h5logfs_core::journal::extent::{FRONT, check_id, sections_after};
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::logvol::Section as Entries;
+use h5logfs_core::log::logvol::extent::sections_after;
 use h5logfs_core::log::logvol::names::subfile;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::{Piece, TableBytes};
@@ -358,7 +359,7 @@ fn open_sources(files: &Files) -> Result<Vec<SourceFile>, String> {
 fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, String> {
     let open = |path: &Path| {
         let file = File::open(path)?;
-        check_id(&file, files.id())?;
+        files.id().check(&file)?;
         SourceFile::new(file, path.to_owned())
     };
     let open = |path: &Path| open(path).map_err(|e| format!("{}: {e}", path.display()));

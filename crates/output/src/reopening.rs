@@ -18,9 +18,10 @@ use crate::files::config_of;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_core::error::Error;
-use h5logfs_core::journal::extent::{FRONT, check_id, file_id, is_unclosed, unclosed_front};
-use h5logfs_core::journal::{self, Append, Commit, FileId, Header, HeldFile, Job, Journal};
+use h5logfs_core::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
 use h5logfs_core::journal::{Line, Recorded, sync};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::{FRONT, is_unclosed, unclosed_front};
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::subfile;
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
@@ -194,7 +195,7 @@ fn check_files(path: &Path, base: &Base) -> StringResult {
             files.open(&SourcePath::below(&file))
         };
         let data = data.map_err(|e| e.to_string())?;
-        let id = file_id(&data).map_err(|e| e.to_string())?;
+        let id = data.file_id().map_err(|e| e.to_string())?;
         let shown = dir.full_path(&file);
         if id != Some(base.id) {
             return Err(format!("{} belongs to another log", shown.display()));
@@ -231,7 +232,7 @@ fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
 /// Gives a file the front of one that is not closed, and cuts off what lies behind its data: the journal has all of it.
 fn make_unclosed(path: &Path, id: &FileId, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    check_id(&file, id)?;
+    id.check(&file)?;
     let (dir, name) = SourceDir::of_file(path).map_err(io::Error::other)?;
     let source = SourceFile::open(&dir, &name).map_err(io::Error::other)?;
     if !is_unclosed(&source).map_err(io::Error::other)? {

@@ -10,13 +10,13 @@ use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_core::filters::{Filter, OPTIONAL};
 use h5logfs_core::image::{DatasetHeader, HeaderSpace, MAX_RANK};
 use h5logfs_core::journal::closed::{CloseSeal, check_seal};
-use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sealed::SealedFile;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
-use h5logfs_core::log::logvol::{Extent, MARK, SUBFILED, Tables};
+use h5logfs_core::log::logvol::{LogDataset, MARK, SUBFILED, Tables};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::Piece;
@@ -261,8 +261,8 @@ pub fn seal(file: &SourceFile, settings: &Settings) -> Result<Option<CloseSeal>>
 
 /// The data files that have a seal. Their log is one piece of extents, and one table.
 fn sealed_files(tables: &Tables, seals: &[Option<CloseSeal>]) -> Vec<SealedFile> {
-    let only = |extents: &[Extent], source: u16| {
-        let mut own = extents.iter().filter(|extent| extent.source == source);
+    let only = |logs: &[LogDataset], source: u16| {
+        let mut own = logs.iter().filter(|log| log.source == source);
         own.next().filter(|_| own.next().is_none()).copied()
     };
     let file = |(source, _): (u16, &CloseSeal)| {
@@ -301,11 +301,11 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
         ("_md", header.metadata_logs, &mut tables.metadata),
         ("_ld", header.data_logs, &mut tables.data),
     ];
-    for (kind, promised, extents) in kinds {
+    for (kind, promised, logs) in kinds {
         let mut found = 0;
         if let Some(group) = &group {
-            while let Some(extent) = extent(group, kind, found, source)? {
-                extents.extend((extent.len > 0).then_some(extent));
+            while let Some(log) = log_dataset(group, kind, found, source)? {
+                logs.extend((log.len > 0).then_some(log));
                 found += 1;
             }
         }
@@ -317,7 +317,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
 }
 
 /// Where the dataset `kind_number` lies; `None` if there is none.
-fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Extent>> {
+fn log_dataset(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<LogDataset>> {
     let name = format!("{kind}_{number}");
     let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
     if !h5::hard_link_exists(group, &path)? {
@@ -338,7 +338,7 @@ fn extent(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<Ext
     if end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("/_LOG/{name}: {len} bytes at {offset}"));
     }
-    Ok(Some(Extent {
+    Ok(Some(LogDataset {
         source,
         number,
         offset,

@@ -12,14 +12,15 @@ use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_core::diagnostic::{Diagnostic, Severity};
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::extent::{FRONT, file_id, sections};
 use h5logfs_core::journal::sealed::{Sealed, SealedFile};
 use h5logfs_core::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
 use h5logfs_core::journal::{Cause, Recorded, Torn};
 use h5logfs_core::log::Tables;
 use h5logfs_core::log::arrangement::Arrangement;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::{self, Extent};
+use h5logfs_core::log::logvol::extent::sections;
+use h5logfs_core::log::logvol::{self, LogDataset};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
 use h5logfs_core::scan::incomplete::{self, INCOMPLETE};
@@ -310,7 +311,7 @@ impl<'a> DataFiles<'a> {
         }
         for (log, place) in subfiles.into_iter().enumerate() {
             let subfile = log_files.open(&place)?;
-            if file_id(&subfile)? != Some(journal.id) {
+            if subfile.file_id()? != Some(journal.id) {
                 return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
             }
             files.add(place, subfile, log, seen_from)?;
@@ -339,7 +340,7 @@ impl<'a> DataFiles<'a> {
             self.sealed.push(SealedFile::new(source, ends, seen_from));
         }
         if end > FRONT {
-            self.tables.data.push(Extent {
+            self.tables.data.push(LogDataset {
                 source,
                 number: 0,
                 offset: FRONT,

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use h5logfs_core::error::Result as CoreResult;
 use h5logfs_core::journal::definition::{Defined, Definition};
-use h5logfs_core::journal::extent::FRONT;
 use h5logfs_core::journal::sync;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::window::Piece;
 use h5logfs_core::view::cache::MemoryLimits;
 use h5logfs_output::files::{Files, Tabled, sync_names};

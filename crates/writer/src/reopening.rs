@@ -74,7 +74,8 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<De
 mod tests {
     use super::*;
     use h5logfs_core::journal::shadow::image_lines;
-    use h5logfs_core::journal::{Commit, FileId, Header, Journal};
+    use h5logfs_core::journal::{Commit, Header, Journal};
+    use h5logfs_core::log::file_id::FileId;
     use h5logfs_core::log::source_file::SourceFile;
 
     /// Definitions do not say all that such a program may have made.

@@ -3,7 +3,8 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::extent::{FRONT, crc32, each_piece};
+use crate::log::front::FRONT;
+use crate::log::logvol::extent::{crc32, each_piece};
 use crate::log::source_file::SourceFile;
 use crate::log::window::Piece;
 

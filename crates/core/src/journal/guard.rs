@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::extent::{Extents, FRONT, Located};
 use super::sealed::SealedFile;
-use crate::log::source_file::SourceFile;
+use crate::log::front::FRONT;
+use crate::log::logvol::extent::{Extents, Located};
+use crate::log::source_file::{Guard, SourceFile};
 use crate::log::window::Piece;
 use crate::single_flight::SingleFlight;
 use crate::task;
@@ -29,7 +30,7 @@ const GROUP_MEMORY: u64 = 64;
 
 /// What compares the data of one file.
 #[derive(Debug)]
-pub struct Guard {
+pub struct SealGuard {
     end: u64,
     step: u64,
     /// All from here on was compared.
@@ -49,12 +50,12 @@ struct State {
     seen: BTreeMap<u64, u64>,
 }
 
-impl Guard {
+impl SealGuard {
     /// A guard of a file of which the scan says this.
     pub fn new(file: &SealedFile) -> Self {
         let end = file.end();
         let begins = file.ends.iter().copied().filter(|at| *at < end);
-        let guard = Guard {
+        let guard = SealGuard {
             end,
             step: step(end),
             seen_from: AtomicU64::new(end),
@@ -81,7 +82,7 @@ impl Guard {
     }
 
     /// What another guard of the same file has compared need not be compared again.
-    pub fn take_over(&self, other: &Guard) {
+    pub fn take_over(&self, other: &SealGuard) {
         let seen: Vec<_> = other
             .state
             .read()
@@ -90,23 +91,6 @@ impl Guard {
             .map(|(from, to)| *from..*to)
             .collect();
         seen.into_iter().for_each(|range| self.add(range));
-    }
-
-    /// Fails where data in these bytes of `file` do not match their checksums. What was compared before is not compared
-    /// again.
-    pub fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String> {
-        let end = offset.saturating_add(len).min(self.end);
-        let mut at = offset.max(FRONT);
-        if at >= self.seen_from.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        while at < end {
-            at = match self.seen_after(at) {
-                Some(seen) => seen,
-                None => self.compare(file, at, at..end)?,
-            };
-        }
-        Ok(())
     }
 
     /// Fails where the table of a closed log does not have the entries of the extents. Once it has them, it is not compared
@@ -237,6 +221,24 @@ impl Guard {
     }
 }
 
+impl Guard for SealGuard {
+    /// What was compared before is not compared again.
+    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String> {
+        let end = offset.saturating_add(len).min(self.end);
+        let mut at = offset.max(FRONT);
+        if at >= self.seen_from.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        while at < end {
+            at = match self.seen_after(at) {
+                Some(seen) => seen,
+                None => self.compare(file, at, at..end)?,
+            };
+        }
+        Ok(())
+    }
+}
+
 /// Where the section of each rank begins in the table, if its sections have these lengths.
 fn places(
     file: &SourceFile,
@@ -293,9 +295,10 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::FileId;
-    use super::super::extent::{ExtentHeader, Seal, crc32, data_sum, unclosed_front};
     use super::*;
+    use crate::log::file_id::FileId;
+    use crate::log::front::unclosed_front;
+    use crate::log::logvol::extent::{ExtentHeader, Seal, crc32, data_sum};
     use crate::log::source_dir::SourceDir;
     use crate::task::{Stop, StopFlag, Task};
 
@@ -351,14 +354,18 @@ mod tests {
             self.file.len()
         }
 
-        fn guard(&self, step: u64, seen_from: u64) -> Guard {
+        fn guard(&self, step: u64, seen_from: u64) -> SealGuard {
             let ends = self.ends.iter().copied();
-            let guard = Guard::new(&SealedFile::new(0, ends, seen_from));
-            Guard { step, ..guard }
+            let guard = SealGuard::new(&SealedFile::new(0, ends, seen_from));
+            SealGuard { step, ..guard }
         }
 
         fn guarded(self, step: u64) -> Self {
-            let guard = Arc::new(self.guard(step, self.len()));
+            let guard = self.guard(step, self.len());
+            self.guarded_by(Arc::new(guard))
+        }
+
+        fn guarded_by(self, guard: Arc<SealGuard>) -> Self {
             Log {
                 file: self.file.guarded_by(guard),
                 ..self
@@ -379,7 +386,9 @@ mod tests {
 
     #[test]
     fn data_are_compared_once_and_only_when_they_are_read() {
-        let log = Log::new(&[(10, 3000, true); 20]).guarded(5000);
+        let log = Log::new(&[(10, 3000, true); 20]);
+        let guard = Arc::new(log.guard(5000, log.len()));
+        let log = log.guarded_by(Arc::clone(&guard));
         let read = |at: u64| {
             let before = log.file.bytes_read();
             log.file.read_exact_at(&mut [0; 100], at).unwrap();
@@ -395,7 +404,6 @@ mod tests {
         for data in &log.data {
             read(data.start);
         }
-        let guard = log.file.guard().unwrap();
         assert_eq!(guard.seen_from.load(Ordering::Relaxed), FRONT);
         assert_eq!(guard.state.read().seen.len(), 1);
     }
@@ -424,7 +432,7 @@ mod tests {
         let log = Log::new(&[(10, 3000, true); 6]);
         log.turn(log.data[2].start - 30);
         let ends = [log.ends[5]].into_iter();
-        let guard = Guard::new(&SealedFile::new(0, ends, log.len()));
+        let guard = SealGuard::new(&SealedFile::new(0, ends, log.len()));
         let said = guard.check(&log.file, log.data[4].start, 10).unwrap_err();
         assert!(said.contains("no extent"), "{said}");
     }
@@ -481,7 +489,7 @@ mod tests {
     fn large_files_have_larger_groups() {
         assert_eq!(step(1 << 30), 1 << 20);
         assert_eq!(step(1 << 40), 4 << 20);
-        assert!(Guard::most_memory(1 << 44) <= 17 << 20);
+        assert!(SealGuard::most_memory(1 << 44) <= 17 << 20);
         assert!(step(u64::MAX) < u64::MAX);
     }
 

@@ -5,7 +5,7 @@
 //! * [`words`] says them in messages; `limits` has the most that there can be of them.
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`state`] describes all of it at once, for an append.
-//! * [`extent`] describes the contents of data files before they are HDF5.
+//! * [`extent`](crate::log::logvol::extent) describes the contents of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
 //!   the rest when it is first read.
 //! * [`closed`] tells whether all of a close can be seen.
@@ -19,7 +19,6 @@
 pub mod closed;
 pub mod datatype;
 pub mod definition;
-pub mod extent;
 pub mod guard;
 pub mod held;
 mod hex;
@@ -45,6 +44,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::log::file_id::FileId;
+use crate::log::front;
 use crate::log::log_files::LogFiles;
 use crate::log::logvol::names::find_subfiles;
 use crate::log::source_dir::SourcePath;
@@ -73,17 +74,6 @@ const MOST_FLUSHES: u64 = 1 << 62;
 
 /// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
 pub const MOST_ENDS: usize = 1 << 27;
-
-/// Identifies a file, so that a journal cannot be taken for that of another file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FileId(pub [u8; 16]);
-
-impl FileId {
-    /// A short number, to make names unique.
-    pub fn number(&self) -> String {
-        to_hex(&self.0[..4])
-    }
-}
 
 /// Path of the journal of the log file at `path`.
 pub fn path_of(path: &Path) -> PathBuf {
@@ -186,7 +176,7 @@ pub struct Commit {
     /// Byte offset at which the log ends in each data file.
     pub ends: Vec<u64>,
     /// For each data file the sum of the tags of the flush's extents, modulo 2^64. Empty where the writer gives its
-    /// extents no [`Seal`](extent::Seal).
+    /// extents no [`Seal`](crate::log::logvol::extent::Seal).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<u64>,
 }
@@ -440,7 +430,7 @@ impl Recorded {
         };
         let grows = match before {
             Some(before) => commit.ends.iter().zip(&before.ends).all(|(e, b)| e >= b),
-            None => commit.ends.iter().all(|e| *e >= extent::FRONT),
+            None => commit.ends.iter().all(|e| *e >= front::FRONT),
         };
         let files = self.header.data_files() as usize;
         let has_tags = commit.tags.is_empty() || commit.tags.len() == files;
@@ -522,7 +512,7 @@ impl Recorded {
     /// Where the log ends in one data file.
     pub fn end(&self, file: usize) -> u64 {
         let last = self.commits.last();
-        last.map_or(extent::FRONT, |c| c.ends[file])
+        last.map_or(front::FRONT, |c| c.ends[file])
     }
 }
 
@@ -625,7 +615,7 @@ impl io::Read for Reader<'_> {
 /// The journal of the log file `file`, and where it lies; `None` where the file is closed, or this writer did not make it.
 /// Fails where the file is not closed and has no journal.
 pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
-    let Some(id) = extent::file_id(file)? else {
+    let Some(id) = file.file_id()? else {
         if lacks_front(files, file)? {
             let reason = "it has a journal, but its first bytes cannot be seen here yet";
             return Err(Error::bad_file(file.path(), reason));
@@ -634,7 +624,7 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
     };
     let place = SourcePath::below(path_of(files.log()));
     let missing = |reason: String| {
-        if extent::is_unclosed(file)? {
+        if front::is_unclosed(file)? {
             Err(Error::bad_file(
                 file.path(),
                 format!("it was not closed, and {reason}"),
@@ -668,7 +658,7 @@ pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
             .check(&SourcePath::below(path_of(files.log())))
             .is_ok()
     };
-    Ok(extent::is_hollow(file)? && has_journal())
+    Ok(front::is_hollow(file)? && has_journal())
 }
 
 /// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
@@ -680,7 +670,7 @@ pub fn job_of(source: &SourceFile) -> Option<Job> {
 /// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
 /// its first line: the rest takes memory that only the process of a scan may use.
 pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
-    let Some(id) = extent::file_id(file)? else {
+    let Some(id) = file.file_id()? else {
         return Ok(false);
     };
     let place = SourcePath::below(path_of(files.log()));
@@ -689,7 +679,7 @@ pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
         .and_then(|source| Lines::new(&source).header());
     match header {
         Ok((_, of)) if of == id => Ok(true),
-        _ => extent::is_unclosed(file),
+        _ => front::is_unclosed(file),
     }
 }
 
@@ -741,7 +731,7 @@ mod tests {
         let first = Recorded::read_until(&source, 1).unwrap();
         assert_eq!((first.definitions.len(), first.end(0)), (1, 9000));
         let none = Recorded::read_until(&source, 0).unwrap();
-        assert_eq!((none.flushes(), none.end(0)), (0, extent::FRONT));
+        assert_eq!((none.flushes(), none.end(0)), (0, front::FRONT));
     }
 
     #[test]

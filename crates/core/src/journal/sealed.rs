@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::extent::FRONT;
+use crate::log::front::FRONT;
 use crate::log::window::Piece;
 
 /// The flushes of a log that is not closed, up to one of which all was seen on this node.

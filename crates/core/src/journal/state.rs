@@ -61,7 +61,8 @@ mod tests {
     use crate::journal::datatype::Datatype;
     use crate::journal::definition::{DatasetLayout, Outline};
     use crate::journal::value::Value;
-    use crate::journal::{Commit, FileId, Header, Journal, Line};
+    use crate::journal::{Commit, Header, Journal, Line};
+    use crate::log::file_id::FileId;
     use crate::log::source_dir::SourceDir;
     use crate::log::source_file::SourceFile;
 

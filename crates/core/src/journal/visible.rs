@@ -6,9 +6,10 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::extent::{self, FRONT, FlushRange};
 use super::sealed::KnownFlush;
 use super::{Commit, Recorded};
+use crate::log::front::FRONT;
+use crate::log::logvol::extent::{self, FlushRange};
 use crate::log::source_file::SourceFile;
 
 /// The most data of a log, in bytes, that are compared with their checksums before it is shown: the last ones of each data
@@ -149,9 +150,11 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::super::extent::{ExtentHeader, Seal, crc32, data_sum, unclosed_front};
-    use super::super::{Commit, FileId, Header, Journal, Line};
     use super::*;
+    use crate::journal::{Commit, Header, Journal, Line};
+    use crate::log::file_id::FileId;
+    use crate::log::front::unclosed_front;
+    use crate::log::logvol::extent::{ExtentHeader, Seal, crc32, data_sum};
     use crate::log::source_dir::SourceDir;
 
     const ID: FileId = FileId([7; 16]);

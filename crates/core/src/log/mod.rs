@@ -7,6 +7,8 @@ pub mod classic;
 mod counters;
 pub(crate) mod deflate;
 pub mod descriptors;
+pub mod file_id;
+pub mod front;
 pub(crate) mod lattice;
 pub mod log_files;
 pub mod logvol;

@@ -1,5 +1,6 @@
 //! The files that hold log bytes: their identities, and reads of their bytes with `pread`.
 
+use std::fmt::Debug;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,11 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
+use super::file_id::FileId;
 use super::source_dir::{SourceDir, SourcePath};
 use crate::error::{Error, Result, is_stale};
 use crate::held_file::HeldFile;
-use crate::journal::guard::Guard;
-use crate::journal::{FileId, extent};
 use crate::stats::Stats;
 
 /// Identifies a file in one state: files of the same identity have the same bytes and the same owner, which decides to
@@ -81,6 +81,12 @@ impl From<&Stat> for Identity {
     }
 }
 
+/// What compares data of a file with their checksums before they are believed.
+pub trait Guard: Debug + Send + Sync {
+    /// Fails where these bytes of `file` do not match their checksums.
+    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String>;
+}
+
 /// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
 /// holds several logs is one `SourceFile` for each of them.
 ///
@@ -96,8 +102,7 @@ pub struct SourceFile {
     /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
     id: Option<FileId>,
     arrangement: Arrangement,
-    /// What compares data with their checksums before they are believed.
-    guard: Option<Arc<Guard>>,
+    guard: Option<Arc<dyn Guard>>,
     read: ReadCounter,
 }
 
@@ -171,16 +176,16 @@ impl SourceFile {
     }
 
     /// The same file, whose data are read only after `guard` has compared them with their checksums.
-    pub fn guarded_by(self, guard: Arc<Guard>) -> Self {
+    pub fn guarded_by(self, guard: Arc<dyn Guard>) -> Self {
         SourceFile {
             guard: Some(guard),
             ..self
         }
     }
 
-    /// What compares its data with their checksums.
-    pub fn guard(&self) -> Option<&Arc<Guard>> {
-        self.guard.as_ref()
+    /// The identifier of a file that our writer made; `None` of others.
+    pub fn file_id(&self) -> Result<Option<FileId>> {
+        self.with_file(FileId::of)
     }
 
     /// Which bytes of the file are those of the source.
@@ -209,7 +214,7 @@ impl SourceFile {
             return Err(Error::bad_file(&self.path, reason));
         }
         if self.origin.is_some() {
-            self.id = self.with_file(extent::id_of)?;
+            self.id = self.file_id()?;
         }
         self.identity.size = len;
         self.grows = true;
@@ -282,7 +287,7 @@ impl SourceFile {
     /// Whether another opening is one of this file, with these bytes.
     fn is_same(&self, again: &File) -> io::Result<bool> {
         let now = Identity::from(&again.metadata()?);
-        let has_id = !self.grows || self.id.is_some() && extent::id_of(again)? == self.id;
+        let has_id = !self.grows || self.id.is_some() && FileId::of(again)? == self.id;
         Ok(self.identity.is_still(now, self.grows) && has_id)
     }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::{Listings, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
-use crate::journal::{self, extent};
+use crate::journal;
+use crate::log::front;
 use crate::log::log_files::{LogFiles, foreign};
 use crate::log::logvol::names::{SUBFILE_DIR, subfile_dir};
 use crate::log::netcdf::{self, names::LogName};
@@ -164,7 +165,7 @@ pub fn look(
 /// Whether a scan may find a log in a file that is no netCDF classic file.
 pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
     let Some(signature) = find_signature(source)? else {
-        return Ok(extent::is_unclosed(source)? || journal::lacks_front(files, source)?);
+        return Ok(front::is_unclosed(source)? || journal::lacks_front(files, source)?);
     };
     // Of a file that our writer made, the journal decides. One that was settled has none.
     let may_be_log =

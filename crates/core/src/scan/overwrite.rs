@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::companions::{all_files, log_of, parts};
 use crate::error::{Error, Result};
-use crate::journal::extent::is_unclosed;
+use crate::log::front::is_unclosed;
 use crate::log::source_dir::SourceDir;
 use crate::log::source_file::{Identity, SourceFile};
 use crate::log::{find_signature, netcdf};
@@ -107,8 +107,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::journal::FileId;
-    use crate::journal::extent::unclosed_front;
+    use crate::log::file_id::FileId;
+    use crate::log::front::unclosed_front;
 
     /// A directory with the log `a.h5`, and what is said of a target.
     struct Place(tempfile::TempDir);

@@ -1,9 +1,10 @@
 //! What a view has compared of a log with its checksums, for a later view of the same log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::View;
-use crate::journal::guard::Guard;
+use crate::journal::guard::SealGuard;
 use crate::journal::sealed::KnownFlush;
 use crate::log::source_file::{Identity, SourceFile};
 use crate::snapshot::Snapshot;
@@ -13,7 +14,8 @@ use crate::snapshot::Snapshot;
 pub struct Compared {
     /// The last flush of the view.
     pub last: KnownFlush,
-    files: Vec<(Identity, Option<Arc<Guard>>)>,
+    files: Vec<Identity>,
+    guards: BTreeMap<usize, Arc<SealGuard>>,
     bytes: usize,
 }
 
@@ -22,7 +24,7 @@ impl Compared {
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let mut files = self.files.iter().zip(&snapshot.sources);
         self.files.len() == snapshot.sources.len()
-            && files.all(|((identity, _), source)| identity.is_same_file(source.identity))
+            && files.all(|(identity, source)| identity.is_same_file(source.identity))
     }
 
     /// Memory that it held when it was made, in bytes, approximately. It grows as the view is read.
@@ -36,13 +38,13 @@ impl View {
     /// told from another log.
     pub fn compared(&self) -> Option<Compared> {
         let last = self.snapshot.sealed.as_ref()?.last?;
-        let file = |source: &SourceFile| (source.identity(), source.guard().cloned());
-        let guards = self.sources.iter().filter_map(SourceFile::guard);
-        let file_len = size_of::<(Identity, Option<Arc<Guard>>)>();
+        let files: Vec<_> = self.sources.iter().map(SourceFile::identity).collect();
+        let guards: usize = self.guards.values().map(|guard| guard.bytes()).sum();
         Some(Compared {
             last,
-            bytes: self.sources.len() * file_len + guards.map(|guard| guard.bytes()).sum::<usize>(),
-            files: self.sources.iter().map(file).collect(),
+            bytes: size_of_val(&files[..]) + guards,
+            files,
+            guards: self.guards.clone(),
         })
     }
 
@@ -52,8 +54,8 @@ impl View {
         if !sealed.is_some_and(|sealed| sealed.goes_on) || !before.is_of(&self.snapshot) {
             return;
         }
-        for (source, (_, guard)) in self.sources.iter().zip(&before.files) {
-            if let (Some(own), Some(guard)) = (source.guard(), guard) {
+        for (number, own) in &self.guards {
+            if let Some(guard) = before.guards.get(number) {
                 own.take_over(guard);
             }
         }

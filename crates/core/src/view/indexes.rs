@@ -78,11 +78,10 @@ impl View {
     /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.
     fn check_tables(&self, task: &Task) -> Result<()> {
         let _running = self.running(task);
-        for source in &self.sources {
-            if let Some(guard) = source.guard() {
-                let checked = guard.check_table(source);
-                checked.map_err(|reason| Error::bad_file(source.path(), reason))?;
-            }
+        for (number, guard) in &self.guards {
+            let source = &self.sources[*number];
+            let checked = guard.check_table(source);
+            checked.map_err(|reason| Error::bad_file(source.path(), reason))?;
         }
         Ok(())
     }

@@ -34,20 +34,20 @@ mod reader;
 mod references;
 mod resolve;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::{Error, Result};
 use crate::index::store::StoreEntry;
-use crate::journal::guard::Guard;
+use crate::journal::guard::SealGuard;
 use crate::journal::sealed::SealedFile;
 use crate::log::descriptors;
 use crate::log::log_files::LogFiles;
 use crate::log::model::Selections;
 use crate::log::source_dir::{SourceDir, SourcePath};
-use crate::log::source_file::SourceFile;
+use crate::log::source_file::{Guard, SourceFile};
 use crate::memory::{Hold, Reservation};
 use crate::single_flight::SingleFlight;
 use crate::snapshot::Snapshot;
@@ -73,8 +73,8 @@ pub struct View {
     /// The completed file metadata, which stands behind the user block.
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
-    /// A source has a guard, whose comparisons may take long.
-    is_guarded: bool,
+    /// What compares data with their checksums, by the number of the source.
+    guards: BTreeMap<usize, Arc<SealGuard>>,
     /// What the indexes of the datasets share.
     selections: Selections,
     budget: Arc<Budget>,
@@ -131,7 +131,8 @@ impl View {
         snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
         let task = budget.task(None);
         let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
-        let sources = open_sources(dir, &snapshot, &budget)?;
+        let guards = guards(&snapshot);
+        let sources = open_sources(dir, &snapshot, &guards, &budget)?;
         let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
         let preamble = match snapshot.image_at {
@@ -148,7 +149,7 @@ impl View {
         };
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(datasets, Weak::clone(view)),
-            is_guarded: sources.iter().any(|source| source.guard().is_some()),
+            guards,
             weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
             generation,
             map,
@@ -227,9 +228,9 @@ impl View {
         &self.map.datasets[number].grid
     }
 
-    /// Lets comparisons with checksums stop with `task`.
+    /// Lets comparisons with checksums, which may take long, stop with `task`.
     fn running(&self, task: &Task) -> Option<Running> {
-        self.is_guarded.then(|| task.running())
+        (!self.guards.is_empty()).then(|| task.running())
     }
 
     /// Call this after reading bytes: only then is it certain that they are those that the scan saw.
@@ -256,6 +257,7 @@ impl View {
 fn open_sources(
     dir: &SourceDir,
     snapshot: &Snapshot,
+    guards: &BTreeMap<usize, Arc<SealGuard>>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<SourceFile>> {
     let Some(log) = snapshot.sources.first() else {
@@ -263,7 +265,6 @@ fn open_sources(
     };
     let files = LogFiles::of_owner(dir, &log.place.path, log.identity.owner);
     let mut sources = Vec::with_capacity(snapshot.sources.len());
-    let mut guards = guards(snapshot);
     for (number, source) in snapshot.sources.iter().enumerate() {
         let stats = Arc::clone(budget.stats());
         let file = if source.place == log.place {
@@ -283,18 +284,17 @@ fn open_sources(
         } else {
             file
         };
-        sources.push(match guards.remove(&number) {
-            Some(guard) => file.guarded_by(guard),
+        sources.push(match guards.get(&number) {
+            Some(guard) => file.guarded_by(Arc::clone(guard) as Arc<dyn Guard>),
             None => file,
         });
     }
     Ok(sources)
 }
 
-/// What compares data with their checksums, by the number of the file.
-fn guards(snapshot: &Snapshot) -> HashMap<usize, Arc<Guard>> {
+fn guards(snapshot: &Snapshot) -> BTreeMap<usize, Arc<SealGuard>> {
     let files = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
-    let guard = |file: &SealedFile| (usize::from(file.source), Arc::new(Guard::new(file)));
+    let guard = |file: &SealedFile| (usize::from(file.source), Arc::new(SealGuard::new(file)));
     files.map(guard).collect()
 }
 
@@ -308,7 +308,7 @@ fn reserve(
     let datasets = snapshot.datasets.len();
     let places = datasets * size_of::<Placement>() * 2;
     let sealed = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
-    let guards: u64 = sealed.map(|file| Guard::most_memory(file.end())).sum();
+    let guards: u64 = sealed.map(|file| SealGuard::most_memory(file.end())).sum();
     let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64 + guards;
     check_limit("metadata", bytes, "index_memory", limits.index_memory)
         .map_err(|e| Error::bad_file(main, e))?;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_core::journal::Recorded;
-use h5logfs_core::journal::extent::{ExtentHeader, crc32, unclosed_front};
+use h5logfs_core::log::front::unclosed_front;
+use h5logfs_core::log::logvol::extent::{ExtentHeader, crc32};
 use h5logfs_core::log::logvol::names::subfile;
 use proptest::prelude::*;
 

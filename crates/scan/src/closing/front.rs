@@ -3,9 +3,10 @@
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
 use h5logfs_core::image::Image;
+use h5logfs_core::journal::Header;
 use h5logfs_core::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
-use h5logfs_core::journal::extent::{FRONT, set_mark};
-use h5logfs_core::journal::{FileId, Header};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::logvol::{MARK, SUBFILED, names};
 use h5logfs_core::log::window::Piece;
 
@@ -93,7 +94,7 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
         ));
     }
     front.resize(FRONT as usize, 0);
-    set_mark(&mut front, id);
+    id.mark(&mut front);
     if is_sealed {
         match role {
             Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, role.end(), &[]),

@@ -29,10 +29,11 @@ use front::{Front, closed_front};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
 use h5logfs_core::image::Added;
+use h5logfs_core::journal::Header;
 use h5logfs_core::journal::closed::{has_seal, set_seal};
 use h5logfs_core::journal::definition::{Defined, Definition};
-use h5logfs_core::journal::extent::{FRONT, check_id};
-use h5logfs_core::journal::{FileId, Header};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
 use stored::OpenShadow;
 
 /// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
@@ -63,7 +64,7 @@ fn put_front(path: &Path, front: Front<'_>) -> Result<()> {
     let bytes = closed_front(front).map_err(|e| Error::bad_file(path, e))?;
     let write = || {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        check_id(&file, front.id)?;
+        front.id.check(&file)?;
         file.set_len(front.role.end())?;
         file.write_all_at(&bytes, 0)
     };
@@ -108,7 +109,7 @@ fn put_added(path: &Path, file: &File, mut added: Added) -> Result<()> {
 
 fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
-    let file = opened.and_then(|file| check_id(&file, id).map(|()| file));
+    let file = opened.and_then(|file| id.check(&file).map(|()| file));
     file.map_err(|e| Error::io(path, e))
 }
 

@@ -13,11 +13,13 @@ use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::extent::{FRONT, check_id, file_id, sections};
 use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
-use h5logfs_core::journal::{self, FileId, Recorded, Torn};
+use h5logfs_core::journal::{self, Recorded, Torn};
 use h5logfs_core::journal::{parent, sync};
+use h5logfs_core::log::file_id::FileId;
+use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::log_files::LogFiles;
+use h5logfs_core::log::logvol::extent::sections;
 use h5logfs_core::log::logvol::{Section, table_head};
 use h5logfs_core::log::source_dir::SourcePath;
 use h5logfs_core::log::source_file::{Identity, SourceFile};
@@ -276,7 +278,7 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
     let sources = data_sources(files, journal)?;
     let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
-        if file_id(&source)? != Some(journal.id) {
+        if source.file_id()? != Some(journal.id) {
             return Err(Error::bad_file(path, "it belongs to another log"));
         }
         let found = sections(&source, number as u16, journal.ends(number))?;
@@ -298,7 +300,7 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
 fn copy_anew(data_file: &DataFile, id: &FileId) -> io::Result<()> {
     let path = &data_file.path;
     let old = File::open(path)?;
-    check_id(&old, id)?;
+    id.check(&old)?;
     let stat = old.metadata()?;
     let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
     io::copy(&mut old.take(data_file.end), new.as_file_mut())?;
@@ -315,7 +317,7 @@ fn write_table(data_file: &DataFile, id: &FileId) -> io::Result<Piece> {
     let (sections, end) = (&data_file.sections, data_file.end);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(&data_file.path)?;
-    check_id(&file, id)?;
+    id.check(&file)?;
     file.set_len(end)?;
     if sections.is_empty() {
         return Ok(Piece {

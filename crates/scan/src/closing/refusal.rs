@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::extent::file_id;
 use h5logfs_core::journal::{self, Recorded, job_of};
 use h5logfs_core::log::log_files::{LogFiles, foreign};
 use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
@@ -41,7 +40,7 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
 
 /// Whether the log is closed. Fails with the reason where it is no log that could be recovered.
 pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
-    if file_id(file)?.is_none() {
+    if file.file_id()?.is_none() {
         return Err(Error::bad_file(file.path(), not_ours(file)?));
     }
     if journal::may_belong_to(files, file)? {

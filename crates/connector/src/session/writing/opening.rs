@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_core::error::Error;
-use h5logfs_core::journal::extent::file_id;
 use h5logfs_core::log::log_files::LogFiles;
 use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_core::log::source_file::SourceFile;
@@ -164,7 +163,7 @@ fn is_ours(path: &Path) -> bool {
         let (dir, name) = SourceDir::of_file(path)?;
         let source = SourceFile::open(&dir, &name)?;
         let files = LogFiles::of(&dir, &name, &source);
-        Ok(file_id(&source)?.is_some() && companions::may_be_log(&files, &source)?)
+        Ok(source.file_id()?.is_some() && companions::may_be_log(&files, &source)?)
     };
     path.is_file() && is_ours().unwrap_or(false)
 }

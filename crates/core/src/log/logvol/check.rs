@@ -1,6 +1,6 @@
 //! Checks the places that a snapshot names. The bytes there are checked when they are read.
 
-use super::{Extent, Tables};
+use super::{LogDataset, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::window::Piece;
 
@@ -17,9 +17,9 @@ impl Tables {
                 Err(format!("source file {source} of {sources}"))
             }
         };
-        for extent in self.metadata.iter().chain(&self.data) {
-            known(extent.source)?;
-            check_range(extent.offset, extent.len)?;
+        for log in self.metadata.iter().chain(&self.data) {
+            known(log.source)?;
+            check_range(log.offset, log.len)?;
         }
         for section in &self.sections {
             known(section.source)?;
@@ -31,11 +31,11 @@ impl Tables {
             check_range(0, total)?;
         }
         // They are searched by bisection.
-        let place = |e: &Extent| (e.source, e.offset);
+        let place = |e: &LogDataset| (e.source, e.offset);
         if self.data.is_sorted_by_key(place) {
             Ok(())
         } else {
-            Err("data extents out of order".into())
+            Err("data logs out of order".into())
         }
     }
 }
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
     use crate::log::logvol::Section;
 
-    fn extent(source: u16, offset: u64, len: u64) -> Extent {
-        Extent {
+    fn log(source: u16, offset: u64, len: u64) -> LogDataset {
+        LogDataset {
             source,
             number: 0,
             offset,
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn tables_share_no_bytes() {
         let tables = |metadata: &[(u16, u64)], data: &[(u16, u64)]| Tables {
-            metadata: metadata.iter().map(|(s, at)| extent(*s, *at, 10)).collect(),
-            data: data.iter().map(|(s, at)| extent(*s, *at, 30)).collect(),
+            metadata: metadata.iter().map(|(s, at)| log(*s, *at, 10)).collect(),
+            data: data.iter().map(|(s, at)| log(*s, *at, 30)).collect(),
             ..Tables::default()
         };
         let sound = [
@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn places_that_cannot_be_followed_are_refused() {
         let sound = Tables {
-            metadata: vec![extent(0, 100, 50)],
-            data: vec![extent(0, 0, 10), extent(1, 0, 10)],
+            metadata: vec![log(0, 100, 50)],
+            data: vec![log(0, 0, 10), log(1, 0, 10)],
             ..Tables::default()
         };
         assert_eq!(sound.check(2), Ok(()));

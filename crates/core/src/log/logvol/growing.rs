@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::decode::Decoder;
 use super::table::{EntryTable, SectionSelections};
-use super::{Extent, Section, Tables};
+use super::{LogDataset, Section, Tables};
 use crate::diagnostic::Diagnostic;
 use crate::log::model::Selections;
 use crate::log::window::TableBytes;
@@ -47,12 +47,12 @@ impl GrowingTable {
     /// Says that the data of a source lie before `end`.
     pub fn set_end(&mut self, source: u16, end: u64) {
         let data = &mut self.tables.data;
-        let at = data.partition_point(|extent| extent.source < source);
+        let at = data.partition_point(|log| log.source < source);
         match data.get_mut(at) {
-            Some(extent) if extent.source == source => extent.len = end,
+            Some(log) if log.source == source => log.len = end,
             _ => data.insert(
                 at,
-                Extent {
+                LogDataset {
                     source,
                     number: 0,
                     offset: 0,

@@ -4,6 +4,7 @@
 //! * `table` walks the metadata-log datasets once per file and finds the entries.
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `extent` reads what a rank of our writer adds in one flush.
 //! * `origins` tells which rank wrote which data, and in which flush.
 //! * `growing` is the table of a log to which entries are added.
 //! * `tiles` finds out during a scan whether records tile their datasets.
@@ -11,6 +12,7 @@
 
 mod check;
 mod decode;
+pub mod extent;
 pub mod flags;
 mod growing;
 pub mod names;
@@ -50,7 +52,7 @@ const MERGED: i32 = 0x001;
 
 /// A contiguous dataset below `/_LOG` in one source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
+pub struct LogDataset {
     /// Which source file.
     pub source: u16,
     /// The N of `_md_N` or `_ld_N`.
@@ -61,7 +63,7 @@ pub struct Extent {
     pub len: u64,
 }
 
-impl Extent {
+impl LogDataset {
     /// Whether the `len` bytes at byte `offset` of the file lie in it.
     fn holds(&self, offset: u64, len: u64) -> bool {
         let (start, end) = (self.offset, self.offset.saturating_add(self.len));
@@ -89,11 +91,11 @@ pub struct Tables {
     /// How many IDs were ever given to datasets, as the log says.
     pub ids: u32,
     /// The `_md_N`, by source file and number.
-    pub metadata: Vec<Extent>,
+    pub metadata: Vec<LogDataset>,
     /// The sections of a log that is not closed, which has no `_md_N`.
     pub sections: Vec<Section>,
     /// The `_ld_N`, by source file and offset.
-    pub data: Vec<Extent>,
+    pub data: Vec<LogDataset>,
     /// Parts of the tables that the scan could not follow: [`Severity::Unreadable`](crate::diagnostic::Severity).
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -108,13 +110,13 @@ impl Tables {
     }
 
     /// The `_ld_N` that holds these bytes of a source file (section 3).
-    fn data_log(&self, source: u16, offset: i64, len: i64) -> Option<&Extent> {
+    fn data_log(&self, source: u16, offset: i64, len: i64) -> Option<&LogDataset> {
         let (offset, len) = (u64::try_from(offset).ok()?, u64::try_from(len).ok()?);
         let after = self
             .data
             .partition_point(|e| (e.source, e.offset) <= (source, offset));
-        let extent = self.data.get(after.checked_sub(1)?)?;
-        (extent.source == source && extent.holds(offset, len)).then_some(extent)
+        let log = self.data.get(after.checked_sub(1)?)?;
+        (log.source == source && log.holds(offset, len)).then_some(log)
     }
 }
 

@@ -3,9 +3,9 @@
 //! the ranks (sections 3 and 4).
 
 use super::Tables;
+use super::extent;
 use super::table::{Entry, Visitor, walk};
 use crate::diagnostic::Diagnostic;
-use crate::journal::extent;
 use crate::log::origins::{Origins, Span};
 use crate::log::source_file::SourceFile;
 use crate::task::Task;
@@ -30,7 +30,7 @@ impl Tables {
     fn has_headers(&self, sources: &[SourceFile]) -> bool {
         let is_ours = |number: u16| {
             let file = sources.get(usize::from(number))?;
-            extent::file_id(file).ok().flatten()
+            file.file_id().ok().flatten()
         };
         !self.data.is_empty() && self.data.iter().all(|data| is_ours(data.source).is_some())
     }

@@ -1,101 +1,19 @@
-//! The data file of a log before it is closed (`docs/formats/journal.md`): a front reserved for the HDF5 metadata,
-//! then extents, one or more for each rank that took part in a flush.
+//! The extents of a data file (`docs/formats/journal.md`, section 3.1): one or more for each rank that took part in a flush.
 //!
 //! An extent is a header, the new entries of the rank, and the data that they log. An extent without entries is a gap.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::FileId;
+use super::Section;
 use crate::diagnostic::Diagnostic;
 use crate::error::{Error, Result};
-use crate::log::logvol::Section;
+use crate::log::front::FRONT;
 use crate::log::source_file::SourceFile;
 use crate::log::window::Piece;
-
-/// Bytes in front of the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
-pub const FRONT: u64 = 8192;
-
-/// The first bytes of a file that is not closed, for a program or a person that opens it.
-const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
-/// Stands at the end of the front, also in a closed file. The file's identifier follows.
-const MARK: &[u8; 16] = b"h5logfs-file-id\n";
-const MARK_AT: u64 = FRONT - 32;
-
-/// The front of a file that is not closed yet.
-pub fn unclosed_front(id: &FileId) -> Vec<u8> {
-    let mut front = vec![0; FRONT as usize];
-    front[..UNCLOSED.len()].copy_from_slice(UNCLOSED);
-    set_mark(&mut front, id);
-    front
-}
-
-/// Writes the identifier of the file into its front.
-pub fn set_mark(front: &mut [u8], id: &FileId) {
-    let at = MARK_AT as usize;
-    front[at..at + 16].copy_from_slice(MARK);
-    front[at + 16..at + 32].copy_from_slice(&id.0);
-}
-
-/// Whether a file begins as one that is not closed.
-pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
-    let mut bytes = [0; UNCLOSED.len()];
-    if file.len() < FRONT {
-        return Ok(false);
-    }
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes == *UNCLOSED)
-}
-
-/// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.
-pub fn is_hollow(file: &SourceFile) -> Result<bool> {
-    let mut bytes = [1; UNCLOSED.len()];
-    let len = file.len().min(bytes.len() as u64) as usize;
-    file.read_exact_at(&mut bytes[..len], 0)?;
-    Ok(len > 0 && bytes[..len].iter().all(|byte| *byte == 0))
-}
-
-/// The identifier of a file; `None` where this writer did not make it.
-pub fn file_id(file: &SourceFile) -> Result<Option<FileId>> {
-    let mut bytes = [0; 32];
-    if file.len() < FRONT {
-        return Ok(None);
-    }
-    file.read_exact_at(&mut bytes, MARK_AT)?;
-    Ok(id_in(&bytes))
-}
-
-/// The same of an open file.
-pub(crate) fn id_of(file: &File) -> io::Result<Option<FileId>> {
-    let mut bytes = [0; 32];
-    match file.read_exact_at(&mut bytes, MARK_AT) {
-        Ok(()) => Ok(id_in(&bytes)),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-fn id_in(bytes: &[u8; 32]) -> Option<FileId> {
-    let (mark, id) = bytes.split_at(16);
-    let mut found = FileId::default();
-    found.0.copy_from_slice(id);
-    (mark == MARK).then_some(found)
-}
-
-/// Fails where an open file does not have this identifier: another file has taken its name.
-pub fn check_id(file: &File, id: &FileId) -> io::Result<()> {
-    if id_of(file)? == Some(*id) {
-        Ok(())
-    } else {
-        Err(io::Error::other("another file has taken its name"))
-    }
-}
 
 /// The header of an extent: the bytes that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -338,7 +256,7 @@ pub fn each_with_data(
 
 /// An extent, and where it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Located {
+pub(crate) struct Located {
     pub at: u64,
     pub header: ExtentHeader,
     end: u64,
@@ -404,7 +322,7 @@ impl Located {
 }
 
 /// A walk through the extents of one or more flushes.
-pub(super) struct Extents<'a> {
+pub(crate) struct Extents<'a> {
     file: &'a SourceFile,
     at: u64,
     end: u64,
@@ -511,7 +429,7 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
 }
 
 /// Shows `visit` a range of bytes, piece by piece, until it fails.
-pub(super) fn each_piece(
+pub(crate) fn each_piece(
     file: &SourceFile,
     range: Piece,
     mut visit: impl FnMut(&[u8]) -> Result<(), String>,
@@ -548,6 +466,8 @@ fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::file_id::FileId;
+    use crate::log::front::unclosed_front;
     use crate::log::source_dir::SourceDir;
 
     /// A data file of extents without data: rank, flush and entries of each. Also where each ends.
