@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 
 use super::appends::Rows;
+use super::flushing::Lent;
 use super::memory::Source;
-use super::{Dataset, Error, Lent, MemorySpace, Result, Selection, Writer, form_of, info_of};
+use super::{Dataset, Error, MemorySpace, Result, Selection, Writer, form_of, info_of};
 use h5logfs_output::{Blocks, stored};
 
 /// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they

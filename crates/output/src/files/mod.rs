@@ -1,31 +1,30 @@
-//! The files of a log: creates them, places and writes flushes, and keeps the journal.
+//! The files of a log: places and writes flushes, and keeps the journal. `opening` makes or opens them, `tables` writes what a
+//! close adds.
+
+mod opening;
+mod tables;
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::Base;
 use crate::check_outcome;
-use crate::creation::Creation;
-use crate::earlier;
 use crate::entries::Section;
-use crate::error::{Error, Result};
-use crate::flushed::Flushed;
-use crate::options::{Fsync, Options, Subfiles};
-use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
-use crate::reopening::{KEPT, Prepared, Reopened, hold};
+use crate::error::Result;
+use crate::options::{Fsync, Options};
+use crate::ranks::{LocalOutcome, Ranks, SharedFile};
 use crate::spill::Spill;
-use h5logfs_core::journal::{self, Append, Commit, Header, HeldFile, Job, Journal, Line, Recorded};
+use h5logfs_core::journal::{self, Commit, Header, HeldFile, Journal, Line};
 use h5logfs_core::journal::{parent, sync};
 use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
 use h5logfs_core::log::logvol::extent::{ExtentHeader, MOST_EXTENTS, Seal, crc32, data_sum};
-use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
-use h5logfs_core::log::logvol::{ENCODED, SHARED, table_head};
-use h5logfs_core::log::window::Piece;
+use h5logfs_core::log::logvol::names::subfile_dir;
+
+pub(crate) use opening::config_of;
+pub use tables::Tabled;
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.
 pub struct Files {
@@ -75,16 +74,6 @@ impl Tags {
 
 type StringResult<T = ()> = std::result::Result<T, String>;
 
-/// A data file with its table.
-pub struct Tabled {
-    /// Its path.
-    pub path: PathBuf,
-    /// Where its extents end.
-    pub end: u64,
-    /// Where its table lies.
-    pub table: Piece,
-}
-
 /// The extent of this rank in a flush.
 pub struct Written {
     /// The offset behind it.
@@ -94,155 +83,6 @@ pub struct Written {
 }
 
 impl Files {
-    /// Creates the files. On failure everything is as it was before. Collective.
-    pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
-        let mut id = FileId::default();
-        let checked = options.check_settle(options.subfiles != Subfiles::None);
-        let chosen = checked.and_then(|()| check_hints(&options.hints));
-        let chosen = chosen.and_then(|()| {
-            if ranks.is_root() {
-                random(&mut id.0).map_err(|e| format!("/dev/urandom: {e}"))
-            } else {
-                Ok(())
-            }
-        });
-        ranks.broadcast(&mut id.0);
-        let mut creation = Creation::new(path, id, options);
-        creation.keep_if(ranks.agree(LocalOutcome::of(chosen).0), ranks)?;
-        let header = new_header(&id, ranks, options);
-        let begun = if ranks.is_root() {
-            creation.begin(&header, options).map(Some)
-        } else {
-            Ok(None)
-        };
-        let (outcome, master) = LocalOutcome::of(begun);
-        creation.keep_if(ranks.agree(outcome), ranks)?;
-
-        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
-        let file_ranks = ranks.split(own);
-        let mut data_path = path.to_owned();
-        let mut subfile_created = Ok(None);
-        if header.subfiles > 0 {
-            data_path = subfile(path, own);
-            if file_ranks.is_root() {
-                subfile_created = creation.create_file(&data_path).map(Some);
-            }
-        }
-        let (outcome, created) = LocalOutcome::of(subfile_created);
-        creation.keep_if(ranks.agree(outcome), ranks)?;
-        let held = [master, created].into_iter().flatten().flatten().collect();
-
-        let opened = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
-        let (data_file, local) = opened;
-        let journal = creation.complete();
-        let data_files = header.data_files() as usize;
-        Ok(Files {
-            path: path.to_owned(),
-            header,
-            id,
-            data_path,
-            data_file,
-            local,
-            held,
-            file_number: own as usize,
-            unwritten,
-            begin: FRONT,
-            file_ranks,
-            ends: vec![FRONT; data_files],
-            flushes: 0,
-            is_first: true,
-            journal,
-            spill: Spill::default(),
-            tags: Tags::of(options),
-        })
-    }
-
-    /// Opens a log again, to write behind what it holds. `base` tells what that is; it is called on the first rank, with
-    /// the journal if the log is not closed. On failure the log holds what it held, and nothing has changed in most cases.
-    /// Collective.
-    pub fn append(
-        path: &Path,
-        ranks: &Ranks,
-        options: &Options,
-        base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
-    ) -> Result<Self> {
-        let agreed = |outcome| check_outcome(path, "open", ranks.agree(outcome));
-        let prepared = check_hints(&options.hints).and_then(|()| {
-            let prepare = || Prepared::new(path, ranks, options, base);
-            ranks.is_root().then(prepare).transpose()
-        });
-        let (outcome, prepared) = LocalOutcome::of(prepared);
-        agreed(outcome)?;
-        let prepared = prepared.flatten();
-        let state = prepared.as_ref().map(State::to_bytes).unwrap_or_default();
-        let state = State::from_bytes(&ranks.broadcast_bytes(0, state));
-        let state = state.ok_or_else(|| Error::closed(path))?;
-        let header = Header {
-            append: Some(Append { flush: state.flush }),
-            ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
-        };
-        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
-        let file_ranks = ranks.split(own);
-        let data_path = match header.subfiles {
-            0 => path.to_owned(),
-            _ => subfile(path, own),
-        };
-        let probed = probe(&data_path).and_then(|file| {
-            state.id.check(&file)?;
-            Ok((Arc::new(file.try_clone()?), file))
-        });
-        let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
-        let held_subfile = match header.subfiles {
-            0 => Ok(None),
-            _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
-        };
-        let found = probed.and_then(|probed| Ok((probed, held_subfile?)));
-        let (outcome, found) = LocalOutcome::of(found);
-        agreed(outcome)?;
-        let ((local, probed), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
-
-        let opened = prepared.map(|prepared| prepared.open(options)).transpose();
-        let (outcome, reopened) = LocalOutcome::of(opened);
-        agreed(outcome)?;
-        let (journal, held) = match reopened.flatten() {
-            Some(Reopened { journal, held }) => (Some(journal), Some(held)),
-            None => (None, None),
-        };
-        let access = Access {
-            hints: &options.hints,
-            collective: options.collective,
-        };
-        let opened = file_ranks.open(&data_path, probed, &access);
-        let opened = opened.map_err(|e| format!("{}: {e}. {KEPT}", data_path.display()));
-        let (outcome, data_file) = LocalOutcome::of(opened);
-        if let Err(e) = agreed(outcome) {
-            // Only some ranks may have the file open, and closing it is collective.
-            if let Some(file) = data_file {
-                file.leak();
-            }
-            return Err(e);
-        }
-        Ok(Files {
-            path: path.to_owned(),
-            header,
-            id: state.id,
-            data_path,
-            data_file: data_file.ok_or_else(|| Error::closed(path))?,
-            local,
-            held: [held, held_subfile].into_iter().flatten().collect(),
-            file_number: own as usize,
-            unwritten,
-            begin: state.ends.get(own as usize).copied().unwrap_or(FRONT),
-            file_ranks,
-            ends: state.ends,
-            flushes: state.flush,
-            is_first: true,
-            journal,
-            spill: Spill::default(),
-            tags: Tags::of(options),
-        })
-    }
-
     /// Fails if another file has taken the name of one of this log, or if it was moved away: what is flushed would be
     /// lost. The first rank looks after the log file and the journal, the first rank of each subfile after that. One
     /// system call for each name.
@@ -502,128 +342,6 @@ impl Files {
         &self.local
     }
 
-    /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
-    /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. Returns the data
-    /// files whose fronts this rank has to write. Collective over the ranks that share the file.
-    pub fn write_tables(&self, rank: u32, entries: &Flushed) -> (Vec<Tabled>, StringResult) {
-        let (table, written) = match &self.header.append {
-            None => self.write_table(entries),
-            Some(append) => self.write_whole_table(rank, entries, append.flush),
-        };
-        let written = written.map_err(|e| format!("{}: {e}", self.data_path.display()));
-        if !self.file_ranks.is_root() {
-            return (Vec::new(), written);
-        }
-        let own = Tabled {
-            path: self.data_path.clone(),
-            end: self.end(),
-            table,
-        };
-        let unwritten = self.unwritten.clone().map(|file| self.table_of(file));
-        let unwritten: StringResult<Vec<Tabled>> = unwritten.collect();
-        match written.and(unwritten) {
-            Ok(unwritten) => ([own].into_iter().chain(unwritten).collect(), Ok(())),
-            Err(e) => (Vec::new(), Err(e)),
-        }
-    }
-
-    fn write_table(&self, entries: &Flushed) -> (Piece, StringResult) {
-        let len = entries.len();
-        let before = self.file_ranks.sum_before(len);
-        let total = self.file_ranks.sum(len);
-        let steps = self.file_ranks.largest(len.div_ceil(Flushed::step()));
-        let lens = self.file_ranks.gather(len);
-        let mut table = Piece {
-            offset: self.end(),
-            len: 0,
-        };
-        if total == 0 {
-            return (table, Ok(()));
-        }
-        let head = 8 * (u64::from(self.file_ranks.size()) + 1);
-        table.len = head + total;
-        let mut to = table.offset + head + before;
-        let mut words = Vec::new();
-        if self.file_ranks.is_root() {
-            words = table_head(lens.into_iter());
-            to = table.offset;
-        }
-        (table, self.copy(entries, words, to, steps))
-    }
-
-    /// The same where earlier jobs have written up to this flush.
-    fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, StringResult) {
-        let file = earlier::DataFile {
-            path: &self.data_path,
-            file: &self.local,
-            ranks: &self.file_ranks,
-            flush,
-            begin: self.begin,
-            end: self.end(),
-        };
-        let steps = self
-            .file_ranks
-            .largest(entries.len().div_ceil(Flushed::step()));
-        let own = earlier::Own {
-            rank,
-            entries: entries.len(),
-        };
-        match file.plan(own) {
-            Ok(plan) => {
-                let (table, to) = (plan.table, plan.own);
-                let copied = file.copy(plan);
-                // Collective: a rank that has failed must take part, too.
-                let written = self.copy(entries, Vec::new(), to, steps);
-                (table, copied.and(written))
-            }
-            Err(e) => {
-                let (offset, len) = (self.end(), 0);
-                (Piece { offset, len }, Err(e))
-            }
-        }
-    }
-
-    /// Writes the table of a data file to which only earlier jobs have written.
-    fn table_of(&self, file: u32) -> StringResult<Tabled> {
-        let path = subfile(&self.path, file);
-        let about = |e: String| format!("{}: {e}", path.display());
-        let opened = probe(&path).and_then(|file| self.id.check(&file).map(|()| file));
-        let opened = Arc::new(opened.map_err(|e| about(e.to_string()))?);
-        let end = self.ends.get(file as usize).copied().unwrap_or(FRONT);
-        let file = earlier::DataFile {
-            path: &path,
-            file: &opened,
-            ranks: &Ranks::one(),
-            flush: self.flushes,
-            begin: end,
-            end,
-        };
-        let plan = file.plan(earlier::Own::default()).map_err(about)?;
-        let table = plan.table;
-        file.copy(plan).map_err(about)?;
-        Ok(Tabled { path, end, table })
-    }
-
-    /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,
-    /// takes part in those of the others. Collective over the ranks that share the file.
-    fn copy(&self, entries: &Flushed, mut head: Vec<u8>, mut to: u64, steps: u64) -> StringResult {
-        let (mut reader, mut buffer) = (entries.reader(), Vec::new());
-        let mut copied = Ok(());
-        for _ in 0..steps {
-            if copied.is_ok() {
-                copied = reader.next(&mut buffer);
-            }
-            if copied.is_err() {
-                buffer.clear();
-            }
-            let written = self.data_file.write(to, &[&head, &buffer]);
-            copied = copied.and(written);
-            to += (head.len() + buffer.len()) as u64;
-            head.clear();
-        }
-        copied
-    }
-
     /// Path of the log file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -705,148 +423,6 @@ fn seal(data: &[&[u8]]) -> Seal {
     }
 }
 
-/// What the ranks have to know of a log that is opened again.
-struct State {
-    id: FileId,
-    subfiles: u32,
-    config: i32,
-    flush: u64,
-    ends: Vec<u64>,
-}
-
-impl State {
-    fn to_bytes(prepared: &Prepared) -> Vec<u8> {
-        let Prepared { header, base, .. } = prepared;
-        let mut bytes = base.id.0.to_vec();
-        bytes.extend(header.subfiles.to_le_bytes());
-        bytes.extend(header.config.to_le_bytes());
-        bytes.extend(base.flush.to_le_bytes());
-        bytes.extend(base.ends.iter().flat_map(|end| end.to_le_bytes()));
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (id, rest) = bytes.split_first_chunk()?;
-        let (subfiles, rest) = rest.split_first_chunk()?;
-        let (config, rest) = rest.split_first_chunk()?;
-        let (flush, rest) = rest.split_first_chunk()?;
-        let (ends, _) = rest.as_chunks::<8>();
-        Some(State {
-            id: FileId(*id),
-            subfiles: u32::from_le_bytes(*subfiles),
-            config: i32::from_le_bytes(*config),
-            flush: u64::from_le_bytes(*flush),
-            ends: ends.iter().copied().map(u64::from_le_bytes).collect(),
-        })
-    }
-}
-
-/// Opens the data file on all ranks that share it. Collective.
-fn open_data_file(
-    path: &Path,
-    ranks: &Ranks,
-    file_ranks: &Ranks,
-    options: &Options,
-    creation: &mut Creation,
-) -> Result<(Box<dyn SharedFile>, Arc<File>)> {
-    let probed = creation.check_seen(path, probe(path));
-    let probed = probed.and_then(|file| {
-        let local = file.try_clone();
-        let local = local.map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok((file, Arc::new(local)))
-    });
-    let (outcome, probed) = LocalOutcome::of(probed);
-    creation.keep_if(ranks.agree(outcome), ranks)?;
-    // `keep_if` has failed if this is `None` on any rank.
-    let (probed, local) = probed.ok_or_else(|| Error::closed(path))?;
-    let access = Access {
-        hints: &options.hints,
-        collective: options.collective,
-    };
-    let opened = file_ranks.open(path, probed, &access);
-    let (outcome, file) = LocalOutcome::of(opened);
-    let kept = creation.keep_if(ranks.agree(outcome), ranks);
-    if let Err(e) = kept {
-        // Only some ranks may have the file open, and closing it is collective.
-        if let Some(file) = file {
-            file.leak();
-        }
-        return Err(e);
-    }
-    let file = file.ok_or_else(|| Error::closed(path))?;
-    Ok((file, local))
-}
-
-fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
-    let subfiles = match options.subfiles {
-        Subfiles::None => 0,
-        Subfiles::Number(n) => n.clamp(1, ranks.size()),
-        Subfiles::PerNode => ranks.node().of,
-    };
-    let subfiles = subfiles.min(journal::MOST_SUBFILES);
-    Header {
-        job: ranks.is_root().then(Job::of_this_process),
-        ..Header::new(id, ranks.size(), subfiles, config_of(options))
-    }
-}
-
-/// The data files that a rank looks after.
-struct DataFiles {
-    /// That which it writes to.
-    own: u32,
-    /// Those to which no rank of the job writes, up to the next one's. Only a job that opens a log again can have fewer
-    /// ranks than the log has files.
-    unwritten: Range<u32>,
-}
-
-impl DataFiles {
-    /// As many files as nodes are one for each node, wherever its ranks are in the order: not every file system lets several
-    /// nodes write to one file. Other numbers follow the rule of the layout (section 10 of the format page). Readers need
-    /// neither. Collective.
-    fn of(ranks: &Ranks, header: &Header) -> Self {
-        let files = header.data_files();
-        let only = |own: u32| DataFiles {
-            own,
-            unwritten: 0..0,
-        };
-        if files == 1 {
-            return only(0);
-        }
-        let node = ranks.node();
-        if node.of == files {
-            return only(node.number);
-        }
-        let of = |rank: u32| u64::from(rank) * u64::from(files) / u64::from(ranks.size());
-        let own = of(ranks.rank()) as u32;
-        DataFiles {
-            own,
-            unwritten: own + 1..of(ranks.rank() + 1) as u32,
-        }
-    }
-}
-
-/// The config bits of the layout.
-pub(crate) fn config_of(options: &Options) -> i32 {
-    let mut config = 0;
-    if options.encode_selections {
-        config |= ENCODED;
-    }
-    if options.share_selections {
-        config |= SHARED;
-    }
-    config
-}
-
-fn check_hints(hints: &[(String, String)]) -> StringResult {
-    let wrong = hints
-        .iter()
-        .find(|(k, v)| k.contains('\0') || v.contains('\0'));
-    match wrong {
-        Some((key, _)) => Err(format!("the hint {key:?} has a zero byte")),
-        None => Ok(()),
-    }
-}
-
 /// Forces the names of all files of the log to the disk.
 pub fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<()> {
     if header.subfiles > 0 {
@@ -855,17 +431,14 @@ pub fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<(
     sync(parent(path))
 }
 
-fn random(bytes: &mut [u8]) -> io::Result<()> {
-    File::open("/dev/urandom")?.read_exact(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Blocks;
+    use crate::base::Base;
     use crate::entries::DatasetInfo;
-    use h5logfs_core::journal::of_file;
     use h5logfs_core::journal::visible::first_unseen;
+    use h5logfs_core::journal::{Recorded, of_file};
     use h5logfs_core::log::log_files::LogFiles;
     use h5logfs_core::log::logvol::extent::sections;
     use h5logfs_core::log::source_dir::SourceDir;
