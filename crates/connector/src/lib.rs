@@ -12,8 +12,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `class` | the structures that HDF5 declares, and the table of callbacks |
+//! | `class` | the table of callbacks |
 //! | `callbacks` | what libhdf5 calls |
+//! | `arguments` | the structures that HDF5 declares for their arguments |
 //! | `object` | what libhdf5 holds of an object of ours |
 //! | `session` | an open log: the hooks through which calls reach it |
 //! | `info` | the information in file access property lists |
@@ -32,6 +33,7 @@
 
 #![warn(missing_docs)]
 
+pub mod arguments;
 mod callbacks;
 pub mod class;
 pub mod info;

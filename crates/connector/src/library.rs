@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use h5logfs_host::types::{Id, Status};
 
-use crate::class::{
+use crate::arguments::{
     AttributeSpecific, DatasetGet, DatasetSpecific, DatatypeSpecific, FileGet, FileSpecific,
     GroupSpecific, LinkCreate, LinkSpecific, Location, ObjectGet, ObjectSpecific, Opaque, Optional,
     Requests, Size, Token,

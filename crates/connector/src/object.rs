@@ -8,8 +8,8 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 use parking_lot::Mutex;
 
+use crate::arguments::{Handle, Requests, kind};
 use crate::callbacks::wrap::Context;
-use crate::class::{Handle, Requests, kind};
 use crate::info::Info;
 use crate::library::Functions;
 use crate::session::{Dataset, Fresh, Session, Start};

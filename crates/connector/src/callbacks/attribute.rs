@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
-use crate::class::{AttributeSpecific, Handle, Location, Opaque, Optional, Requests, kind};
+use crate::arguments::{AttributeSpecific, Handle, Location, Opaque, Optional, Requests, kind};
 use crate::object::{Changed, Effect, Object};
 
 passed_child! {

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
-use crate::class::{Handle, Opaque, Optional};
+use crate::arguments::{Handle, Opaque, Optional};
 use crate::library::Functions;
 use crate::object::Object;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
-use crate::class::{
+use crate::arguments::{
     DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, dataset_optional, kind,
 };
 use crate::library::Functions;

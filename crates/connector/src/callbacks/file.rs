@@ -7,7 +7,7 @@ use std::sync::Arc;
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 use h5logfs_host::{Kind, with_return_address};
 
-use crate::class::{
+use crate::arguments::{
     FileAccessible, FileDelete, FileGet, FileSpecific, FileSpecificArguments, Handle, Optional,
     Requests,
 };

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{Id, Status};
 
-use crate::class::{GroupSpecific, Handle, Location, Opaque, Optional, Requests, kind};
+use crate::arguments::{GroupSpecific, Handle, Location, Opaque, Optional, Requests, kind};
 use crate::object::{Effect, Object};
 
 passed_child! {

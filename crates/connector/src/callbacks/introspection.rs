@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
-use crate::class::{self, Handle};
+use crate::arguments::Handle;
+use crate::class;
 use crate::info::Info;
 use crate::object::Object;
 

@@ -3,7 +3,7 @@
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, Id, Status};
 
-use crate::class::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
+use crate::arguments::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
 use crate::object::{Changed, Effect, Object, pass_two};
 
 passed_at! {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
-use crate::class::{Handle, Optional, Requests};
+use crate::arguments::{Handle, Optional, Requests};
 use crate::library::Functions;
 use crate::object::{Effect, Object};
 use crate::session::release_shadows;

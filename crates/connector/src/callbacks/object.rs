@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id, Status};
 
-use crate::class::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
+use crate::arguments::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
 use crate::library::Functions;
 use crate::object::{Changed, Effect, Object, pass_two};
 use crate::session::{Copy, Session};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, Id, Status};
 
-use crate::class::{Handle, Opaque, Optional};
+use crate::arguments::{Handle, Opaque, Optional};
 use crate::library::Functions;
 use crate::object::Object;
 

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use h5logfs_host::Kind;
 use h5logfs_host::types::Status;
 
-use crate::class::{Handle, Token};
+use crate::arguments::{Handle, Token};
 use crate::object::Object;
 
 /// Orders two.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
-use crate::class::Handle;
+use crate::arguments::Handle;
 use crate::info::Info;
 use crate::object::Object;
 use crate::session::Session;

@@ -11,7 +11,7 @@ use h5logfs_catalog::direct::{self, Options};
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use super::{Identity, Session, reading, registry, writing};
-use crate::class::{
+use crate::arguments::{
     FileGet, FileGetArguments, FileName, LinkSpecific, LinkSpecificArguments, Location,
     LocationData, LocationName, kind,
 };

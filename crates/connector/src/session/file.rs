@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use super::Session;
-use crate::class::{Optional, Size};
+use crate::arguments::{Optional, Size};
 
 /// Numbers of `H5VLnative.h`.
 mod operation {

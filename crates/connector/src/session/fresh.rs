@@ -10,7 +10,7 @@ use std::sync::Arc;
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
 use super::{Session, is_log, reading, registry, writing};
-use crate::class::{DatasetGet, DatasetGetArguments};
+use crate::arguments::{DatasetGet, DatasetGetArguments};
 use crate::info::{Info, PropertyList};
 use crate::library::Functions;
 use crate::object::{Effect, Object};

@@ -37,7 +37,7 @@ use std::sync::{Arc, OnceLock};
 
 use h5logfs_host::types::{Id, SUCCESS, Status, access};
 
-use crate::class::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
+use crate::arguments::{DatasetGet, DatasetSpecific, FileGet, Location, Optional};
 use crate::info::{Info, PropertyList};
 use crate::library::Functions;
 use crate::object::{Effect, Object};

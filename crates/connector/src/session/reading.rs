@@ -11,7 +11,7 @@ use h5logfs_catalog::direct::{self, OpenLog, Options};
 use h5logfs_file_driver::{FRESH_DRIVER, SESSION_DRIVER};
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status, access};
 
-use crate::class::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
+use crate::arguments::{FileAccessible, FileGet, FileSpecific, FileSpecificArguments};
 use crate::info::{Info, PropertyList};
 use crate::session::{Opened, Request, Session, writing};
 

@@ -12,7 +12,7 @@ use super::dataset::Dataset;
 use super::questions::{header_of, parts_of};
 use super::transfer::Region;
 use super::walk;
-use crate::class::Location;
+use crate::arguments::Location;
 use crate::info::Info;
 use crate::object::{Effect, Object, pass_two};
 use crate::session::{Copy, Session};

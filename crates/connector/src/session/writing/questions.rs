@@ -14,7 +14,7 @@ use super::dataset::{
     Dataset, OwnedType, Parts, Storage, extent_of, is_loggable_layout, is_loggable_type,
     remove_foreign_filters,
 };
-use crate::class::{
+use crate::arguments::{
     ChunkInfo, ChunkInfoByCoord, ChunkIter, ChunkRead, ChunkStorageSize, ChunkWrite, ChunkWrite2,
     DatasetGet, DatasetGetArguments, FileName, Location, LocationData, NumChunks, ObjectGet,
     ObjectGetArguments, ObjectInfo, ObjectName, Optional, Size, Token,

@@ -12,7 +12,7 @@ use h5logfs_file_driver::{Announced, SESSION_DRIVER, Written};
 use h5logfs_host::types::{FAILURE, Id, Status};
 use parking_lot::Mutex;
 
-use crate::class::{
+use crate::arguments::{
     FileFlush, FileGet, FileGetArguments, FileSpecific, FileSpecificArguments, Location,
     LocationData, Optional, Token, kind,
 };

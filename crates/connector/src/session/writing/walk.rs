@@ -11,7 +11,7 @@ use std::sync::Arc;
 use h5logfs_host::types::{Id, Status};
 
 use super::copies::default_list;
-use crate::class::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
+use crate::arguments::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
 use crate::info::Info;
 use crate::object::Object;
 
