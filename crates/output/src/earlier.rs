@@ -17,6 +17,7 @@ use h5logfs_core::log::source_file::SourceFile;
 use h5logfs_core::log::window::Piece;
 
 use crate::flushed::Flushed;
+use crate::late::patiently;
 use crate::ranks::Ranks;
 
 type StringResult<T = ()> = Result<T, String>;
@@ -95,11 +96,14 @@ impl DataFile<'_> {
 
     /// On the first rank: writes the head of the table. Returns the sections, and the bytes of the table.
     fn begin(&self, owns: &[Own]) -> StringResult<(BTreeMap<u32, Section>, u64)> {
-        let file = self.file.try_clone();
-        let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()));
-        let file = file.map_err(|e| e.to_string())?;
+        let earlier = patiently(self.file, || {
+            let file = self.file.try_clone();
+            let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()));
+            let file = file.map_err(|e| e.to_string())?;
+            entries_by_rank(&file, FRONT..self.begin, self.flush)
+        });
         let mut sections = BTreeMap::<u32, Section>::new();
-        for (rank, pieces) in entries_by_rank(&file, FRONT..self.begin, self.flush)? {
+        for (rank, pieces) in earlier? {
             sections.entry(rank).or_default().earlier = pieces;
         }
         for own in owns.iter().filter(|own| own.entries > 0) {
@@ -137,22 +141,27 @@ impl DataFile<'_> {
     }
 
     fn copy_share(&self, moves: &[Move]) -> StringResult {
-        let mut buffer = Vec::new();
-        for run in moves.chunk_by(|one, next| one.to + one.len == next.to) {
-            let mut entries = Flushed::new(Arc::clone(self.file));
-            run.iter().for_each(|part| entries.add(part.from, part.len));
-            let (mut reader, mut to) = (entries.reader(), run[0].to);
-            loop {
-                reader.next(&mut buffer)?;
-                if buffer.is_empty() {
-                    break;
-                }
-                let written = self.file.write_all_at(&buffer, to);
-                written.map_err(|e| e.to_string())?;
-                to += buffer.len() as u64;
+        moves
+            .chunk_by(|one, next| one.to + one.len == next.to)
+            .try_for_each(|run| patiently(self.file, || self.copy_run(run))?)
+    }
+
+    /// Copies entries that follow each other in the table. Fails where they cannot be read; the inner outcome is that of the
+    /// writes, which are not repeated.
+    fn copy_run(&self, run: &[Move]) -> StringResult<StringResult> {
+        let mut entries = Flushed::new(Arc::clone(self.file));
+        run.iter().for_each(|part| entries.add(part.from, part.len));
+        let (mut reader, mut to, mut buffer) = (entries.reader(), run[0].to, Vec::new());
+        loop {
+            reader.next(&mut buffer)?;
+            if buffer.is_empty() {
+                return Ok(Ok(()));
             }
+            if let Err(e) = self.file.write_all_at(&buffer, to) {
+                return Ok(Err(e.to_string()));
+            }
+            to += buffer.len() as u64;
         }
-        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use crate::options::Options;
 use h5logfs_core::error::Error;
+use h5logfs_core::journal::fresh::refresh;
 use h5logfs_core::journal::parent;
 use h5logfs_core::journal::{self, HeldFile, JobState, Recorded};
 use h5logfs_core::log::file_id::FileId;
@@ -333,6 +334,8 @@ impl OldJournal {
             }
             state => state.map_err(failed)?,
         };
+        // What is not seen would be lost.
+        refresh(&file);
         let held = HeldFile::new(file, path.clone()).map_err(failed)?;
         // Another job may have put its own journal there before this one had the lock.
         if held.check_name().is_err() {

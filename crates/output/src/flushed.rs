@@ -4,11 +4,13 @@
 //! with it in the file.
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use flate2::Crc;
 
+use h5logfs_core::journal::fresh::refresh;
 use h5logfs_core::log::logvol::extent::ExtentHeader;
 
 /// Bytes that are read at once. Small in tests, so that they meet the limits of a piece.
@@ -126,7 +128,7 @@ impl Reader<'_> {
         let changed = || format!("the entries at byte {offset} are not those that were written");
         if self.within == 0 {
             let mut header = [0; ExtentHeader::SIZE as usize];
-            let read = file.read_exact_at(&mut header, offset - ExtentHeader::SIZE);
+            let read = read_at(file, &mut header, offset - ExtentHeader::SIZE);
             read.map_err(|e| e.to_string())?;
             let header = ExtentHeader::from_bytes(&header);
             let header = header.filter(|header| header.entries == len);
@@ -136,7 +138,7 @@ impl Reader<'_> {
         let part = (len - self.within).min((STEP - buffer.len()) as u64);
         let begin = buffer.len();
         buffer.resize(begin + part as usize, 0);
-        let read = file.read_exact_at(&mut buffer[begin..], offset + self.within);
+        let read = read_at(file, &mut buffer[begin..], offset + self.within);
         read.map_err(|e| e.to_string())?;
         self.crc.update(&buffer[begin..]);
         self.within += part;
@@ -148,6 +150,17 @@ impl Reader<'_> {
             self.within = 0;
         }
         Ok(())
+    }
+}
+
+/// Reads what has been written. This node may not know yet that the file is so long, where others write to it, too.
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    match file.read_exact_at(buf, offset) {
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+            refresh(file);
+            file.read_exact_at(buf, offset)
+        }
+        read => read,
     }
 }
 

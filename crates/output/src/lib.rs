@@ -18,6 +18,7 @@
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
 //! | `earlier` | its close: the entries of earlier jobs |
+//! | `late` | reads again what this node does not see yet |
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
 
@@ -38,6 +39,7 @@ mod covered;
 mod creation;
 mod earlier;
 mod existing;
+mod late;
 mod reopening;
 mod sharing;
 mod spill;

@@ -18,6 +18,7 @@ use crate::files::config_of;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_core::error::Error;
+use h5logfs_core::journal::fresh::refresh;
 use h5logfs_core::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
 use h5logfs_core::journal::{Line, Recorded, sync};
 use h5logfs_core::log::file_id::FileId;
@@ -189,12 +190,16 @@ fn check_files(path: &Path, base: &Base) -> StringResult {
     let (dir, name, log) = open(path)?;
     let files = LogFiles::of(&dir, &name, &log);
     for (file, end) in files_of(&name, base.subfiles, &base.ends) {
-        let data = if file == name {
-            SourceFile::open(&dir, &name)
-        } else {
-            files.open(&SourcePath::below(&file))
+        let open = || {
+            let data = if file == name {
+                SourceFile::open(&dir, &name)
+            } else {
+                files.open(&SourcePath::below(&file))
+            };
+            data.map_err(|e| e.to_string())
         };
-        let data = data.map_err(|e| e.to_string())?;
+        refresh(open()?);
+        let data = open()?;
         let id = data.file_id().map_err(|e| e.to_string())?;
         let shown = dir.full_path(&file);
         if id != Some(base.id) {

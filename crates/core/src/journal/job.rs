@@ -112,8 +112,8 @@ impl Display for Utc {
 /// Whether the job that writes a log still runs. The lock of its journal tells.
 ///
 /// The lock is that of `flock`. Whether a lock of one node is seen on another one is a matter of the file system: NFS
-/// since version 4, GPFS, and Lustre mounted with `flock` show it; Lustre mounted with `localflock` and most file systems
-/// in user space do not, and there a job on another node seems to have ended.
+/// since version 4, GPFS, GlusterFS, and Lustre mounted with `flock` show it; Lustre mounted with `localflock` and most file
+/// systems in user space do not, and there a job on another node seems to have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {

@@ -9,6 +9,7 @@
 //! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
 //!   the rest when it is first read.
 //! * [`closed`] tells whether all of a close can be seen.
+//! * [`fresh`] waits until this node sees all of a file.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * `line` is one JSON value a line, each with a checksum over all lines so far; `writing` writes them, and `lines` reads
@@ -19,6 +20,7 @@
 pub mod closed;
 pub mod datatype;
 pub mod definition;
+pub mod fresh;
 pub mod guard;
 pub mod held;
 mod hex;

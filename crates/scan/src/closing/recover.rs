@@ -13,6 +13,7 @@ use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_core::diagnostic::Diagnostic;
 use h5logfs_core::error::{Error, Result};
+use h5logfs_core::journal::fresh::refresh;
 use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_core::journal::{self, Recorded, Torn};
 use h5logfs_core::journal::{parent, sync};
@@ -80,6 +81,7 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
     }
     let flushes = all.flushes();
     let kept = choose_flushes(path, &files, all, last)?;
+    data_sources(&files, &kept)?.iter().for_each(refresh);
     if !how.is_own {
         check_whole(path, &files, &kept)?;
     }
@@ -203,6 +205,8 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
         io::ErrorKind::WouldBlock => Error::bad_file(path, refusal::running(files)),
         _ => Error::io(&journal_path, e),
     })?;
+    // What is not seen would be lost.
+    refresh(&file);
     Ok(file)
 }
 

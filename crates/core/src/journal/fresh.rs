@@ -1,0 +1,69 @@
+//! The length and the bytes of a file that other nodes have written.
+//!
+//! A node may remember the length of a file for some seconds, as clients of GlusterFS do, and does not see what another node has
+//! appended since. And the kernel keeps the zeros that it took for the rest of a page as long as it does not see the file
+//! change. A reader is content with an older flush. What takes up a log, to close it or to go on with it, would lose the
+//! flushes that it does not see.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, AtFlags, SeekFrom, StatxFlags, fadvise, fstatfs, seek, statx};
+use rustix::io::pread;
+
+/// How long a node may remember a length.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Waits until this node knows where a file ends, and forgets what it remembers of the bytes. Moves the position of the file.
+/// What a file system does not tell is not waited for.
+pub fn refresh(file: impl AsFd) {
+    let file = file.as_fd();
+    let start = Instant::now();
+    while goes_on(file) && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(20));
+    }
+    if is_in_user_space(file) {
+        // Where it cannot be done, the bytes are those that are remembered.
+        let _ = fadvise(file, 0, None, Advice::DontNeed);
+    }
+}
+
+/// Whether the file is on a file system of FUSE. Those of the kernel know when pages are no longer right.
+fn is_in_user_space(file: BorrowedFd<'_>) -> bool {
+    const FUSE: i64 = 0x6573_5546;
+    fstatfs(file).is_ok_and(|found| found.f_type == FUSE)
+}
+
+/// Whether there are bytes behind those that this node can read. Of what a file system tells, only where a hole begins comes
+/// from its server for sure.
+fn goes_on(file: impl AsFd) -> bool {
+    let file = file.as_fd();
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let Ok(known) = statx(file, c"", flags, StatxFlags::SIZE) else {
+        return false;
+    };
+    let known = known.stx_size;
+    let is_readable = |at| pread(file, &mut [0], at) != Ok(0);
+    seek(file, SeekFrom::Hole(known)).is_ok()
+        || known.checked_sub(1).is_some_and(|at| !is_readable(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_whose_end_is_known_is_not_waited_for() {
+        let mut file = tempfile::tempfile().unwrap();
+        assert!(!goes_on(&file));
+        file.write_all(b"some").unwrap();
+        assert!(!goes_on(&file));
+        // Its last bytes are a hole.
+        file.set_len(1 << 20).unwrap();
+        assert!(!goes_on(&file));
+        let (pipe, _) = std::io::pipe().unwrap();
+        assert!(!goes_on(&pipe));
+    }
+}

@@ -1,0 +1,47 @@
+//! Reads what other nodes have written some time ago, which this node may not see yet.
+
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use h5logfs_core::journal::fresh::refresh;
+
+/// How long a node may remember bytes that another one has changed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Calls `read`, and again as long as it fails, when this node has forgotten what it remembers of the file.
+pub(crate) fn patiently<T>(
+    file: &File,
+    mut read: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let start = Instant::now();
+    let mut outcome = read();
+    while outcome.is_err() && start.elapsed() < PATIENCE {
+        refresh(file);
+        outcome = read();
+        if outcome.is_err() {
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_repeated_until_it_succeeds() {
+        let file = tempfile::tempfile().unwrap();
+        let mut reads = 0;
+        let read = patiently(&file, || {
+            reads += 1;
+            if reads < 3 {
+                Err("late".into())
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!((read, reads), (Ok(()), 3));
+    }
+}
