@@ -63,7 +63,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich soak attack bench bench-writer bench-connector fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich test-distributed soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
@@ -77,6 +77,8 @@ help:
 	@echo 'make test-cluster   the tests of jobs and readers on several nodes, which are namespaces of this machine: as root,'
 	@echo '              ten minutes; make test does the short ones'
 	@echo 'make test-cluster-mpich   those of jobs with MPICH'
+	@echo 'make test-distributed   jobs and readers on several nodes that share a distributed file system, GlusterFS: as root,'
+	@echo '              four minutes'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
@@ -141,9 +143,9 @@ test-suites: setup
 	scripts/setup.sh tables
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test connector suite::
 
-test-cluster test-cluster-mpich: export NEXTEST_SUCCESS_OUTPUT = immediate
-test-cluster test-cluster-mpich: export RUST_TEST_NOCAPTURE = 1
-test-cluster test-cluster-mpich: export H5LOGFS_TEST_IGNORED = 1
+test-cluster test-cluster-mpich test-distributed: export NEXTEST_SUCCESS_OUTPUT = immediate
+test-cluster test-cluster-mpich test-distributed: export RUST_TEST_NOCAPTURE = 1
+test-cluster test-cluster-mpich test-distributed: export H5LOGFS_TEST_IGNORED = 1
 test-cluster: setup
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test writer collectives::
@@ -152,6 +154,11 @@ test-cluster: setup
 test-cluster-mpich: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
 	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test cluster
+
+test-distributed: export H5LOGFS_TEST_DISTRIBUTED = 1
+test-distributed: setup
+	scripts/setup.sh distributed
+	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster distributed::
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate

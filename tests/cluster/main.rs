@@ -10,6 +10,7 @@ mod compact;
 mod connector;
 mod deaths;
 mod disks;
+mod distributed;
 mod faults;
 mod kill;
 mod random;

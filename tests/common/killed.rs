@@ -10,6 +10,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use tempfile::TempDir;
 
 use super::mpirun::{Job, Rank};
+use super::nodes::Place;
 use super::readers::said;
 use super::{PROGRAM, wait_until};
 
@@ -46,9 +47,9 @@ pub struct Places {
 }
 
 impl Places {
-    pub fn new() -> Self {
+    pub fn new(place: &Place) -> Self {
         Places {
-            logs: tempfile::tempdir().unwrap(),
+            logs: place.dir(),
             notes: tempfile::tempdir().unwrap(),
         }
     }

@@ -11,6 +11,8 @@ pub mod connector;
 pub mod damaged;
 pub mod driver;
 pub mod encoder;
+pub mod following;
+pub mod gluster;
 pub mod guard;
 pub mod hosts;
 pub mod jobs;

@@ -13,6 +13,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -89,6 +91,36 @@ impl Place {
             number => Nodes::new(number).map(Place::Nodes),
         }
     }
+
+    /// Where a file system of the nodes' own is mounted.
+    fn shared(&self) -> Option<&Path> {
+        match self {
+            Place::Here => None,
+            Place::Nodes(nodes) => nodes.shared.as_deref(),
+        }
+    }
+
+    /// Whether a node may see what another one has written some seconds later.
+    pub fn shows_late(&self) -> bool {
+        self.shared().is_some()
+    }
+
+    /// Waits until no node remembers any more what it has seen of files.
+    pub fn forget(&self) {
+        const REMEMBERED: Duration = Duration::from_secs(3);
+        if self.shows_late() {
+            thread::sleep(REMEMBERED);
+        }
+    }
+
+    /// A directory for logs, which all nodes see.
+    pub fn dir(&self) -> TempDir {
+        match self.shared() {
+            Some(shared) => tempfile::tempdir_in(shared),
+            None => tempfile::tempdir(),
+        }
+        .unwrap()
+    }
 }
 
 /// Some nodes, `node1` and so on. Gone when dropped.
@@ -96,6 +128,8 @@ pub struct Nodes {
     nodes: Vec<Node>,
     head: Node,
     shares: Option<Vec<u32>>,
+    /// A file system of all nodes, where that is not the machine's own.
+    shared: Option<PathBuf>,
     /// The shell, and what it needs.
     dir: TempDir,
 }
@@ -144,6 +178,7 @@ impl Nodes {
         let nodes = Nodes {
             head: node(0),
             shares: None,
+            shared: None,
             nodes: (1..=number).map(node).collect(),
             dir,
         };
@@ -171,12 +206,23 @@ impl Nodes {
         self.nodes.iter().map(|node| &node.name[..])
     }
 
-    /// Gives the nodes other shares of the ranks than equal ones.
-    pub fn with_shares(self, shares: &[u32]) -> Self {
+    /// Logs lie in this directory, at which all nodes and this machine have mounted the same file system.
+    pub fn sharing(self, dir: &Path) -> Self {
         Nodes {
-            shares: Some(shares.to_vec()),
+            shared: Some(dir.to_owned()),
             ..self
         }
+    }
+
+    /// Gives the nodes other shares of the ranks than equal ones. Nodes after the last share get none.
+    pub fn with_shares(mut self, shares: &[u32]) -> Self {
+        self.set_shares(shares);
+        self
+    }
+
+    /// The same for the jobs that come.
+    pub fn set_shares(&mut self, shares: &[u32]) {
+        self.shares = Some(shares.to_vec());
     }
 
     /// How many of so many ranks each node gets: as many as any other, or one less.
@@ -203,6 +249,15 @@ impl Nodes {
     /// A command on a node, counted from 0. It is a child of the process that starts.
     pub fn on(&self, node: usize, program: &str) -> Command {
         enter(&self.nodes[node], OF_NODE, program.as_ref())
+    }
+
+    /// A command on this machine, with the network of a node.
+    pub fn in_network_of(&self, node: usize, program: &str) -> Command {
+        enter(&self.nodes[node], &["-n"], program.as_ref())
+    }
+
+    pub fn address(&self, node: usize) -> &str {
+        &self.nodes[node].address
     }
 
     /// This command on a node.

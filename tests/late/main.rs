@@ -22,6 +22,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use common::following::Seen;
 use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::direct::{self, Opened};
@@ -132,20 +133,6 @@ fn is_row(flush: u64, row: impl Iterator<Item = f64>) -> bool {
         .all(|(value, column)| value == element(flush, column))
 }
 
-/// What one reader has seen.
-#[derive(Debug, Default)]
-struct Seen {
-    last: u64,
-    reads: u64,
-    /// Reads that showed an older flush than the last one that had returned.
-    behind: u64,
-    /// Opens that failed.
-    refused: u64,
-    /// Reads that failed because data were not there yet that are compared only then.
-    late: u64,
-    mixed: u64,
-}
-
 impl Seen {
     /// Takes note of a read while so many flushes had returned.
     fn add(&mut self, found: Shown, flushes: u64) {
@@ -171,14 +158,6 @@ impl Seen {
                 self.refused += 1;
             }
         }
-    }
-
-    fn add_all(&mut self, other: &Seen) {
-        self.reads += other.reads;
-        self.behind += other.behind;
-        self.refused += other.refused;
-        self.late += other.late;
-        self.mixed += other.mixed;
     }
 }
 

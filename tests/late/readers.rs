@@ -1,140 +1,20 @@
 //! Programs read through the daemon of a mount, and with the file driver, what a job on other nodes writes meanwhile: ranks
 //! that are threads, or a job of `mpirun` on two nodes, each with its own mount of the file system.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::fs;
+use std::path::Path;
 
 use super::*;
-use crate::common::driver::Driver;
+use crate::common::following::{Readers, Seen};
 use crate::common::jobs::kill::{PER_NODE, Pattern};
 use crate::common::killed::{Places, RANKS};
 use crate::common::nodes::{self, Nodes};
-use crate::common::readers::Python;
-
-/// A process that runs `tests/tools/late.py`.
-struct Reader {
-    way: String,
-    process: Child,
-    said: PathBuf,
-}
-
-impl Reader {
-    fn start(way: &str, python: &Python, kind: &str, log: &Path, notes: &Path, ranks: u32) -> Self {
-        let way = format!("{} {way}", python.name);
-        let said = notes.join(format!("said by {way}"));
-        let output = File::create(&said).unwrap();
-        let mut command = python.tool("late.py");
-        command.arg(kind).args([log, notes]).arg(ranks.to_string());
-        command.stdin(Stdio::null());
-        command.stdout(output.try_clone().unwrap()).stderr(output);
-        Reader {
-            process: command.spawn().unwrap(),
-            way,
-            said,
-        }
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let said = fs::read_to_string(&self.said).unwrap();
-        // The last one may be in the making.
-        let whole = said.rfind('\n').map_or("", |end| &said[..end]);
-        whole.lines().map(str::to_owned).collect()
-    }
-
-    /// Waits for the end. What it has seen, if that is in order.
-    fn wait(&mut self, last: u64) -> Seen {
-        let status = self.process.wait().unwrap();
-        let (lines, mut seen) = (self.lines(), Seen::default());
-        assert!(status.success(), "{}: {}", self.way, lines.join("\n"));
-        for line in &lines {
-            seen.reads += 1;
-            let numbers = line.strip_prefix("flush ").and_then(|rest| {
-                let (flush, before) = rest.split_once(" of ")?;
-                Some((flush.parse::<u64>().ok()?, before.parse::<u64>().ok()?))
-            });
-            match numbers {
-                Some((flush, before)) => {
-                    assert!(flush >= seen.last, "{}: {}", self.way, lines.join("\n"));
-                    seen.behind += u64::from(flush < before);
-                    seen.last = flush;
-                }
-                None if line.starts_with("error: ") => {
-                    seen.refused += 1;
-                    eprintln!("{}: {line}", self.way);
-                }
-                None => panic!("{}: {}", self.way, lines.join("\n")),
-            }
-        }
-        assert_eq!(seen.last, last, "{}: {}", self.way, lines.join("\n"));
-        seen
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Readers of one log: with a mount of the directory, and with the file driver.
-struct Readers {
-    all: Vec<Reader>,
-    notes: PathBuf,
-    _mounted: Mounted,
-    _driver: Driver,
-}
-
-impl Readers {
-    fn start(dir: &Path, notes: &Path, kind: &str, ranks: u32) -> Self {
-        let mounted = Mounted::new(dir, "");
-        let driver = Driver::new();
-        let by_mount = |python: Python| {
-            let log = mounted.join("log.h5");
-            Reader::start("by a mount", &python, kind, &log, notes, ranks)
-        };
-        let by_driver = |python: Python| {
-            let log = dir.join("log.h5");
-            Reader::start("by the driver", &python, kind, &log, notes, ranks)
-        };
-        let through = Python::all().into_iter().map(by_mount);
-        Readers {
-            all: through.chain(driver.python().map(by_driver)).collect(),
-            notes: notes.to_owned(),
-            _mounted: mounted,
-            _driver: driver,
-        }
-    }
-
-    /// Waits until each has looked so many times more, and has begun the last of these looks by now.
-    fn wait_for(&self, looks: usize) {
-        let before: Vec<usize> = self.all.iter().map(|r| r.lines().len()).collect();
-        wait_until("the readers have looked", || {
-            let mut all = self.all.iter().zip(&before);
-            all.all(|(reader, before)| reader.lines().len() >= before + looks)
-        });
-    }
-
-    /// Ends them when they show this flush.
-    fn end(mut self, last: u64) -> Seen {
-        let new = self.notes.join("new");
-        fs::write(&new, last.to_string()).unwrap();
-        fs::rename(new, self.notes.join("stop")).unwrap();
-        let mut sum = Seen::default();
-        for reader in &mut self.all {
-            let seen = reader.wait(last);
-            eprintln!("{}: {seen:?}", reader.way);
-            sum.add_all(&seen);
-        }
-        sum
-    }
-}
 
 /// With NFS's promises a flush may be seen as soon as it is on the disk.
 fn check_late(mode: Mode, seen: &Seen) {
     let is_late = seen.behind > 0 || mode == Mode::CloseToOpen;
     assert!(is_late, "the file system shows everything at once");
+    assert_eq!(seen.mixed, 0);
 }
 
 /// Ranks are threads of this process.
@@ -196,7 +76,7 @@ fn mpirun_writes(mode: Mode, seed: u64, subfiles: u32, looks: usize, closes: boo
         return;
     }
     let place = Place::new(3, mode, seed);
-    let places = Places::new();
+    let places = Places::new(&nodes::Place::Here);
     let Some(nodes) = two_nodes(&place, places.logs.path()) else {
         return;
     };

@@ -2,13 +2,13 @@
 //! defines something now and then, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
-//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums]…]]
+//! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums|fsync|append]…]]
 //! ```
 //!
 //! SUBFILES is their number, 0 for none, or `node` for one a node.
 //!
 //! `settle` settles the file with the close; `pause` is the time between flushes, in milliseconds; `checksums` is the
-//! writer's option.
+//! writer's option, and `fsync` its `fsync=flush`. With `append` the file is there, and the job goes on with it.
 //!
 //! It ends before it has made all flushes where `FOLDER/end` is there.
 //!
@@ -24,7 +24,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use h5logfs_writer::{Dataset, DatasetSpec, Options, Result, Selection, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Result, Selection, Subfiles, Writer};
 use hdf5::H5Type;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
@@ -50,7 +50,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, dir, flushes, rest @ ..] = &arguments[..] else {
         panic!(
-            "writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums]…]]"
+            "writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums|fsync|append]…]]"
         );
     };
     let subfiles = match rest.first().map(String::as_str) {
@@ -77,6 +77,11 @@ fn main() {
         subfiles,
         settle: has("settle"),
         checksums: has("checksums"),
+        fsync: if has("fsync") {
+            Fsync::Flush
+        } else {
+            Fsync::Close
+        },
         ..Options::default()
     };
     let plan = Plan {
@@ -88,8 +93,12 @@ fn main() {
         pause,
         end: dir.join("end"),
     };
-    let file = Writer::create(path, &world, options).unwrap();
-    plan.run(file, &mut acknowledge).unwrap();
+    let file = if has("append") {
+        Writer::open(path, &world, options)
+    } else {
+        Writer::create(path, &world, options)
+    };
+    plan.run(file.unwrap(), &mut acknowledge).unwrap();
 }
 
 struct Plan<'a> {
@@ -130,10 +139,16 @@ struct Open {
 impl Plan<'_> {
     fn run(&self, mut file: Writer, acknowledge: &mut impl FnMut(&str)) -> Result<()> {
         acknowledge("created");
-        let pattern = Pattern::define(&mut file, self.world, self.world.size() as u64)?;
+        let ranks = self.world.size() as u64;
+        let (pattern, mut flushes) = if file.exists("/steps") {
+            let pattern = Pattern::find(&mut file, self.world, ranks)?;
+            let flushes = file.dims(pattern.steps)?[0];
+            (pattern, flushes)
+        } else {
+            (Pattern::define(&mut file, self.world, ranks)?, 0)
+        };
         let mut open = Some(Open { file, pattern });
-        let mut flushes = 0;
-        for flush in 1..=self.flushes {
+        for flush in flushes + 1..=self.flushes {
             let session = (flush - 1) / self.each;
             if flush > 1 && (flush - 1).is_multiple_of(self.each) {
                 open = self.reopen(open, session, acknowledge)?;

@@ -57,7 +57,7 @@ pub fn flushing(
     cycle: u64,
     variables: Vec<Variable>,
 ) -> Victim {
-    let places = Places::new();
+    let places = Places::new(place);
     let program = hdf5.compiled("connector", "flushes");
     let mut mpirun = Mpi::of_build().run_at(place, RANKS, &program);
     mpirun

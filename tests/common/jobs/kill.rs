@@ -27,18 +27,18 @@ pub struct Pattern {
 impl Pattern {
     /// Starts one with so many flushes in so many sessions.
     pub fn start(place: &Place, flushes: u64, subfiles: u32, sessions: u64) -> Self {
-        Self::start_with(Places::new(), place, flushes, subfiles, sessions, &[])
+        Self::start_with(Places::new(place), place, flushes, subfiles, sessions, &[])
     }
 
     /// Starts one that settles its file when it closes it.
     pub fn start_settling(place: &Place, flushes: u64) -> Self {
-        Self::start_with(Places::new(), place, flushes, 0, 1, &["settle"])
+        Self::start_with(Places::new(place), place, flushes, 0, 1, &["settle"])
     }
 
     /// Starts one with a pause between flushes, and a subfile for each node.
     pub fn start_slowly(place: &Place, flushes: u64, pause: Duration) -> Self {
         let pause = format!("pause={}", pause.as_millis());
-        Self::start_with(Places::new(), place, flushes, PER_NODE, 1, &[&pause])
+        Self::start_with(Places::new(place), place, flushes, PER_NODE, 1, &[&pause])
     }
 
     /// Starts one with these options, in directories that nodes may see in another way.
@@ -232,7 +232,7 @@ fn kill_once(place: &Place, seed: u64, subfiles: u32, sessions: bool, python: &P
     pattern
         .victim
         .kill(&mut ranks, numbers.below(u64::from(RANKS)));
-
+    place.forget();
     let acknowledged = pattern.acknowledged();
     let closed = !pattern.has_journal() && acknowledged > 0;
     let shown = pattern.shown(python, closed);

@@ -63,7 +63,7 @@ struct Case {
 impl Written {
     /// Has a job write the programs of some seeds.
     fn by(place: &Place, ranks: u32, number: usize, mode: Mode) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = place.dir();
         let logs = dir.path().join("logs");
         fs::create_dir(&logs).unwrap();
         fs::create_dir(dir.path().join("earlier")).unwrap();

@@ -1,0 +1,156 @@
+//! Programs that read again and again, through the daemon of a mount and with the file driver, a log that a job writes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use super::driver::Driver;
+use super::readers::Python;
+use super::{Mounted, wait_until};
+
+/// What one reader has seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub last: u64,
+    pub reads: u64,
+    /// Reads that showed an older flush than the last one that had returned.
+    pub behind: u64,
+    /// Opens that failed.
+    pub refused: u64,
+    /// Reads that failed because data were not there yet that are compared only then.
+    pub late: u64,
+    pub mixed: u64,
+}
+
+impl Seen {
+    pub fn add_all(&mut self, other: &Seen) {
+        self.reads += other.reads;
+        self.behind += other.behind;
+        self.refused += other.refused;
+        self.late += other.late;
+        self.mixed += other.mixed;
+    }
+}
+
+/// A process that runs `tests/tools/late.py`.
+struct Reader {
+    way: String,
+    process: Child,
+    said: PathBuf,
+}
+
+impl Reader {
+    fn start(way: &str, python: &Python, kind: &str, log: &Path, notes: &Path, ranks: u32) -> Self {
+        let way = format!("{} {way}", python.name);
+        let said = notes.join(format!("said by {way}"));
+        let output = File::create(&said).unwrap();
+        let mut command = python.tool("late.py");
+        command.arg(kind).args([log, notes]).arg(ranks.to_string());
+        command.stdin(Stdio::null());
+        command.stdout(output.try_clone().unwrap()).stderr(output);
+        Reader {
+            process: command.spawn().unwrap(),
+            way,
+            said,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let said = fs::read_to_string(&self.said).unwrap();
+        // The last one may be in the making.
+        let whole = said.rfind('\n').map_or("", |end| &said[..end]);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for the end. What it has seen, if that is in order.
+    fn wait(&mut self, last: u64) -> Seen {
+        let status = self.process.wait().unwrap();
+        let (lines, mut seen) = (self.lines(), Seen::default());
+        assert!(status.success(), "{}: {}", self.way, lines.join("\n"));
+        for line in &lines {
+            seen.reads += 1;
+            let numbers = line.strip_prefix("flush ").and_then(|rest| {
+                let (flush, before) = rest.split_once(" of ")?;
+                Some((flush.parse::<u64>().ok()?, before.parse::<u64>().ok()?))
+            });
+            match numbers {
+                Some((flush, before)) => {
+                    assert!(flush >= seen.last, "{}: {}", self.way, lines.join("\n"));
+                    seen.behind += u64::from(flush < before);
+                    seen.last = flush;
+                }
+                None if line.starts_with("error: ") => {
+                    seen.refused += 1;
+                    eprintln!("{}: {line}", self.way);
+                }
+                None if line.starts_with("mixed: ") => {
+                    seen.mixed += 1;
+                    eprintln!("{}: {line}", self.way);
+                }
+                None => panic!("{}: {}", self.way, lines.join("\n")),
+            }
+        }
+        assert_eq!(seen.last, last, "{}: {}", self.way, lines.join("\n"));
+        seen
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Readers of one log: with a mount of the directory, and with the file driver.
+pub struct Readers {
+    all: Vec<Reader>,
+    notes: PathBuf,
+    _mounted: Mounted,
+    _driver: Driver,
+}
+
+impl Readers {
+    pub fn start(dir: &Path, notes: &Path, kind: &str, ranks: u32) -> Self {
+        let mounted = Mounted::new(dir, "");
+        let driver = Driver::new();
+        let by_mount = |python: Python| {
+            let log = mounted.join("log.h5");
+            Reader::start("by a mount", &python, kind, &log, notes, ranks)
+        };
+        let by_driver = |python: Python| {
+            let log = dir.join("log.h5");
+            Reader::start("by the driver", &python, kind, &log, notes, ranks)
+        };
+        let through = Python::all().into_iter().map(by_mount);
+        Readers {
+            all: through.chain(driver.python().map(by_driver)).collect(),
+            notes: notes.to_owned(),
+            _mounted: mounted,
+            _driver: driver,
+        }
+    }
+
+    /// Waits until each has looked so many times more, and has begun the last of these looks by now.
+    pub fn wait_for(&self, looks: usize) {
+        let before: Vec<usize> = self.all.iter().map(|r| r.lines().len()).collect();
+        wait_until("the readers have looked", || {
+            let mut all = self.all.iter().zip(&before);
+            all.all(|(reader, before)| reader.lines().len() >= before + looks)
+        });
+    }
+
+    /// Ends them when they show this flush.
+    pub fn end(mut self, last: u64) -> Seen {
+        let new = self.notes.join("new");
+        fs::write(&new, last.to_string()).unwrap();
+        fs::rename(new, self.notes.join("stop")).unwrap();
+        let mut sum = Seen::default();
+        for reader in &mut self.all {
+            let seen = reader.wait(last);
+            eprintln!("{}: {seen:?}", reader.way);
+            sum.add_all(&seen);
+        }
+        sum
+    }
+}
