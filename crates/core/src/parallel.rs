@@ -34,7 +34,7 @@ pub fn cores() -> usize {
     all.min(bound).max(1)
 }
 
-/// Runs `work` for the shares `0..shares`; returns the results in this order. The calling thread does the first
+/// Runs `work` for the shares `0..shares`, at least one; returns the results in this order. The calling thread does the first
 /// share, and those whose thread could not start or has panicked.
 ///
 /// The threads take no signals: those are for the threads of the host.
@@ -43,6 +43,9 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
         let _marked = Marked::new();
         work(number)
     };
+    if shares <= 1 {
+        return vec![work(0)];
+    }
     let work = &work;
     thread::scope(|scope| {
         let start = |number| {
