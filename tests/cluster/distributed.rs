@@ -193,6 +193,38 @@ fn another_node_appends_to_all_that_was_flushed() {
     taken_up(Next::Append);
 }
 
+/// What the nodes of a job show of it when it is dead, though their kernels keep pages that others have written since.
+#[test]
+#[ignore = "takes long: make test-distributed"]
+fn nodes_of_the_job_see_all_flushes() {
+    let Some(gluster) = Gluster::new(&[2, 2], "") else {
+        return;
+    };
+    for _ in 0..4 {
+        let place = gluster.place();
+        let options = ["pause=20", "checksums"];
+        let places = Places::new(place);
+        let mut pattern = Pattern::start_in(places, place, 1_000_000, 0, &options);
+        let mut ranks = pattern.victim.ranks();
+        let log = pattern.places().log();
+        let shown = |node| -> u64 {
+            let mut check = gluster.nodes().on(node, PROGRAM);
+            let said = said(&check.arg("check").arg(&log).output().unwrap());
+            let flush = said.split_once("shown as flush ");
+            let flush = flush.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+            flush.unwrap_or(0)
+        };
+        while pattern.acknowledged() < 30 {
+            let _ = [0, 1].map(shown);
+        }
+        pattern.victim.kill(&mut ranks, 0);
+        let acknowledged = pattern.acknowledged();
+        wait_until("both nodes show all flushes", || {
+            [0, 1].map(shown).iter().all(|flush| *flush >= acknowledged)
+        });
+    }
+}
+
 /// A client keeps what was written for a while, so what survives it is what the servers have.
 const KEPT: &[&str] = &["checksums", "fsync"];
 

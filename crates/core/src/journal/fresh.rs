@@ -23,10 +23,15 @@ pub fn refresh(file: impl AsFd) {
     while goes_on(file) && start.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(20));
     }
-    if is_in_user_space(file) {
-        // Where it cannot be done, the bytes are those that are remembered.
-        let _ = fadvise(file, 0, None, Advice::DontNeed);
-    }
+    forget(file);
+}
+
+/// Forgets what this node remembers of the bytes of a file, where its file system is one in user space. Returns whether it
+/// did.
+pub fn forget(file: impl AsFd) -> bool {
+    let file = file.as_fd();
+    // The kernel keeps pages of which only a part is in a range.
+    is_in_user_space(file) && fadvise(file, 0, None, Advice::DontNeed).is_ok()
 }
 
 /// Whether the file is on a file system of FUSE. Those of the kernel know when pages are no longer right.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::fresh::forget;
 use super::sealed::SealedFile;
 use crate::log::front::FRONT;
 use crate::log::logvol::extent::{Extents, Located};
@@ -159,7 +160,11 @@ impl SealGuard {
             if seen.is_some_and(|seen| seen >= extent.bytes().end) {
                 continue;
             }
-            match extent.check_data(file, task::check_running) {
+            let mut checked = extent.check_data(file, task::check_running);
+            if checked.is_err() && forget(file) {
+                checked = extent.check_data(file, task::check_running);
+            }
+            match checked {
                 Ok(()) => self.add(extent.bytes()),
                 Err(reason) if overlap(&extent.data(), &wanted) => return Err(reason),
                 Err(_) => is_good = false,

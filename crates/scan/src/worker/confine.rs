@@ -113,6 +113,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_recvmsg,
     libc::SYS_close,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_newfstatat,
     libc::SYS_statx,
     libc::SYS_lseek,
@@ -217,6 +218,11 @@ fn allowed_calls() -> Result<BpfProgram> {
         // The limits of the process itself, which it can only lower.
         (libc::SYS_prlimit64, vec![equals(0, 0)?]),
         (libc::SYS_prctl, vec![equals(0, no_new_privs)?]),
+        // To read anew what another node has written since.
+        (
+            libc::SYS_fadvise64,
+            vec![equals(3, libc::POSIX_FADV_DONTNEED as u64)?],
+        ),
     ]);
     filter(rules, refusal(libc::EPERM), SeccompAction::Allow)
 }
