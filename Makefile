@@ -78,7 +78,7 @@ help:
 	@echo '              ten minutes; make test does the short ones'
 	@echo 'make test-cluster-mpich   those of jobs with MPICH'
 	@echo 'make test-distributed   jobs and readers on several nodes that share a distributed file system, GlusterFS: as root,'
-	@echo '              four minutes'
+	@echo '              five minutes'
 	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
 	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
 	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'

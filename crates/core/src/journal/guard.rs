@@ -1,8 +1,8 @@
 //! Compares the data of a file with their checksums when they are first read.
 //!
 //! A file system may show late what another node has written. When a log is opened, only the newest data are compared with
-//! the [seals](super::extent::Seal) of their extents. All others are compared here, before the first read that needs them
-//! is answered. So a reader gets what was written, or an error; a later read tries again.
+//! the [seals](crate::log::logvol::extent::Seal) of their extents. All others are compared here, before the first read that
+//! needs them is answered. So a reader gets what was written, or an error; a later read tries again.
 //!
 //! A file may have any number of extents. What is remembered are groups of neighbours: where some of them begin, and which
 //! ranges of the file were compared.
