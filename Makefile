@@ -63,7 +63,7 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich test-distributed soak attack bench bench-writer bench-connector fuzz lint install install-program \
+.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack bench bench-writer bench-connector fuzz lint install install-program \
 	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
 
 help:
@@ -76,6 +76,7 @@ help:
 	@echo 'make test-suites   the tests of h5py, h5netcdf and PyTables with the VOL connector: half an hour'
 	@echo 'make test-cluster   the tests of jobs and readers on several nodes, which are namespaces of this machine: as root,'
 	@echo '              ten minutes; make test does the short ones'
+	@echo 'make test-nfs   jobs and readers on NFS, in a virtual machine whose kernel has it: ten minutes'
 	@echo 'make test-cluster-mpich   those of jobs with MPICH'
 	@echo 'make test-distributed   jobs and readers on several nodes that share a distributed file system, GlusterFS: as root,'
 	@echo '              five minutes'
@@ -159,6 +160,16 @@ test-distributed: export H5LOGFS_TEST_DISTRIBUTED = 1
 test-distributed: setup
 	scripts/setup.sh distributed
 	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster distributed::
+
+# What is built here runs there. cargo names the program of the tests.
+NFS_TESTS = $$($(CARGO) test --no-run --features mpi --locked --test cluster --message-format=json | \
+	sed -n 's/.*"name":"cluster".*"executable":"\([^"]*\)".*/\1/p')
+test-nfs: export H5LOGFS_TEST_NFS = 1
+test-nfs: setup
+	scripts/setup.sh nfs
+	$(CARGO) build --workspace --features mpi --locked
+	$(CARGO) build -p h5logfs --features mpi --locked --examples
+	scripts/nfs.sh "$(NFS_TESTS)" --include-ignored --nocapture --test-threads=1 nfs::
 
 # The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
 attack: export NEXTEST_SUCCESS_OUTPUT = immediate

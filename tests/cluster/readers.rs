@@ -27,14 +27,14 @@ enum Way {
 }
 
 /// A mount of a node's own. It goes with the node.
-struct NodeMount<'n> {
+pub struct NodeMount<'n> {
     nodes: &'n Nodes,
     node: usize,
     dir: TempDir,
 }
 
 impl<'n> NodeMount<'n> {
-    fn new(nodes: &'n Nodes, node: usize, source: &Path) -> Self {
+    pub fn new(nodes: &'n Nodes, node: usize, source: &Path) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = nodes.on(node, PROGRAM);
         mount.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
@@ -47,6 +47,10 @@ impl<'n> NodeMount<'n> {
         let said = String::from_utf8_lossy(&mounted.stderr);
         assert!(mounted.status.success(), "{said}");
         NodeMount { nodes, node, dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
     }
 
     /// How many scans its daemon has started.

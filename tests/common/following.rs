@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::driver::Driver;
+use super::nodes::Nodes;
 use super::readers::Python;
-use super::{Mounted, wait_until};
+use super::{Mounted, wait_long_until};
 
 /// What one reader has seen.
 #[derive(Debug, Default)]
@@ -39,13 +40,17 @@ struct Reader {
     said: PathBuf,
 }
 
+/// The command of a reader of the log of a job, of this kind, with so many ranks.
+fn reading(python: &Python, kind: &str, log: &Path, notes: &Path, ranks: u32) -> Command {
+    let mut command = python.tool("late.py");
+    command.arg(kind).args([log, notes]).arg(ranks.to_string());
+    command
+}
+
 impl Reader {
-    fn start(way: &str, python: &Python, kind: &str, log: &Path, notes: &Path, ranks: u32) -> Self {
-        let way = format!("{} {way}", python.name);
+    fn start(way: String, mut command: Command, notes: &Path) -> Self {
         let said = notes.join(format!("said by {way}"));
         let output = File::create(&said).unwrap();
-        let mut command = python.tool("late.py");
-        command.arg(kind).args([log, notes]).arg(ranks.to_string());
         command.stdin(Stdio::null());
         command.stdout(output.try_clone().unwrap()).stderr(output);
         Reader {
@@ -62,11 +67,18 @@ impl Reader {
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for the end. What it has seen, if that is in order.
-    fn wait(&mut self, last: u64) -> Seen {
+    /// Waits for the end. What it has seen, if that is in order. Prints once what it has said again and again.
+    fn wait(&mut self) -> Seen {
         let status = self.process.wait().unwrap();
         let (lines, mut seen) = (self.lines(), Seen::default());
         assert!(status.success(), "{}: {}", self.way, lines.join("\n"));
+        let mut printed = "";
+        let mut print = |line| {
+            if line != printed {
+                eprintln!("{}: {line}", self.way);
+            }
+            printed = line;
+        };
         for line in &lines {
             seen.reads += 1;
             let numbers = line.strip_prefix("flush ").and_then(|rest| {
@@ -81,16 +93,15 @@ impl Reader {
                 }
                 None if line.starts_with("error: ") => {
                     seen.refused += 1;
-                    eprintln!("{}: {line}", self.way);
+                    print(line);
                 }
                 None if line.starts_with("mixed: ") => {
                     seen.mixed += 1;
-                    eprintln!("{}: {line}", self.way);
+                    print(line);
                 }
                 None => panic!("{}: {}", self.way, lines.join("\n")),
             }
         }
-        assert_eq!(seen.last, last, "{}: {}", self.way, lines.join("\n"));
         seen
     }
 }
@@ -106,27 +117,45 @@ impl Drop for Reader {
 pub struct Readers {
     all: Vec<Reader>,
     notes: PathBuf,
-    _mounted: Mounted,
+    _mounted: Option<Mounted>,
     _driver: Driver,
 }
 
 impl Readers {
+    /// Those of a log in a directory that this machine sees.
     pub fn start(dir: &Path, notes: &Path, kind: &str, ranks: u32) -> Self {
         let mounted = Mounted::new(dir, "");
-        let driver = Driver::new();
-        let by_mount = |python: Python| {
-            let log = mounted.join("log.h5");
-            Reader::start("by a mount", &python, kind, &log, notes, ranks)
-        };
-        let by_driver = |python: Python| {
-            let log = dir.join("log.h5");
-            Reader::start("by the driver", &python, kind, &log, notes, ranks)
-        };
-        let through = Python::all().into_iter().map(by_mount);
+        let logs = [mounted.path(), dir].map(|dir| dir.join("log.h5"));
+        let command = |python: &Python, log: &Path| reading(python, kind, log, notes, ranks);
+        let readers = Self::of(logs, notes, command);
         Readers {
-            all: through.chain(driver.python().map(by_driver)).collect(),
+            _mounted: Some(mounted),
+            ..readers
+        }
+    }
+
+    /// Those of a log of `tests/programs/pattern.rs` on a node, where it is seen in a mount and where it lies.
+    pub fn on(nodes: &Nodes, node: usize, logs: [PathBuf; 2], notes: &Path, ranks: u32) -> Self {
+        Self::of(logs, notes, |python, log| {
+            nodes.moved(node, &reading(python, "pattern", log, notes, ranks))
+        })
+    }
+
+    fn of(logs: [PathBuf; 2], notes: &Path, command: impl Fn(&Python, &Path) -> Command) -> Self {
+        let [mounted, log] = &logs;
+        let driver = Driver::new();
+        let reader = |python: Python, way: &str, log: &Path| {
+            let way = format!("{} {way}", python.name);
+            Reader::start(way, command(&python, log), notes)
+        };
+        let through = Python::all().into_iter();
+        let through = through.map(|python| reader(python, "by a mount", mounted));
+        let by_driver = driver.python();
+        let by_driver = by_driver.map(|python| reader(python, "by the driver", log));
+        Readers {
+            all: through.chain(by_driver).collect(),
             notes: notes.to_owned(),
-            _mounted: mounted,
+            _mounted: None,
             _driver: driver,
         }
     }
@@ -134,21 +163,32 @@ impl Readers {
     /// Waits until each has looked so many times more, and has begun the last of these looks by now.
     pub fn wait_for(&self, looks: usize) {
         let before: Vec<usize> = self.all.iter().map(|r| r.lines().len()).collect();
-        wait_until("the readers have looked", || {
+        wait_long_until("the readers have looked", || {
             let mut all = self.all.iter().zip(&before);
             all.all(|(reader, before)| reader.lines().len() >= before + looks)
         });
     }
 
     /// Ends them when they show this flush.
-    pub fn end(mut self, last: u64) -> Seen {
+    pub fn end(self, last: u64) -> Seen {
+        let seen = self.end_anyway(last);
+        assert_eq!(seen.last, last);
+        seen
+    }
+
+    /// The same, or some seconds later. Of what all have seen the last flush is the oldest.
+    pub fn end_anyway(mut self, last: u64) -> Seen {
         let new = self.notes.join("new");
         fs::write(&new, last.to_string()).unwrap();
         fs::rename(new, self.notes.join("stop")).unwrap();
-        let mut sum = Seen::default();
+        let mut sum = Seen {
+            last,
+            ..Seen::default()
+        };
         for reader in &mut self.all {
-            let seen = reader.wait(last);
+            let seen = reader.wait();
             eprintln!("{}: {seen:?}", reader.way);
+            sum.last = sum.last.min(seen.last);
             sum.add_all(&seen);
         }
         sum

@@ -307,10 +307,19 @@ pub fn is_running(pid: Pid) -> bool {
     !command_line(pid).is_empty()
 }
 
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    wait_for(what, DEADLINE, done);
+}
+
+/// The same for what takes much longer, or runs on a slow machine.
+pub fn wait_long_until(what: &str, done: impl FnMut() -> bool) {
+    wait_for(what, 6 * DEADLINE, done);
+}
+
+fn wait_for(what: &str, most: Duration, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        assert!(start.elapsed() < most, "waited in vain until {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

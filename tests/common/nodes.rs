@@ -241,6 +241,11 @@ impl Nodes {
         self.dir.path().join("shell")
     }
 
+    /// The address of the head, by which nodes reach it.
+    pub fn address_of_head(&self) -> &str {
+        &self.head.address
+    }
+
     /// A command on the head. It is a process of this machine: one that is killed like any other.
     pub fn in_head(&self, program: &str) -> Command {
         enter(&self.head, OF_HEAD, program.as_ref())

@@ -16,7 +16,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use h5logfs_writer::{Dataset, DatasetSpec, Error, Options, Result, Selection, Subfiles, Writer};
+use h5logfs_writer::{
+    Dataset, DatasetSpec, Error, Fsync, Options, Result, Selection, Subfiles, Writer,
+};
 use mpi::collective::SystemOperation;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
@@ -48,6 +50,7 @@ fn main() {
         "full-disk-subfiles" => full_disk(&job, Subfiles::Number(2)),
         "disk-of-a-node" => disk_of_a_node(&job),
         "server-of-a-node" => server_of_a_node(&job),
+        "server-of-all" => server_of_all(&job),
         "file-size" => file_size(&job),
         "swapped" => swapped(&job),
         "in-the-way" => in_the_way(&job),
@@ -301,6 +304,16 @@ fn disk_of_a_node(job: &Job) {
 fn server_of_a_node(job: &Job) {
     let rows = job.create("own.h5", with_subfiles(Subfiles::PerNode));
     flush_in_vain(job, rows.unwrap(), "Stale file handle");
+}
+
+/// The file server refuses to all nodes, in two flushes, what they have open.
+fn server_of_all(job: &Job) {
+    let options = Options {
+        fsync: Fsync::Flush,
+        ..with_subfiles(Subfiles::PerNode)
+    };
+    let rows = job.create("own.h5", options);
+    flush_in_vain(job, rows.unwrap(), "Permission denied");
 }
 
 /// Two flushes fail with these words, and the third succeeds.

@@ -41,7 +41,8 @@ def look(kind, path, ranks):
             return f"flush {CHECKS[kind](file, ranks)}"
     except AssertionError as wrong:
         return f"mixed: {wrong}"
-    except OSError as error:
+    # A visit of all objects tells a failed read as the latter.
+    except (OSError, RuntimeError) as error:
         return f"error: {error}"
 
 
