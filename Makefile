@@ -154,7 +154,7 @@ test-cluster: setup
 
 test-cluster-mpich: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
-	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test cluster
+	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test cluster --test late
 
 test-distributed: export H5LOGFS_TEST_DISTRIBUTED = 1
 test-distributed: setup

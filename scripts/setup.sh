@@ -22,7 +22,7 @@ python=(binutils make python3 python3-venv)
 # autofs mounts on demand; systemd checks the units, and runs them in a container, where it needs dbus for users' services.
 administration=(autofs dbus systemd)
 # Nodes are made of network namespaces, and others. What readers ask a disk for is counted by strace.
-nodes=(iproute2 util-linux strace)
+nodes=(iproute2 nftables util-linux strace)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
 compiling=(cmake make gfortran zlib1g-dev)
 # scripts/nfs.sh starts a virtual machine; the tests in it start a server of NFS.

@@ -13,6 +13,7 @@ mod disks;
 mod distributed;
 mod faults;
 mod kill;
+mod network;
 mod nfs;
 mod random;
 mod readers;

@@ -157,6 +157,8 @@ impl Mpi {
             for (name, value) in ON_NODES {
                 mpirun.args(["--mca", name, value]);
             }
+            let probes = nodes.keepalive_probes().to_string();
+            mpirun.args(["--mca", "oob_tcp_keepalive_probes", &probes]);
         }
         mpirun
     }
@@ -204,14 +206,13 @@ fn configure_open_mpi(command: &mut Command, dir: &Path) {
 
 /// What Open MPI has to know of nodes. It goes over TCP between them. By default it believes in a node that does not answer
 /// for eight minutes: the keepalive begins after 300 seconds, and asks 9 times, every 20.
-const ON_NODES: [(&str, &str); 7] = [
+const ON_NODES: [(&str, &str); 6] = [
     ("btl", "self,vader,tcp"),
     ("btl_vader_backing_directory", "/dev/shm"),
     ("btl_tcp_if_include", CARD),
     ("oob_tcp_if_include", CARD),
     ("oob_tcp_keepalive_time", "2"),
     ("oob_tcp_keepalive_intvl", "1"),
-    ("oob_tcp_keepalive_probes", "3"),
 ];
 
 /// A job that runs. Dropped, it is killed.

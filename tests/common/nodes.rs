@@ -128,6 +128,8 @@ pub struct Nodes {
     nodes: Vec<Node>,
     head: Node,
     shares: Option<Vec<u32>>,
+    /// How often MPI asks a silent node, once a second, before it gives it up.
+    keepalive_probes: u32,
     /// A file system of all nodes, where that is not the machine's own.
     shared: Option<PathBuf>,
     /// The shell, and what it needs.
@@ -178,6 +180,7 @@ impl Nodes {
         let nodes = Nodes {
             head: node(0),
             shares: None,
+            keepalive_probes: 3,
             shared: None,
             nodes: (1..=number).map(node).collect(),
             dir,
@@ -223,6 +226,16 @@ impl Nodes {
     /// The same for the jobs that come.
     pub fn set_shares(&mut self, shares: &[u32]) {
         self.shares = Some(shares.to_vec());
+    }
+
+    /// MPI waits longer for a node that is silent.
+    pub fn with_keepalive_probes(mut self, number: u32) -> Self {
+        self.keepalive_probes = number;
+        self
+    }
+
+    pub fn keepalive_probes(&self) -> u32 {
+        self.keepalive_probes
     }
 
     /// How many of so many ranks each node gets: as many as any other, or one less.
@@ -288,6 +301,11 @@ impl Nodes {
     /// Cuts a node off the network. It lives on.
     pub fn cut(&self, node: usize) {
         self.set_link(node, "down");
+    }
+
+    /// Joins a node to the network again that was cut off.
+    pub fn restore(&self, node: usize) {
+        self.set_link(node, "up");
     }
 
     fn set_link(&self, node: usize, state: &str) {

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod clocks;
 mod closes;
 mod job;
 mod model;

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub const PAGE: u64 = 4096;
 pub const ROOT: u64 = 1;
@@ -125,6 +125,8 @@ pub struct Cluster {
     forgotten: BTreeSet<(usize, u64)>,
     /// The nodes that the server does not know for now.
     away: BTreeSet<usize>,
+    /// Seconds by which the clock of the server is ahead of that of the nodes.
+    ahead: i64,
 }
 
 const SERVER: usize = 0;
@@ -142,6 +144,7 @@ impl Cluster {
             lost: vec![0; nodes + 1],
             forgotten: BTreeSet::new(),
             away: BTreeSet::new(),
+            ahead: 0,
         };
         cluster.add_inode(true, 0o755, (0, 0));
         cluster
@@ -218,6 +221,21 @@ impl Cluster {
         self.forgotten.extend(all.map(|number| (node, *number)));
     }
 
+    /// Sets the clock of the server, by which files have their times.
+    pub fn set_ahead(&mut self, seconds: i64) {
+        self.ahead = seconds;
+    }
+
+    /// A time of this machine, as the server has it.
+    fn by_server(&self, time: SystemTime) -> SystemTime {
+        let difference = Duration::from_secs(self.ahead.unsigned_abs());
+        if self.ahead < 0 {
+            time - difference
+        } else {
+            time + difference
+        }
+    }
+
     /// All requests of a node fail, or no longer.
     pub fn set_away(&mut self, node: usize, is_away: bool) {
         if is_away {
@@ -270,14 +288,16 @@ impl Cluster {
         let links = self.links(number);
         let inode = self.inode(node, number)?;
         Self::look(mode, seed, node, number, &mut inode.attributes);
-        Ok(Found {
+        let mut found = Found {
             inode: number,
             is_directory: inode.is_directory,
             mode: inode.mode,
             owner: inode.owner,
             links: links.max(1),
             attributes: *inode.attributes.get(node),
-        })
+        };
+        found.attributes.modified = self.by_server(found.attributes.modified);
+        Ok(found)
     }
 
     pub fn look_up(&mut self, node: usize, parent: u64, name: &[u8]) -> Answer<u64> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use quick_cache::sync::Cache;
 use quick_cache::{OptionsBuilder, Weighter};
@@ -25,7 +25,8 @@ const LARGEST: usize = MEMORY / 2;
 /// What one name takes besides its bytes.
 const OVERHEAD: usize = 64;
 /// The clock of a file system may be this coarse. A directory that changed less than this before it was listed may
-/// have changed once more since, with the same time.
+/// have changed once more since, with the same time. How long it has not changed is measured here, since the clock of a
+/// file server may go wrong.
 const TICK: Duration = Duration::from_millis(100);
 /// A directory that takes longer to list is large.
 const LARGE: Duration = Duration::from_millis(5);
@@ -56,8 +57,9 @@ impl Weighter<Key, Arc<Listing>> for Memory {
 #[derive(Debug)]
 struct Listing {
     directory: Identity,
+    /// When the directory was first seen in this state.
+    since: Instant,
     /// When it was begun.
-    taken: SystemTime,
     begun: Instant,
     /// How long it took.
     cost: Duration,
@@ -145,16 +147,24 @@ impl Listings {
             return Ok(known);
         }
         // The directory may change while it is listed.
+        let seen = Instant::now();
         let now = Identity::from(&dir.stat(directory)?);
-        let listing = Arc::new(Listing::read(dir, directory, now)?);
+        let same = self.known.get(&key).filter(|known| known.directory == now);
+        let since = same.map_or(seen, |known| known.since);
+        let listing = Arc::new(Listing::read(dir, directory, now, since)?);
         self.known.insert(key, Arc::clone(&listing));
         Ok(listing)
     }
 }
 
 impl Listing {
-    fn read(dir: &SourceDir, path: &Path, directory: Identity) -> std::io::Result<Self> {
-        let (taken, begun) = (SystemTime::now(), Instant::now());
+    fn read(
+        dir: &SourceDir,
+        path: &Path,
+        directory: Identity,
+        since: Instant,
+    ) -> std::io::Result<Self> {
+        let begun = Instant::now();
         let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
         let mut memory = 0;
         dir.visit(path, |name| {
@@ -173,7 +183,7 @@ impl Listing {
         let fits = memory <= LARGEST;
         Ok(Listing {
             directory,
-            taken,
+            since,
             begun,
             cost: begun.elapsed(),
             logs: fits.then_some(logs),
@@ -184,20 +194,66 @@ impl Listing {
     /// Whether it has the names of the directory in the state `now`: a change since it was read would show in the time of
     /// the directory, or it was read just now.
     fn is_complete(&self, now: Identity) -> bool {
-        if self.directory != now {
-            return false;
-        }
-        let (seconds, nanoseconds) = now.modified;
-        let seconds = u64::try_from(seconds).unwrap_or(0);
-        let modified =
-            UNIX_EPOCH + Duration::new(seconds, nanoseconds.clamp(0, 999_999_999) as u32);
-        let is_settled = self.taken.duration_since(modified).is_ok_and(|d| d >= TICK);
-        is_settled || self.taken.elapsed().is_ok_and(|age| age < TICK)
+        let is_settled = self.begun.duration_since(self.since) >= TICK;
+        self.directory == now && (is_settled || self.begun.elapsed() < TICK)
     }
 
     /// Whether it counts although the directory has changed: it is large, and was read not long ago.
     fn may_rest(&self) -> bool {
         let rest = (self.cost * REST).min(LONGEST_REST);
         self.cost >= LARGE && self.begun.elapsed() < self.cost + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, FileTimes};
+    use std::time::SystemTime;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn set_time(path: &Path, time: SystemTime) {
+        let times = FileTimes::new().set_modified(time);
+        File::open(path).unwrap().set_times(times).unwrap();
+    }
+
+    /// The clock of the file server is wrong, and coarse: a file comes, and the directory keeps its time.
+    #[track_caller]
+    fn a_file_that_comes_is_found(time: SystemTime) {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path();
+        let dir = SourceDir::open(path).unwrap();
+        let listings = Listings::default();
+        let logs = || {
+            let found = listings.logs_of(&dir, 0, Path::new(""), OsStr::new("a.nc"));
+            found.unwrap().len()
+        };
+        let add = |name: &str| {
+            fs::write(path.join(name), "").unwrap();
+            set_time(path, time);
+        };
+        add("a.nc_1_0.meta");
+        assert_eq!(logs(), 1);
+        add("a.nc_1_0.data");
+        let begun = Instant::now();
+        while logs() < 2 {
+            assert!(begun.elapsed() < 20 * TICK, "the second file is not found");
+        }
+        // It is not listed again.
+        std::thread::sleep(TICK);
+        assert_eq!(logs(), 2);
+        let known = || listings.known.get(&(0, PathBuf::new())).unwrap().begun;
+        let before = known();
+        std::thread::sleep(TICK);
+        assert_eq!((logs(), known()), (2, before));
+    }
+
+    #[test]
+    fn a_file_that_comes_is_found_whatever_the_clock_says() {
+        let now = SystemTime::now();
+        for time in [now, now - HOUR, now + HOUR] {
+            a_file_that_comes_is_found(time);
+        }
     }
 }
