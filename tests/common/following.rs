@@ -170,14 +170,7 @@ impl Readers {
     }
 
     /// Ends them when they show this flush.
-    pub fn end(self, last: u64) -> Seen {
-        let seen = self.end_anyway(last);
-        assert_eq!(seen.last, last);
-        seen
-    }
-
-    /// The same, or some seconds later. Of what all have seen the last flush is the oldest.
-    pub fn end_anyway(mut self, last: u64) -> Seen {
+    pub fn end(mut self, last: u64) -> Seen {
         let new = self.notes.join("new");
         fs::write(&new, last.to_string()).unwrap();
         fs::rename(new, self.notes.join("stop")).unwrap();
@@ -188,7 +181,7 @@ impl Readers {
         for reader in &mut self.all {
             let seen = reader.wait();
             eprintln!("{}: {seen:?}", reader.way);
-            sum.last = sum.last.min(seen.last);
+            assert_eq!(seen.last, last);
             sum.add_all(&seen);
         }
         sum

@@ -50,6 +50,7 @@ fn main() {
         "full-disk-subfiles" => full_disk(&job, Subfiles::Number(2)),
         "disk-of-a-node" => disk_of_a_node(&job),
         "server-of-a-node" => server_of_a_node(&job),
+        "one-file-of-nodes" => one_file_of_nodes(&job),
         "server-of-all" => server_of_all(&job),
         "file-size" => file_size(&job),
         "swapped" => swapped(&job),
@@ -314,6 +315,18 @@ fn server_of_all(job: &Job) {
     };
     let rows = job.create("own.h5", options);
     flush_in_vain(job, rows.unwrap(), "Permission denied");
+}
+
+/// The nodes would write one file, where the file system cannot keep what they write. Then each writes its own.
+fn one_file_of_nodes(job: &Job) {
+    let create = |subfiles| job.create("own.h5", with_subfiles(subfiles));
+    let refused = create(Subfiles::None);
+    job.failed(refused, "create", None, "several nodes of the job");
+    job.pause("refused");
+    let mut rows = create(Subfiles::PerNode).unwrap();
+    rows.fill_and_flush();
+    rows.file.close().unwrap();
+    job.pause("closed");
 }
 
 /// Two flushes fail with these words, and the third succeeds.

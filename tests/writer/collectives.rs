@@ -106,7 +106,7 @@ impl Counted {
         // Which node each rank runs on.
         let nodes = u64::from(self.subfiles > 1);
         calls([
-            ("Allreduce", 6 + nodes, 6 * 24 + 8 * nodes),
+            ("Allreduce", 6 + nodes, 6 * 24 + 8 + 8 * nodes),
             ("Bcast", texts + nodes, bytes),
             ("Comm_dup", 1, 0),
             ("Comm_split", 1, 0),

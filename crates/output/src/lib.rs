@@ -18,6 +18,7 @@
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
 //! | `earlier` | its close: the entries of earlier jobs |
+//! | [`nfs`] | one file that several nodes write, on NFS |
 //! | `late` | reads again what this node does not see yet |
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
@@ -28,6 +29,7 @@ pub mod error;
 pub mod files;
 pub mod flushed;
 pub mod joining;
+pub mod nfs;
 pub mod options;
 pub mod ranks;
 pub mod reading;

@@ -12,8 +12,8 @@ use crate::common::following::{Readers, Seen};
 use crate::common::jobs::faults::Run;
 use crate::common::jobs::kill::{PER_NODE, Pattern};
 use crate::common::killed::{Places, RANKS, Shown};
-use crate::common::readers::{Python, said};
-use crate::common::{Mounted, PROGRAM, names_in, wait_long_until};
+use crate::common::readers::Python;
+use crate::common::{PROGRAM, names_in, wait_long_until};
 use crate::readers::NodeMount;
 
 const FLUSHES: u64 = 1_000_000;
@@ -117,28 +117,22 @@ fn readers_of_a_job_without_checksums() {
     }
 }
 
-/// Two nodes write one file, which NFS does not allow: a node may write zeros over what another one has written. With checksums
-/// readers show none of that.
+/// A node would write over what another one has written beside its own bytes.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
-fn two_nodes_write_one_file() {
-    let Some(work) = Work::new(0, &["checksums", "fsync"]) else {
+fn two_nodes_do_not_write_one_file() {
+    let Some(site) = Site::new() else {
         return;
     };
-    let mount = work.mount();
-    let readers = work.readers(&mount);
-    (0..3).for_each(|_| readers.wait_for(1));
-    let closed = work.close();
-    let seen = readers.end_anyway(closed);
-    assert_eq!(seen.mixed, 0);
-    // On the disk of the server.
-    let mounted = Mounted::new(work.pattern.places().logs.path(), "");
-    let python = Python::new().or_else(Python::old).unwrap();
-    let mut look = python.tool("pattern.py");
-    look.arg(mounted.join("log.h5")).arg(RANKS.to_string());
-    let shown = said(&look.output().unwrap());
-    let (_, checked) = work.pattern.places().h5logfs("check");
-    eprintln!("{closed} flushes, {seen:?}; on the server {shown}; check: {checked}");
+    let dir = site.place.dir();
+    let mut run = Run::start(&site.place, "one-file-of-nodes", dir.path());
+    run.at("refused");
+    assert_eq!(names_in(dir.path()), [""; 0]);
+    run.go("refused");
+    run.at("closed");
+    run.shows_closed("own.h5", 1);
+    run.go("closed");
+    run.job.succeed();
 }
 
 /// The lock of a job is seen by other clients, and goes with the job.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use super::{Files, StringResult, Tags};
 use crate::base::Base;
-use crate::check_outcome;
 use crate::creation::Creation;
 use crate::error::{Error, Result};
+use crate::nfs::{check_nodes, is_on_nfs};
 use crate::options::{Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
+use crate::{GlobalOutcome, check_outcome};
 use h5logfs_core::journal::{self, Append, Header, Job, Recorded};
 use h5logfs_core::log::file_id::FileId;
 use h5logfs_core::log::front::FRONT;
@@ -124,9 +125,11 @@ impl Files {
             0 => Ok(None),
             _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
         };
+        let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
         let found = probed.and_then(|probed| Ok((probed, held_subfile?)));
         let (outcome, found) = LocalOutcome::of(found);
-        agreed(outcome)?;
+        let outcome = agree_on_nodes(&data_path, outcome, on_nfs, ranks, &file_ranks);
+        check_outcome(path, "open", outcome)?;
         let ((local, probed), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
 
         let opened = prepared.map(|prepared| prepared.open(options)).transpose();
@@ -222,8 +225,10 @@ fn open_data_file(
         let local = local.map_err(|e| format!("{}: {e}", path.display()))?;
         Ok((file, Arc::new(local)))
     });
+    let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
     let (outcome, probed) = LocalOutcome::of(probed);
-    creation.keep_if(ranks.agree(outcome), ranks)?;
+    let outcome = agree_on_nodes(path, outcome, on_nfs, ranks, file_ranks);
+    creation.keep_if(outcome, ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
     let (probed, local) = probed.ok_or_else(|| Error::closed(path))?;
     let access = Access {
@@ -242,6 +247,25 @@ fn open_data_file(
     }
     let file = file.ok_or_else(|| Error::closed(path))?;
     Ok((file, local))
+}
+
+/// The outcome of all ranks, which have found their data files, some of them `on_nfs`. Fails where several nodes share one
+/// there. Collective.
+fn agree_on_nodes(
+    path: &Path,
+    outcome: LocalOutcome,
+    on_nfs: bool,
+    ranks: &Ranks,
+    file_ranks: &Ranks,
+) -> GlobalOutcome {
+    let mut some_on_nfs = [u64::from(on_nfs)];
+    let agreed = ranks.agree_on(outcome, 0, &mut some_on_nfs);
+    if some_on_nfs == [0] || !matches!(agreed.outcome, GlobalOutcome::Good) {
+        return agreed.outcome;
+    }
+    let checked = check_nodes(ranks, file_ranks);
+    let checked = checked.map_err(|e| format!("{}: {e}", path.display()));
+    ranks.agree(LocalOutcome::of(checked).0)
 }
 
 fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
