@@ -46,11 +46,13 @@ fn whole_closes(mode: Mode) {
         return;
     }
     let mut all = Seen::default();
-    for number in 0..rounds(6) {
-        all.add_all(&read_while_closed(number, mode, &options(number)));
+    // In job 34 the front of a close comes while a reader opens the file.
+    for number in (0..rounds(6)).chain([34]) {
+        let one = read_while_closed(number, mode, &options(number));
+        assert_eq!(one.mixed, 0, "job {number}: {one:?}");
+        all.add_all(&one);
     }
     eprintln!("{mode:?}: {all:?}");
-    assert_eq!(all.mixed, 0);
 }
 
 #[test]

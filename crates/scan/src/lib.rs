@@ -206,7 +206,8 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
     let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged().map_err(|e| e.to_string())?;
     for (file, before) in files.iter().zip(&log.seals) {
-        if before.is_some() && logvol::seal(file, settings)? != *before {
+        // Also where there was none: the front of a close may have come while libhdf5 read the file.
+        if logvol::seal(file, settings)? != *before {
             return Err("it was closed meanwhile".into());
         }
     }
