@@ -65,6 +65,45 @@ fn a_close_is_seen_wholly_where_anything_may_be_late() {
     whole_closes(Mode::AnyTime);
 }
 
+/// Opens a log again and again on another node than the one that has just closed it, until that succeeds. Returns how often
+/// it failed.
+fn append_while_closed(number: u64, mode: Mode) -> u64 {
+    let place = Place::new(2, mode, number);
+    let options = options(number);
+    let mut job = Job::create(&place.paths(1), &options);
+    (0..4).for_each(|step| job.flush(course(number + step)));
+    job.die();
+    recover(&place.paths(1)[0], How::default()).unwrap();
+    let mut refused = 0;
+    let mut job = loop {
+        match Job::append_to_closed(&[place.path()], &options) {
+            Ok(job) => break job,
+            Err(e) if refused == 1000 => panic!("job {number}: {e}"),
+            Err(_) => refused += 1,
+        }
+    };
+    assert_eq!(job.flushes, 4, "job {number}");
+    job.flush(course(number));
+    place.settle();
+    let shown = open(&place.path()).and_then(|view| shown(&view, 1));
+    assert_eq!(shown.unwrap(), Some(5), "job {number}");
+    refused
+}
+
+#[test]
+fn a_log_that_another_node_closed_is_opened_again_with_all_it_has() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    for mode in [Mode::CloseToOpen, Mode::AnyTime] {
+        let refused: u64 = (0..rounds(6))
+            .map(|number| append_while_closed(number, mode))
+            .sum();
+        eprintln!("{mode:?}: refused {refused} times");
+        assert!(refused > 0 || mode == Mode::CloseToOpen);
+    }
+}
+
 /// So it is the seals that keep readers from that.
 #[test]
 fn without_checksums_a_closed_log_may_show_what_was_never_written() {

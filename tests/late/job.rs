@@ -1,14 +1,16 @@
 //! A job that writes a log with the code of the writer: ranks on several nodes, many flushes, attempts that fail.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use h5logfs_core::journal::datatype::Datatype;
 use h5logfs_core::journal::definition::{DatasetLayout, Definition};
 use h5logfs_core::journal::{Line, Recorded};
+use h5logfs_core::log::source_dir::SourceDir;
 use h5logfs_output::entries::{DatasetInfo, Section};
 use h5logfs_output::files::{Files, Written};
-use h5logfs_output::{Base, Blocks, GlobalOutcome, LocalOutcome, Options, Ranks};
+use h5logfs_output::{Base, Blocks, GlobalOutcome, LocalOutcome, Options, Ranks, Result};
+use h5logfs_scan::definitions::ClosedLog;
 
 use super::team::team;
 
@@ -47,9 +49,8 @@ pub struct Course {
 impl Job {
     /// Creates the log. `paths`: where each rank sees it.
     pub fn create(paths: &[PathBuf], options: &Options) -> Self {
-        Self::begin(paths, options, |path, ranks| {
-            Files::create(path, ranks, options)
-        })
+        let create = |path: &Path, ranks: &Ranks| Files::create(path, ranks, options);
+        Self::begin(paths, options, create).unwrap()
     }
 
     /// Opens the log again, after a job that died.
@@ -59,18 +60,28 @@ impl Job {
             let state = recorded.state().into_iter().map(Line::Define);
             Base::of_journal(recorded, state.collect())
         };
-        Self::begin(paths, options, |path, ranks| {
-            Files::append(path, ranks, options, base)
-        })
+        let append = |path: &Path, ranks: &Ranks| Files::append(path, ranks, options, base);
+        Self::begin(paths, options, append).unwrap()
+    }
+
+    /// Opens a log again that was closed. Fails where it cannot be read.
+    pub fn append_to_closed(paths: &[PathBuf], options: &Options) -> Result<Self> {
+        let append = |path: &Path, ranks: &Ranks| {
+            Files::append(path, ranks, options, |recorded| {
+                assert!(recorded.is_none());
+                base_of_closed(path)
+            })
+        };
+        Self::begin(paths, options, append)
     }
 
     fn begin(
         paths: &[PathBuf],
         options: &Options,
-        open: impl Fn(&std::path::Path, &Ranks) -> h5logfs_output::Result<Files> + Sync,
-    ) -> Self {
+        open: impl Fn(&Path, &Ranks) -> Result<Files> + Sync,
+    ) -> Result<Self> {
         let members = team(paths.len() as u32).into_iter();
-        let ranks: Vec<Rank> = thread::scope(|scope| {
+        let ranks: Result<Vec<Rank>> = thread::scope(|scope| {
             let begun: Vec<_> = members
                 .zip(paths)
                 .zip(0..)
@@ -78,25 +89,26 @@ impl Job {
                     let open = &open;
                     scope.spawn(move || {
                         let ranks = Ranks::new(member);
-                        let mut files = open(path, &ranks).unwrap();
+                        let mut files = open(path, &ranks)?;
                         files.allow_spill().unwrap();
-                        Rank {
+                        Ok(Rank {
                             number,
                             ranks,
                             files,
                             section: Section::new(true, true),
                             data: Vec::new(),
-                        }
+                        })
                     })
                 })
                 .collect();
             begun.into_iter().map(|rank| rank.join().unwrap()).collect()
         });
-        Job {
+        let ranks = ranks?;
+        Ok(Job {
             flushes: ranks[0].files.flushes(),
             ranks,
             options: options.clone(),
-        }
+        })
     }
 
     fn on_all<T: Send>(&mut self, act: impl Fn(&mut Rank) -> T + Sync) -> Vec<T> {
@@ -158,6 +170,14 @@ impl Job {
             assert!(!rank.try_flush(Vec::new(), &options, true));
         });
     }
+}
+
+/// What a job begins with that opens a closed log.
+fn base_of_closed(path: &Path) -> std::result::Result<Base, String> {
+    let (dir, name) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
+    let log = ClosedLog::read(&dir, &name).map_err(|e| e.to_string())?;
+    let lines = log.definitions.into_iter().map(Line::Define);
+    Base::of_closed(&dir, &log.sources, &log.tables, lines.collect())
 }
 
 impl Rank {

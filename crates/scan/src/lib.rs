@@ -173,6 +173,21 @@ struct Log {
     seals: Vec<Option<CloseSeal>>,
 }
 
+impl Log {
+    /// Fails where a file is not as it was when it was opened, so that what libhdf5 has read may be of another state.
+    fn check_unchanged(&self, settings: &Settings) -> std::result::Result<(), String> {
+        let unchanged = self.sources.check_unchanged();
+        unchanged.map_err(|e| e.to_string())?;
+        for (file, before) in self.sources.files.iter().zip(&self.seals) {
+            // Also where there was none: the front of a close may have come while libhdf5 read the file.
+            if logvol::seal(file, settings)? != *before {
+                return Err("it was closed meanwhile".into());
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Asks each layout whether it knows the file.
 fn find_log(
     request: ScanRequest<'_>,
@@ -204,13 +219,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
     let shown = shown::image(original, &chooser, &settings.choice, true, at)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
-    log.sources.check_unchanged().map_err(|e| e.to_string())?;
-    for (file, before) in files.iter().zip(&log.seals) {
-        // Also where there was none: the front of a close may have come while libhdf5 read the file.
-        if logvol::seal(file, settings)? != *before {
-            return Err("it was closed meanwhile".into());
-        }
-    }
+    log.check_unchanged(settings)?;
     let mut sources = log.sources.describe();
     for source in &mut sources {
         source.grows = settings.image_at.is_some();
