@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::readers::{
-    Python, check_all, corpus, reads_the_rest, said, sound_cases, whole_corpus,
+    Python, check_all, corpus, netcdf_reads, reads_the_rest, said, sound_cases, whole_corpus,
 };
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
@@ -102,7 +102,6 @@ fn a_copy_and_an_export_are_the_mounted_bytes() {
     });
 }
 
-/// Dimensions, coordinate variables, attributes and data, as netCDF readers see them.
 #[test]
 fn netcdf_files_are_the_same_as_netcdf() {
     let Some(python) = Python::new() else {
@@ -111,15 +110,8 @@ fn netcdf_files_are_the_same_as_netcdf() {
     if !can_mount(User::Caller) {
         return;
     }
-    let corpus = corpus();
-    let mounted = Mounted::new(&corpus, "");
-    for name in ["netcdf4_wrf", "netcdf4_sub"] {
-        let mut command = python.tool("ncsame.py");
-        command.arg(mounted.join(format!("{name}.log.h5")));
-        command.arg(corpus.join(format!("{name}.expected.h5")));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{name}: {}", said(&output));
-    }
+    let mounted = Mounted::new(&corpus(), "");
+    netcdf_reads(&python, &mounted.join(""));
 }
 
 fn reads_the_rest_mounted(python: &Python, import: &str, open: &str, error: &str) {

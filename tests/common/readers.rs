@@ -218,6 +218,26 @@ pub fn sound_cases(corpus: &Path) -> Vec<String> {
     names
 }
 
+/// All these cases, read by their own paths, are what is expected of them.
+pub fn read_as_expected(python: &Python, corpus: &Path) {
+    check_all(sound_cases(corpus), |name| {
+        let log = corpus.join(format!("{name}.log.h5"));
+        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
+    });
+}
+
+/// Dimensions, coordinate variables, attributes and data of netCDF files, as netCDF readers see them. `dir` is where the
+/// corpus lies, or is mounted.
+pub fn netcdf_reads(python: &Python, dir: &Path) {
+    for name in ["netcdf4_wrf", "netcdf4_sub"] {
+        let mut command = python.tool("ncsame.py");
+        command.arg(dir.join(format!("{name}.log.h5")));
+        command.arg(corpus().join(format!("{name}.expected.h5")));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", said(&output));
+    }
+}
+
 /// Files of the corpus that are damaged, and one that is not.
 const DAMAGED: [&str; 13] = [
     "bad_foff",

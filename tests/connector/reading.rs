@@ -6,17 +6,12 @@ use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
-use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
+use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, whole_corpus};
 
 fn reads_as_expected(corpus: &Path) {
-    let connector = Connector::new();
-    let Some(python) = connector.python() else {
-        return;
-    };
-    check_all(sound_cases(corpus), |name| {
-        let log = corpus.join(format!("{name}.log.h5"));
-        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
-    });
+    if let Some(python) = Connector::new().python() {
+        read_as_expected(&python, corpus);
+    }
 }
 
 #[test]
@@ -37,14 +32,7 @@ fn netcdf_reads_logs() {
     let Some(python) = connector.python() else {
         return;
     };
-    let corpus = corpus();
-    for name in ["netcdf4_wrf", "netcdf4_sub"] {
-        let mut command = python.tool("ncsame.py");
-        command.arg(corpus.join(format!("{name}.log.h5")));
-        command.arg(corpus.join(format!("{name}.expected.h5")));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{name}: {}", said(&output));
-    }
+    netcdf_reads(&python, &corpus());
 }
 
 /// A program hears of the list that it has given, not of the driver that shows the log.

@@ -5,21 +5,18 @@ use std::path::Path;
 use crate::common::PROGRAM;
 use crate::common::driver::Driver;
 use crate::common::pnetcdf::{Case, ELSEWHERE, case, compare, lay_out};
-use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
+use crate::common::readers::{
+    Python, check_all, corpus, netcdf_reads, read_as_expected, said, whole_corpus,
+};
 use crate::common::shadow::Made;
 use crate::common::unclosed::Log;
 use h5logfs_catalog::direct::{self, Close, Options};
 use serde_json::Value;
 
 fn reads_as_expected(corpus: &Path) {
-    let driver = Driver::new();
-    let Some(python) = driver.python() else {
-        return;
-    };
-    check_all(sound_cases(corpus), |name| {
-        let log = corpus.join(format!("{name}.log.h5"));
-        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
-    });
+    if let Some(python) = Driver::new().python() {
+        read_as_expected(&python, corpus);
+    }
 }
 
 #[test]
@@ -41,14 +38,7 @@ fn netcdf_reads_logs_that_begin_as_hdf5() {
     let Some(python) = driver.python() else {
         return;
     };
-    let corpus = corpus();
-    for name in ["netcdf4_wrf", "netcdf4_sub"] {
-        let mut command = python.tool("ncsame.py");
-        command.arg(corpus.join(format!("{name}.log.h5")));
-        command.arg(corpus.join(format!("{name}.expected.h5")));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{name}: {}", said(&output));
-    }
+    netcdf_reads(&python, &corpus());
 }
 
 fn netcdf_files_read_as_expected(cases: &[Case], dir: &Path, options: &str) {

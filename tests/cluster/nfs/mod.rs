@@ -195,22 +195,8 @@ fn flushes_fail_and_can_be_repeated() {
         return;
     };
     let dir = site.place.dir();
-    let mut run = Run::start(&site.place, "server-of-all", dir.path());
-    run.at("fill");
-    run.shows("own.h5", 1);
-    site.withdraw();
-    run.go("fill");
-    run.at("free");
-    run.shows("own.h5", 1);
-    site.export();
-    run.go("free");
-    run.at("flushed");
-    run.shows("own.h5", 3);
-    run.go("flushed");
-    run.at("closed");
-    run.shows_closed("own.h5", 4);
-    run.go("closed");
-    run.job.succeed();
+    let run = Run::start(&site.place, "server-of-all", dir.path());
+    run.flush_again(|| site.withdraw(), || site.export());
 }
 
 /// Without `fsync=flush` a flush leaves data in the memory of a node, and they are lost where the server refuses them later. No

@@ -75,6 +75,26 @@ impl Run {
         File::create(self.notes.path().join(format!("go.{stage}"))).unwrap();
     }
 
+    /// Lets a job of `own.h5` flush while nothing can be written, and again when that is over.
+    #[track_caller]
+    pub fn flush_again(mut self, take_away: impl FnOnce(), give_back: impl FnOnce()) {
+        self.at("fill");
+        self.shows("own.h5", 1);
+        take_away();
+        self.go("fill");
+        self.at("free");
+        self.shows("own.h5", 1);
+        give_back();
+        self.go("free");
+        self.at("flushed");
+        self.shows("own.h5", 3);
+        self.go("flushed");
+        self.at("closed");
+        self.shows_closed("own.h5", 4);
+        self.go("closed");
+        self.job.succeed();
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
