@@ -37,6 +37,12 @@ fn programs_on_four_ranks() {
     programs(&[4], 8);
 }
 
+/// This one makes a dataset where the blocks of metadata of the ranks would differ if the first rank alone flushed its objects.
+#[test]
+fn a_program_whose_objects_need_another_block() {
+    hdf5::programs_of(&Place::Here, &[4], 30..31);
+}
+
 #[test]
 fn programs_on_more_and_fewer_ranks() {
     programs(&[1, 4, 2, 0], 5);
@@ -52,7 +58,7 @@ fn programs_without_mpi_that_go_on_with_it() {
 #[test]
 fn programs_whose_files_are_settled() {
     let twice = Twice::with(vec![("H5LOGFS_SETTLE", "yes".into())]);
-    if hdf5::run(&Place::Here, &twice, &[0, 0], 10) {
+    if hdf5::run(&Place::Here, &twice, &[0, 0], hdf5::seeds(10)) {
         twice.compare_settled();
     }
 }

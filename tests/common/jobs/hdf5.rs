@@ -1,6 +1,7 @@
 //! Programs of HDF5 with the VOL connector: random ones (`tests/c/random`), and one that tells how far it is
 //! (`tests/c/connector/flushes.c`).
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -20,21 +21,32 @@ use crate::common::twice::{Twice, Variable, by_ranks};
 /// they leave with the connector equals what they leave without it.
 #[track_caller]
 pub fn programs(place: &Place, sessions: &[u32], usual: usize) {
+    programs_of(place, sessions, seeds(usual));
+}
+
+/// The programs of these seeds.
+#[track_caller]
+pub fn programs_of(place: &Place, sessions: &[u32], seeds: Range<u64>) {
     let twice = Twice::new();
-    if run(place, &twice, sessions, usual) {
+    if run(place, &twice, sessions, seeds) {
         twice.compare();
     }
 }
 
+/// The seeds of a test, which usually has so many programs.
+pub fn seeds(usual: usize) -> Range<u64> {
+    first_seed()..first_seed() + cases(usual) as u64
+}
+
 /// Runs them with and without the connector. `false` where they cannot be run here.
 #[track_caller]
-pub fn run(place: &Place, twice: &Twice, sessions: &[u32], usual: usize) -> bool {
+pub fn run(place: &Place, twice: &Twice, sessions: &[u32], seeds: Range<u64>) -> bool {
     let Some(hdf5) = Hdf5::find() else {
         return false;
     };
     let program = hdf5.compiled_from("random", &["-lhdf5", "-lz"]);
     let ranks: Vec<String> = sessions.iter().map(u32::to_string).collect();
-    let seeds = [first_seed() as usize, cases(usual)].map(|number| number.to_string());
+    let seeds = [seeds.start, seeds.end - seeds.start].map(|number| number.to_string());
     twice.run(|dir, variables| {
         // The one after the last reads everything.
         let last = sessions.last().unwrap();

@@ -101,6 +101,8 @@ struct State {
     datasets: Vec<Option<Arc<Dataset>>>,
     /// How many of them are of earlier jobs.
     base: usize,
+    /// A sum over the others, in the order in which this job has made them.
+    made: u64,
     /// Their IDs, by the addresses of their object headers.
     headers: HashMap<u64, u32>,
     /// IDs of which the journal does not know the present header.
@@ -149,6 +151,7 @@ impl Log {
             data: Vec::new(),
             datasets: Vec::new(),
             base: 0,
+            made: 0,
             headers: HashMap::new(),
             unrecorded: BTreeSet::new(),
             image: Vec::new(),
@@ -240,6 +243,7 @@ impl Log {
         let id = state.datasets.len() as u32;
         let dataset = Dataset::new(id, header, parts?, allocation)?;
         let dataset = Arc::new(dataset);
+        state.add_to_made(&dataset);
         state.datasets.push(Some(Arc::clone(&dataset)));
         state.headers.insert(header, id);
         state.unrecorded.insert(id);
@@ -330,7 +334,11 @@ impl State {
 
     fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
         let is_root = self.open()?.ranks.is_root();
-        let shadow = self.shadow_lines(shadow, is_changed, is_root);
+        let is_recorded = is_changed || (is_root && self.image.is_empty());
+        // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
+        // ranks have to say the same of that.
+        let flushed = if is_recorded { shadow.flush() } else { Ok(()) };
+        let shadow = flushed.and_then(|()| self.shadow_lines(shadow, is_root && is_recorded));
         let hash = self.hash_of_datasets();
         let has_more = !self.section.section().pending().is_empty() || is_changed;
         let Self {
@@ -391,14 +399,9 @@ impl State {
         Ok(())
     }
 
-    /// The lines of the journal that tell what has changed in the shadow. On the first rank; none on the others.
-    fn shadow_lines(
-        &self,
-        shadow: &Shadow,
-        is_changed: bool,
-        is_root: bool,
-    ) -> Result<ShadowLines, String> {
-        if !is_root || !(is_changed || self.image.is_empty()) {
+    /// The lines of the journal that tell what has changed in the shadow, if it is to be recorded.
+    fn shadow_lines(&self, shadow: &Shadow, is_recorded: bool) -> Result<ShadowLines, String> {
+        if !is_recorded {
             return Ok(ShadowLines::default());
         }
         let image = shadow.image()?;
@@ -419,13 +422,19 @@ impl State {
         })
     }
 
+    fn add_to_made(&mut self, dataset: &Dataset) {
+        let mut hasher = DefaultHasher::new();
+        self.made.hash(&mut hasher);
+        (dataset.element, &dataset.max_dims, &dataset.chunk).hash(&mut hasher);
+        self.made = hasher.finish();
+    }
+
     /// The same on all ranks that have made the same calls.
     fn hash_of_datasets(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.datasets.len().hash(&mut hasher);
+        self.made.hash(&mut hasher);
         // Those of earlier jobs are known where they were opened, which is for each rank to decide.
         for dataset in self.datasets[self.base..].iter().flatten() {
-            dataset.header.hash(&mut hasher);
             dataset.extent.lock().dims.hash(&mut hasher);
         }
         hasher.finish()

@@ -287,8 +287,8 @@ impl Shadow {
         })
     }
 
-    /// The image of the file.
-    pub fn image(&self) -> Result<Vec<u8>, String> {
+    /// Brings all that libhdf5 keeps of the file into its image. That may decide where later objects lie.
+    pub fn flush(&self) -> Result<(), String> {
         let mut args = FileSpecific {
             operation: FileSpecific::FLUSH,
             arguments: FileSpecificArguments {
@@ -296,10 +296,15 @@ impl Shadow {
                 flush: FileFlush { kind: 1, scope: 0 },
             },
         };
-        let failed = || "the image of the objects cannot be had".to_owned();
-        if self.specific(&mut args) < 0 {
-            return Err(failed());
+        match self.specific(&mut args) {
+            0.. => Ok(()),
+            _ => Err("the objects in memory cannot be flushed".to_owned()),
         }
+    }
+
+    /// The image of the file, as the last flush has left it.
+    pub fn image(&self) -> Result<Vec<u8>, String> {
+        let failed = || "the image of the objects cannot be had".to_owned();
         let mut length = 0usize;
         self.ask_image(ptr::null_mut(), 0, &mut length)
             .ok_or_else(failed)?;
