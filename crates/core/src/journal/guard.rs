@@ -286,8 +286,9 @@ fn step(len: u64) -> u64 {
     (len >> MOST_GROUPS).max(LEAST_STEP)
 }
 
+/// Whether two ranges have a byte in common.
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
+    a.start.max(b.start) < a.end.min(b.end)
 }
 
 #[cfg(test)]
@@ -488,6 +489,12 @@ mod tests {
         }
         assert!(log.file.bytes_read() < 2 << 20);
         read().unwrap();
+    }
+
+    #[test]
+    fn a_range_without_bytes_overlaps_nothing() {
+        assert!(overlap(&(3..9), &(8..12)) && overlap(&(3..9), &(5..6)));
+        assert!(!overlap(&(3..9), &(9..12)) && !overlap(&(3..9), &(5..5)));
     }
 
     #[test]
