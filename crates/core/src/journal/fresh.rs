@@ -28,10 +28,23 @@ pub fn refresh(file: impl AsFd) {
 
 /// Forgets what this node remembers of the bytes of a file, where its file system is one in user space. Returns whether it
 /// did.
-pub fn forget(file: impl AsFd) -> bool {
+fn forget(file: impl AsFd) -> bool {
     let file = file.as_fd();
     // The kernel keeps pages of which only a part is in a range.
     is_in_user_space(file) && fadvise(file, 0, None, Advice::DontNeed).is_ok()
+}
+
+/// Checks bytes of a file. Where that fails, this node forgets what it remembers of them, and they are checked once more: the
+/// kernel may keep zeros for the rest of a page that has been written since.
+pub fn or_afresh<T>(
+    file: impl AsFd,
+    mut check: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let checked = check();
+    if checked.is_err() && forget(file) {
+        return check();
+    }
+    checked
 }
 
 /// Whether the file is on a file system of FUSE. Those of the kernel know when pages are no longer right.

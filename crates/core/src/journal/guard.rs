@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::fresh::forget;
+use super::fresh::or_afresh;
 use super::sealed::SealedFile;
 use crate::log::front::FRONT;
 use crate::log::logvol::extent::{Extents, Located};
@@ -160,11 +160,7 @@ impl SealGuard {
             if seen.is_some_and(|seen| seen >= extent.bytes().end) {
                 continue;
             }
-            let mut checked = extent.check_data(file, task::check_running);
-            if checked.is_err() && forget(file) {
-                checked = extent.check_data(file, task::check_running);
-            }
-            match checked {
+            match or_afresh(file, || extent.check_data(file, task::check_running)) {
                 Ok(()) => self.add(extent.bytes()),
                 Err(reason) if overlap(&extent.data(), &wanted) => return Err(reason),
                 Err(_) => is_good = false,

@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::fresh::forget;
+use super::fresh::or_afresh;
 use super::sealed::KnownFlush;
 use super::{Commit, Recorded};
 use crate::log::front::FRONT;
@@ -76,12 +76,7 @@ pub fn visible(
                 tags: *tags,
             };
             let data_from = journal.end(number).saturating_sub(share);
-            let mut checked = check(file, &range, data_from);
-            // The kernel may keep zeros for the rest of a page that has been written since.
-            if checked.is_err() && forget(file) {
-                checked = check(file, &range, data_from);
-            }
-            match checked {
+            match or_afresh(file, || check(file, &range, data_from)) {
                 Ok(compared) if compared == range.bytes.start => {}
                 Ok(compared) => seen_from[number] = compared,
                 Err(reason) => {
