@@ -174,10 +174,8 @@ struct Log {
 }
 
 impl Log {
-    /// Fails where a file is not as it was when it was opened, so that what libhdf5 has read may be of another state.
-    fn check_unchanged(&self, settings: &Settings) -> std::result::Result<(), String> {
-        let unchanged = self.sources.check_unchanged();
-        unchanged.map_err(|e| e.to_string())?;
+    /// Fails where a seal is not as it was when its file was opened: what libhdf5 has read may be of another state.
+    fn check_seals(&self, settings: &Settings) -> std::result::Result<(), String> {
         for (file, before) in self.sources.files.iter().zip(&self.seals) {
             // Also where there was none: the front of a close may have come while libhdf5 read the file.
             if logvol::seal(file, settings)? != *before {
@@ -219,7 +217,8 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
     let shown = shown::image(original, &chooser, &settings.choice, true, at)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
-    log.check_unchanged(settings)?;
+    log.sources.check_unchanged().map_err(|e| e.to_string())?;
+    log.check_seals(settings)?;
     let mut sources = log.sources.describe();
     for source in &mut sources {
         source.grows = settings.image_at.is_some();

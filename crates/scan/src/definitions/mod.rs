@@ -66,7 +66,8 @@ impl ClosedLog {
         let request = ScanRequest::alone(dir, name, &settings);
         let log = logvol::find_log(request, &file, source, header, seal.map_err(bad)?);
         let log = log.map_err(bad)?;
-        log.check_unchanged(&settings).map_err(bad)?;
+        log.sources.check_unchanged()?;
+        log.check_seals(&settings).map_err(bad)?;
         Ok(ClosedLog {
             sources: log.sources.describe(),
             tables: log.tables,
