@@ -29,9 +29,7 @@ fn write_and_read(nodes: u32, options: &str, subfiles: &[&str]) {
         Vec::new()
     };
     assert_eq!(found, subfiles);
-    let Place::Nodes(nodes) = &place else {
-        unreachable!()
-    };
+    let nodes = place.nodes();
     for node in 0..nodes.number() {
         let printed = succeed(&mut nodes.moved(node, &reading(&python, &log)));
         assert_eq!(printed, "7\n", "node {}", node + 1);
@@ -105,10 +103,7 @@ fn power_of_a_node_fails() {
     let options = connector.used_as("h5logfs subfiles=node");
     let mut victim = flushing(&place, hdf5, 1_000_000, 1_000_000, options);
     assert!(victim.wait_for("20"), "{}", victim.job.said());
-    let Place::Nodes(nodes) = &mut place else {
-        unreachable!()
-    };
-    nodes.kill(1);
+    place.nodes_mut().kill(1);
     victim.job.end_without_node();
     assert!(!victim.job.wait().success(), "{}", victim.job.said());
     let acknowledged = victim.places.acknowledged();

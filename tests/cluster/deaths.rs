@@ -47,9 +47,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
         "{}",
         pattern.victim.job.said()
     );
-    let Place::Nodes(nodes) = place else {
-        unreachable!()
-    };
+    let nodes = place.nodes_mut();
     let start = Instant::now();
     match death {
         Death::Power => nodes.kill(victim),

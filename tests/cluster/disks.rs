@@ -38,10 +38,7 @@ fn the_disk_of_a_node_is_read_only_or_full() {
         let left: Vec<PathBuf> = left.filter(|path| *path != subfiles).collect();
         assert!(left.is_empty(), "{left:?}");
     }
-    let Place::Nodes(nodes) = &place else {
-        unreachable!()
-    };
-    let mut writable = nodes.on(1, "mount");
+    let mut writable = place.nodes().on(1, "mount");
     writable.args(["-o", "remount,bind,rw"]).arg(&subfiles);
     assert!(writable.status().unwrap().success());
     run.go("write");

@@ -57,10 +57,7 @@ impl Flushing {
     }
 
     fn nodes(&self) -> &Nodes {
-        match &self.place {
-            Place::Nodes(nodes) => nodes,
-            Place::Here => unreachable!(),
-        }
+        self.place.nodes()
     }
 
     /// Waits for so many flushes more.

@@ -139,9 +139,7 @@ fn follow(nodes: u32, readers: usize, way: Way, least: u64, pause: Duration) {
     let driver = Driver::new();
     let place = Place::Nodes(nodes);
     let mut pattern = Pattern::start_slowly(&place, 1_000_000, pause);
-    let Place::Nodes(nodes) = &place else {
-        unreachable!()
-    };
+    let nodes = place.nodes();
     let (logs, notes) = (pattern.places().logs.path(), pattern.places().notes.path());
     let mounts: Vec<NodeMount<'_>> = match way {
         Way::Mount => (0..nodes.number())
@@ -321,9 +319,7 @@ fn readers_ask_the_disk_for_little() {
     );
     // It flushes no more, but may at any time.
     pattern.victim.job.stop(&program("writer-pattern"));
-    let Place::Nodes(nodes) = &place else {
-        unreachable!()
-    };
+    let nodes = place.nodes();
     let mount = NodeMount::new(nodes, 0, pattern.places().logs.path());
     for manner in ["hold", "stat", "open"] {
         const READERS: usize = 8;

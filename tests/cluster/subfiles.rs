@@ -38,9 +38,7 @@ fn each_node_has_its_own(shares: &[u32]) {
         "{}",
         pattern.victim.job.said()
     );
-    let Place::Nodes(nodes) = &place else {
-        unreachable!()
-    };
+    let nodes = place.nodes();
     let dir = pattern.places().logs.path().join("log.h5.subfiles");
     let names = (0..shares.len()).map(|node| format!("log.h5.{node}"));
     assert!(names_in(&dir).into_iter().eq(names));

@@ -100,16 +100,11 @@ impl Gluster {
 
     /// The jobs that come have so many ranks on each node.
     pub fn set_shares(&mut self, shares: &[u32]) {
-        if let Place::Nodes(nodes) = &mut self.place {
-            nodes.set_shares(shares);
-        }
+        self.place.nodes_mut().set_shares(shares);
     }
 
     pub fn nodes(&self) -> &Nodes {
-        let Place::Nodes(nodes) = &self.place else {
-            unreachable!()
-        };
-        nodes
+        self.place.nodes()
     }
 
     /// The directory of a brick, on the machine's disk.

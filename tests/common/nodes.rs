@@ -95,6 +95,24 @@ impl Place {
         }
     }
 
+    /// The nodes, where there are some.
+    #[track_caller]
+    pub fn nodes(&self) -> &Nodes {
+        match self {
+            Place::Nodes(nodes) => nodes,
+            Place::Here => panic!("there are no nodes"),
+        }
+    }
+
+    /// The same, to change them.
+    #[track_caller]
+    pub fn nodes_mut(&mut self) -> &mut Nodes {
+        match self {
+            Place::Nodes(nodes) => nodes,
+            Place::Here => panic!("there are no nodes"),
+        }
+    }
+
     /// Where a file system of the nodes' own is mounted.
     fn shared(&self) -> Option<&Path> {
         match self {

@@ -54,14 +54,7 @@ fn grows(ahead: i64) {
         assert!(output.status.success(), "{command}: {output:?}");
         assert!(!said.contains("damaged"), "{command}: {said}");
     }
-    job.die();
-    let options = Options {
-        overwrite: true,
-        discard_unclosed: true,
-        ..options(1)
-    };
-    let mut job = Job::create(&place.paths(1), &options);
-    job.flush(Course::default());
+    job.replace(&place.paths(1)).flush(Course::default());
     place.settle();
     wait_until("all readers show the new log", || {
         let by_catalog = by_catalog().ok().flatten();

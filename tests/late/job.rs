@@ -53,6 +53,17 @@ impl Job {
         Self::begin(paths, options, create).unwrap()
     }
 
+    /// The job dies, and another one replaces its log. `paths`: where each rank sees it.
+    pub fn replace(self, paths: &[PathBuf]) -> Self {
+        let options = Options {
+            overwrite: true,
+            discard_unclosed: true,
+            ..self.options.clone()
+        };
+        self.die();
+        Self::create(paths, &options)
+    }
+
     /// Opens the log again, after a job that died.
     pub fn append(paths: &[PathBuf], options: &Options) -> Self {
         let base = |recorded: Option<&Recorded>| {

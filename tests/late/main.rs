@@ -464,13 +464,7 @@ fn a_log_that_another_node_replaces_is_an_error_or_the_new_one() {
     let dir = SourceDir::open(place.reader()).unwrap();
     let catalog = Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default());
     let old = catalog.open(Path::new(NAME)).unwrap();
-    job.die();
-    let options = Options {
-        overwrite: true,
-        discard_unclosed: true,
-        ..options(1)
-    };
-    let mut job = Job::create(&place.paths(1), &options);
+    let mut job = job.replace(&place.paths(1));
     job.flush(Course::default());
     let changed = shown(&old, 1).unwrap_err().to_string();
     assert!(changed.contains("changed since it was opened"), "{changed}");

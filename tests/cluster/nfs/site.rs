@@ -100,10 +100,7 @@ impl Site {
     }
 
     pub fn nodes(&self) -> &Nodes {
-        match &self.place {
-            Place::Nodes(nodes) => nodes,
-            Place::Here => unreachable!(),
-        }
+        self.place.nodes()
     }
 
     fn serve(&mut self) {

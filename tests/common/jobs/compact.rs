@@ -164,10 +164,7 @@ impl Killed {
     pub fn kill_node(&mut self, victim: usize) {
         let mut job = self.start();
         self.wait_until_written();
-        let Place::Nodes(nodes) = &mut self.place else {
-            panic!("there are no nodes");
-        };
-        nodes.kill(victim);
+        self.place.nodes_mut().kill(victim);
         job.end_without_node();
         let status = job.wait();
         assert!(!status.success(), "{}", job.said());
